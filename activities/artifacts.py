@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from crewlog.activities.recent import LruCache
-from crewlog.activities.views import ChainHead, Hydrator
-from crewlog.authority.artifacts import authorize_artifact
-from crewlog.content import canonical, check_depth, hash_json, utf8_json, utf8_text
+from crewlog.activities.caches import LruCache
+from crewlog.activities.hydrator import ChainHead, Hydrator
+from crewlog.authority.audiences import authorize_artifact
+from crewlog.canonical_json import canonical, check_depth, hash_json, utf8_json, utf8_text
 from crewlog.definition.artifact_checks import schema_kept
 from crewlog.definition.audiences import Audiences
 from crewlog.definition.model import CrewDefinition
@@ -39,9 +39,8 @@ from crewlog.state.artifacts import (
     told,
 )
 from crewlog.state.calls import ArtifactChange, CallTool, EndRun, RefusedOperations, View
-from crewlog.state.hashing import empty_log_head
 from crewlog.state.journal import Batch
-from crewlog.state.logs import message_of
+from crewlog.state.logs import empty_log_head, message_of
 from crewlog.store.protocol import Store
 from crewlog.wire import ArtifactResult
 

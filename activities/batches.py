@@ -1,19 +1,81 @@
-"""Inputs as activities get them, made whole: what the workflow left out is put back."""
+"""Inputs as activities get them, made whole: what the workflow left out is put back.
+
+How activities store batches: as the execution that they work for.
+
+Storing what an activity made after its effect: a reply that was paid for, a tool's result.
+
+The effect must not be lost because the store is away for a moment, and must not be repeated. So
+storing is tried a few times, and if the store stays away the body travels in the journal instead.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from temporalio import activity
 
-from crewlog.activities.recent import LruCache
+from crewlog.activities.caches import LruCache
+from crewlog.errors import StoreUnavailable
 from crewlog.ids import AgentName, ContentHash, RunId, node_of
 from crewlog.model import Json
+from crewlog.state.batch_codec import needed, unpack, unpack_view
+from crewlog.state.body_metadata import told
 from crewlog.state.calls import CallInput
 from crewlog.state.journal import Batch
-from crewlog.state.packing import needed, unpack, unpack_view
-from crewlog.state.told import told
 from crewlog.store.protocol import Store
+
+
+async def append(
+    store: Store, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+) -> int:
+    """Stores a batch and bodies; see `Store.append`.
+
+    A run may have been replaced, or reset, while an activity of its was at work: what it stores
+    then is of a history that does not count any more, and is refused.
+
+    Returns:
+        The last position at which the run's stored journal says who may call what.
+
+    Raises:
+        HistoryConflict: the run has another history.
+        StoreUnavailable: the store is away.
+    """
+    return await store.append(run, batch, bodies, execution=current_execution_id())
+
+
+def current_execution_id() -> str:
+    """Temporal's run id of the execution that the activity works for; empty where there is none."""
+    return (activity.info().workflow_run_id or "") if activity.in_activity() else ""
+
+
+_WAITS = (0.1, 0.4, 1.0)
+
+
+async def keep(store: Store, bodies: Mapping[ContentHash, Json]) -> bool:
+    """Stores bodies; false where the store is away, and the journal must carry them."""
+    return await _kept(lambda: store.put_bodies(bodies))
+
+
+async def store_batch_and_bodies(
+    store: Store, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json]
+) -> bool:
+    """Stores bodies and a batch in one round trip; false where the store is away."""
+    return await _kept(lambda: append(store, run, batch, bodies))
+
+
+async def _kept(put: Callable[[], Awaitable[object]]) -> bool:
+    for wait in (*_WAITS, None):
+        try:
+            await put()
+        except StoreUnavailable:
+            if wait is not None:
+                await asyncio.sleep(wait)
+        else:
+            return True
+    return False
+
 
 T = TypeVar("T", bound=CallInput)
 

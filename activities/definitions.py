@@ -1,21 +1,27 @@
-"""Definitions by hash, parsed and written out once per worker: builders and patterns in place."""
+"""Definitions by hash, parsed and written out once per worker: builders and patterns in place.
+
+Registries by name: what the prompts of a crew may use.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from crewlog.activities.recent import LruCache
+from crewlog.activities.caches import LruCache
 from crewlog.definition.audiences import PRIVATE, Audiences
 from crewlog.definition.expand import expand
+from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import AgentDefinition, AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.definition.reading import Form
 from crewlog.definition.reply_checks import form_findings
-from crewlog.errors import InternalError, InvalidDefinition
+from crewlog.errors import Diagnostic, InternalError, InvalidDefinition
 from crewlog.graph.awareness import AwarenessBlocks
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, node_of
 from crewlog.model import Json
+from crewlog.prompt.registry import Registry
+from crewlog.prompt.registry_file import load_registry_data
 from crewlog.store.protocol import Store
 
 
@@ -134,3 +140,29 @@ def agent_of(definition: CrewDefinition, agent: AgentName) -> AgentDefinition:
     if found is None:
         raise InternalError(f"the crew {definition.crew!r} has no agent {agent!r}")
     return found
+
+
+async def registry_of(store: Store, name: str, model: str) -> Registry:
+    """The registry of that name, in its newest version.
+
+    Args:
+        store: Where registries are.
+        name: Its name; empty: a registry of nothing.
+        model: The model of crews, in the place of the registry's; empty: the registry's.
+
+    Raises:
+        InvalidDefinition: where none is registered under the name.
+        StoreUnavailable: the store is away.
+    """
+    found = Registry() if not name else await _registered(store, name)
+    return found.with_model(model)
+
+
+async def _registered(store: Store, name: str) -> Registry:
+    row = await store.get_catalog_entry("registry", name)
+    if row is None:
+        known = [each.name for each in await store.list_catalog_entries("registry")]
+        how = did_you_mean(name, known, "Register it: `crewlog crews add FILE`.")
+        fault = Diagnostic(f"no registry is registered as {name!r}", path=("registry",), remedy=how)
+        raise InvalidDefinition([fault])
+    return load_registry_data(await store.get_definition(row.content))

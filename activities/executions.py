@@ -11,24 +11,41 @@ the first.
 It is looked at in the first activity of each execution, once on each worker, in one query; the
 server is asked only where the store does not know the execution: once for each that goes on from
 another. A run whose policy is open has no such notes, and the server is not asked.
+
+Whose orders activities take: those of the run that they are about, and of no other workflow.
+
+A server lets any workflow schedule any activity on any task queue. So what a task says of its run
+is held against the workflow that sent it, which the server attests.
+
+Starts and commands that are used once: who can read one, in a history, can send it again.
+
+Run ids are used again once a run is deleted. So the notes outlive deletions.
+
+Whether a run may take an ended one's place: that one's policy says so, before it is gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from crewlog.activities.errors import to_application_error
-from crewlog.activities.recent import LruCache
+from crewlog.activities.caches import LruCache
+from crewlog.activities.failures import to_application_error
+from crewlog.authority.principals import standing
+from crewlog.authority.signatures import START
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.policy import Policy
 from crewlog.errors import NotPermitted, StoreIncomplete
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Model
-from crewlog.state.calls import SignedStart
+from crewlog.state.calls import LOAD_STATE, DeleteReplacedRun, RecordUse, SignedStart
 from crewlog.state.journal import Batch
 from crewlog.store.protocol import Store
-from crewlog.wire import WORKFLOW_TYPE
+from crewlog.wire import WORKFLOW_TYPE, StartRun
 
 _FAR = 1000
 """How many executions are gone back, at most, to one that the store knows."""
@@ -231,3 +248,122 @@ def _stranger(run: RunId) -> NotPermitted:
         "by one; nothing of it is believed",
         remedy="`crewlog show` has the run as it was; whoever may start it can resume it.",
     )
+
+
+class OwnRunInterceptor(Interceptor):
+    """Refuses activities that no run of ours asks for, or one for another."""
+
+    def intercept_activity(
+        self,
+        next: ActivityInboundInterceptor,  # noqa: A002 - Temporal's own name
+    ) -> ActivityInboundInterceptor:
+        """The interceptor of a worker's activities."""
+        return _Inbound(next)
+
+
+class _Inbound(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        info = activity.info()
+        fault = foreign(
+            info.activity_type,
+            input.args,
+            info.workflow_type,
+            info.workflow_id,
+            local=info.is_local,
+        )
+        if fault:
+            raise ApplicationError(
+                fault,
+                "",
+                "Activities of crews are scheduled by their runs alone.",
+                type=NotPermitted.__name__,
+                non_retryable=True,
+            )
+        return await super().execute_activity(input)
+
+
+def foreign(
+    name: str,
+    args: Any,
+    workflow_type: str | None,
+    workflow_id: str | None,
+    *,
+    local: bool = False,
+) -> str:
+    """Why an activity is none of the workflow's that asks for it; empty where it is.
+
+    Args:
+        name: The activity's type.
+        args: Its arguments: a task of ours says which run it is about, or leaves it out.
+        workflow_type: The workflow's type; none where no workflow asks.
+        workflow_id: The workflow's id.
+        local: Whether the worker that runs the workflow asks, which no other workflow can have.
+    """
+    if workflow_type != WORKFLOW_TYPE:
+        asks = f"a workflow of the type {workflow_type!r}" if workflow_type else "no workflow"
+        return f"{name} is asked for by {asks}, which is no run"
+    about = getattr(args[0], "run", "") if args else ""
+    begins = local and name == LOAD_STATE  # a fork, or a part, with another run's state
+    if about not in ("", workflow_id) and not begins:
+        return f"{name} is about the run {about!r}, and the run {workflow_id!r} asks for it"
+    return ""
+
+
+async def record_use(task: RecordUse, store: Store) -> bool:
+    """Notes for good what a run uses; false where another one has used it."""
+    return await store.claim(f"once:{task.used}", task.owner) == task.owner
+
+
+async def record_start(use: SignedStart, policy: Policy | None, run: RunId, store: Store) -> bool:
+    """Notes for good which execution a start is used by.
+
+    The note is nobody's rows: it is there still when the run was deleted or replaced.
+
+    Args:
+        use: The start, and who uses it.
+        policy: The policy that asks for proofs; an open one asks for none.
+        run: The run that is started.
+        store: Where it is noted.
+
+    Returns:
+        Whether the policy lets the start in; nothing is noted of one that it does not.
+
+    Raises:
+        NotPermitted: another execution has used it.
+    """
+    if policy is None or not policy.signed:
+        return True
+    proof = StartRun.model_validate(use.content).proof if use.content else None
+    place = activity.info().workflow_namespace or ""
+    if not standing(policy, START, use.content, proof, run=run, at=use.at, namespace=place).allowed:
+        return False
+    # No key of a call is like this one: those go with their run.
+    if await store.claim(f"start:{use.start}", use.execution) != use.execution:
+        raise NotPermitted(
+            "the crew's policy takes signed commands only, and this start was used before",
+            remedy="Start it again by a client that has the key: each signature is for one start.",
+        )
+    return True
+
+
+async def check_replacement(task: DeleteReplacedRun, store: Store, executions: Executions) -> None:
+    """Checks that who starts the new run may operate the one whose rows are removed.
+
+    Raises:
+        NotPermitted: its policy does not let them, the start was used before, or it is to replace
+            another execution than the last one.
+    """
+    row = await store.get_run(task.run)
+    if row is not None and row.definition:
+        policy = CrewDefinition.from_json(await store.get_definition(row.definition)).policy
+        proof = StartRun.from_json(task.start).proof if task.start else None
+        place = activity.info().workflow_namespace or ""
+        found = standing(
+            policy, START, task.start, proof, run=task.run, at=task.at, namespace=place
+        )
+        if not found.allowed:
+            raise NotPermitted(found.reason, remedy=found.remedy)
+        if task.use is not None:
+            await record_start(task.use, policy, task.run, store)
+    if task.use is not None:
+        await executions.check_replaced_executions(task.run, task.use, task.executions)

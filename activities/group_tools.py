@@ -15,12 +15,12 @@ from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 from pydantic import BaseModel, Field
 
-from crewlog.activities.tool_graph import REGROUPS
+from crewlog.activities.tool_node import REGROUPS
 from crewlog.definition import group_tools as made
 from crewlog.definition.model import NAME_PATTERN, WIRE_PATTERN, CrewDefinition
 from crewlog.definition.operations import AddAgent, Operation
 from crewlog.errors import UsageError
-from crewlog.graph.grouping import ASKED
+from crewlog.graph.group_tools import ASKED
 from crewlog.ids import AgentName, ToolName
 from crewlog.tool_call import current_call
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from crewlog.activities.caches import LruCache
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.recent import LruCache
-from crewlog.activities.render import shortened
-from crewlog.activities.sight import Sight
+from crewlog.activities.transcripts import shortened
+from crewlog.activities.view_reader import Sight
 from crewlog.authority.audiences import may_read_input
 from crewlog.definition.context import WHOLE, Input
 from crewlog.definition.context_checks import TEXT
@@ -25,9 +25,9 @@ from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.replies import RESPONSE
 from crewlog.ids import AgentName, ContentHash, LogName
 from crewlog.model import Json
-from crewlog.state.blocks import is_file, words_of
+from crewlog.state.agent_inputs import Given
 from crewlog.state.calls import CallInput
-from crewlog.state.context import Given
+from crewlog.state.files import is_file, words_of
 from crewlog.state.journal import Batch
 from crewlog.state.logs import said_in
 from crewlog.state.messages import is_message, message_from_json

@@ -20,9 +20,9 @@ from langchain_mcp_adapters.tools import convert_mcp_tool_to_langchain_tool
 from mcp import types
 from mcp.shared.exceptions import McpError
 
-from crewlog.authority.approving import approver
-from crewlog.authority.proof import SignedApproval
-from crewlog.content import check_depth
+from crewlog.authority.principals import approver
+from crewlog.authority.signatures import SignedApproval
+from crewlog.canonical_json import check_depth
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.policy import Policy
@@ -36,9 +36,9 @@ from crewlog.errors import (
     ToolUnusable,
 )
 from crewlog.ids import ToolName
+from crewlog.mcp_servers.descriptions import LONGEST_TEXT, Described, cleaned_text, shortened
+from crewlog.mcp_servers.sessions import Session, Sessions, called
 from crewlog.model import Json
-from crewlog.servers.described import LONGEST_TEXT, Described, cleaned_text, shortened
-from crewlog.servers.sessions import Session, Sessions, called
 from crewlog.store.protocol import Store
 
 FRESH_SECONDS = 15.0

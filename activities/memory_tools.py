@@ -16,15 +16,15 @@ from typing import Any, Literal, Optional
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field, create_model
 
-from crewlog.activities.recent import LruCache
+from crewlog.activities.caches import LruCache
 from crewlog.activities.tools import Tool, make_tool
 from crewlog.authority.memory_scopes import Way, agent_scope, authorize_memory, memory_scopes
 from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition, MemoryPolicy
-from crewlog.embedding import Embedders
+from crewlog.embeddings import Embedders
 from crewlog.errors import ToolFailed
 from crewlog.ids import AgentName, CrewName, ToolName
+from crewlog.memory import keep, recall
 from crewlog.model import Json
-from crewlog.remembering import keep, recall
 from crewlog.store.memories import (
     LONGEST_KEY,
     MOST_AT_ONCE,

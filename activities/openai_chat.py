@@ -21,9 +21,9 @@ from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from typing_extensions import override
 
+from crewlog.activities.ai_messages import parse_tool_calls
 from crewlog.activities.model_errors import ErrorBody
-from crewlog.activities.tool_arguments import parse_tool_calls
-from crewlog.state.endings import REASONING_KEYS
+from crewlog.state.finish_reason import REASONING_KEYS
 
 _KEPT = (*REASONING_KEYS, "refusal")
 _ERRORS = ("error", "detail", "message", "msg")

@@ -21,20 +21,20 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from crewlog.activities.caches import LruCache
+from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.clock import Clock
-from crewlog.activities.models import ModelFactory
-from crewlog.activities.prices import counted, usage_of
-from crewlog.activities.recent import LruCache
+from crewlog.activities.usage import counted, usage_of
 from crewlog.activities.windows import CHUNK, SummarizedPrefix
-from crewlog.content import hash_json, utf8_text
+from crewlog.canonical_json import hash_json, utf8_text
 from crewlog.definition.context import SUMMING
 from crewlog.errors import CrewlogError, ModelRequestRejected
 from crewlog.ids import ContentHash, RunId, idempotency_key
 from crewlog.model import Json
 from crewlog.redaction import redacted_text
-from crewlog.state.brief import brief
 from crewlog.state.calls import CallModel
-from crewlog.state.endings import FAULTS, finish_reason
+from crewlog.state.excerpt import brief
+from crewlog.state.finish_reason import FAULTS, finish_reason
 from crewlog.state.model import Usage
 from crewlog.store.protocol import Store
 

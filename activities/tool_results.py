@@ -17,9 +17,8 @@ from pydantic import BaseModel, ValidationError
 
 from crewlog.activities.artifacts import operations_of
 from crewlog.activities.files import as_text, data_of, without_base64
-from crewlog.causes import flat_errors
-from crewlog.content import canonical, check_depth
-from crewlog.errors import ToolFailed
+from crewlog.canonical_json import canonical, check_depth
+from crewlog.errors import ToolFailed, flat_errors
 from crewlog.model import Json
 from crewlog.state.messages import message_to_json
 from crewlog.tool_call import current_call

@@ -18,15 +18,14 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from temporalio import activity
 
+from crewlog.activities.caches import LruCache, Made
 from crewlog.activities.event_loops import EventLoops
-from crewlog.activities.recent import LruCache, Made
 from crewlog.activities.tool_results import checked
-from crewlog.causes import in_words
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer, mcp_tool
-from crewlog.errors import ToolMissing, ToolUnusable
+from crewlog.errors import ToolMissing, ToolUnusable, in_words
 from crewlog.ids import ToolName
 from crewlog.model import Json
 

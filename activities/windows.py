@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from crewlog.activities.render import Said, Spot, Transcript
+from crewlog.activities.transcripts import Said, Spot, Transcript
 from crewlog.definition.context import OFF, Window
 from crewlog.ids import ContentHash, LogName, StepId
 
 if TYPE_CHECKING:
-    from crewlog.activities.views import Chain
+    from crewlog.activities.hydrator import Chain
 
 CHUNK = 8
 """Messages of a log that a summary covers more than the one before."""

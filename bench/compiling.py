@@ -18,8 +18,8 @@ from bench.cases import Bench
 from bench.crews import blocks
 from bench.pairs import Figure, figure, ratio, rounds
 from crewlog.definition.load import load_data
-from crewlog.graph.compile import compile_plan
-from crewlog.graph.lower import lower
+from crewlog.graph.compiler import compile_plan
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 
 REPEATS = 5

@@ -22,7 +22,7 @@ from bench.pairs import Figure, figure, rounds
 from bench.site import Site
 from crewlog.client import Run
 from crewlog.store import PostgresStore
-from crewlog.store.loading import load_state
+from crewlog.store.journal_reader import load_state
 from crewlog.workers.worker import tune_garbage_collector
 
 MESSAGES = 1000

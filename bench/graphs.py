@@ -28,8 +28,8 @@ from bench.site import Site
 from crewlog.client import Run
 from crewlog.definition.operations import Connect, Disconnect
 from crewlog.ids import AgentName, LogName, RunId
-from crewlog.state.given import Given, InitialMessage
-from crewlog.state.topology import split_run_id
+from crewlog.state.components import split_run_id
+from crewlog.state.initial_state import Given, InitialMessage
 
 AGAIN = 4
 """Splits, or merges, of a round."""

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from bench.cases import Bench
 from bench.pairs import Figure, figure
+from crewlog.activities.changes import ChangePreparer
+from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.errors import Effect
-from crewlog.activities.models import ModelFactory
-from crewlog.activities.prepare_change import ChangePreparer
+from crewlog.activities.failures import Effect
 from crewlog.definition.apply import edited
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
@@ -38,12 +38,12 @@ from crewlog.definition.operations import (
     Wire,
     apply_operations,
 )
-from crewlog.graph.lower import expanded_component
-from crewlog.graph.uniting import merged_definition
+from crewlog.graph.lowering_pass import expanded_component
+from crewlog.graph.run_merge_definition import merged_definition
 from crewlog.ids import ContentHash, RunId
 from crewlog.state.calls import PrepareChange
-from crewlog.state.topology import Component, change_of_components, parts_of
-from crewlog.store.memory import InMemoryStore
+from crewlog.state.components import Component, change_of_components, parts_of
+from crewlog.store.in_process import InMemoryStore
 
 CREATURES, CHANNELS = 200, 400
 TIMES = 15

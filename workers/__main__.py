@@ -21,8 +21,8 @@ from crewlog.client import connect
 from crewlog.dev.last_words import LAST_WORDS
 from crewlog.dev.sdk_log import forwarded
 from crewlog.errors import CrewlogError, UsageError
-from crewlog.faults import rule_of_error
 from crewlog.redaction import filter_logs, log_processor, redacted_text
+from crewlog.validation_errors import rule_of_error
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import loop_factory, run_until, tune_garbage_collector
 

@@ -33,10 +33,10 @@ from temporalio.workflow import Info
 from typing_extensions import override
 
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workers.call_names import ActivityIds, call_names
-from crewlog.workers.host import Host, Nobody, WorkerHost
-from crewlog.workers.progress import ALONE, Progress, has_history_events
-from crewlog.workflows.together import TOGETHER, contents
+from crewlog.workers.activity_ids import ActivityIds, call_names
+from crewlog.workers.history_progress import ALONE, Progress, has_history_events
+from crewlog.workers.instance_host import Host, Nobody, WorkerHost
+from crewlog.workflows.command_queue import TOGETHER, contents
 
 PASSED_THROUGH: dict[str, str] = {
     "langgraph": "large, and pure as it is driven here: no Pregel loop, no I/O, async routers",
@@ -53,10 +53,10 @@ PASSED_THROUGH: dict[str, str] = {
     "ormsgpack": "langgraph's serializer; compiled, never called",
     "_pytest": "rewrites the modules of its plugins, us too; else imported for every execution",
     "crewlog.authority": "pure core",
-    "crewlog.content": "pure core",
+    "crewlog.canonical_json": "pure core",
     "crewlog.definition": "pure core",
     "crewlog.errors": "error classes must be the same in and out",
-    "crewlog.faults": "pure functions",
+    "crewlog.validation_errors": "pure functions",
     "crewlog.graph": "pure core",
     "crewlog.ids": "pure core",
     "crewlog.model": "pure core",
@@ -65,12 +65,12 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.workflows.activity_options": "pure; no state of its own",
     "crewlog.workflows.changes": "pure functions, and one that waits; no module state",
     "crewlog.workflows.crew_run": "classes without module state; imported anew it costs 2 ms",
-    "crewlog.workflows.details": "classes without module state; loaded by the worker",
+    "crewlog.workflows.interceptors": "classes without module state; loaded by the worker",
     "crewlog.workflows.execution": "classes without module state; imported anew they cost 5 ms",
-    "crewlog.workflows.gate": "pure functions, and one that waits; no module state",
-    "crewlog.workflows.inbox": "classes without module state",
-    "crewlog.workflows.locally": "a function that waits; no module state",
-    "crewlog.workflows.views": "pure functions",
+    "crewlog.workflows.authorization": "pure functions, and one that waits; no module state",
+    "crewlog.workflows.command_queue": "classes without module state",
+    "crewlog.workflows.local_activity": "a function that waits; no module state",
+    "crewlog.workflows.view_models": "pure functions",
 }
 """Never the root package: then whatever it holds would pass through, with no reason given.
 
@@ -100,7 +100,7 @@ class SandboxedInstance(WorkflowInstance):
     `_has_query_during_local_activity`. An instance that has ended its execution is given up where
     more comes: see
     `_has_events_after_end`. And one that went ahead for a query is evicted, once it has answered:
-    see `crewlog.workers.progress`.
+    see `crewlog.workers.history_progress`.
 
     Where a workflow task brings an update and other news, the SDK gives the update first; except
     to a worker that has to replay the history before it, which gets the update in an activation of
@@ -108,8 +108,9 @@ class SandboxedInstance(WorkflowInstance):
     make, and the run stands still for good. So every activation is taken in that second order:
     everything else, then the updates.
 
-    And a crew's run gets the signals of an activation as one, see `crewlog.workflows.together`. In
-    one that was started encrypted answers name their calls, see `crewlog.workers.call_names`.
+    And a crew's run gets the signals of an activation as one, see
+    `crewlog.workflows.command_queue`. In one that was started encrypted answers name their calls,
+    see `crewlog.workers.activity_ids`.
     """
 
     def __init__(self, inner: WorkflowInstance, host: Host | None = None, *, seed: int = 0) -> None:

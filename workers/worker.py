@@ -21,9 +21,9 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
-from crewlog.activities.belonging import OwnRunInterceptor
-from crewlog.activities.crew import CrewActivities
-from crewlog.activities.models import ModelFactory
+from crewlog.activities.chat_models import ModelFactory
+from crewlog.activities.crew_activities import CrewActivities
+from crewlog.activities.executions import OwnRunInterceptor
 from crewlog.dev.deployment import can_pin, current_build, make_current
 from crewlog.dev.temporal_cli import program
 from crewlog.dev.temporal_server import check_namespace, server_version
@@ -31,13 +31,12 @@ from crewlog.errors import TemporalUnavailable
 from crewlog.file_store import FileStore
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
-from crewlog.workers.lag import watch_loop
-from crewlog.workers.origins import beginnings, endings, hints, looks, queues
+from crewlog.workers.loop_lag import watch_loop
 from crewlog.workers.sandbox import sandbox
+from crewlog.workers.server_lookups import beginnings, endings, hints, looks, queues
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workflows.crew_run import CrewRun
-from crewlog.workflows.details import CurrentDetailsInterceptor
-from crewlog.workflows.start import StartArgumentInterceptor
+from crewlog.workflows.interceptors import CurrentDetailsInterceptor, StartArgumentInterceptor
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 

@@ -13,9 +13,9 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.definition.model import Retry
     from crewlog.graph.engine import Order
     from crewlog.graph.plan import GraphPlan, PlanTool
-    from crewlog.state.brief import fenced
+    from crewlog.state.excerpt import fenced
+    from crewlog.state.frontier import step_description
     from crewlog.state.model import CrewState
-    from crewlog.state.pools import step_description
 
 BUILT_IN_RULES = PlanTool(effects="read", repeat="safe", timeout=30)
 """`set_flag` and `set_output` change nothing outside the run."""
@@ -59,7 +59,7 @@ LOOKING: dict[str, Any] = {
     "retry_policy": RetryPolicy(maximum_attempts=1),
 }
 """Options of a local activity that only reads, or leaves behind what nobody knows of: one try, and
-a short one, since no query is answered meanwhile. See `crewlog.workflows.locally`."""
+a short one, since no query is answered meanwhile. See `crewlog.workflows.local_activity`."""
 
 STORING: dict[str, Any] = {**_AGAIN, "heartbeat_timeout": timedelta(seconds=3)}
 """Options of the activities that store what no other activity has stored.

@@ -21,7 +21,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.content import hash_json
+    from crewlog.canonical_json import hash_json
     from crewlog.definition.operations import Connect, Wire
     from crewlog.errors import (
         ChangeConflict,
@@ -30,9 +30,9 @@ with workflow.unsafe.imports_passed_through():
         CrewlogError,
         InternalError,
     )
-    from crewlog.graph import changing
-    from crewlog.graph.drafting import COMPILER, PromptApproval
+    from crewlog.graph import live_change
     from crewlog.graph.engine import Engine
+    from crewlog.graph.prompt_approval import COMPILER, PromptApproval
     from crewlog.graph.swap import SwapReport
     from crewlog.ids import RESERVED, AgentName, CommandId, ContentHash, RunId, ToolName
     from crewlog.state import journal as j
@@ -44,21 +44,21 @@ with workflow.unsafe.imports_passed_through():
         PrepareMerge,
         PrepareMergeResult,
     )
-    from crewlog.state.joining import asking, check_may_request, check_no_merge
     from crewlog.state.model import CommandOutcome
-    from crewlog.state.uniting import removed_agents
+    from crewlog.state.run_merge.protocol import asking, check_may_request, check_no_merge
+    from crewlog.state.run_merge.surviving_state import removed_agents
     from crewlog.wire import Change, Changed, Rollback
 
-from crewlog.workflows import gate
+from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import PREPARING, READING
-from crewlog.workflows.locally import locally
+from crewlog.workflows.local_activity import locally
 
 PIECES = f"{RESERVED}pieces"
 """The command of a run that parts what is in several pieces when it begins: `/` and the number of
 the execution follow, since each that begins so parts into runs of its own."""
 
 if TYPE_CHECKING:
-    from crewlog.workflows.inbox import QueuedCommand
+    from crewlog.workflows.command_queue import QueuedCommand
 
 
 async def prepare(
@@ -317,7 +317,7 @@ def apply(
     if incoming.standing is not None and prepared.compared != checked.state.definition:
         return None  # what it widens was looked at for another one
     abandon = command.running == "abandon"
-    report, plan = changing.change_report(
+    report, plan = live_change.change_report(
         checked,
         prepared,
         graph_version=command.graph_version,
@@ -326,10 +326,10 @@ def apply(
     )
     report = report.model_copy(update={"warnings": prepared.warnings})
     if prepared.widens is not None and incoming.standing is not None:
-        ways = (*prepared.widens, *changing.wider(checked, plan, report))
-        gate.check_widening(incoming.standing, ways, "the change")
+        ways = (*prepared.widens, *live_change.wider(checked, plan, report))
+        authorization.check_widening(incoming.standing, ways, "the change")
     else:
-        gate.check_widening(incoming.standing, prepared.widens, "the change")
+        authorization.check_widening(incoming.standing, prepared.widens, "the change")
     told: dict[str, Any] = {
         "id": command.id,
         "detail": prepared.what,
@@ -342,7 +342,7 @@ def apply(
     }
     if command.dry_run:
         return Changed(position=checked.state.position, plan=plan.to_json(), **told)
-    changing.accept(
+    live_change.accept(
         checked,
         plan,
         report,
@@ -377,7 +377,7 @@ def _ask(
     """
     if prepared.refused:
         raise ComponentConflict(prepared.refused, remedy=prepared.remedy)
-    gate.check_widening(incoming.standing, prepared.widens, "the merge")
+    authorization.check_widening(incoming.standing, prepared.widens, "the merge")
     operation, topology = joining(command), engine.plan.topology
     if operation is None:
         raise InternalError("a merge was prepared for a change that is none")

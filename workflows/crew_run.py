@@ -27,17 +27,17 @@ with workflow.unsafe.imports_passed_through():
         was_encrypted,
     )
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError, UsageError
-    from crewlog.faults import faults_of
-    from crewlog.graph.drafting import PromptApproval
     from crewlog.graph.engine import Engine
+    from crewlog.graph.exchanges import missing_response_error
     from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.talks import missing_response_error
+    from crewlog.graph.prompt_approval import PromptApproval
     from crewlog.ids import CommandId, RunId
     from crewlog.payloads import payload_hash
     from crewlog.state.calls import OPEN_RUN, PrepareRun, PrepareRunResult, SignedStart
     from crewlog.state.carry import PromptCarry, read_carry
-    from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
+    from crewlog.state.recorder import Ledger
+    from crewlog.validation_errors import faults_of
     from crewlog.wire import (
         BUSY,
         CLOSING,
@@ -53,13 +53,20 @@ with workflow.unsafe.imports_passed_through():
         StartRun,
     )
 
-from crewlog.workflows import answering, changes, gate, rewinding, talking, views
+from crewlog.workflows import (
+    argument_edits,
+    authorization,
+    changes,
+    conversation,
+    restore,
+    view_models,
+)
 from crewlog.workflows.activity_options import CHECKING
-from crewlog.workflows.beginning import made
-from crewlog.workflows.execution import CANCEL, Ended, Execution
-from crewlog.workflows.inbox import (
+from crewlog.workflows.command_queue import (
+    TOGETHER,
     InvalidPayload,
     QueuedCommand,
+    apart,
     edited_definition,
     now,
     parse,
@@ -68,8 +75,9 @@ from crewlog.workflows.inbox import (
     receive_command,
     unread,
 )
-from crewlog.workflows.talking import Answers
-from crewlog.workflows.together import TOGETHER, apart
+from crewlog.workflows.conversation import Answers
+from crewlog.workflows.execution import CANCEL, Ended, Execution
+from crewlog.workflows.local_activity import made
 
 WHOLE = RawValue(Payload())
 """What a query gets that is sent without an argument. A default, since an optional parameter would
@@ -143,16 +151,16 @@ class CrewRun:
         try:
             return await self._execution.drive()
         except ActivityError as error:
-            raise gate.foreign_execution_error(error) or error from error
+            raise authorization.foreign_execution_error(error) or error from error
 
     async def _begin(self, raw: RawValue) -> Execution:
         data = read_args([raw])
         start = _parse_start(data)
-        await gate.use_encrypted_start(raw.payload)
+        await authorization.use_encrypted_start(raw.payload)
         if start.replace:
-            await rewinding.forget(start, data, _started())
+            await restore.forget(start, data, _started())
         if start.fork is not None or start.reopen is not None:
-            engine, loaded = await rewinding.begin(start, data, _started())
+            engine, loaded = await restore.begin(start, data, _started())
             return Execution(
                 engine,
                 self._inbox,
@@ -160,7 +168,7 @@ class CrewRun:
                 search_attributes=loaded.search_attributes,
             )
         if start.split is not None:
-            engine, loaded = await rewinding.begin_part(start, start.split, _started())
+            engine, loaded = await restore.begin_part(start, start.split, _started())
             return Execution(
                 engine,
                 self._inbox,
@@ -169,10 +177,10 @@ class CrewRun:
             )
         if start.prompt is not None:
             return self._begin_draft(start, start.prompt)
-        opened = await _open(start, gate.use_of(start, data, _started()))
+        opened = await _open(start, authorization.use_of(start, data, _started()))
         plan, run = GraphPlan.from_json(opened.plan), RunId(workflow.info().workflow_id)
-        start = gate.starter(start, data, plan.policy, run, _started())
-        gate.check_initial_state(start, data, plan, run, _started())
+        start = authorization.starter(start, data, plan.policy, run, _started())
+        authorization.check_initial_state(start, data, plan, run, _started())
         try:
             engine = await Engine.begin(
                 plan,
@@ -429,7 +437,7 @@ class CrewRun:
             raise failure(missing_response_error(execution.engine.state.run))
         if found is None:
             raise closing()
-        return views.replied(execution.engine, found).model_dump(mode="json")
+        return view_models.replied(execution.engine, found).model_dump(mode="json")
 
     async def _check_view_right(self, asked: QueuedCommand) -> None:
         """Refuses who may not wait for the result; the loop records that."""
@@ -444,7 +452,9 @@ class CrewRun:
 
     def _is_authorized(self, incoming: QueuedCommand) -> bool:
         """Whether anything may be made for a command; not known while the run begins."""
-        return self._execution is None or gate.is_authorized(self._execution.engine, incoming)
+        return self._execution is None or authorization.is_authorized(
+            self._execution.engine, incoming
+        )
 
     def _over(self) -> bool:
         """Whether nobody can wait for the run's end here any more: it has come, or comes later."""
@@ -476,7 +486,7 @@ class CrewRun:
             return
         if not self._is_authorized(incoming):
             return
-        await rewinding.prepare(self._ready().engine, incoming, command)
+        await restore.prepare(self._ready().engine, incoming, command)
 
     async def _prepare_change(self, incoming: QueuedCommand) -> None:
         command = parse("change", incoming.data)
@@ -513,7 +523,7 @@ class CrewRun:
         execution = self._execution
         engine = execution.engine if execution is not None else None
         if execution is not None and isinstance(engine, Engine):
-            await answering.check_edited_arguments(engine, incoming, execution.queue)
+            await argument_edits.check_edited_arguments(engine, incoming, execution.queue)
         if not isinstance(engine, PromptApproval):
             return
         definition = edited_definition(engine, incoming.data)
@@ -534,7 +544,7 @@ class CrewRun:
             )
         except ActivityError as error:
             incoming.edited = CommandRejected(
-                f"the edited crew is not valid:\n{answering.activity_error_text(error)}",
+                f"the edited crew is not valid:\n{argument_edits.activity_error_text(error)}",
                 remedy="The question stays open: correct the definition, and answer again.",
             )
 
@@ -544,7 +554,7 @@ class CrewRun:
     def status(self) -> dict[str, Any]:
         """Where the run is: a `RunView`."""
         execution = self._ready()
-        view = views.run_view(execution.engine, execution.flights, execution.drains_for)
+        view = view_models.run_view(execution.engine, execution.flights, execution.drains_for)
         return view.model_dump(mode="json")
 
     @workflow.query(name="state")
@@ -555,29 +565,29 @@ class CrewRun:
     @workflow.query(name="graph")
     def graph(self) -> dict[str, Any]:
         """The plan and its picture: a `GraphView`."""
-        return views.graph_view(self._ready().engine).model_dump(mode="json")
+        return view_models.graph_view(self._ready().engine).model_dump(mode="json")
 
     @workflow.query(name="interrupts")
     def interrupts(self) -> list[dict[str, Any]]:
         """The open questions: `InterruptView`s."""
         engine = self._ready().engine
         questions = engine.state.interrupts.values()
-        return [views.interrupt_view(q, engine).model_dump(mode="json") for q in questions]
+        return [view_models.interrupt_view(q, engine).model_dump(mode="json") for q in questions]
 
     @workflow.query(name="journal")
     def journal(self, raw: RawValue = WHOLE) -> dict[str, Any]:
         """A `Page` of the journal: a `JournalPage`."""
-        return views.journal_page(self._ready().engine, _page(raw)).model_dump(mode="json")
+        return view_models.journal_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
     @workflow.query(name="checkpoints")
     def checkpoints(self, raw: RawValue = WHOLE) -> dict[str, Any]:
         """A `Page` of the checkpoints: a `CheckpointPage`."""
-        return views.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
+        return view_models.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
     @workflow.query(name="permissions")
     def permissions(self, raw: RawValue = WHOLE) -> dict[str, Any]:
         """Who may call which tool now: a `PermissionsPage` for a `PermissionsQuery`."""
-        page = views.permissions_page(self._ready().engine, _permissions_query(raw))
+        page = view_models.permissions_page(self._ready().engine, _permissions_query(raw))
         return page.model_dump(mode="json")
 
     @workflow.query(name="conversation")
@@ -586,7 +596,7 @@ class CrewRun:
         execution = self._ready()
         if not isinstance(execution.engine, Engine) or not self._talks():
             raise ApplicationError("the run is no conversation", type="UsageError")
-        return talking.view(execution.engine, execution.answers).model_dump(mode="json")
+        return conversation.view(execution.engine, execution.answers).model_dump(mode="json")
 
     @workflow.query(name=READS)
     def reads(self, raw: RawValue = WHOLE) -> str:
@@ -598,7 +608,7 @@ class CrewRun:
         if self._execution is None:
             return ""
         execution = self._execution
-        return views.details(execution.engine, execution.flights, execution.drains_for)
+        return view_models.details(execution.engine, execution.flights, execution.drains_for)
 
     def _ready(self) -> Execution:
         if self._execution is None:

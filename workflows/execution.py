@@ -8,7 +8,7 @@ handler sees between two yields is consistent.
 Closing (to continue as new): from then on nothing starts, updates are refused with a typed error,
 handlers finish, the rest is stored, and the execution ends. Signals that still arrive are carried
 in the inbox. It closes when nothing is in flight, so that it is closing for a moment only; what it
-does until then says `crewlog.workflows.seams`.
+does until then says `crewlog.workflows.urgency`.
 
 A change of the graph drains first: nothing starts, what is in flight lands and is applied, and
 updates are taken as ever, since that may last. What is in flight may be given a time, after which
@@ -47,18 +47,18 @@ with workflow.unsafe.imports_passed_through():
         StoreUnavailable,
         ToolNotApproved,
     )
-    from crewlog.graph import changing
+    from crewlog.graph import live_change
+    from crewlog.graph.answers import answer_expired_interrupts
     from crewlog.graph.artifacts import unsettled
-    from crewlog.graph.drafting import PromptApproval
     from crewlog.graph.engine import Engine, Order
-    from crewlog.graph.expiring import answer_expired_interrupts
+    from crewlog.graph.final_messages import truncated_messages
     from crewlog.graph.inputs import agent_inputs
-    from crewlog.graph.listening import waking_message
-    from crewlog.graph.replying import truncated_messages
+    from crewlog.graph.prompt_approval import PromptApproval
+    from crewlog.graph.wakes import waking_message
     from crewlog.ids import RESERVED, CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
-    from crewlog.state.answered import call_binding
-    from crewlog.state.brief import brief
+    from crewlog.state.answers import call_binding
+    from crewlog.state.batch_codec import pack_view
     from crewlog.state.calls import (
         CALL_MODEL,
         CALL_TOOL,
@@ -83,14 +83,14 @@ with workflow.unsafe.imports_passed_through():
         StoreBatchResult,
     )
     from crewlog.state.carry import Carry
+    from crewlog.state.components import connected_agents
+    from crewlog.state.excerpt import brief
     from crewlog.state.journal import Batch
     from crewlog.state.model import Output, Part, PendingChange
-    from crewlog.state.packing import pack_view
     from crewlog.state.timeouts import timeout_words
-    from crewlog.state.topology import connected_agents
     from crewlog.wire import MERGING, STORE_WAIT, ArtifactResult, RunResult
 
-from crewlog.workflows import changes, gate, grouping, rewinding, views
+from crewlog.workflows import authorization, changes, group_tools, restore, view_models
 from crewlog.workflows.activity_options import (
     CHECKING,
     COMPILING,
@@ -102,12 +102,19 @@ from crewlog.workflows.activity_options import (
     planned_tool,
     tool_options,
 )
-from crewlog.workflows.inbox import InvalidPayload, QueuedCommand, doubtful, now, present, take
-from crewlog.workflows.merging import RunMerge, forward
-from crewlog.workflows.parting import begin_part
-from crewlog.workflows.seams import Stage, stage
-from crewlog.workflows.strangers import UnauthenticatedSignals
-from crewlog.workflows.talking import Answers
+from crewlog.workflows.command_queue import (
+    InvalidPayload,
+    QueuedCommand,
+    doubtful,
+    now,
+    present,
+    take,
+)
+from crewlog.workflows.conversation import Answers
+from crewlog.workflows.run_merge import RunMerge, forward
+from crewlog.workflows.run_split import begin_part
+from crewlog.workflows.unauthenticated_signals import UnauthenticatedSignals
+from crewlog.workflows.urgency import Stage, stage
 
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
@@ -189,7 +196,7 @@ class CallCompletion:
     """What people are asked, where the call waits for them to approve a server's tool."""
     delay: float | None = None
     """Seconds until it is made again, where a service's rate limit refused it."""
-    change: grouping.GroupToolChange | None = None
+    change: group_tools.GroupToolChange | None = None
     """The change of its graph that it asks for, prepared."""
 
 
@@ -197,7 +204,7 @@ Result = CallModelResult | CallToolResult | CompilePromptResult | PrepareRunResu
 
 
 class Told(NamedTuple):
-    """What a failure of ours says besides its message; see `crewlog.activities.errors`."""
+    """What a failure of ours says besides its message; see `crewlog.activities.failures`."""
 
     place: str = ""
     remedy: str = ""
@@ -439,7 +446,7 @@ class Execution:
         while self._inbox:
             if self._unauthenticated_signals.rests(self._inbox[0], encrypted=self.encrypted):
                 self._commands += 1  # its marker
-                await gate.tell()
+                await authorization.tell()
             incoming = self._inbox.pop(0)
             self._tick(incoming.at)
             if incoming.name != MERGING and self._unauthenticated_signals.count_undecoded(
@@ -464,10 +471,10 @@ class Execution:
                 continue
             if self._unauthenticated_signals.counted(self.engine, incoming):
                 continue
-            await gate.tell_time(self.engine, incoming)
-            if gate.is_authorized(self.engine, incoming):
+            await authorization.tell_time(self.engine, incoming)
+            if authorization.is_authorized(self.engine, incoming):
                 await self._find_known_outcome(incoming)
-                await rewinding.prepare_tag(self.engine, incoming)
+                await restore.prepare_tag(self.engine, incoming)
             await take(self.engine, incoming)
             self._unauthenticated_signals.note(incoming)
             if incoming.drain is not None:
@@ -478,8 +485,8 @@ class Execution:
 
         Nobody pays for it in an open run with fewer commands than its state remembers.
         """
-        if incoming.name in gate.USED_ONCE:
-            await gate.use_command(self.engine, incoming)
+        if incoming.name in authorization.USED_ONCE:
+            await authorization.use_command(self.engine, incoming)
         command = doubtful(self.engine, incoming)
         if not command:
             return
@@ -521,7 +528,7 @@ class Execution:
                     self.answers.note(result)
                 await self.engine.turns.apply_model_call(order.step, order.call.call, result)
             elif isinstance(self.engine, Engine) and landed.change is not None:
-                await grouping.apply(self.engine, landed.change)
+                await group_tools.apply(self.engine, landed.change)
             elif isinstance(self.engine, Engine) and isinstance(result, CallToolResult):
                 await self.engine.turns.apply_tool_call(order.step, order.call.call, result)
             elif landed.error_type == MOVED:
@@ -635,7 +642,7 @@ class Execution:
         except FailureError as error:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error
-            if (stranger := gate.foreign_execution_error(error)) is not None:
+            if (stranger := authorization.foreign_execution_error(error)) is not None:
                 self._bug = stranger
                 return
             landed = self._failed(order, position, cause or error)
@@ -651,14 +658,14 @@ class Execution:
 
     async def _prepare_group_tool_change(
         self, order: Order, result: Result
-    ) -> grouping.GroupToolChange | None:
+    ) -> group_tools.GroupToolChange | None:
         """The change that a call of a group tool asks for; none of any other call."""
         if not isinstance(self.engine, Engine) or not isinstance(result, CallToolResult):
             return None
         if not result.regroups:
             return None
         self._commands += 1
-        return await grouping.prepare(self.engine, order, result, self.queue)
+        return await group_tools.prepare(self.engine, order, result, self.queue)
 
     def _is_pause_due(self, landed: CallCompletion) -> bool:
         """Whether a call met rulings time and again: the store may have some of another history."""
@@ -887,9 +894,9 @@ class Execution:
             return
         self._commands += 1
         prepared = await changes.whole(engine)
-        report, plan = changing.change_report(engine, prepared)
+        report, plan = live_change.change_report(engine, prepared)
         what = f"there are {len(prepared.parts) + 1} graphs"
-        changing.accept(engine, plan, report, what=what, parts=prepared.parts)
+        live_change.accept(engine, plan, report, what=what, parts=prepared.parts)
         await self._apply_pending_change()  # nothing is under way yet
 
     def _is_draining_call(self, key: tuple[StepId, int]) -> bool:
@@ -908,7 +915,7 @@ class Execution:
             *(begin_part(engine.state, part.graph, meant.by, self.queue) for part in engine.parts)
         )
         error = next(filter(None, begun), "")
-        if not error and (failed := changing.part(engine)) is not None:
+        if not error and (failed := live_change.part(engine)) is not None:
             told = "the graph could not be parted: the run goes on as it was"
             workflow.logger.error(told, exc_info=failed)
             error = f"{type(failed).__name__}: {failed}"[:2000]
@@ -969,7 +976,7 @@ class Execution:
         if before.state.changing is None or not isinstance(before, Engine):
             return True
         version = before.state.changing.graph_version
-        self.engine, error = changing.swap(before)
+        self.engine, error = live_change.swap(before)
         if error is not None:
             told = "the graph could not be swapped for v%s: the run goes on as it was"
             workflow.logger.error(told, version, exc_info=error)
@@ -1107,7 +1114,9 @@ class Execution:
                 status=state.status,
                 outputs={
                     agent: {key: value(output) for key, output in found.items()}
-                    for agent, found in views.ordered_outputs(state.agent_outputs, self.engine.plan)
+                    for agent, found in view_models.ordered_outputs(
+                        state.agent_outputs, self.engine.plan
+                    )
                 },
                 artifacts={
                     name: ArtifactResult.model_validate(found)
@@ -1207,7 +1216,7 @@ class Execution:
         """Updates what searches show, where it changed."""
         if not self._search_attributes:
             return
-        new = views.attributes(
+        new = view_models.attributes(
             self.engine.plan,
             self.engine.state,
             self.flights,

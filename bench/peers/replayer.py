@@ -20,7 +20,7 @@ from bench.peers.bare import BareRun
 from crewlog.payloads import data_converter
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
-from crewlog.workflows.start import StartArgumentInterceptor
+from crewlog.workflows.interceptors import StartArgumentInterceptor
 
 
 def read(path: str) -> WorkflowHistory:

@@ -25,7 +25,7 @@ from crewlog.workers.settings import WorkerSettings
 
 async def engine(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
     """The engine's own worker, with the benchmarks' model."""
-    from crewlog.activities.models import register  # noqa: PLC0415
+    from crewlog.activities.chat_models import register  # noqa: PLC0415
     from crewlog.client import connect  # noqa: PLC0415
     from crewlog.workers.worker import running_worker, tune_garbage_collector  # noqa: PLC0415
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from crewlog.definition.builders import Built, Place
     from crewlog.definition.decisions import Decision, decision
     from crewlog.graph.builders import builder
-    from crewlog.graph.choices import choose, route
+    from crewlog.graph.conditional_edges import choose, route
     from crewlog.model import Model
     from crewlog.operations import artifact_update
     from crewlog.prompt.compile import compile_prompt
@@ -54,12 +54,12 @@ _HOME = {
     "Run": "crewlog.client",
     "artifact_update": "crewlog.operations",
     "builder": "crewlog.graph.builders",
-    "choose": "crewlog.graph.choices",
+    "choose": "crewlog.graph.conditional_edges",
     "compile_prompt": "crewlog.prompt.compile",
     "connect": "crewlog.client",
     "current_call": "crewlog.tool_call",
     "decision": "crewlog.definition.decisions",
-    "route": "crewlog.graph.choices",
+    "route": "crewlog.graph.conditional_edges",
 }
 
 

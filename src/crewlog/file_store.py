@@ -19,7 +19,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter, PayloadCodec
 
 from crewlog.errors import StoreIncomplete, StoreUnavailable, UsageError
-from crewlog.payload_folder import DirectoryDriver
+from crewlog.external_storage import DirectoryDriver
 from crewlog.state.files import MOST_FILES, FileRef
 
 GivenFile = Path | str | bytes | FileRef

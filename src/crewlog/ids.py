@@ -8,7 +8,7 @@ All ids are plain strings on the wire. Formats:
 | `StepId` | `backend#2` | node name, `#`, visit number from 1 |
 | | `backend#2.7` | the step of an item: the visit that maps, `.`, item number from 1 |
 | `CallKey` | `music-7f3a/backend#2/3` | run, step, call number from 1: an idempotency key |
-| `ContentHash` | 27 characters | see `crewlog.content` |
+| `ContentHash` | 27 characters | see `crewlog.canonical_json` |
 """
 
 from functools import lru_cache

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from crewlog.content import hash_bytes
+from crewlog.allowlist.files import open_within, resolve_within
+from crewlog.canonical_json import hash_bytes
 from crewlog.errors import ToolFailed, UsageError
-from crewlog.guarded.files import open_within, resolve_within
 from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
 from crewlog.model import Json
 from crewlog.secrets import resolve
@@ -184,13 +184,13 @@ class ToolCall:
         Args:
             options: What `httpx.Client` takes, but for what would go around the check.
         """
-        from crewlog.guarded.http import client  # noqa: PLC0415 - httpx takes its time
+        from crewlog.allowlist.http import client  # noqa: PLC0415 - httpx takes its time
 
         return client(self.hosts, **options)
 
     def async_http(self, **options: Any) -> AbstractAsyncContextManager[httpx.AsyncClient]:
         """The same for coroutines, for an `async with` block."""
-        from crewlog.guarded.http import async_client  # noqa: PLC0415
+        from crewlog.allowlist.http import async_client  # noqa: PLC0415
 
         return async_client(self.hosts, **options)
 

@@ -33,10 +33,10 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from typing_extensions import override
 
-from crewlog.authority.proof import Proof
-from crewlog.content import hash_json
+from crewlog.authority.signatures import Proof
+from crewlog.canonical_json import hash_json
 from crewlog.definition.operations import Operation
-from crewlog.graph.matrix import Cell
+from crewlog.end_reason import EndReason
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import (
     AgentName,
@@ -50,12 +50,12 @@ from crewlog.ids import (
     ToolName,
 )
 from crewlog.model import Json, Model
+from crewlog.reporting.permission_matrix import Cell
 from crewlog.state.checkpoints import CheckpointKind
-from crewlog.state.end_reasons import EndReason
+from crewlog.state.components import Rename
 from crewlog.state.files import MOST_FILES, FileRef
-from crewlog.state.given import Given
+from crewlog.state.initial_state import Given
 from crewlog.state.model import InterruptQuota, RunStatus, Usage
-from crewlog.state.topology import Rename
 
 WORKFLOW_TYPE = "CrewRun"
 TASK_QUEUE = "crewlog"

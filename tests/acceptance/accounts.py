@@ -22,8 +22,8 @@ from crewlog.definition.creatures import creatures_of
 from crewlog.definition.model import CrewDefinition
 from crewlog.ids import PUBLIC, READERS, AgentName, ContentHash, LogName, RunId, private_log
 from crewlog.state import journal as j
+from crewlog.state.fold import reduce
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import reduce
 from crewlog.store import Store
 
 Said = tuple[int, ContentHash]

@@ -43,9 +43,9 @@ from crewlog.encryption.keys import environment_keyring
 from crewlog.errors import CrewlogError, TemporalUnavailable, WorkerMissing
 from crewlog.ids import RunId
 from crewlog.payloads import data_converter
+from crewlog.state.fold import reduce
 from crewlog.state.journal import JournalEntry, RunForked, RunMerged, entry_from_json
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import reduce
 from crewlog.store import PostgresStore, Store, open_store
 from crewlog.wire import InterruptView, RunResult
 from starter import Started, starter

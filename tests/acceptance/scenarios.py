@@ -22,7 +22,7 @@ from datetime import timedelta
 from typing import Any
 
 from crewlog import errors
-from crewlog.activities.views import Hydrator
+from crewlog.activities.hydrator import Hydrator
 from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.operations import (
     AddAgent,
@@ -34,11 +34,11 @@ from crewlog.definition.operations import (
     Wire,
 )
 from crewlog.errors import CrewlogError, InternalError, WorkerMissing
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.ids import PUBLIC, AgentName, RunId, private_log
 from crewlog.state.calls import View
-from crewlog.state.joining import ASK_LIMIT, OFFER_LIMIT
-from crewlog.state.topology import Component
+from crewlog.state.components import Component
+from crewlog.state.run_merge.protocol import ASK_LIMIT, OFFER_LIMIT
 from crewlog.store.projection import in_order
 
 from .accounts import Accounts, RunAccount

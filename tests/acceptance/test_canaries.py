@@ -27,7 +27,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowFailureError, WorkflowQueryFailedError
 
-from crewlog.authority.proof import Proof, SignedApproval
+from crewlog.authority.signatures import Proof, SignedApproval
 from crewlog.client import Run
 from crewlog.definition.operations import EditAgent
 from crewlog.encryption.keys import KEYS, KeyFile, new_key, write_keys
@@ -38,8 +38,8 @@ from crewlog.operations import add
 from crewlog.payloads import data_converter
 from crewlog.state.journal import entry_to_json
 from crewlog.store import PostgresStore, open_store
+from crewlog.store.key_check import COLUMNS
 from crewlog.store.memories import NewMemory
-from crewlog.store.sealing import COLUMNS
 from readings import reply
 
 from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, make_site, tool, until

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from covers import covers
+from crewlog.canonical_json import hash_json
 from crewlog.client import Run
-from crewlog.content import hash_json
 
 from .harness import Site, calls
 

@@ -14,7 +14,7 @@ from temporalio.common import RawValue
 
 from crewlog.client import Run
 from crewlog.errors import CommandRejected, InterruptNotOpen
-from crewlog.workflows.strangers import TOLD
+from crewlog.workflows.unauthenticated_signals import TOLD
 
 from .harness import LIMIT, Site, calls, tool
 

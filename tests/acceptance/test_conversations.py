@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from covers import covers
+from crewlog.canonical_json import canonical
 from crewlog.client import Run
-from crewlog.content import canonical
 from crewlog.errors import (
     CommandRejected,
     ConversationBusy,

@@ -12,9 +12,9 @@ from crewlog.client import Run, beginnings
 from crewlog.definition.operations import Disconnect
 from crewlog.errors import RunNotFound, StoreIncomplete, UsageError
 from crewlog.ids import PUBLIC, AgentName, RunId
-from crewlog.state.reduce import fold
-from crewlog.state.topology import split_run_id
-from crewlog.store.loading import load_state
+from crewlog.state.components import split_run_id
+from crewlog.state.fold import fold
+from crewlog.store.journal_reader import load_state
 from store.waiting import held
 
 from .harness import LIMIT, RUN_LIMIT, Site, assert_equal, calls, tool

@@ -45,7 +45,7 @@ from crewlog.errors import DecryptionFailed, RunFailed
 from crewlog.ids import AgentName
 from crewlog.payloads import data_converter
 from crewlog.state.journal import entry_to_json
-from crewlog.store.resealing import key_uses, reseal
+from crewlog.store.reencryption import key_uses, reseal
 
 from .harness import LIMIT, SHARED, Site, calls, make_site, tool
 from .test_creatures import rested

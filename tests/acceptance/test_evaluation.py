@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from covers import covers
+from crewlog.canonical_json import hash_json
 from crewlog.client import Run
-from crewlog.content import hash_json
 from crewlog.definition.load import load_data
 from crewlog.errors import UsageError
 from crewlog.evaluation import (

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from crewlog.activities.belonging import foreign
+from crewlog.activities.executions import foreign
 from crewlog.client import keys
 from crewlog.ids import RunId
 from crewlog.state.calls import CLOSE_RUN, FIND_COMMAND, FLUSH, FORGET_RUN, LOAD_STATE, FindCommand

@@ -20,7 +20,7 @@ from crewlog.definition.operations import (
     Unwire,
     Wire,
 )
-from crewlog.state.topology import ComponentChange
+from crewlog.state.components import ComponentChange
 
 from .harness import LIMIT, Site, calls
 from .test_creatures import living, rested

@@ -14,7 +14,7 @@ from crewlog.client import Run
 from crewlog.definition.operations import Disconnect
 from crewlog.errors import CommandRejected, NotPermitted
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import split_run_id
+from crewlog.state.components import split_run_id
 from crewlog.wire import WORKFLOW_TYPE
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until

@@ -12,8 +12,8 @@ import pytest
 from covers import covers
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import RunFailed
-from crewlog.servers.described import described
-from crewlog.servers.sessions import Sessions
+from crewlog.mcp_servers.descriptions import described
+from crewlog.mcp_servers.sessions import Sessions
 from crewlog.store import Store
 
 from .harness import LIMIT, Site, calls

@@ -20,10 +20,10 @@ from crewlog.definition.operations import (
 )
 from crewlog.errors import CommandRejected, ComponentConflict, RunAlreadyMerged
 from crewlog.ids import AgentName, CommandId, RunId
-from crewlog.state.commands import KEPT
-from crewlog.state.joining import LOOK_EVERY
+from crewlog.state.command_outcomes import KEPT
 from crewlog.state.model import CommandOutcome
-from crewlog.state.uniting import dropped_steps
+from crewlog.state.run_merge.protocol import LOOK_EVERY
+from crewlog.state.run_merge.surviving_state import dropped_steps
 from crewlog.wire import Changed
 
 from .harness import LIMIT, Site, calls, tool, until

@@ -15,9 +15,9 @@ from crewlog.client import Run
 from crewlog.definition.operations import AddAgent
 from crewlog.errors import ServiceError
 from crewlog.ids import RunId, item_number
+from crewlog.state.fold import reduce
 from crewlog.state.journal import RunRolledBack, StepCompleted
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import reduce
 
 from .harness import LIMIT, Site, calls, tool, until
 

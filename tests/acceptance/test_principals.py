@@ -17,7 +17,7 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
-from crewlog.authority.proof import START, Proof
+from crewlog.authority.signatures import START, Proof
 from crewlog.client import Client, Run, keys
 from crewlog.client import client as client_module
 from crewlog.definition.load import load_data
@@ -27,13 +27,13 @@ from crewlog.evaluation import Case, Plan, StageOutput, Verdict, evaluate, exact
 from crewlog.ids import LogName
 from crewlog.payloads import data_converter
 from crewlog.state.calls import FLUSH
-from crewlog.state.given import Given, InitialMessage
+from crewlog.state.initial_state import Given, InitialMessage
 from crewlog.state.model import Usage
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
-from crewlog.workflows.start import StartArgumentInterceptor
-from crewlog.workflows.strangers import TOLD
+from crewlog.workflows.interceptors import StartArgumentInterceptor
+from crewlog.workflows.unauthenticated_signals import TOLD
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from covers import covers
+from crewlog.canonical_json import hash_json
 from crewlog.client import Run
-from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ApprovalMismatch, CommandRejected, InterruptNotOpen, InvalidPrompt
 from readings import reading, reply

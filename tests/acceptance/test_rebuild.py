@@ -35,7 +35,7 @@ from crewlog.encryption.keys import environment_keyring
 from crewlog.encryption.rows import RowCipher
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.store import open_store
-from crewlog.store.sealing import COLUMNS
+from crewlog.store.key_check import COLUMNS
 
 from .harness import LIMIT, Site, calls, payload_in, tool, until
 

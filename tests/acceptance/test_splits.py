@@ -15,7 +15,7 @@ from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, Connect, Disconnect, RemoveAgent
 from crewlog.errors import CommandRejected, RunNotFound, StoreIncomplete
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import split_run_id
+from crewlog.state.components import split_run_id
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workflows.changes import PIECES
 

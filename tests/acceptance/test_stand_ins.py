@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crewlog.client import Run
-from crewlog.graph.waits import TIMEOUT
+from crewlog.graph.timers import TIMEOUT
 
 from .harness import LIMIT, Site, calls, tool, until
 

@@ -9,8 +9,8 @@ from contextlib import aclosing
 from covers import covers
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.tokens import Growth
+from crewlog.reporting.trace import run_trace
 from crewlog.state import journal as j
-from crewlog.state.trace import run_trace
 
 from .harness import LIMIT, Site, until
 

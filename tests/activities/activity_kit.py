@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
 from crewlog.model import Json
@@ -102,7 +102,7 @@ def at_once(env: ActivityEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls come to the worker as soon as they are scheduled, however slow the machine is."""
     now = datetime.now(UTC)
     with_info(env, scheduled_time=now, started_time=now)
-    monkeypatch.setattr("crewlog.activities.rulings.FRESH", 60)
+    monkeypatch.setattr("crewlog.activities.permissions.FRESH", 60)
 
 
 HEARTBEAT = timedelta(seconds=0.15)

@@ -14,14 +14,14 @@ sys.path.insert(0, str(Path(__file__).parent))  # where the crew's tools are
 
 from activity_kit import RUN, Log, crew
 
-from crewlog.activities.crew import CrewActivities
-from crewlog.content import hash_json
+from crewlog.activities.crew_activities import CrewActivities
+from crewlog.canonical_json import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.file_store import FileStore
 from crewlog.ids import AgentName, StepId, ToolName
 from crewlog.model import Json
 from crewlog.state.calls import CallModel, CallModelResult, CallTool, CallToolResult, View
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from crewlog.authority.bindings import Binding, arguments_hash
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 
 from .activity_kit import RUN, crew
 
@@ -102,7 +102,7 @@ async def test_a_yes_that_expires_while_its_call_is_prepared_runs_nothing(
     async def slow(*_args: object) -> None:
         monkeypatch.setattr(time, "time", lambda: LATER / 1000 + 1)
 
-    monkeypatch.setattr("crewlog.activities.call_tool.allowlist_error", slow)
+    monkeypatch.setattr("crewlog.activities.tool_calls.allowlist_error", slow)
     with pytest.raises(ApplicationError, match="has expired") as found:
         await made(tool_call, **yes(binding(until=LATER)))
     assert found.value.type == "PermissionsChanged", "the run asks people again"

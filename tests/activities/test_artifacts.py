@@ -17,14 +17,14 @@ from crewlog.activities.artifacts import (
     settled,
     with_refused_operations,
 )
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.definition.load import load_data
 from crewlog.errors import ToolFailed, UsageError
 from crewlog.ids import AgentName, CallKey, ContentHash, RunId, StepId, ToolName
 from crewlog.operations import add, artifact_update, expect, merge, remove, replace
 from crewlog.state.artifacts import LARGEST_CALL, MOST, after, begin, body_of
 from crewlog.state.calls import CallTool, View
-from crewlog.state.hashing import empty_log_head
+from crewlog.state.logs import empty_log_head
 from crewlog.tool_call import ToolCall, calling
 
 CREW = load_data(

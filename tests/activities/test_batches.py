@@ -8,14 +8,14 @@ from typing import Any
 from activity_kit import Log
 
 from crewlog.activities.batches import Batches
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json
+from crewlog.state.batch_codec import pack
+from crewlog.state.body_metadata import told
 from crewlog.state.calls import CallModelResult
 from crewlog.state.journal import Batch, MessageRef, ModelCallCompleted
-from crewlog.state.packing import pack
-from crewlog.state.told import told
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 
 
 class Noting(InMemoryStore):

@@ -12,17 +12,17 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from temporalio.exceptions import ApplicationError
 
-from crewlog.activities.crew import CrewActivities
-from crewlog.activities.models import register
-from crewlog.activities.replies import kept
-from crewlog.content import hash_json
+from crewlog.activities.ai_messages import kept
+from crewlog.activities.chat_models import register
+from crewlog.activities.crew_activities import CrewActivities
+from crewlog.canonical_json import hash_json
 from crewlog.errors import InvalidDefinition
 from crewlog.ids import AgentName, CrewName, StepId
-from crewlog.state.brief import message_excerpt
+from crewlog.state.body_metadata import requested_tool_calls
 from crewlog.state.calls import MergeNotification, PrepareRun, StoreBatch, StoreBatchResult
+from crewlog.state.excerpt import message_excerpt
 from crewlog.state.journal import Batch
 from crewlog.state.messages import message_to_json
-from crewlog.state.told import requested_tool_calls
 from crewlog.testing.scripted import RECORD, recorded_prompts, scripted
 
 CALLS = {"tool": "write_file", "args": {"path": "a", "content": "b" * 200}}

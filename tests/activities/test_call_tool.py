@@ -8,11 +8,11 @@ import pytest
 from activity_kit import HEARTBEAT, RUN, Log, crew, with_info
 from temporalio.exceptions import ApplicationError
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.errors import StoreUnavailable, UsageError
 from crewlog.ids import LogName
-from crewlog.state.brief import message_excerpt
 from crewlog.state.calls import CallModelResult, OutputValue
+from crewlog.state.excerpt import message_excerpt
 from crewlog.tool_call import current_call
 
 
@@ -277,7 +277,7 @@ async def test_a_result_outlives_a_store_that_is_away(tool_call, store, monkeypa
         return await tool_call("add", {"a": 1, "b": 2})
 
     await call()  # which puts the definition and the reply
-    monkeypatch.setattr("crewlog.activities.keep._WAITS", (0.0,))
+    monkeypatch.setattr("crewlog.activities.batches._WAITS", (0.0,))
     put = store.put_bodies
     calls = 0
 

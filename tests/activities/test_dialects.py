@@ -18,20 +18,19 @@ from crew_tools import PNG
 from langchain_core.messages import HumanMessage
 from temporalio.exceptions import ApplicationError
 
-from crewlog.activities.models import ModelFactory
-from crewlog.activities.streaming import stream_message
-from crewlog.content import hash_json
+from crewlog.activities.chat_models import ModelFactory
+from crewlog.activities.chunks import stream_message
+from crewlog.canonical_json import hash_json
 from crewlog.definition.providers import PROVIDERS
 from crewlog.file_store import FileStore
-from crewlog.graph.facts import message_body
+from crewlog.graph.run_context import message_body
 from crewlog.ids import AgentName, StepId
-from crewlog.state.blocks import named
-from crewlog.state.brief import message_excerpt
+from crewlog.state.agent_inputs import Given
 from crewlog.state.calls import CallModelResult
-from crewlog.state.context import Given
-from crewlog.state.endings import finish_reason
-from crewlog.state.files import files_of
-from crewlog.store.memory import InMemoryStore
+from crewlog.state.excerpt import message_excerpt
+from crewlog.state.files import files_of, named
+from crewlog.state.finish_reason import finish_reason
+from crewlog.store.in_process import InMemoryStore
 from dialects import DIALECTS, KEY, READ, SIGNATURE, WRITTEN, Asked, Dialect, Said, Service, serving
 
 DRAW = {"draw": {"run": "crew_tools:draw", "effects": "read"}}

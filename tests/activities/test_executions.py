@@ -16,7 +16,7 @@ from crewlog.errors import NotPermitted
 from crewlog.ids import RunId
 from crewlog.state.calls import SignedStart
 from crewlog.state.journal import Batch
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 from crewlog.wire import WORKFLOW_TYPE
 
 

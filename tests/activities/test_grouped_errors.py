@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from crewlog.activities.errors import as_failures
+from crewlog.activities.failures import as_failures
 from crewlog.activities.model_errors import model_error
 from crewlog.errors import (
     CrewlogError,
@@ -13,7 +13,7 @@ from crewlog.errors import (
     ModelUnavailable,
     StoreUnavailable,
 )
-from crewlog.servers.sessions import _reason
+from crewlog.mcp_servers.sessions import _reason
 
 
 class Refused(Exception):

@@ -7,13 +7,13 @@ from collections.abc import Collection
 
 import pytest
 
-from crewlog.activities import handing_over
-from crewlog.activities.handing_over import wait_for_split
-from crewlog.activities.look_at_run import Ending, find_no_end
+from crewlog.activities import restore
+from crewlog.activities.restore import wait_for_split
+from crewlog.activities.run_merge import Ending, find_no_end
 from crewlog.errors import HistoryConflict, SplitNeverRecorded, SplitNotRecorded
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, RunId
 from crewlog.state import journal as j
-from crewlog.state.parting import Share
+from crewlog.state.split import Share
 from crewlog.store import InMemoryStore
 
 SOURCE, PART = RunId("r"), RunId("r-part")
@@ -57,7 +57,7 @@ async def append(store: InMemoryStore, first: int, *entries: j.JournalEntry) -> 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody stores anything while these tests wait."""
-    monkeypatch.setattr(handing_over, "PATIENCE", 0.01)
+    monkeypatch.setattr(restore, "PATIENCE", 0.01)
 
 
 async def stopped(run: RunId) -> Ending:
@@ -90,7 +90,7 @@ async def test_it_looks_again_before_it_asks_whether_the_run_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is about to be stored is there soon: nobody is asked, and no try is lost for it."""
-    monkeypatch.setattr(handing_over, "PATIENCE", 5.0)
+    monkeypatch.setattr(restore, "PATIENCE", 5.0)
     store = await stored()
 
     async def storing() -> None:

@@ -7,9 +7,9 @@ import pytest
 from activity_kit import RUN, crew
 from temporalio.exceptions import ApplicationError
 
-from crewlog.activities import call_tool as module
+from crewlog.activities import tool_calls as module
 from crewlog.authority.bindings import Binding, arguments_hash
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.ids import CrewName
 from crewlog.redaction import REDACTED, remember
 from crewlog.state.calls import CallQuota, View

@@ -9,7 +9,7 @@ import hostile_tools
 import pytest
 from langchain_core.messages import ToolMessage
 
-from crewlog.content import canonical, check_depth, hash_json
+from crewlog.canonical_json import canonical, check_depth, hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.payloads import CrewPayloadConverter
 from crewlog.state.calls import CallToolResult

@@ -11,8 +11,8 @@ from activity_kit import Log, crew
 from temporalio.exceptions import ApplicationError
 
 from covers import covers
-from crewlog.state.brief import message_excerpt
 from crewlog.state.calls import CallModelResult
+from crewlog.state.excerpt import message_excerpt
 from http_model import KEY, http_model
 
 MODEL = "openai:gpt-4o-mini"

@@ -12,13 +12,12 @@ from activity_kit import Log, crew
 from crew_tools import PNG
 
 from crewlog.activities.files import Files
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.definition.context import Input
 from crewlog.file_store import FileStore
 from crewlog.ids import LogName
-from crewlog.state.blocks import named
-from crewlog.state.context import Given, InputValue
-from crewlog.state.files import FileRef
+from crewlog.state.agent_inputs import Given, InputValue
+from crewlog.state.files import FileRef, named
 from crewlog.testing.scripted import recorded_prompts, scripted
 
 

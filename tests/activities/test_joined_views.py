@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.activities.views import Hydrator
+from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.windows import CHUNK, Cut
 from crewlog.definition.context import Window
 from crewlog.ids import PUBLIC, AgentName, ContentHash, RunId, StepId

@@ -11,15 +11,15 @@ from activity_kit import with_info
 from temporalio.testing import ActivityEnvironment
 from test_prepare_merge import ONE, TWO, crew, keep, prepared, stored
 
-from crewlog.activities import look_at_run as looking
-from crewlog.activities.look_at_run import Ending, ended_executions, find_no_end, look_at_run
-from crewlog.graph.taking_in import apply_merge
+from crewlog.activities import run_merge as looking
+from crewlog.activities.run_merge import Ending, ended_executions, find_no_end, look_at_run
+from crewlog.graph.run_merge import apply_merge
 from crewlog.ids import ContentHash, RunId
 from crewlog.state import journal as j
 from crewlog.state.calls import ReadOtherRun, ReadOtherRunResult
-from crewlog.state.joining import KEPT
+from crewlog.state.components import Rename
 from crewlog.state.model import CrewState
-from crewlog.state.topology import Rename
+from crewlog.state.run_merge.protocol import KEPT
 from crewlog.store import InMemoryStore
 from crewlog.store.protocol import JournalRow
 from graph.simulation import Simulation

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from crewlog.activities.memory_tools import MemoryTools, shown
 from crewlog.definition.model import CrewDefinition
-from crewlog.embedding import Embedders, HashEmbedder, register
+from crewlog.embeddings import Embedders, HashEmbedder, register
 from crewlog.errors import ModelRequestRejected, ModelUnavailable, ToolFailed
 from crewlog.ids import AgentName, CrewName, RunId, StepId, ToolName, idempotency_key
 from crewlog.state.calls import CheckArguments
@@ -335,7 +335,7 @@ async def test_an_agent_that_has_the_tool_of_another_gets_nothing(store, tmp_pat
 
 
 def test_the_tools_are_described_to_models() -> None:
-    from crewlog.store.memory import InMemoryStore
+    from crewlog.store.in_process import InMemoryStore
 
     tools = MemoryTools(InMemoryStore())
     for name in ("memory_read", "memory_write"):

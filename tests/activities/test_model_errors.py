@@ -10,13 +10,13 @@ import openai
 import pytest
 from langchain_core.messages import AIMessage
 
+from crewlog.activities.ai_messages import check_complete
 from crewlog.activities.model_errors import (
     LONGEST_WAIT,
     is_request_rejected,
     may_be_shorter,
     model_error,
 )
-from crewlog.activities.replies import check_complete
 from crewlog.definition.delays import retry_delay
 from crewlog.errors import ModelError, ModelRateLimited, ModelRequestRejected, ModelUnavailable
 

@@ -89,7 +89,7 @@ async def test_what_is_ruled_while_a_call_is_prepared_holds(
     model_call, activities, env, store, log, monkeypatch
 ):
     at_once(env, monkeypatch)
-    monkeypatch.setattr("crewlog.activities.rulings.FRESH", 0.5)
+    monkeypatch.setattr("crewlog.activities.permissions.FRESH", 0.5)
     ready = activities._models._models.ready
 
     async def slow(*args: Any) -> Any:
@@ -110,8 +110,8 @@ async def test_what_is_ruled_while_a_call_is_prepared_holds(
 async def test_only_a_call_that_was_held_up_looks(model_call, env, log, queries, monkeypatch, late):
     at_once(env, monkeypatch)
     # However slow the machine is: only a minute is late, and the model is waited for.
-    monkeypatch.setattr("crewlog.activities.rulings.FRESH", 30.0)
-    monkeypatch.setattr("crewlog.activities.call_model.QUICK_SECONDS", 30.0)
+    monkeypatch.setattr("crewlog.activities.permissions.FRESH", 30.0)
+    monkeypatch.setattr("crewlog.activities.model_calls.QUICK_SECONDS", 30.0)
     then = env.info.scheduled_time - timedelta(seconds=abs(late))
     with_info(env, scheduled_time=then)
     if late < 0:  # a worker's clock that is behind the server's cannot tell

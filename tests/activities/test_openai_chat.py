@@ -12,9 +12,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from temporalio.exceptions import ApplicationError
 
-from crewlog.activities import models
-from crewlog.activities.models import make_provider_model, register
-from crewlog.state.brief import message_excerpt
+from crewlog.activities import chat_models
+from crewlog.activities.chat_models import make_provider_model, register
+from crewlog.state.excerpt import message_excerpt
 from scripted_service import Fails, Says, Script, Service, calls, openai_services
 
 MODEL = "openai:m"
@@ -29,7 +29,7 @@ def service(monkeypatch) -> Iterator[Callable[[Script], Service]]:
 @pytest.fixture(params=["openai", "azure_openai", "deep"])
 def model(request, service, monkeypatch) -> str:
     """A model whose client speaks OpenAI's dialect: ours, another provider's, and one's own."""
-    monkeypatch.setattr(models, "_BUILDERS", {**models._BUILDERS})
+    monkeypatch.setattr(chat_models, "_BUILDERS", {**chat_models._BUILDERS})
     if request.param == "azure_openai":
         # Its address follows that of the service, which a test starts later.
         register("azure_openai", _azure)
@@ -149,11 +149,11 @@ async def test_a_call_in_pieces_keeps_its_arguments(model_call, log, service, mo
         part('{"a": 1, ', **fields[1]),
         part('"b": 2}', **fields[2]),
     ]
-    models = service(lambda *_: Says({}, "tool_calls", pieces))
+    chat_models = service(lambda *_: Says({}, "tool_calls", pieces))
     log.says("go")
     asked = await model_call(backend(True, model), log, tools=("add",))
     assert [(c["name"], c["args"]) for c in asked.body["tool_calls"]] == [("add", {"a": 1, "b": 2})]
-    assert len(models.asked) == 1
+    assert len(chat_models.asked) == 1
 
 
 async def test_a_call_whose_name_was_lost_is_asked_for_in_one_piece(
@@ -161,12 +161,12 @@ async def test_a_call_whose_name_was_lost_is_asked_for_in_one_piece(
 ):
     whole = calls('{"a": 1, "b": 2}', name="add")
     pieces = [part("", "add", index=0, id="c"), part('{"a": 1, "b": 2}', index=1)]
-    models = service(lambda *_: Says(whole, "tool_calls", pieces))
+    chat_models = service(lambda *_: Says(whole, "tool_calls", pieces))
     log.says("go")
     asked = await model_call(backend(True, model), log, tools=("add",))
     assert [c["args"] for c in asked.body["tool_calls"]] == [{"a": 1, "b": 2}]
     assert "invalid_tool_calls" not in asked.body
-    assert [bool(each.get("stream")) for each in models.asked] == [True, False]
+    assert [bool(each.get("stream")) for each in chat_models.asked] == [True, False]
 
 
 @both
@@ -241,36 +241,36 @@ async def test_reasoning_goes_back_within_the_turn_and_is_in_no_final_message(
             return Says({key: "private", **calls('{"a": 1, "b": 2}', name="add")}, "tool_calls")
         return Says({"content": "It is 3.", key: "private too"})
 
-    models = service(script)
+    chat_models = service(script)
     log.says("go")
     asked = await model_call(backend(streaming, model), log, tools=("add",))
     log.replied(asked, "backend", "private:backend")
     answer = await tool_call("add", body=asked.body, id=asked.tools[0].id, batch=log.batch())
     log.returned(answer, "backend")
     final = await model_call(backend(streaming, model), log, call=3)
-    mine = [m for m in models.asked[1]["messages"] if m["role"] == "assistant"]
+    mine = [m for m in chat_models.asked[1]["messages"] if m["role"] == "assistant"]
     assert [m.get(key) for m in mine] == ["private"]
     assert "private" not in str(final.body)
     # Another turn does not show what was thought in this one.
     log.replied(final, "backend", call=3)
     log.says("again")
     await model_call(backend(streaming, model), log, step="backend#2")
-    assert "private" not in str(models.asked[2])
+    assert "private" not in str(chat_models.asked[2])
 
 
 async def test_an_empty_message_is_not_sent_back(model_call, log, service):
-    models = service(lambda n, _: Says({"content": ""} if n == 0 else {"content": "Here."}))
+    chat_models = service(lambda n, _: Says({"content": ""} if n == 0 else {"content": "Here."}))
     log.says("go")
     result = await model_call(backend(False), log)
     assert result.ending == "empty"
     log.replied(result, "backend", "private:backend")
     log.says("again")
     await model_call(backend(False), log, call=2)
-    assert [m["role"] for m in models.asked[1]["messages"]] == ["system", "user", "user"]
+    assert [m["role"] for m in chat_models.asked[1]["messages"]] == ["system", "user", "user"]
 
 
 async def test_calls_with_broken_arguments_go_back_as_calls(model_call, tool_call, log, service):
-    models = service(
+    chat_models = service(
         lambda n, _: (
             Says(calls('{"a": ', name="add"), "tool_calls") if n == 0 else Says({"content": "x"})
         )
@@ -281,7 +281,7 @@ async def test_calls_with_broken_arguments_go_back_as_calls(model_call, tool_cal
     answer = await tool_call("add", body=asked.body, id=asked.tools[0].id, batch=log.batch())
     log.returned(answer, "backend")
     await model_call(backend(False), log, call=3)
-    (mine,) = (m for m in models.asked[1]["messages"] if m["role"] == "assistant")
+    (mine,) = (m for m in chat_models.asked[1]["messages"] if m["role"] == "assistant")
     assert mine["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
@@ -302,19 +302,19 @@ async def test_a_form_that_is_refused_in_other_words_is_left_out(model_call, log
             return Fails(400, {"error": {"message": "Extra inputs are not permitted"}})
         return Says({"content": '{"n": 1}'})
 
-    models = service(script)
+    chat_models = service(script)
     form = {"schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
     for _ in range(2):
         log.says("go")
         result = await model_call(backend(False, reply=form), log)
         assert result.reply is not None
-    assert [("response_format" in each) for each in models.asked] == [True, False, False]
+    assert [("response_format" in each) for each in chat_models.asked] == [True, False, False]
 
 
 async def test_a_cut_reply_is_asked_for_again_with_a_larger_limit(model_call, log, service):
-    models = service(lambda *_: Says({"content": "half"}, end="length"))
+    chat_models = service(lambda *_: Says({"content": "half"}, end="length"))
     log.says("go")
     settings = {"model_settings": {"streaming": False, "max_tokens": 100}}
     for cut in (0, 1, 2):
         await model_call(crew(MODEL, backend=settings), log, cut=cut)
-    assert [each["max_completion_tokens"] for each in models.asked] == [100, 200, 400]
+    assert [each["max_completion_tokens"] for each in chat_models.asked] == [100, 200, 400]

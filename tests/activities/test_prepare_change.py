@@ -11,18 +11,18 @@ from structlog.testing import capture_logs
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 
-from crewlog.activities.crew import CrewActivities
-from crewlog.content import hash_json
+from crewlog.activities.crew_activities import CrewActivities
+from crewlog.canonical_json import hash_json
 from crewlog.definition.content import definition_hash
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import phases
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, CrewName
 from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PrepareChangeResult
-from crewlog.state.topology import split_run_id
-from crewlog.store.memory import InMemoryStore
+from crewlog.state.components import split_run_id
+from crewlog.store.in_process import InMemoryStore
 from crewlog.testing.scripted import recorded_prompts, scripted
 from readings import reading, reply
 

@@ -8,22 +8,22 @@ from unittest import mock
 
 import pytest
 
-from crewlog.activities import prepare_merge
+from crewlog.activities import run_merge
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.prepare_merge import STORED_WITHIN, Begun, MergePreparer
+from crewlog.activities.run_merge import STORED_WITHIN, Begun, MergePreparer
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ComponentConflict, StoreUnavailable
-from crewlog.graph.lower import lower
-from crewlog.graph.taking_in import apply_merge
+from crewlog.graph.lowering_pass import lower
+from crewlog.graph.run_merge import apply_merge
 from crewlog.ids import RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import PrepareMerge, PrepareMergeResult
 from crewlog.state.journal import Batch, entry_to_json
 from crewlog.state.model import CrewState
-from crewlog.state.uniting import removed_agents
+from crewlog.state.run_merge.surviving_state import removed_agents
 from crewlog.store import InMemoryStore
-from crewlog.store.loading import load_state
+from crewlog.store.journal_reader import load_state
 from crewlog.workflows.activity_options import PREPARING
 from graph.simulation import Simulation, final
 
@@ -335,7 +335,7 @@ async def test_who_is_not_open_is_not_waited_for() -> None:
 async def test_who_stores_nothing_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prepare_merge, "STORED_WITHIN", 0.1)
+    monkeypatch.setattr(run_merge, "STORED_WITHIN", 0.1)
     store, one = InMemoryStore(), crew("a")
     await stored(store, ONE, one)
     made = await asyncio.wait_for(decided(store, Server(), one), 10)

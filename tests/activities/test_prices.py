@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from crewlog.activities.prices import MOST_TOKENS, counted, usage_of
+from crewlog.activities.usage import MOST_TOKENS, counted, usage_of
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import warnings
 from crewlog.state.calls import CallModelResult

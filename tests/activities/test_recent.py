@@ -14,8 +14,8 @@ from activity_kit import crew
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 
 from crewlog.activities import tools as tools_module
-from crewlog.activities.models import ModelFactory, register
-from crewlog.activities.recent import Made
+from crewlog.activities.caches import Made
+from crewlog.activities.chat_models import ModelFactory, register
 from crewlog.activities.tools import Tool, ToolLoader
 from crewlog.definition.model import ToolDefinition
 from crewlog.errors import ModelRequestRejected

@@ -16,9 +16,9 @@ from pydantic import BaseModel
 from temporalio.exceptions import ApplicationError
 
 from covers import covers
-from crewlog.activities.models import register
-from crewlog.activities.render import Transcript
-from crewlog.content import hash_json
+from crewlog.activities.chat_models import register
+from crewlog.activities.transcripts import Transcript
+from crewlog.canonical_json import hash_json
 from crewlog.ids import AgentName, ContentHash
 from crewlog.model import Json
 from crewlog.redaction import remember

@@ -9,9 +9,9 @@ import pytest
 from activity_kit import Log, crew
 from temporalio.exceptions import ApplicationError
 
-from crewlog.activities.models import ModelFactory
+from crewlog.activities.chat_models import ModelFactory
 from crewlog.ids import StepId
-from crewlog.state.brief import message_excerpt
+from crewlog.state.excerpt import message_excerpt
 from dialects import DIALECTS, KEY, Said, serving
 from scripted_service import Fails, Says, Script, Service, openai_services
 

@@ -10,7 +10,7 @@ import pytest
 from activity_kit import RUN, crew
 from temporalio.exceptions import ApplicationError
 
-from crewlog.activities.rulings import FRESH
+from crewlog.activities.permissions import FRESH
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import CrewName
 from crewlog.state import journal as j
@@ -137,7 +137,7 @@ def while_it_prepares(monkeypatch, happens):
         await happens()
         await asyncio.sleep(FRESH * 2)
 
-    monkeypatch.setattr("crewlog.activities.call_tool.allowlist_error", slow)
+    monkeypatch.setattr("crewlog.activities.tool_calls.allowlist_error", slow)
 
 
 @pytest.mark.parametrize("local", [False, True])
@@ -175,7 +175,7 @@ async def test_a_call_that_an_earlier_try_may_have_made_stays_counted(
 async def test_a_call_that_nothing_holds_up_asks_the_store_no_second_time(
     tool_call, store, monkeypatch
 ):
-    monkeypatch.setattr("crewlog.activities.rulings.FRESH", 60)
+    monkeypatch.setattr("crewlog.activities.permissions.FRESH", 60)
     looks = []
     monkeypatch.setattr(
         store, "last_permission_position", counting(looks, store.last_permission_position)

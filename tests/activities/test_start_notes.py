@@ -7,11 +7,11 @@ import secrets
 
 import pytest
 
-from crewlog.activities.start_notes import never_begun, write_start_record
+from crewlog.activities.start_records import never_begun, write_start_record
 from crewlog.errors import OutcomeUnknown, StoreUnavailable
 from crewlog.state.calls import CallTool, View
 from crewlog.store import Store
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 
 
 def call(**changes: object) -> CallTool:

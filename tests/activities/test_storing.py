@@ -12,12 +12,12 @@ from langchain_core.outputs import ChatResult
 from pydantic import Field
 from temporalio.exceptions import ApplicationError
 
-from crewlog.activities import keep as module
-from crewlog.activities.keep import keep, store_batch_and_bodies
-from crewlog.activities.models import register
-from crewlog.content import hash_json
+from crewlog.activities import batches as module
+from crewlog.activities.batches import keep, store_batch_and_bodies
+from crewlog.activities.chat_models import register
+from crewlog.canonical_json import hash_json
 from crewlog.errors import StoreUnavailable
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 
 QUICK = {"agents": {"backend": [{"text": "A"}]}}
 SLOW = {"agents": {"backend": [{"text": "A", "stall": 0.4}]}}

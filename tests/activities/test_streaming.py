@@ -14,12 +14,12 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from temporalio.exceptions import ApplicationError
 
-from crewlog.activities.models import register
-from crewlog.activities.streaming import TAIL, StreamingUnsupported, whole
+from crewlog.activities.chat_models import register
+from crewlog.activities.chunks import TAIL, StreamingUnsupported, whole
 from crewlog.errors import ModelUnavailable
 from crewlog.redaction import REDACTED, remember
-from crewlog.state.brief import message_excerpt
 from crewlog.state.calls import Written
+from crewlog.state.excerpt import message_excerpt
 from http_model import KEY, http_model
 
 OPENAI = {"model_provider": "openai"}

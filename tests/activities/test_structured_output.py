@@ -16,11 +16,11 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
-from crewlog.activities import reading as reads
-from crewlog.activities.models import ModelFactory, register
-from crewlog.activities.prices import usage_of
-from crewlog.activities.reading import ask
-from crewlog.activities.recent import LruCache
+from crewlog.activities import prompt_compiler as reads
+from crewlog.activities.caches import LruCache
+from crewlog.activities.chat_models import ModelFactory, register
+from crewlog.activities.prompt_compiler import ask
+from crewlog.activities.usage import usage_of
 from crewlog.errors import ModelRequestRejected
 from crewlog.model import Json
 from crewlog.prompt.model_reader import LARGEST_REPLY, REPAIRS, take_reply

@@ -12,8 +12,8 @@ from activity_kit import RUN, Log, crew, with_info
 from langchain_core.messages import AIMessage
 from temporalio.testing import ActivityEnvironment
 
-from crewlog.activities.crew import CrewActivities
-from crewlog.activities.models import ModelFactory
+from crewlog.activities.chat_models import ModelFactory
+from crewlog.activities.crew_activities import CrewActivities
 from crewlog.activities.windows import CHUNK
 from crewlog.definition.context import SUMMING, Window
 from crewlog.definition.context_checks import summary_settings
@@ -22,7 +22,7 @@ from crewlog.errors import ModelUnavailable
 from crewlog.ids import AgentName, StepId
 from crewlog.state.calls import CallModel, CallModelResult
 from crewlog.state.journal import Batch
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 
 WINDOW = {"last": 2, "summary": "minutes:m"}
 

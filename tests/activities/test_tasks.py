@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 from crewlog.activities.definitions import Definitions
 from crewlog.definition.builders import _registered
 from crewlog.ids import StepId
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 from crewlog.testing.scripted import recorded_prompts
 
 ANY = {"agents": {"*": [{"text": "ok"}] * 9}}

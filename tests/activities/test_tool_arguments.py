@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.activities.tool_arguments import joined, json_error, parse_tool_calls
+from crewlog.activities.ai_messages import joined, json_error, parse_tool_calls
 
 TEXT = '{"path": "a"}'
 FIRST, SECOND = TEXT[:6], TEXT[6:]

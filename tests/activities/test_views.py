@@ -12,16 +12,16 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from crewlog.activities.errors import as_failures
-from crewlog.activities.render import LONGEST, UNANSWERED, prompt
-from crewlog.activities.views import CHARACTERS, Hydrator
-from crewlog.content import hash_json
+from crewlog.activities.failures import as_failures
+from crewlog.activities.hydrator import CHARACTERS, Hydrator
+from crewlog.activities.transcripts import LONGEST, UNANSWERED, prompt
+from crewlog.canonical_json import hash_json
 from crewlog.definition.model import AgentDefinition
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import AgentName, ContentHash, RunId
 from crewlog.state.calls import CallModelResult, CallToolResult, View
 from crewlog.state.journal import Batch
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 from pace import usual
 
 BACKEND = AgentName("backend")

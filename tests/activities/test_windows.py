@@ -11,10 +11,10 @@ import pytest
 from activity_kit import Log, crew
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from crewlog.activities.crew import CrewActivities
-from crewlog.activities.render import UNANSWERED, Transcript
+from crewlog.activities.crew_activities import CrewActivities
+from crewlog.activities.hydrator import Chain
 from crewlog.activities.summaries import INTRODUCTION, summed_up
-from crewlog.activities.views import Chain
+from crewlog.activities.transcripts import UNANSWERED, Transcript
 from crewlog.activities.windows import CHUNK, MOST_UNCOVERED, Cut, cut, tokens_of
 from crewlog.activities.windows import Log as LogView
 from crewlog.definition.context import Window

@@ -21,19 +21,20 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from authority import audience_tools
-from crewlog.activities.crew import CrewActivities
-from crewlog.activities.models import ModelFactory
+from crewlog.activities.chat_models import ModelFactory
+from crewlog.activities.crew_activities import CrewActivities
 from crewlog.activities.tools import ToolLoader
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.changing import accept, change_report, swap
 from crewlog.graph.engine import Engine, Order
 from crewlog.graph.inputs import agent_inputs
-from crewlog.graph.lower import lower
+from crewlog.graph.live_change import accept, change_report, swap
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.rewinding import fork, roll_back
+from crewlog.graph.restore import fork, roll_back
 from crewlog.ids import AgentName, CommandId, RunId, StepId, ToolName, item_number, visit_of
+from crewlog.state.batch_codec import pack_view
 from crewlog.state.calls import (
     CallModel,
     CallModelResult,
@@ -41,11 +42,10 @@ from crewlog.state.calls import (
     CallToolResult,
     PrepareChangeResult,
 )
-from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState
-from crewlog.state.packing import pack_view
-from crewlog.store.memory import InMemoryStore
-from crewlog.workflows.inbox import QueuedCommand, take
+from crewlog.state.recorder import Ledger
+from crewlog.store.in_process import InMemoryStore
+from crewlog.workflows.command_queue import QueuedCommand, take
 
 MARK = re.compile(r"<<(\d+)>>")
 NAMES = ("ann", "bob", "cid", "dee")

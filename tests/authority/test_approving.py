@@ -9,9 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from crewlog.authority.approving import EVERY_CREW, approval_content, approver
-from crewlog.authority.principals import signed_text
-from crewlog.authority.proof import APPROVE, EVERYWHERE, Proof, SignedApproval
+from crewlog.authority.principals import EVERY_CREW, approval_content, approver, signed_text
+from crewlog.authority.signatures import APPROVE, EVERYWHERE, Proof, SignedApproval
 from crewlog.definition.policy import Policy
 
 KEYS = {n: Ed25519PrivateKey.from_private_bytes(bytes([i] * 32)) for i, n in enumerate("abe")}

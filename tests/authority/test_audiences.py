@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from authority.audience_world import Worker, World, glance, hunt
-from crewlog.activities import sight, views
-from crewlog.activities.roots import LogRoots
+from crewlog.activities import hydrator, view_reader
+from crewlog.activities.log_roots import LogRoots
 from crewlog.authority import audiences as authority
 from crewlog.authority.audiences import may_read, may_see_item, may_write
 from crewlog.authority.permissions import Decision
 from crewlog.definition.audiences import Audiences
-from crewlog.graph import facts, turns
-from crewlog.graph.facts import RunFacts
+from crewlog.graph import run_context, turns
+from crewlog.graph.run_context import RunFacts
 from crewlog.graph.turns import Turns
 from crewlog.ids import PUBLIC, AgentName, LogName, StepId
 from graph.crews import crew
@@ -78,7 +78,7 @@ def _no_view_check(patch: pytest.MonkeyPatch) -> None:
 
 def _no_check_at_all(patch: pytest.MonkeyPatch) -> None:
     _no_view_check(patch)
-    patch.setattr(sight, "may_read", _yes)
+    patch.setattr(view_reader, "may_read", _yes)
     patch.setattr(LogRoots, "has_root", _proven)
 
 
@@ -91,8 +91,8 @@ def _left_steps_write_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def _items_for_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(facts, "may_read_input", _yes)
-    patch.setattr(sight, "may_read_input", _yes)
+    patch.setattr(run_context, "may_read_input", _yes)
+    patch.setattr(view_reader, "may_read_input", _yes)
 
 
 def _outputs_without_audience(patch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def _lost_logs_stay_in_memory(patch: pytest.MonkeyPatch) -> None:
         found = sorted(new)
         return None if found and found[0][0] <= self.position else found
 
-    patch.setattr(views._ViewTranscript, "fresh", fresh)
+    patch.setattr(hydrator._ViewTranscript, "fresh", fresh)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crewlog.authority.bindings import Binding, arguments_hash, check_binding
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 
 HUNTS = 20_000
 

@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
-from crewlog.authority.permissions import Decision, authorize_tool, bounded
-from crewlog.authority.rules import Permission, rules_of
-from crewlog.authority.rulings import with_live_permission, without_milder_permissions
+from crewlog.authority.permissions import (
+    Decision,
+    Permission,
+    authorize_tool,
+    bounded,
+    rules_of,
+    with_live_permission,
+    without_milder_permissions,
+)
 from crewlog.definition.conditions import parse_condition
 from crewlog.definition.model import CrewDefinition
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from crewlog.authority.fields import FIELDS, widening_rule
+from crewlog.authority.definition_fields import FIELDS, widening_rule
 from crewlog.authority.widening import widening
 from crewlog.definition.model import (
     AgentDefinition,

@@ -12,13 +12,13 @@ import random
 from authority.hostile import AGENTS, RANK, SPELLINGS, TOOLS, Oracle, random_crew
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check
-from crewlog.graph.facts import RunFacts
-from crewlog.graph.lower import lower_validated
-from crewlog.graph.permitting import set_agent_permission, set_permission
+from crewlog.graph.lowering_pass import lower_validated
+from crewlog.graph.permission_commands import set_agent_permission, set_permission
+from crewlog.graph.run_context import RunFacts
 from crewlog.ids import AgentName, FlagName, RunId
 from crewlog.state import journal as j
-from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState
+from crewlog.state.recorder import Ledger
 
 CALLS = int(os.environ.get("CREWLOG_HOSTILE", "20000"))
 EACH = 250

@@ -11,14 +11,14 @@ from typing import Any
 
 from authority.hostile import AGENTS, SPELLINGS, TOOLS, Oracle, agrees, random_crew
 from authority.test_hostile import meanwhile
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check
 from crewlog.graph.engine import Order
-from crewlog.graph.lower import lower_validated
+from crewlog.graph.lowering_pass import lower_validated
 from crewlog.ids import FlagName
+from crewlog.reporting.audit import audit_records
 from crewlog.state import journal as j
-from crewlog.state.audit import audit_records
 from crewlog.state.calls import CallModelResult, RequestedToolCall
 from graph.simulation import Outcome, Simulation, returns, says
 

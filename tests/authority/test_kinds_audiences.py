@@ -14,11 +14,17 @@ from authority.kinds_world import Worker, hunt
 from crewlog.activities import artifacts as folding
 from crewlog.authority.permissions import Decision
 from crewlog.definition.audiences import Audiences
-from crewlog.graph import artifacts, doing, facts, handoffs, replying
+from crewlog.graph import (
+    addressed_items,
+    agents_without_model,
+    artifacts,
+    final_messages,
+    run_context,
+)
 from crewlog.graph.artifacts import artifact_heads
-from crewlog.graph.facts import RunFacts
-from crewlog.graph.replying import Replies
-from crewlog.graph.talks import Exchanges
+from crewlog.graph.exchanges import Exchanges
+from crewlog.graph.final_messages import Replies
+from crewlog.graph.run_context import RunFacts
 from crewlog.ids import PUBLIC
 
 HUNTS = int(os.environ.get("CREWLOG_KINDS_HUNTS", "24"))
@@ -57,17 +63,17 @@ def _yes(*_: Any, **__: Any) -> Decision:
 
 
 def _passes_on_what_it_may_not_see(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(doing, "may_see_item", _yes)
+    patch.setattr(agents_without_model, "may_see_item", _yes)
 
 
 def _hands_on_to_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        handoffs, "_logs", lambda run, step, agent, item: run.output_audience(agent, step)
+        addressed_items, "_logs", lambda run, step, agent, item: run.output_audience(agent, step)
     )
 
 
 def _response_has_all_items(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(replying, "private_log", lambda _: PUBLIC)
+    patch.setattr(final_messages, "private_log", lambda _: PUBLIC)
 
 
 def _old_replies_are_said(patch: pytest.MonkeyPatch) -> None:
@@ -85,7 +91,7 @@ def _left_steps_see_new_artifacts(patch: pytest.MonkeyPatch) -> None:
         del step
         return artifact_heads(plan, state, agent)
 
-    patch.setattr(facts, "artifact_heads", as_now)
+    patch.setattr(run_context, "artifact_heads", as_now)
 
 
 def _late_outputs_shared_as_then(patch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from crewlog.authority.approving import EVERY_CREW
 from crewlog.authority.principals import (
+    EVERY_CREW,
     RIGHT_OF,
     Standing,
     content_hash,
@@ -26,11 +26,11 @@ from crewlog.authority.principals import (
     signed_text,
     standing,
 )
-from crewlog.authority.proof import APPROVE, EVERYWHERE, SCHEDULE, START, Proof
+from crewlog.authority.signatures import APPROVE, EVERYWHERE, SCHEDULE, START, Proof
 from crewlog.definition.policy import RIGHTS, Policy, public_key_bytes
 from crewlog.model import Model
 from crewlog.wire import SIGNALS, UPDATES, AskRun, ForkSource, StartRun, refusal_text
-from crewlog.workflows.inbox import COMMAND_MODELS
+from crewlog.workflows.command_queue import COMMAND_MODELS
 
 ADA, BOB, EVE = (Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2, 3))
 RUN, NOW = "music-7f3a", 1_800_000_000_000

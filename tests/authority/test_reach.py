@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from crewlog.authority.reach import AllowlistResult, Target, check_address, check_path, check_url
+from crewlog.authority.allowlist import (
+    AllowlistResult,
+    Target,
+    check_address,
+    check_path,
+    check_url,
+)
 from crewlog.definition.reaching import parse_host
 
 HERE = Path(__file__).parent

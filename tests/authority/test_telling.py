@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from crewlog.authority.telling import terms
+from crewlog.authority.authority_text import terms
 from crewlog.cli.explained import show_explanation
 from crewlog.cli.screen import Screen
 from crewlog.definition.load import load_data
-from crewlog.graph.explain import explain
+from crewlog.reporting.explanation import explain
 
 KEY = "ed25519:A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="
 OTHERS = [f"ed25519:{letter * 42}A=" for letter in "BCD"]

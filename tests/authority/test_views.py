@@ -9,16 +9,16 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from crewlog.activities.crew import CrewActivities
+from crewlog.activities.crew_activities import CrewActivities
 from crewlog.graph.engine import Engine
-from crewlog.graph.lower import lower
-from crewlog.graph.rewinding import fork, reopen
+from crewlog.graph.lowering_pass import lower
+from crewlog.graph.restore import fork, reopen
 from crewlog.ids import PUBLIC, AgentName, ContentHash, LogName, RunId, StepId
+from crewlog.state.batch_codec import unpack
 from crewlog.state.calls import CallModel, View
 from crewlog.state.journal import Batch
 from crewlog.state.model import Item
-from crewlog.state.packing import unpack
-from crewlog.state.rewinding import ReopenPoint
+from crewlog.state.restore import ReopenPoint
 from crewlog.store import InMemoryStore, Store
 from crewlog.testing.scripted import recorded_prompts, scripted
 from graph.crews import crew

@@ -10,12 +10,12 @@ from typing import Any, get_args
 
 import pytest
 
-from crewlog.authority.fields import FIELDS, ORDER, widening_rule
+from crewlog.authority.definition_fields import FIELDS, ORDER, widening_rule
 from crewlog.authority.permissions import authorize_tool, is_approval_required
 from crewlog.authority.widening import regained_permissions, widening
 from crewlog.definition.model import AgentDefinition, CrewDefinition, PatternUse
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.model import Model
 

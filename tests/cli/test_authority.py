@@ -17,9 +17,9 @@ from crewlog.cli.matrix import _legend, next_window, remedies, show_matrix, tabl
 from crewlog.cli.screen import Screen
 from crewlog.client.inbox import OpenQuestion
 from crewlog.errors import UsageError
-from crewlog.graph.matrix import Cell, LivePermissionView, QuotaView
 from crewlog.ids import AgentName, CrewName, RunId, ToolName
-from crewlog.state.audit_records import AuditRecord
+from crewlog.reporting.audit import AuditRecord
+from crewlog.reporting.permission_matrix import Cell, LivePermissionView, QuotaView
 from crewlog.wire import PermissionsPage
 
 from .conftest import Cli

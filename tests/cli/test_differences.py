@@ -13,9 +13,8 @@ from crewlog.cli.texts import bodies_of, lines_between, tell
 from crewlog.definition.diff import diff
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.difference import plan_diff
-from crewlog.graph.lower import lower
-from crewlog.state.difference import Change, StateDiff
+from crewlog.graph.lowering_pass import lower
+from crewlog.reporting.diff import Change, StateDiff, plan_diff
 
 OLD = "You write the report.\nBe polite.\nSay what was tested.\nEnd with a summary."
 NEW = "You write the report.\nBe brief.\nSay what was tested.\nEnd with a summary."

@@ -22,7 +22,7 @@ from crewlog.client import Client
 from crewlog.definition.findings import for_run
 from crewlog.errors import ChangeConflict, UsageError
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import ComponentChange, Rename
+from crewlog.state.components import ComponentChange, Rename
 
 from .conftest import Cli
 from .terminal import Terminal

@@ -15,7 +15,7 @@ from crewlog.cli import services
 from crewlog.cli.main import run_cli
 from crewlog.client import keys
 from crewlog.client.inbox import OpenQuestion
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 
 SERVER = Path(__file__).parents[1] / "servers" / "server.py"
 

@@ -209,7 +209,7 @@ def build(name, settings, timeout):
 """
 ASK = """
 import asyncio
-from crewlog.activities.models import ModelFactory
+from crewlog.activities.chat_models import ModelFactory
 model = asyncio.run(ModelFactory().ready("house:small", {"mood": "calm"}, 60.0))
 print(model.invoke("Hello.").content)
 """

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.activities.models import ModelFactory
+from crewlog.activities.chat_models import ModelFactory
 from crewlog.cli import preflight
 from crewlog.cli.main import run_cli
 from crewlog.cli.preflight import Place, check_worker_can, findable, scripted_note

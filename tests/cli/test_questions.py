@@ -16,16 +16,16 @@ from crewlog.cli.sight import question_of
 from crewlog.client import Event
 from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected, NotPermitted
-from crewlog.graph.approvals import detail as detail_of
-from crewlog.graph.drafting import PromptApproval
-from crewlog.graph.lower import lower
+from crewlog.graph.interrupts import detail as detail_of
+from crewlog.graph.lowering_pass import lower
+from crewlog.graph.prompt_approval import PromptApproval
 from crewlog.ids import InterruptId, RunId
 from crewlog.state.calls import CompilePromptResult, PrepareRunResult
 from crewlog.state.carry import PromptCarry
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import Interrupt, PromptDiagnostic
 from crewlog.wire import InterruptView
-from crewlog.workflows.views import interrupt_view
+from crewlog.workflows.view_models import interrupt_view
 
 
 def asked(**more: Any) -> Interrupt:

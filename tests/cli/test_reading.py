@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from crewlog.activities.models import ModelFactory
-from crewlog.activities.reading import has_model
+from crewlog.activities.chat_models import ModelFactory
+from crewlog.activities.prompt_compiler import has_model
 from crewlog.cli.main import run_cli
 from crewlog.prompt.model_reader import REPAIRS
 from crewlog.prompt.reading import reading_schema

@@ -11,9 +11,9 @@ from crewlog.cli.screen import clock, counted, money, plain, plain_lines
 from crewlog.cli.timeline import Row, Timeline
 from crewlog.cli.traced import _is
 from crewlog.ids import ContentHash, NodeName, StepId
-from crewlog.state.brief import message_excerpt
+from crewlog.reporting.trace import CallTrace, StepTrace
+from crewlog.state.excerpt import message_excerpt
 from crewlog.state.journal import entry_from_json
-from crewlog.state.trace import CallTrace, StepTrace
 
 REF = {"body": "x" * 27, "logs": ["public"]}
 

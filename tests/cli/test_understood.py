@@ -22,14 +22,14 @@ from crewlog.cli.understood import as_json, show_remarks, show_understood
 from crewlog.definition.model import DecisionPhase
 from crewlog.definition.phases import phases
 from crewlog.errors import Diagnostic
-from crewlog.graph.explain import explain
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.prompt.compile import assess, clauses_of, compile_prompt
 from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.faults import Fault
 from crewlog.prompt.reading import EMPTY, Account
 from crewlog.prompt.registry import Registry
 from crewlog.prompt.registry_file import load_registry_file
+from crewlog.reporting.explanation import explain
 
 CASES = sorted(f for d in DOMAINS for f in (HERE / d).glob("[0-9]*.yaml"))
 WIDTHS = (40, 60, 80, 120)

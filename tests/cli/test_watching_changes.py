@@ -19,10 +19,11 @@ from crewlog.cli.topology import graph_after
 from crewlog.cli.writing import LINES, Writing
 from crewlog.client import Event, TokenEvent
 from crewlog.definition.load import load_data
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
-from crewlog.state.audit_commands import command_records
+from crewlog.reporting.audit import command_records
+from crewlog.state.fold import fold
 from crewlog.state.journal import JournalEntry, entry_from_json
 from crewlog.state.model import (
     CrewState,
@@ -32,9 +33,8 @@ from crewlog.state.model import (
     PendingChange,
     PendingMerge,
 )
-from crewlog.state.reduce import fold
 from crewlog.wire import EntryView, JournalPage, RunResult
-from crewlog.workflows.views import statuses
+from crewlog.workflows.view_models import statuses
 
 DEFINITION = "d" * 27
 OTHER = "e" * 27

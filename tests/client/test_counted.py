@@ -5,11 +5,11 @@ from __future__ import annotations
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
+from crewlog.canonical_json import hash_json
 from crewlog.client.counted import count
 from crewlog.client.extract import Ends, Extracted, Place, Told, extract
 from crewlog.client.histories import Chain, Execution
 from crewlog.client.outcomes import uncertain
-from crewlog.content import hash_json
 from crewlog.ids import AgentName, ContentHash, CrewName, RunId, StepId, ToolName
 from crewlog.state import calls
 from crewlog.store import InMemoryStore

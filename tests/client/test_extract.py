@@ -12,6 +12,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 
+from crewlog.canonical_json import hash_json
 from crewlog.client.extract import (
     Extracted,
     Place,
@@ -26,14 +27,13 @@ from crewlog.client.extract import (
 )
 from crewlog.client.outcomes import completed, unanswered
 from crewlog.client.rebuild import heads_after
-from crewlog.content import hash_json
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.state import calls
 from crewlog.state.drafts import draft_of
+from crewlog.state.fold import fold
 from crewlog.state.journal import Batch, entry_from_json
 from crewlog.state.logs import batch_links
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import fold
 from crewlog.store import InMemoryStore
 
 HISTORIES = Path(__file__).parents[1] / "replay" / "histories"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from crewlog.canonical_json import hash_json
 from crewlog.client.artifacts import artifacts_of
-from crewlog.content import hash_json
 from crewlog.ids import AgentName, ContentHash, RunId, StepId, artifact_log
 from crewlog.state import journal as j
 from crewlog.state.artifacts import body_of

@@ -12,7 +12,7 @@ from crewlog.client.matrix import matrix_of
 from crewlog.client.run import Run
 from crewlog.errors import StoreIncomplete, UsageError, WorkerMissing
 from crewlog.ids import AgentName, RunId
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 from crewlog.wire import PermissionsPage, PermissionsQuery
 
 RUN = RunId("r1")

@@ -10,14 +10,14 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from client import crews
 from crewlog import connect
-from crewlog.activities.look_at_run import Ending
+from crewlog.activities.run_merge import Ending
 from crewlog.client import Client, Endpoints
 from crewlog.dev.deployment import current_build
 from crewlog.errors import NamespaceNotFound, RunNotFound, StoreUnavailable
 from crewlog.ids import RunId
-from crewlog.namespace import is_execution_not_found, is_not_found, missing_namespace
 from crewlog.store import InMemoryStore
-from crewlog.workers.origins import beginnings, endings
+from crewlog.temporal_errors import is_execution_not_found, is_not_found, missing_namespace
+from crewlog.workers.server_lookups import beginnings, endings
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import run_until
 from shared import LIMIT, Lab

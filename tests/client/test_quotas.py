@@ -6,9 +6,9 @@ from typing import Any
 
 from crewlog.client.quotas import with_quotas
 from crewlog.errors import StoreUnavailable
-from crewlog.graph.matrix import Cell, QuotaView
 from crewlog.ids import AgentName, CrewName, RunId, ToolName
-from crewlog.store.memory import InMemoryStore
+from crewlog.reporting.permission_matrix import Cell, QuotaView
+from crewlog.store.in_process import InMemoryStore
 from crewlog.store.protocol import QuotaPeriod
 from crewlog.wire import PermissionsPage
 

@@ -21,10 +21,10 @@ from crewlog.ids import AgentName, ContentHash, CrewName, RunId, StepId, ToolNam
 from crewlog.state import calls
 from crewlog.state import journal as j
 from crewlog.state.calls import start_record_key
-from crewlog.state.homes import ClaimedAgent
+from crewlog.state.claim import ClaimedAgent
 from crewlog.state.journal import Batch, entry_to_json
 from crewlog.state.model import CrewState
-from crewlog.state.parting import Share
+from crewlog.state.split import Share
 from crewlog.store import InMemoryStore, Store
 from crewlog.store.protocol import Snapshot
 

@@ -24,7 +24,7 @@ from crewlog.cli.run import run as run_command
 from crewlog.client import Client, schedules
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName
-from crewlog.state.given import Given
+from crewlog.state.initial_state import Given
 from crewlog.state.model import CrewState
 from crewlog.testing import CrewlogLocal
 from crewlog.testing.scripted import scripted

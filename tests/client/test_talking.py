@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from crewlog.canonical_json import hash_json
 from crewlog.client import talking
 from crewlog.client.run import Run
-from crewlog.content import hash_json
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import AgentName, ContentHash
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 from crewlog.wire import Reply
 
 BODY: dict[str, Any] = {"type": "ai", "content": "Sorry."}

@@ -36,7 +36,7 @@ from tests.costs.units import Unit
 
 from bench.crews import Crew
 from bench.history import events_of, is_idle
-from crewlog.activities import models
+from crewlog.activities import chat_models
 from crewlog.client import Client, Endpoints, Run
 from crewlog.client.connection import LazyStore
 from crewlog.definition.load import load_data
@@ -244,8 +244,8 @@ async def metering(endpoints: Endpoints, database: str) -> AsyncGenerator[Meter]
         # A task that waits a second for a busy machine is not one of another worker.
         sticky_seconds=LONG,
     )
-    models.register("bench", "bench.peers.model:build")
-    models.register("costs", meter.gate.build)
+    chat_models.register("bench", "bench.peers.model:build")
+    chat_models.register("costs", meter.gate.build)
     try:
         with steady(), counts.installed():
             worker = _Worker(endpoints, database, root, settings, meter.gate, counts)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from crewlog import redaction
-from crewlog.activities import call_model, rulings
+from crewlog.activities import model_calls, permissions
 from crewlog.activities.clock import Clock
 
 LONG = 600.0
@@ -33,8 +33,8 @@ def steady() -> Iterator[None]:
         return last
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(call_model, "QUICK_SECONDS", LONG)
-        patch.setattr(rulings, "FRESH", LONG)
+        patch.setattr(model_calls, "QUICK_SECONDS", LONG)
+        patch.setattr(permissions, "FRESH", LONG)
         patch.setattr(Clock, "now", later)
         patch.setattr(redaction, "_SHARED", redaction.Redactor())
         yield

@@ -19,7 +19,7 @@ from crewlog.definition import builders as registry
 from crewlog.definition.builders import NoOptions, find_builder
 from crewlog.definition.load import load_data, load_definition
 from crewlog.errors import InvalidDefinition, UsageError
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.state.calls import PrepareRun
 
 CREW = """\
@@ -258,9 +258,9 @@ def test_another_process_has_it_too(install: Install, tmp_path: Path) -> None:
 async def test_a_worker_that_lacks_a_builder_says_which() -> None:
     from crewlog.activities.definitions import Definitions
     from crewlog.activities.executions import Executions, find_no_start
-    from crewlog.activities.open_run import open_run
+    from crewlog.activities.lifecycle import open_run
     from crewlog.model import Json
-    from crewlog.store.memory import InMemoryStore
+    from crewlog.store.in_process import InMemoryStore
 
     async def probe() -> bool:
         return False
@@ -286,7 +286,7 @@ async def test_a_worker_that_lacks_a_builder_says_which() -> None:
 
 async def test_agents_are_offered_what_a_builder_adds() -> None:
     from crewlog.activities.definitions import Definitions
-    from crewlog.store.memory import InMemoryStore
+    from crewlog.store.in_process import InMemoryStore
 
     store = InMemoryStore()
     crew = load_data(

@@ -12,8 +12,8 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import RemoveAgent, apply_operations
 from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.explain import explain
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
+from crewlog.reporting.explanation import explain
 
 
 def crew(window: Any = None, **agents: dict[str, Any]) -> CrewDefinition:

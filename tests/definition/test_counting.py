@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.authority.rules import rules_of
+from crewlog.authority.permissions import rules_of
 from crewlog.definition.counting import as_counted
 from crewlog.definition.load import load_data
 from crewlog.definition.model import Counted, CrewDefinition

@@ -16,7 +16,7 @@ from crewlog.definition.phases import phases
 from crewlog.definition.validate import check
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Order
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.state.calls import CallModelResult, CallToolResult, OutputValue
 from definition.kit import registered
 from graph.crews import agents_in

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from crewlog.faults import called, fault_of, faults_of
+from crewlog.validation_errors import called, fault_of, faults_of
 from crewlog.wire import Change, EditState, InterruptCommand, MessageCommand, Respond, StartRun
 
 RAW = ("Input should", "Value error", "Field required", "Extra inputs", "String should", "Tuple")

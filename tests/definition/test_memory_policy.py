@@ -13,8 +13,8 @@ from crewlog.definition.operations import EditCrew, EditPermission, RemoveAgent,
 from crewlog.definition.validate import check, warnings
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.explain import explain
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
+from crewlog.reporting.explanation import explain
 
 
 def crew(memory: Any = None, **more: Any) -> CrewDefinition:

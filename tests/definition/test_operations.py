@@ -16,7 +16,7 @@ from crewlog.definition.operations import Operation, apply_operations
 from crewlog.definition.phases import phases
 from crewlog.definition.validate import check
 from crewlog.errors import Diagnostic, InvalidDefinition
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from definition.kit import registered
 from graph.crews import crew, flows
 

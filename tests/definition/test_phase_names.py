@@ -17,7 +17,7 @@ from crewlog.definition.operations import (
     apply_operations,
 )
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 
 EARS: dict[str, Any] = {"scout": {"prompt": "p", "listen": ["x"]}}
 SCOUT: dict[str, Any] = {"agent": "ann", "phase": "scout"}

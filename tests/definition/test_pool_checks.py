@@ -10,9 +10,9 @@ from crewlog.definition.diff import diff
 from crewlog.definition.expand import expand
 from crewlog.definition.load import load_data, load_definition
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.draw import mermaid
-from crewlog.graph.explain import explain
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
+from crewlog.reporting.drawing import mermaid
+from crewlog.reporting.explanation import explain
 from definition.test_operations import after, edit_phase, only, refused, remove
 
 CREW = """\

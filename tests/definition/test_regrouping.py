@@ -13,9 +13,9 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, RemoveAgent, apply_operations
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.ids import AgentName
-from crewlog.state.topology import Component, connected_agents
+from crewlog.state.components import Component, connected_agents
 
 OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
 CREW = load_data(

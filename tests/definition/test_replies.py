@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from covers import covers
-from crewlog.content import canonical
+from crewlog.canonical_json import canonical
 from crewlog.definition import decisions, registering
 from crewlog.definition.decisions import AgentIn, Decision, decision, find_decision
 from crewlog.definition.expand import expand

@@ -12,7 +12,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.team import Team
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Order
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.state.calls import CallModelResult, CallToolResult, OutputValue, StructuredOutput
 from graph.simulation import Simulation, run, says
 

@@ -21,7 +21,7 @@ from cluster_programs import VERSION
 
 from crewlog.dev.temporal_server import DYNAMIC_CONFIG, RETENTION
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS
-from crewlog.secret_files import FOLDERS
+from crewlog.secrets import FOLDERS
 from crewlog.workers.settings import WorkerSettings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -32,7 +32,7 @@ from crewlog.encryption.codec import (
 )
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, read_keys, write_keys
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
-from crewlog.payload_folder import DirectoryDriver
+from crewlog.external_storage import DirectoryDriver
 from crewlog.payloads import data_converter
 
 SECRET = "the canary sings at dawn"

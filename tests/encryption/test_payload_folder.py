@@ -25,7 +25,7 @@ from crewlog.encryption.codec import (
 )
 from crewlog.encryption.keys import Keyring, read_keys, write_keys
 from crewlog.errors import EncryptionKeyMissing, StoreIncomplete
-from crewlog.payload_folder import DirectoryDriver, request_payload
+from crewlog.external_storage import DirectoryDriver, request_payload
 from crewlog.payloads import data_converter
 
 LARGE = "x" * 300_000

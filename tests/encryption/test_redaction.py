@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from temporalio.api.failure.v1 import Failure
 
-from crewlog import embedding
-from crewlog.activities import models
-from crewlog.activities.errors import to_application_error
+from crewlog import embeddings
+from crewlog.activities import chat_models
+from crewlog.activities.failures import to_application_error
 from crewlog.definition.load import load_definition
 from crewlog.encryption.failures import RedactingFailureConverter
 from crewlog.errors import InvalidDefinition, SecretMissing, ToolFailed
@@ -124,9 +124,9 @@ def test_the_worker_s_own_key_of_a_service_is_told_no_more(
     key = f"service-key-of-{of}"
     monkeypatch.setenv("OPENAI_API_KEY", key)
     if of == "a model":
-        models.build_openai("x", {}, 5.0)
+        chat_models.build_openai("x", {}, 5.0)
     else:
-        embedding.build_openai("x")
+        embeddings.build_openai("x")
 
     assert redacted_text(f"Incorrect API key provided: {key}") == (
         f"Incorrect API key provided: {REDACTED}"

@@ -6,7 +6,7 @@ import re
 import sys
 
 from crewlog.definition.reaching import McpServer
-from crewlog.servers.sessions import Sessions, called
+from crewlog.mcp_servers.sessions import Sessions, called
 
 from .conftest import EXAMPLES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from crewlog.activities.models import ModelFactory
+from crewlog.activities.chat_models import ModelFactory
 from crewlog.testing import scripted
 
 

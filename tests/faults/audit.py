@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crewlog.ids import RunId
+from crewlog.state.fold import reduce
 from crewlog.state.journal import JournalEntry
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import reduce
 
 from .crew import LOCAL, Expected
 from .ledger import Call, Effect, Try

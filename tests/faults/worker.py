@@ -60,7 +60,7 @@ CALLS_QUEUE = "FAULTS_CALLS_QUEUE"
 """The environment variable with a second queue, of which the worker takes the activities."""
 _EARLY = (
     "crewlog.testing.scripted",
-    "crewlog.activities.call_tool",
+    "crewlog.activities.tool_calls",
     "crewlog.workflows.execution",
     "genai_prices",
     "faults.deeds",

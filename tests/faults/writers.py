@@ -20,11 +20,11 @@ from typing import Any
 
 import asyncpg
 
-from crewlog.activities.views import Hydrator
+from crewlog.activities.hydrator import Hydrator
 from crewlog.client import Run
 from crewlog.ids import PUBLIC, AgentName, LogName, RunId, private_log
 from crewlog.state.calls import View
-from crewlog.state.hashing import chain, empty_log_head
+from crewlog.state.logs import chain, empty_log_head
 from crewlog.state.model import CrewState, LogHead
 from crewlog.store.protocol import LogLink
 from crewlog.wire import WORKFLOW_TYPE

@@ -16,11 +16,11 @@ from unittest import mock
 
 from typing_extensions import override
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.changing import accept, change_report, swap
+from crewlog.graph.answers import answer_expired_interrupts
 from crewlog.graph.engine import Engine, Order
-from crewlog.graph.expiring import answer_expired_interrupts
+from crewlog.graph.live_change import accept, change_report, swap
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import CommandId, RunId, visit_of
@@ -34,10 +34,10 @@ from crewlog.state.calls import (
 )
 from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.drafts import draft_of
-from crewlog.state.ledger import Ledger
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState, Interrupt
-from crewlog.state.reduce import fold
-from crewlog.workflows.inbox import QueuedCommand, take
+from crewlog.state.recorder import Ledger
+from crewlog.workflows.command_queue import QueuedCommand, take
 from graph.crews import agents_in, plan_of
 
 RUN = RunId("sim")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.rewinding import roll_back
+from crewlog.graph.restore import roll_back
 from crewlog.ids import AgentName
 from crewlog.wire import Reply
-from crewlog.workflows.talking import Answers
+from crewlog.workflows.conversation import Answers
 from graph.crews import plan_of
 from graph.simulation import Outcome, Script, Simulation, final, returns, says
 from graph.test_talks import routed, talk_plan

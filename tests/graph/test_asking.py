@@ -8,7 +8,7 @@ import pytest
 
 from crewlog.errors import CommandRejected, InterruptNotOpen, InvalidArguments, NotPermitted
 from crewlog.state.calls import OutputValue
-from crewlog.workflows.inbox import QueuedCommand, take
+from crewlog.workflows.command_queue import QueuedCommand, take
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
 

@@ -11,16 +11,16 @@ import pytest
 from langchain_core.messages import SystemMessage
 
 from covers import covers
-from crewlog.activities.render import prompt
+from crewlog.activities.transcripts import prompt
 from crewlog.definition import operations as o
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.awareness import HEADING, AwarenessBlocks
-from crewlog.graph.lower import ABOUT, lower
+from crewlog.graph.lowering_pass import ABOUT, lower
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import Component, affected
+from crewlog.state.components import Component, affected
 from graph.simulation import dice
 
 NAMES = tuple("abcdefgh")

@@ -15,16 +15,16 @@ from crewlog.definition.operations import (
     RemoveChannel,
     apply_operations,
 )
-from crewlog.graph import changing
+from crewlog.graph import live_change
 from crewlog.graph.engine import Engine
-from crewlog.graph.lower import lower
-from crewlog.graph.parting import definitions, split_run_of
+from crewlog.graph.lowering_pass import lower
+from crewlog.graph.run_split import definitions, split_run_of
 from crewlog.ids import CommandId, RunId
 from crewlog.state.calls import PrepareChangeResult, PreparedSplitRun
-from crewlog.state.ledger import Ledger
+from crewlog.state.components import parts_of
 from crewlog.state.model import CrewState
-from crewlog.state.parting import Share, parted
-from crewlog.state.topology import parts_of
+from crewlog.state.recorder import Ledger
+from crewlog.state.split import Share, parted
 from graph.simulation import RUN, Replies, Simulation, as_json, dice, folded, says
 
 USES = {"calls": 1, "input_tokens": 60, "output_tokens": 40, "cost": 0.5}
@@ -64,9 +64,9 @@ def apart(sim: Simulation, crew: CrewDefinition, *operations: Operation) -> Crew
         if id_ != RUN
     )
     prepared = PrepareChangeResult(plan=lower(crews[RUN]).to_json(), parts=parts)
-    report, plan = changing.change_report(sim.engine, prepared)
-    changing.accept(sim.engine, plan, report, by="eve", command=command, parts=parts)
-    assert changing.part(sim.engine) is None
+    report, plan = live_change.change_report(sim.engine, prepared)
+    live_change.accept(sim.engine, plan, report, by="eve", command=command, parts=parts)
+    assert live_change.part(sim.engine) is None
     return crews[RUN]
 
 
@@ -213,7 +213,7 @@ async def test_what_a_split_fails_of_is_there_for_who_reads_a_log(
     def fails(*_: object) -> None:
         raise bug
 
-    monkeypatch.setattr(changing, "divided_budgets", fails)
+    monkeypatch.setattr(live_change, "divided_budgets", fails)
     with pytest.raises(AssertionError) as caught:
         apart(sim, crew, APART)
     assert "KeyError('eve')" in str(caught.value)

@@ -10,13 +10,13 @@ import pytest
 
 from crewlog.definition.load import load_data
 from crewlog.definition.renaming import NewNames
-from crewlog.graph.bounding import divided_budgets, shared, together
-from crewlog.graph.lower import lower
+from crewlog.graph.budgets import divided_budgets, shared, together
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, RunId
 from crewlog.state.model import CrewState, Usage
-from crewlog.state.parting import Share, parted
-from crewlog.state.uniting import Names, union
+from crewlog.state.run_merge.surviving_state import Names, union
+from crewlog.state.split import Share, parted
 
 NAMES = [AgentName(name) for name in ("ann", "bob", "cid", "dan", "eve")]
 TOOLS = ("dig", "draw", "idle")

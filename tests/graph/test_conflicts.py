@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from crewlog.content import canonical, hash_json
+from crewlog.canonical_json import canonical, hash_json
 from crewlog.model import Json
 from crewlog.state.calls import OutputValue
-from crewlog.state.combining import MOST, conflict
+from crewlog.state.reducers import MOST, conflict
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, says
 

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from temporalio.exceptions import ApplicationError
 
 from crewlog.authority.principals import signed_text
-from crewlog.authority.proof import START
+from crewlog.authority.signatures import START
 from crewlog.errors import NotPermitted
 from crewlog.graph.answers import answer
-from crewlog.graph.deciding import (
+from crewlog.graph.bypasses import (
     again,
     answered,
     is_behind_question,
@@ -24,11 +24,11 @@ from crewlog.graph.deciding import (
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, NodeName, StepId
 from crewlog.state.calls import RestoreStateResult
-from crewlog.state.given import Given
+from crewlog.state.initial_state import Given
 from crewlog.state.model import CrewState, Output, Turn
 from crewlog.wire import StartRun
-from crewlog.workflows.gate import check_initial_state, starter
-from crewlog.workflows.inbox import QueuedCommand, take
+from crewlog.workflows.authorization import check_initial_state, starter
+from crewlog.workflows.command_queue import QueuedCommand, take
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation, final
 

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.dry_run import dry_run
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
-from crewlog.state.calls import OutputValue, StructuredOutput
-from crewlog.state.handoffs import apart
+from crewlog.reporting.dry_run import dry_run
+from crewlog.state.calls import OutputValue, StructuredOutput, apart
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, returns, run, says
 

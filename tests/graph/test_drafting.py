@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.definition.load import load_data
 from crewlog.errors import ApprovalMismatch, CommandRejected, InternalError
-from crewlog.graph.drafting import CHECK, INVALID, NO_PLAN, STEP, PromptApproval, check_answer_hash
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.prompt_approval import (
+    CHECK,
+    INVALID,
+    NO_PLAN,
+    STEP,
+    PromptApproval,
+    check_answer_hash,
+)
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json
 from crewlog.state import journal as j
+from crewlog.state.batch_codec import pack, unpack
 from crewlog.state.calls import CompilePromptResult, PrepareRunResult
 from crewlog.state.carry import Carry, PromptCarry, read_carry
-from crewlog.state.ledger import Ledger
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState, Interrupt, PromptDiagnostic, Usage
-from crewlog.state.packing import pack, unpack
-from crewlog.state.reduce import fold
+from crewlog.state.recorder import Ledger
 
 RUN = RunId("notes-1")
 TEXT = "The writer drafts, then the critic reads."

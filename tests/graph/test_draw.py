@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from crewlog.graph.draw import mermaid, picture
 from crewlog.graph.plan import Ask, GraphPlan, PlanNode
 from crewlog.ids import NodeName
+from crewlog.reporting.drawing import mermaid, picture
 from graph.crews import flows, flutter, plan_of
 from graph.simulation import Replies, run
 from pace import assert_within

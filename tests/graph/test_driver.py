@@ -9,9 +9,9 @@ import pytest
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
+from crewlog.graph.checkpoint_saver import LatestSaver
 from crewlog.graph.driver import ANSWERS_KEPT, Driver, GraphCache, Target, clear_graph_caches
-from crewlog.graph.saver import LatestSaver
-from crewlog.graph.turn_graph import TurnSubgraph
+from crewlog.graph.turns import TurnSubgraph
 from crewlog.state.model import Turn
 
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from crewlog.errors import UsageError
-from crewlog.graph.dry_model import DryRun
-from crewlog.graph.dry_run import MOST_STEPS, dry_run
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
+from crewlog.reporting.dry_run import MOST_STEPS, DryRun, dry_run
 from graph.crews import flows, flutter, plan_of
 
 LOOP = [

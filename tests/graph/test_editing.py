@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from crewlog.content import hash_json
-from crewlog.graph.tagging import MOST_TAGS
+from crewlog.canonical_json import hash_json
+from crewlog.graph.tags import MOST_TAGS
 from crewlog.ids import RunId
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue

@@ -7,8 +7,8 @@ from typing import Any, get_args
 import pytest
 
 from crewlog import errors
+from crewlog.end_reason import BOUNDS, OF_ERRORS, FoundError
 from crewlog.state.calls import OutputValue
-from crewlog.state.end_reasons import BOUNDS, OF_ERRORS, FoundError
 from crewlog.state.model import Usage
 from graph.crews import plan_of
 from graph.simulation import Failure, Replies, Simulation, folded, returns, run, says

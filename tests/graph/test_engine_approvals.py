@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from crewlog.content import canonical, hash_json
+from crewlog.canonical_json import canonical, hash_json
 from crewlog.errors import CommandRejected
-from crewlog.graph.approvals import MOST_BYTES, shown
+from crewlog.graph.interrupts import MOST_BYTES, shown
 from crewlog.graph.plan import GraphPlan
 from crewlog.state.calls import CallModelResult, RequestedToolCall
-from crewlog.workflows.views import interrupt_view
+from crewlog.workflows.view_models import interrupt_view
 from graph.crews import plan_of
 from graph.simulation import Failure, Replies, Simulation, as_json, folded, run, says
 

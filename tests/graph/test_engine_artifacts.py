@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, artifact_log
 from crewlog.state.artifacts import body_of, fold
 from crewlog.state.calls import ArtifactChange, RefusedOperations
-from crewlog.state.hashing import empty_log_head
+from crewlog.state.logs import empty_log_head
 from graph.crews import plan_of
 from graph.simulation import RUN, Replies, Simulation, returns, says
 

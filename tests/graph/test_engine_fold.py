@@ -8,8 +8,8 @@ from typing import Any
 from crewlog.authority.permissions import is_approval_required
 from crewlog.ids import StepId, item_number, node_of, private_log, step_log, visit_of
 from crewlog.state import journal as j
+from crewlog.state.fold import reduce
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import reduce
 from graph.simulation import RUN, Simulation, as_json, crew_run, folded
 
 CREWS = 100

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.definition.load import load_data
 from crewlog.graph.answers import answer, find_interrupt
 from crewlog.graph.engine import Engine
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.ids import InterruptId, RunId
 from crewlog.state.calls import CallModelResult, CallToolResult, RequestedToolCall
 from crewlog.state.journal import RunOutputSet

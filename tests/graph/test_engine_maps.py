@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from crewlog.content import hash_json
-from crewlog.graph.maps import ASKING
+from crewlog.canonical_json import hash_json
+from crewlog.graph.child_steps import ASKING
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, StepId
 from crewlog.state.calls import OutputValue

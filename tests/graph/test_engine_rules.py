@@ -10,12 +10,12 @@ import pytest
 from crewlog.client.quotas import with_used_up
 from crewlog.definition.quotas import window_of
 from crewlog.errors import CommandRejected
-from crewlog.graph.approvals import request
+from crewlog.graph.interrupts import request
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 from crewlog.store.protocol import QuotaPeriod
-from crewlog.workflows.views import interrupt_view
+from crewlog.workflows.view_models import interrupt_view
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
 

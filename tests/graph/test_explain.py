@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from crewlog.errors import UsageError
-from crewlog.graph.explain import explain
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
+from crewlog.reporting.explanation import explain
 from graph.crews import crew
 
 TOOLS = {

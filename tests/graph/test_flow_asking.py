@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.graph.asking import PlanGuards
+from crewlog.graph.guards import PlanGuards
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
 from crewlog.state.model import Routing

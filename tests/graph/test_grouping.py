@@ -18,16 +18,16 @@ from crewlog.definition.model import GROUP_TOOLS, CrewDefinition
 from crewlog.definition.operations import AddChannel, Operation, apply_operations
 from crewlog.errors import CommandRejected, InvalidDefinition, UsageError
 from crewlog.graph.engine import Order
-from crewlog.graph.grouping import authorize_group_change, change_result_text, group_command_id
-from crewlog.graph.lower import lower
+from crewlog.graph.group_tools import authorize_group_change, change_result_text, group_command_id
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, ContentHash, NodeName, RunId, StepId
 from crewlog.state.calls import PrepareChangeResult, SentMessage
+from crewlog.state.components import ComponentChange
 from crewlog.state.model import CommandOutcome, CrewState, FrontierStep, PendingChange
-from crewlog.state.topology import ComponentChange
 from crewlog.wire import Change
-from crewlog.workflows import grouping
-from crewlog.workflows.inbox import QueuedCommand
+from crewlog.workflows import group_tools as group_changes
+from crewlog.workflows.command_queue import QueuedCommand
 from graph.simulation import Outcome, Simulation, as_json, folded, returns, says
 
 OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
@@ -78,7 +78,7 @@ class Living(Simulation):
                     f"{each.message}\n    {each.remedy}" for each in new_warnings(self.crew, after)
                 ),
             )
-        return grouping.GroupToolChange(order, command, incoming)
+        return group_changes.GroupToolChange(order, command, incoming)
 
     @override
     async def land(self, key: tuple[str, int]) -> None:
@@ -94,7 +94,7 @@ class Living(Simulation):
         key = (made.order.step, made.order.call.call)
         self.flights.pop(key, None)
         self.engine.at += 1
-        await grouping.apply(self.engine, made)
+        await group_changes.apply(self.engine, made)
         if made.incoming.prepared and self.engine.plan.definition != lower(self.crew).definition:
             self.crew = CrewDefinition.from_json(made.incoming.prepared.definition)
 
@@ -546,6 +546,6 @@ async def test_a_call_of_what_was_done_or_cannot_be_done_now_is_answered(
     await sim.finish("root#1")
     made = sim.prepared(sim.flights["root#1", 2], (asked(spawn(crew)),))
     sim.engine.ledger.state = sim.state.model_copy(update=state)
-    await grouping.apply(sim.engine, made)
+    await group_changes.apply(sim.engine, made)
     assert answers(sim) == [(ok, said)]
     assert not sim.facts("ComponentChanged")

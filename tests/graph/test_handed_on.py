@@ -11,13 +11,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from crewlog.authority.principals import signed_text
-from crewlog.graph.taking_in import apply_merge
+from crewlog.graph.run_merge import apply_merge
 from crewlog.ids import RunId
-from crewlog.state.joining import KEPT
+from crewlog.state.components import Rename
 from crewlog.state.model import MergeOutcome
-from crewlog.state.topology import Rename
-from crewlog.workflows import merging
-from crewlog.workflows.inbox import QueuedCommand, take
+from crewlog.state.run_merge.protocol import KEPT
+from crewlog.workflows import run_merge
+from crewlog.workflows.command_queue import QueuedCommand, take
 from graph.simulation import RUN, Simulation, as_json, folded
 from graph.test_taking_in import EDGE, OTHER, PAIR, begin, crew, prepared
 
@@ -222,7 +222,7 @@ async def test_a_signed_run_hands_on_what_was_signed_as_it_is(
         sent.append((name, data))
 
     handle = SimpleNamespace(signal=signal)
-    monkeypatch.setattr(merging.workflow, "get_external_workflow_handle", lambda _: handle)
+    monkeypatch.setattr(run_merge.workflow, "get_external_workflow_handle", lambda _: handle)
     outcome = MergeOutcome(
         outcome="merged",
         other=OTHER,
@@ -231,5 +231,5 @@ async def test_a_signed_run_hands_on_what_was_signed_as_it_is(
     )
     state = (await pair())[0].state
     ended = state.model_copy(update={"status": "merged", "merges": {"m": outcome}})
-    await merging.forward(ended, QueuedCommand("message", said), signed=True)
+    await run_merge.forward(ended, QueuedCommand("message", said), signed=True)
     assert sent == [("message", led)]

@@ -11,12 +11,11 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check, warnings
 from crewlog.graph.engine import Engine
 from crewlog.graph.inputs import agent_inputs
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.ids import AgentName, RunId, StepId
-from crewlog.state.calls import CallModelResult, StructuredOutput
-from crewlog.state.handoffs import apart
+from crewlog.state.calls import CallModelResult, StructuredOutput, apart
+from crewlog.state.fold import fold
 from crewlog.state.journal import Batch, entry_from_json
-from crewlog.state.reduce import fold
 from crewlog.store.projection import project
 
 SCHEMA = {"type": "object", "properties": {"context": {"type": "array"}, "found": {}}}

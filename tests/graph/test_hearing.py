@@ -9,9 +9,9 @@ import pytest
 from crewlog.cli.told_hearers import hearing_in
 from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected
-from crewlog.graph.hearing import check_log, unheard, woken_agents
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.wakes import check_log, unheard, woken_agents
 from crewlog.ids import AgentName, LogName, StepId
 
 AGENTS: dict[str, Any] = {

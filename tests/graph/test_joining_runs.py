@@ -10,22 +10,22 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from crewlog.errors import ChangeConflict, RunAlreadyMerged
-from crewlog.graph import changing
+from crewlog.graph import live_change
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.rewinding import reopen, roll_back
+from crewlog.graph.restore import reopen, roll_back
 from crewlog.ids import CommandId, RunId, StepId
-from crewlog.state import joining
 from crewlog.state import journal as j
 from crewlog.state.calls import MergeNotification, PrepareChangeResult, StoreBatchResult
+from crewlog.state.components import Rename
+from crewlog.state.fold import reduce
 from crewlog.state.model import CrewState, MergeOutcome
-from crewlog.state.reduce import reduce
-from crewlog.state.rewinding import reopen_point
-from crewlog.state.topology import Rename
+from crewlog.state.restore import reopen_point
+from crewlog.state.run_merge import protocol
 from crewlog.wire import Change
-from crewlog.workflows import merging as merging_runs
+from crewlog.workflows import run_merge as merging_runs
 from crewlog.workflows.changes import check
-from crewlog.workflows.inbox import QueuedCommand
-from crewlog.workflows.merging import HINTS, RunMerge
+from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.run_merge import HINTS, RunMerge
 from graph.crews import plan_of
 from graph.simulation import RUN, Failure, Replies, Simulation, Witness, folded, says
 from graph.test_listening import creatures
@@ -46,7 +46,7 @@ async def at_work(stage: str, plan: GraphPlan | None = None, script: Any = None)
 def enter(sim: Simulation, stage: str) -> None:
     accepted: dict[str, Any] = {"op": OP, "other": OTHER, "due": 9_000, "theirs": 3}
     if stage == "asked":
-        request = joining.asking(
+        request = protocol.asking(
             sim.state,
             OTHER,
             CommandId("x"),
@@ -156,7 +156,7 @@ async def test_a_merge_fails_that_waits_too_long_for_the_turn_of_who_was_removed
     enter(sim, "joins")
     other = CrewState(run=OTHER, position=9)
     ends = sim.state.ending
-    move = joining.next_move(sim.state, other, OP, 9_000, landed=False, ends=ends)
+    move = protocol.next_move(sim.state, other, OP, 9_000, landed=False, ends=ends)
     assert move is not None
     assert isinstance(move.entry, j.MergeFailed)
     assert "b#1 of those who were removed from it did not end within 60 s" in move.entry.why
@@ -181,7 +181,7 @@ async def test_the_graph_stays_as_it_is_while_two_runs_become_one(stage: str) ->
     then = CrewState.from_json(sim.state.to_json())
     journal = list(sim.journal)
     with pytest.raises(ChangeConflict, match="one graph with 'other'") as refused:
-        changing.change_report(sim.engine, PrepareChangeResult(plan=plan.to_json()))
+        live_change.change_report(sim.engine, PrepareChangeResult(plan=plan.to_json()))
     assert "MergeFailed" in refused.value.remedy
     change = Change(id=CommandId("y"), prompt="other")
     with pytest.raises(ChangeConflict, match="one graph with 'other'"):
@@ -192,7 +192,7 @@ async def test_the_graph_stays_as_it_is_while_two_runs_become_one(stage: str) ->
     mine = sim.state.joining
     assert mine is not None
     sim.engine.record(j.MergeFailed(op=mine.op, other=OTHER, why="no"))
-    report, _ = changing.change_report(sim.engine, PrepareChangeResult(plan=plan.to_json()))
+    report, _ = live_change.change_report(sim.engine, PrepareChangeResult(plan=plan.to_json()))
     assert check(sim.engine, change) is sim.engine
     assert report.graph_version == 2
 
@@ -261,7 +261,7 @@ async def test_a_run_in_a_merge_looks_again() -> None:
     sim = await at_work("survives")
     mine = sim.state.joining
     assert mine is not None
-    assert RunMerge().due(sim.state) == joining.next_read_at(sim.state, mine.at)
+    assert RunMerge().due(sim.state) == protocol.next_read_at(sim.state, mine.at)
 
 
 @pytest.fixture

@@ -7,21 +7,20 @@ from typing import Any
 
 import pytest
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.definition.load import load_data
 from crewlog.definition.operations import RemoveAgent, apply_operations
 from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Order
-from crewlog.graph.listening import component_events, plan_component_change, waking_message
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.wakes import component_events, plan_component_change, waking_message
 from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import SentMessage
-from crewlog.state.hearing import Heard
-from crewlog.state.model import CrewState, FrontierStep
-from crewlog.state.topology import ChannelAgent, Component
+from crewlog.state.components import ChannelAgent, Component
+from crewlog.state.model import CrewState, FrontierStep, Heard
 from graph.simulation import Outcome, Simulation, as_json, dice, final, folded, returns, says
 
 CHANNELS = ("red", "green", "blue")

@@ -12,7 +12,7 @@ from crewlog.definition.content import definition_hash
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.loops import Loops
-from crewlog.graph.lower import lower, requirements
+from crewlog.graph.lowering_pass import lower, requirements
 from crewlog.graph.plan import GraphPlan, Join
 from graph.crews import crew, flows, flutter, plan_of
 

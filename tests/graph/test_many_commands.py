@@ -10,10 +10,10 @@ import pytest
 
 from crewlog.errors import CommandConflict
 from crewlog.state.carry import Carry
+from crewlog.state.fold import reduce
 from crewlog.state.journal import entry_from_json
-from crewlog.state.reduce import reduce
+from crewlog.workflows.command_queue import QueuedCommand, doubtful, take
 from crewlog.workflows.execution import CARRIED_BYTES
-from crewlog.workflows.inbox import QueuedCommand, doubtful, take
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
 

@@ -8,15 +8,15 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.graph.engine import Engine, Order
 from crewlog.ids import ContentHash, StepId
-from crewlog.state.brief import fenced
 from crewlog.state.calls import CallModelResult, RequestedToolCall
-from crewlog.state.ledger import Ledger
+from crewlog.state.excerpt import fenced
 from crewlog.state.model import Mutation, PendingChange
+from crewlog.state.recorder import Ledger
 from crewlog.workflows.activity_options import tool_options
-from crewlog.workflows.views import details
+from crewlog.workflows.view_models import details
 from graph.crews import plan_of
 from graph.simulation import Outcome, Simulation, final, returns, says
 

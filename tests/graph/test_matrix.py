@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from crewlog.definition.model import GraphPolicy
-from crewlog.graph.matrix import (
+from crewlog.ids import AgentName, ToolName
+from crewlog.reporting.permission_matrix import (
     Cell,
     agents_in,
     cell,
@@ -17,7 +18,6 @@ from crewlog.graph.matrix import (
     run_context_of,
     with_quota_use,
 )
-from crewlog.ids import AgentName, ToolName
 from graph.crews import plan_of
 from graph.simulation import RandomScript, Replies, Simulation, dice, random_plan, says
 

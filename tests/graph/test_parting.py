@@ -9,10 +9,10 @@ import pytest
 from crewlog.definition.load import load_data, load_stored
 from crewlog.definition.operations import RemoveChannel, apply_operations
 from crewlog.errors import ComponentConflict
-from crewlog.graph.lower import lower
-from crewlog.graph.parting import definitions, split_run_of
+from crewlog.graph.lowering_pass import lower
+from crewlog.graph.run_split import definitions, split_run_of
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import parts_of, split_run_id
+from crewlog.state.components import parts_of, split_run_id
 
 RUN = RunId("r")
 AGENTS: dict[str, Any] = {

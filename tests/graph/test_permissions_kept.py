@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.lower import lower
-from crewlog.graph.rewinding import part as begun_as_part
-from crewlog.graph.taking_in import apply_merge
+from crewlog.graph.lowering_pass import lower
+from crewlog.graph.restore import part as begun_as_part
+from crewlog.graph.run_merge import apply_merge
 from crewlog.ids import AgentName
+from crewlog.state.fold import reduce
 from crewlog.state.journal import ComponentChanged, entry_from_json
 from crewlog.state.model import CrewState
-from crewlog.state.parting import parted
-from crewlog.state.reduce import reduce
+from crewlog.state.split import parted
 from graph.simulation import RUN, Simulation, dice
 from graph.test_bounded_splits import APART, apart, pond, says_all
 from graph.test_taking_in import prepared

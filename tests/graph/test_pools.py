@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.graph.engine import Engine
 from crewlog.graph.plan import GraphPlan, PlanNode
-from crewlog.graph.rewinding import roll_back
+from crewlog.graph.restore import roll_back
 from crewlog.ids import AgentName, NodeName, StepId, item_number
 from crewlog.state.calls import OutputValue
 from graph.crews import plan_of

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from crewlog.cli.auditing import said
+from crewlog.reporting.audit import audit_records
 from crewlog.state import journal as j
-from crewlog.state.audit import audit_records
-from crewlog.workflows.inbox import QueuedCommand, take
+from crewlog.workflows.command_queue import QueuedCommand, take
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
 

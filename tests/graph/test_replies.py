@@ -10,18 +10,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from crewlog.canonical_json import hash_json
 from crewlog.cli.timeline import Timeline
-from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.dry_run import dry_run
 from crewlog.graph.engine import Order
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan, PlanStructuredOutput
+from crewlog.reporting.dry_run import dry_run
+from crewlog.reporting.trace import run_trace
 from crewlog.state import journal as j
 from crewlog.state.calls import CallModelResult, OutputValue, StructuredOutput
 from crewlog.state.drafts import draft_of
 from crewlog.state.model import CrewState
-from crewlog.state.trace import run_trace
 from graph.other_plans import other_plan
 from graph.simulation import (
     Failure,

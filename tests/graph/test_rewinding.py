@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected, UsageError
-from crewlog.graph.changing import accept, change_report
 from crewlog.graph.engine import Engine, Order
+from crewlog.graph.live_change import accept, change_report
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.rewinding import fork, reopen, roll_back
+from crewlog.graph.restore import fork, reopen, roll_back
 from crewlog.ids import (
     ContentHash,
     RunId,
@@ -30,10 +30,10 @@ from crewlog.ids import (
 from crewlog.state import journal as j
 from crewlog.state.calls import PrepareChangeResult
 from crewlog.state.checkpoints import checkpoint_kind
-from crewlog.state.ledger import Ledger
+from crewlog.state.fold import after, reduce
 from crewlog.state.model import ChildStepProgress, CrewState, FrontierStep, LogHead, Turn
-from crewlog.state.reduce import after, reduce
-from crewlog.state.rewinding import (
+from crewlog.state.recorder import Ledger
+from crewlog.state.restore import (
     forked,
     reopen_point,
     rollback_state,

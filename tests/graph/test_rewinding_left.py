@@ -15,14 +15,14 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from crewlog.activities.crew import CrewActivities
+from crewlog.activities.crew_activities import CrewActivities
+from crewlog.canonical_json import hash_json
 from crewlog.client.extract import Place, Told, extract
-from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.graph.engine import Engine
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.rewinding import fork, reopen, roll_back
+from crewlog.graph.restore import fork, reopen, roll_back
 from crewlog.ids import RunId
 from crewlog.state.calls import (
     LOAD_STATE,
@@ -32,9 +32,9 @@ from crewlog.state.calls import (
     RestoreStateResult,
 )
 from crewlog.state.journal import Batch
-from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState
-from crewlog.state.rewinding import ReopenPoint
+from crewlog.state.recorder import Ledger
+from crewlog.state.restore import ReopenPoint
 from crewlog.store import InMemoryStore
 from graph.crews import crew
 from graph.simulation import RUN, Replies, Simulation, final, says

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.draw import mermaid
-from crewlog.graph.explain import explain
 from crewlog.ids import NodeName
+from crewlog.reporting.drawing import mermaid
+from crewlog.reporting.explanation import explain
 from crewlog.state.calls import OutputValue
 from graph.crews import crew, plan_of
 from graph.simulation import Outcome, Replies, Simulation, folded, returns, says

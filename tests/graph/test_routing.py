@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from crewlog.graph.compile import compile_plan
+from crewlog.graph.compiler import compile_plan
+from crewlog.graph.joins import dependents, has_fired, level, unfilled
 from crewlog.graph.plan import GraphPlan, Join, PlanNode
-from crewlog.graph.routing import dependents, has_fired, level, unfilled
 from crewlog.ids import AgentName, ContentHash, CrewName, NodeName
+from crewlog.state.fold import routing_after
 from crewlog.state.model import Routing
-from crewlog.state.reduce import routing_after
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, dice, final, returns, run, says
 

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewlog.ids import StepId
-from crewlog.state.calls import StructuredOutput
+from crewlog.state.calls import StructuredOutput, apart
 from crewlog.state.carry import Carry
-from crewlog.state.handoffs import apart
-from crewlog.state.shapes import (
+from crewlog.state.item_specs import (
     MOST_ITEMS,
     MOST_NAMES,
     MOST_READ,

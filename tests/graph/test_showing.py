@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.errors import InvalidDefinition
 from crewlog.state.calls import OutputValue
 from graph.crews import plan_of

@@ -10,11 +10,11 @@ from crewlog.cli.asking import _answers
 from crewlog.cli.ending import last_words
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.ids import AgentName, RunId
 from crewlog.state.model import Output
 from crewlog.wire import RunResult
-from crewlog.workflows.views import ordered_outputs
+from crewlog.workflows.view_models import ordered_outputs
 
 
 def crew(root: str | None, **more: Any) -> CrewDefinition:

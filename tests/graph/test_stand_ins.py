@@ -12,13 +12,13 @@ from crewlog.definition.operations import EditPhase, RemovePhase, apply_operatio
 from crewlog.definition.phases import phases
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.compile import compile_plan
-from crewlog.graph.difference import plan_diff
-from crewlog.graph.draw import mermaid, picture
-from crewlog.graph.explain import explain
+from crewlog.graph.compiler import compile_plan
 from crewlog.graph.plan import GraphPlan, PlanNode
-from crewlog.graph.waits import TIMEOUT
+from crewlog.graph.timers import TIMEOUT
 from crewlog.ids import AgentName, NodeName, item_number
+from crewlog.reporting.diff import plan_diff
+from crewlog.reporting.drawing import mermaid, picture
+from crewlog.reporting.explanation import explain
 from graph.crews import crew, plan_of
 from graph.simulation import (
     Failure,

@@ -20,8 +20,8 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import DefinitionError
 from crewlog.graph.engine import Order
-from crewlog.graph.lower import lower
-from crewlog.graph.state_graph import UntranslatableGraph, translate
+from crewlog.graph.flow_translation import UntranslatableGraph, translate
+from crewlog.graph.lowering_pass import lower
 from crewlog.state.calls import CallModelResult, CallToolResult
 from definition.kit import registered
 from graph.simulation import Simulation, returns, run, says

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.errors import ChangeConflict
-from crewlog.graph import changing
+from crewlog.graph import live_change
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import SwapReport, permissions_after, swap_report
 from crewlog.ids import AgentName, CommandId
@@ -347,18 +347,18 @@ async def test_a_change_that_is_accepted_stands_in_the_way_of_others() -> None:
     sim = await begun(plan_of(["a", "c"]))
     prepared = PrepareChangeResult(plan=plan_of(["a", "b", "c"]).to_json())
     with pytest.raises(ChangeConflict, match="graph version 7, and the run has 1"):
-        changing.change_report(sim.engine, prepared, graph_version=7)
+        live_change.change_report(sim.engine, prepared, graph_version=7)
     with pytest.raises(ChangeConflict, match="and not to other"):
-        changing.change_report(sim.engine, prepared, expect="other")
-    report, plan = changing.change_report(sim.engine, prepared, graph_version=1)
-    changing.accept(sim.engine, plan, report, what="b is new", command=CommandId("x"))
+        live_change.change_report(sim.engine, prepared, expect="other")
+    report, plan = live_change.change_report(sim.engine, prepared, graph_version=1)
+    live_change.accept(sim.engine, plan, report, what="b is new", command=CommandId("x"))
     with pytest.raises(ChangeConflict, match="another change is under way: b is new"):
-        changing.change_report(sim.engine, prepared)
+        live_change.change_report(sim.engine, prepared)
     assert list(sim.engine.orders(())) == []
     await sim.land(("a#1", 1))
     await sim.settle()
     assert statuses(sim) == {"c#1": "ready"}, "what lands is applied, and nothing starts"
-    sim.engine = changing.swap(sim.engine).engine
+    sim.engine = live_change.swap(sim.engine).engine
     assert sim.state.graph_version == 2
     await sim.run()
     assert sim.ran() == ["a#1", "b#1", "c#1"]
@@ -367,13 +367,13 @@ async def test_a_change_that_is_accepted_stands_in_the_way_of_others() -> None:
 async def test_a_swap_that_does_not_fit_leaves_the_run_as_it_was() -> None:
     sim = await begun(plan_of(["a", "c"]))
     prepared = PrepareChangeResult(plan=plan_of(["a", "b", "c"]).to_json())
-    report, plan = changing.change_report(sim.engine, prepared)
-    changing.accept(sim.engine, plan, report)
+    report, plan = live_change.change_report(sim.engine, prepared)
+    live_change.accept(sim.engine, plan, report)
     await sim.drain()
     sim.engine.pending = None
     frontier = sim.state.frontier
     engine = sim.engine
-    sim.engine = changing.swap(sim.engine).engine
+    sim.engine = live_change.swap(sim.engine).engine
     assert sim.engine is engine
     assert "the plan of the accepted change is not there" in sim.facts("SwapFailed")[0]["error"]
     assert sim.state.frontier == frontier
@@ -384,10 +384,10 @@ async def test_a_swap_that_does_not_fit_leaves_the_run_as_it_was() -> None:
 
 async def test_a_run_that_ends_while_it_drains_says_that_the_change_did_not_come_about() -> None:
     sim = await begun(plan_of(["a", "c"]))
-    report, plan = changing.change_report(
+    report, plan = live_change.change_report(
         sim.engine, PrepareChangeResult(plan=plan_of(["a", "b", "c"]).to_json())
     )
-    changing.accept(sim.engine, plan, report)
+    live_change.accept(sim.engine, plan, report)
     await sim.command("stop")
     await sim.settle()
     assert [entry["kind"] for entry in sim.journal][-2:] == ["SwapFailed", "RunStopped"]

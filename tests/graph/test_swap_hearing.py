@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected
-from crewlog.graph import changing
+from crewlog.graph import live_change
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import CommandId
 from crewlog.state.calls import PrepareChangeResult
@@ -57,10 +57,10 @@ async def test_who_has_heard_may_be_none_whose_phase_would_count_as_done(ended: 
 async def test_what_is_said_before_the_swap_keeps_it_from_being() -> None:
     sim = await begun(plan("ann"), 0)
     prepared = PrepareChangeResult(plan=plan("ann", "scout").to_json())
-    report, made = changing.change_report(sim.engine, prepared)
-    changing.accept(sim.engine, made, report, what="more", command=CommandId("c1"))
+    report, made = live_change.change_report(sim.engine, prepared)
+    live_change.accept(sim.engine, made, report, what="more", command=CommandId("c1"))
     await sim.command("message", text="meanwhile", to="channel:x")
-    swapped = changing.swap(sim.engine)
+    swapped = live_change.swap(sim.engine)
     assert swapped.engine is sim.engine
     assert swapped.error is None, "it is nothing for who reads the log of a worker"
     (failed,) = sim.facts("SwapFailed")

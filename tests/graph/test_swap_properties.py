@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from crewlog.graph.engine import Engine
+from crewlog.graph.joins import times_met
 from crewlog.graph.plan import GraphPlan, PlanNode
-from crewlog.graph.routing import times_met
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import NodeName, node_of
 from crewlog.state import journal as j
-from crewlog.state.ledger import Ledger
+from crewlog.state.fold import reduce
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import reduce
+from crewlog.state.recorder import Ledger
 from graph.other_plans import other_plan
 from graph.simulation import RandomScript, Simulation, as_json, dice, folded, random_plan
 

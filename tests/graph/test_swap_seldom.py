@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
-from crewlog.graph import changing
+from crewlog.graph import live_change
 from crewlog.graph.swap import permissions_after, swap_report
 from crewlog.ids import AgentName, StepId
 from crewlog.state import journal as j
@@ -36,9 +36,9 @@ async def test_what_comes_before_a_node_that_has_begun_does_not_run_it_again(kno
     prepared = PrepareChangeResult(
         plan=plan_of([after("a"), after("b", "a"), after("c", "b")]).to_json()
     )
-    report, plan = changing.change_report(sim.engine, prepared)
-    changing.accept(sim.engine, plan, report)
-    sim.engine, error = changing.swap(sim.engine)  # both have begun, as after a cut
+    report, plan = live_change.change_report(sim.engine, prepared)
+    live_change.accept(sim.engine, plan, report)
+    sim.engine, error = live_change.swap(sim.engine)  # both have begun, as after a cut
     assert error is None
     assert statuses(sim) == {"a#1": "running", "c#1": "running"}
     await sim.run()
@@ -60,9 +60,9 @@ async def test_what_comes_again_before_a_node_that_has_run_runs_it_again(always:
     prepared = PrepareChangeResult(
         plan=plan_of([after("a"), after("b", "a"), after("c", "b")]).to_json()
     )
-    report, plan = changing.change_report(sim.engine, prepared)
-    changing.accept(sim.engine, plan, report)
-    sim.engine = changing.swap(sim.engine).engine
+    report, plan = live_change.change_report(sim.engine, prepared)
+    live_change.accept(sim.engine, plan, report)
+    sim.engine = live_change.swap(sim.engine).engine
     await sim.run()
     assert sorted(sim.ran()) == ["a#1", "b#1", "b#2", "c#1", "c#2", "x#1"]
 
@@ -163,9 +163,9 @@ async def test_where_a_tool_handed_off_may_be_gone_and_is_told() -> None:
     (told,) = swap_report(sim.engine.plan, without, sim.state).notes
     assert told.startswith("b#1: it handed off to d, which is gone")
     prepared = PrepareChangeResult(plan=without.to_json())
-    report, plan = changing.change_report(sim.engine, prepared)
-    changing.accept(sim.engine, plan, report)
-    sim.engine = changing.swap(sim.engine).engine
+    report, plan = live_change.change_report(sim.engine, prepared)
+    live_change.accept(sim.engine, plan, report)
+    sim.engine = live_change.swap(sim.engine).engine
     await sim.run()
     assert sim.ran() == ["a#1", "b#1", "c#1"]
     (ended,) = [e for e in sim.facts("StepCompleted") if e["step"] == "b#1"]
@@ -225,16 +225,16 @@ async def test_why_a_swap_does_not_fit_is_logged_with_its_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sim = await begun(plan_of(["a", "c"]))
-    report, plan = changing.change_report(
+    report, plan = live_change.change_report(
         sim.engine, PrepareChangeResult(plan=plan_of(["a", "b", "c"]).to_json())
     )
-    changing.accept(sim.engine, plan, report)
+    live_change.accept(sim.engine, plan, report)
     await sim.drain()
 
     def broken(*_: object, **__: object) -> None:
         raise KeyError("no such thing")
 
-    monkeypatch.setattr(changing, "swap_report", broken)
+    monkeypatch.setattr(live_change, "swap_report", broken)
     monkeypatch.setattr(workflow.logger, "log_during_replay", True)  # what replays, a worker knows
     execution = Execution(sim.engine, [], queue="", search_attributes=False)
     with caplog.at_level(logging.ERROR):

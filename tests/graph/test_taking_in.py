@@ -8,23 +8,23 @@ from unittest import mock
 
 import pytest
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent, apply_operations
 from crewlog.errors import ChangeConflict, CommandRejected, ComponentConflict
 from crewlog.graph.engine import Order
-from crewlog.graph.lower import lower
-from crewlog.graph.rewinding import roll_back
-from crewlog.graph.taking_in import apply_merge
-from crewlog.graph.uniting import merged_definition
+from crewlog.graph.lowering_pass import lower
+from crewlog.graph.restore import roll_back
+from crewlog.graph.run_merge import apply_merge
+from crewlog.graph.run_merge_definition import merged_definition
 from crewlog.ids import AgentName, InterruptId, LogName, RunId, StepId
-from crewlog.state.called import renamed_log
+from crewlog.reporting.trace import run_trace
 from crewlog.state.calls import PrepareMergeResult
 from crewlog.state.journal import RunMerged, entry_from_json
 from crewlog.state.model import Interrupt, LogHead, MergeOutcome, PendingChange, Usage
-from crewlog.state.trace import run_trace
-from crewlog.state.uniting import called, part_of, removed_agents
+from crewlog.state.run_merge.renames import renamed_log
+from crewlog.state.run_merge.surviving_state import called, part_of, removed_agents
 from graph.simulation import (
     RUN,
     Failure,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewlog.graph.rewinding import fork, roll_back
+from crewlog.graph.restore import fork, roll_back
 from crewlog.ids import RunId
 from crewlog.state.model import CrewState
 from graph.simulation import Simulation, as_json, folded

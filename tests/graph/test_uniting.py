@@ -11,11 +11,11 @@ from crewlog.definition.load import load_data, load_stored
 from crewlog.definition.model import CrewDefinition, Rule
 from crewlog.definition.operations import AddAgent, Disconnect, apply_operations
 from crewlog.errors import ComponentConflict
-from crewlog.graph.lower import lower
-from crewlog.graph.parting import definitions
-from crewlog.graph.uniting import MergedDefinition, merged_definition
+from crewlog.graph.lowering_pass import lower
+from crewlog.graph.run_merge_definition import MergedDefinition, merged_definition
+from crewlog.graph.run_split import definitions
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import parts_of, split_run_id
+from crewlog.state.components import parts_of, split_run_id
 
 ONE, TWO = RunId("one"), RunId("two")
 WORKERS = RunId("one.abcd1234")

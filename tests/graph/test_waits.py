@@ -10,12 +10,12 @@ from crewlog.definition.load import load_data
 from crewlog.definition.times import duration_words, milliseconds, moment_words, parse_time
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.draw import mermaid
-from crewlog.graph.dry_run import dry_run
-from crewlog.graph.explain import explain
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import Wait
 from crewlog.graph.swap import swap_report
+from crewlog.reporting.drawing import mermaid
+from crewlog.reporting.dry_run import dry_run
+from crewlog.reporting.explanation import explain
 from graph.crews import crew, plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
 

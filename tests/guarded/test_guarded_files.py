@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from crewlog.allowlist.files import open_within, resolve_within
 from crewlog.errors import NotInAllowlist
-from crewlog.guarded.files import open_within, resolve_within
 
 PATHS: Any = yaml.safe_load(
     (Path(__file__).parents[1] / "authority" / "paths.yaml").read_text("utf-8")

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from crewlog.allowlist.http import async_client, client, lookup, url_error
 from crewlog.errors import NotInAllowlist, UsageError
-from crewlog.guarded.http import async_client, client, lookup, url_error
 
 
 class Handler(BaseHTTPRequestHandler):

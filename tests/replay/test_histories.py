@@ -16,10 +16,10 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowRepla
 
 from crewlog.graph.driver import clear_graph_caches
 from crewlog.payloads import data_converter
-from crewlog.state.ledger import Ledger
+from crewlog.state.recorder import Ledger
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
-from crewlog.workflows.start import StartArgumentInterceptor
+from crewlog.workflows.interceptors import StartArgumentInterceptor
 
 from .behaviours import BEHAVIOURS
 

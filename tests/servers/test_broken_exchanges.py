@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from crewlog.activities.mcp_tools import McpTools
-from crewlog.activities.tool_graph import ToolRunner
+from crewlog.activities.tool_node import ToolRunner
 from crewlog.activities.tools import Tool, ToolLoader
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import OutcomeUnknown, ToolFailed
 from crewlog.ids import ToolName
-from crewlog.servers.described import described
-from crewlog.store.memory import InMemoryStore
+from crewlog.mcp_servers.descriptions import described
+from crewlog.store.in_process import InMemoryStore
 from crewlog.tool_call import ToolCall, calling
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"how": {"type": "string"}}}

@@ -14,8 +14,8 @@ from mcp import ClientSession, types
 
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import ToolMissing
-from crewlog.servers import sessions
-from crewlog.servers.sessions import MOST_TOOLS, Session, called
+from crewlog.mcp_servers import sessions
+from crewlog.mcp_servers.sessions import MOST_TOOLS, Session, called
 
 PIECE = b"x" * 65_536
 PIECES = 1_000

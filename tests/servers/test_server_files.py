@@ -8,14 +8,14 @@ from typing import Any
 
 from crewlog.activities.files import Files
 from crewlog.activities.mcp_tools import McpTools
-from crewlog.activities.tool_graph import ToolRunner
+from crewlog.activities.tool_node import ToolRunner
 from crewlog.activities.tools import ToolLoader
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.file_store import FileStore
 from crewlog.ids import ToolName
 from crewlog.state.files import files_of
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 from crewlog.tool_call import ToolCall, calling
 
 DATA = b"the bytes of a file"

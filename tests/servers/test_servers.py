@@ -16,24 +16,24 @@ import pytest
 
 from children import running
 from crewlog.activities.arguments import argument_error
-from crewlog.activities.built_in import BuiltInTools
-from crewlog.activities.call_tool import ToolCalls
+from crewlog.activities.built_in_tools import BuiltInTools
 from crewlog.activities.definitions import Definitions
+from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.mcp_tools import McpTools
-from crewlog.activities.tool_graph import ToolRunner
+from crewlog.activities.tool_calls import ToolCalls
+from crewlog.activities.tool_node import ToolRunner
 from crewlog.activities.tools import Tool, ToolLoader
-from crewlog.activities.views import Hydrator
-from crewlog.authority.approving import EVERY_CREW, approval_content
-from crewlog.authority.proof import APPROVE, EVERYWHERE, Proof, SignedApproval
+from crewlog.authority.principals import EVERY_CREW, approval_content
+from crewlog.authority.signatures import APPROVE, EVERYWHERE, Proof, SignedApproval
 from crewlog.client import keys
 from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import OutcomeUnknown, SecretMissing, ToolMissing, ToolNotApproved, ToolUnusable
 from crewlog.ids import ToolName
-from crewlog.servers.described import LARGEST_SCHEMA, LONGEST_TEXT, cleaned_text, described
+from crewlog.mcp_servers.descriptions import LARGEST_SCHEMA, LONGEST_TEXT, cleaned_text, described
 from crewlog.state.calls import CheckArguments
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 from crewlog.tool_call import ToolCall, calling
 
 SERVER = Path(__file__).with_name("server.py")

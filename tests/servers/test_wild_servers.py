@@ -15,15 +15,15 @@ import pytest
 
 from children import running
 from crewlog.activities.mcp_tools import McpTools
-from crewlog.activities.tool_graph import ToolRunner
+from crewlog.activities.tool_node import ToolRunner
 from crewlog.activities.tools import Tool, ToolLoader
 from crewlog.definition.load import load_data
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import InvalidDefinition, OutcomeUnknown, ToolFailed, ToolMissing
 from crewlog.ids import ToolName
-from crewlog.servers import programs, sessions
-from crewlog.store.memory import InMemoryStore
+from crewlog.mcp_servers import sessions, stdio
+from crewlog.store.in_process import InMemoryStore
 from crewlog.tool_call import ToolCall, calling
 
 WILD = Path(__file__).with_name("wild.py")
@@ -32,8 +32,8 @@ LARGEST = 300_000
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "LARGEST_ANSWER", LARGEST)
-    monkeypatch.setattr(programs, "END_SECONDS", 0.3)
+    monkeypatch.setattr(stdio, "LARGEST_ANSWER", LARGEST)
+    monkeypatch.setattr(stdio, "END_SECONDS", 0.3)
     monkeypatch.setattr(sessions, "OPEN_SECONDS", 1.5)
     monkeypatch.setattr(sessions, "CLOSE_SECONDS", 2.0)
 

@@ -18,7 +18,7 @@ import pytest
 
 from acceptance.harness import LIMIT, Site, calls, tool, until
 from crewlog.client import Run, keys
-from crewlog.workflows.strangers import COUNTED, READING, SPENT, TOLD
+from crewlog.workflows.unauthenticated_signals import COUNTED, READING, SPENT, TOLD
 
 from .measure import assert_calm, executions, figure, pick
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from acceptance.harness import LIMIT, Site, calls, tool
-from crewlog.activities.render import LONGEST
+from crewlog.activities.transcripts import LONGEST
 from crewlog.client import Run
 from crewlog.errors import UsageError
 

@@ -11,9 +11,9 @@ import pytest
 from acceptance.harness import Site, calls, tool
 from crewlog.client import Run
 from crewlog.definition.load import load_data
-from crewlog.graph.compile import compile_plan
-from crewlog.graph.draw import mermaid, picture
-from crewlog.graph.lower import lower
+from crewlog.graph.compiler import compile_plan
+from crewlog.graph.lowering_pass import lower
+from crewlog.reporting.drawing import mermaid, picture
 from pace import paced
 
 from .measure import TASK_LIMIT, assert_calm, executions, figure

@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 
 from crewlog.errors import CrewlogError
 from crewlog.ids import CommandId, ContentHash, RunId
-from crewlog.state import joining
 from crewlog.state import journal as j
-from crewlog.state.joining import Move
+from crewlog.state.fold import reduce
 from crewlog.state.model import CrewState, MergeOutcome
-from crewlog.state.reduce import reduce
+from crewlog.state.run_merge import protocol
+from crewlog.state.run_merge.protocol import Move
 
 NONE = ContentHash("-")
 LIMITS = {
-    "asked": joining.ASK_LIMIT,
-    "joins": joining.DRAIN_LIMIT,
-    "survives": joining.OFFER_LIMIT,
+    "asked": protocol.ASK_LIMIT,
+    "joins": protocol.DRAIN_LIMIT,
+    "survives": protocol.OFFER_LIMIT,
 }
-SETTLES = joining.ASK_LIMIT + joining.OFFER_LIMIT + 5 * joining.LOOK_EVERY
+SETTLES = protocol.ASK_LIMIT + protocol.OFFER_LIMIT + 5 * protocol.LOOK_EVERY
 """Milliseconds after which no run is in a merge, where nothing goes wrong any more."""
 NextMove = Callable[..., Move | None]
 
@@ -97,7 +97,7 @@ class World:
         next_move: What follows for a run.
     """
 
-    def __init__(self, runs: list[Run], next_move: NextMove = joining.next_move) -> None:
+    def __init__(self, runs: list[Run], next_move: NextMove = protocol.next_move) -> None:
         self.runs = {run.name: run for run in runs}
         self.now = 1_000_000
         self.next_move = next_move
@@ -125,7 +125,7 @@ class World:
     def ask(self, run: Run, other: RunId) -> bool:
         self.asked += 1
         try:
-            request = joining.asking(
+            request = protocol.asking(
                 run.live,
                 other,
                 CommandId(f"c{self.asked}"),
@@ -157,7 +157,7 @@ class World:
 
     def look(self, run: Run, op: str, hinted: RunId) -> None:
         """Loads what is stored of the other run; what follows is said later."""
-        to = joining.run_to_read(run.live, op, hinted)
+        to = protocol.run_to_read(run.live, op, hinted)
         other = self.runs.get(to)
         if other is None or other is run:
             run.looks.append(Look(op, to, None, gone=other is None))
@@ -170,7 +170,7 @@ class World:
         self.look(run, op, hinted)
 
     def due(self, run: Run) -> int | None:
-        return joining.next_read_at(run.live, run.looked) if run.at_work else None
+        return protocol.next_read_at(run.live, run.looked) if run.at_work else None
 
     def ring(self, run: Run) -> None:
         """The timer of a run in a merge rings."""
@@ -178,7 +178,7 @@ class World:
         if mine is not None:
             run.looked = self.now
             self.look(run, mine.op, mine.other)
-            if joining.is_request_pending(run.live):
+            if protocol.is_request_pending(run.live):
                 self.tell(run, mine.other, mine.op)
 
     def decide(self, run: Run, which: int = 0, moves: int = 4, *, keep: bool = False) -> None:
@@ -188,7 +188,7 @@ class World:
         for _ in range(moves):
             move = self.next_move(
                 run.live,
-                joining.state_for_merge(seen, look.op) if seen is not None else None,
+                protocol.state_for_merge(seen, look.op) if seen is not None else None,
                 look.op,
                 self.now,
                 landed=self.now >= run.lands,
@@ -204,7 +204,7 @@ class World:
                 return
             if move.does == "recall":
                 assert seen is not None
-                seen, recalled = joining.recall(seen, look.op, self.taken_at(look)), True
+                seen, recalled = protocol.recall(seen, look.op, self.taken_at(look)), True
                 continue
             assert move.entry is not None
             if isinstance(move.entry, j.RunEndedByMerge):
@@ -225,7 +225,7 @@ class World:
     def unite(self, run: Run) -> None:
         """Records the union that was being made, if it still may be."""
         look, run.uniting = run.uniting, None
-        if look is None or look.state is None or not joining.may_merge(run.live, look.op):
+        if look is None or look.state is None or not protocol.may_merge(run.live, look.op):
             return
         live, theirs = run.live, look.state
         position = live.position + 1
@@ -237,7 +237,7 @@ class World:
                 update={
                     "position": position,
                     "flags": {**live.flags, **done},
-                    **joining.outcome_changes(live, look.op, outcome),
+                    **protocol.outcome_changes(live, look.op, outcome),
                 }
             )
         )

@@ -25,7 +25,7 @@ from crewlog.definition.operations import (
     Unwire,
     Wire,
 )
-from crewlog.state.topology import ChannelAgent, Component, ComponentChange, World
+from crewlog.state.components import ChannelAgent, Component, ComponentChange, World
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 NEW_ID = re.compile(r"\.[A-Za-z0-9_-]{8}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from crewlog.definition import operations as o
 from crewlog.ids import RunId
-from crewlog.state.topology import Channel, ChannelAgent, Component, World
+from crewlog.state.components import Channel, ChannelAgent, Component, World
 
 LETTERS = "abcdefghijklmno"
 SHORT = (*LETTERS, "a-2", "b-2", "c-2", "a-3")

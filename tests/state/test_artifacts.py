@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crewlog.content import DEEPEST, canonical
+from crewlog.canonical_json import DEEPEST, canonical
 from crewlog.model import Json
-from crewlog.state.artifact_diff import differences, patched
+from crewlog.reporting.diff import differences, patched
 from crewlog.state.artifacts import (
     KEPT,
     LARGEST,

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
+from crewlog.canonical_json import hash_json
 from crewlog.cli.auditing import said as told
-from crewlog.content import hash_json
-from crewlog.graph.permitting import set_agent_permission
+from crewlog.graph.permission_commands import set_agent_permission
 from crewlog.ids import ToolName
-from crewlog.state.audit import Auditor, audit_records
-from crewlog.state.audit_grants import PermissionHistory
-from crewlog.state.audit_records import AuditFilter, AuditRecord
+from crewlog.reporting.audit import (
+    AuditFilter,
+    Auditor,
+    AuditRecord,
+    PermissionHistory,
+    audit_records,
+)
 from crewlog.state.journal import entry_from_json
 from graph.crews import plan_of
 from graph.simulation import (

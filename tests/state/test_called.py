@@ -8,11 +8,16 @@ import pytest
 
 from crewlog.ids import CommandId, ContentHash, CrewName, RunId, merge_id
 from crewlog.state import journal as j
-from crewlog.state.called import SHOWN, renamed_log, renames_description, successive_renames
-from crewlog.state.joining import next_move, recall
+from crewlog.state.components import Rename
+from crewlog.state.fold import fold, reduce
 from crewlog.state.model import CrewState, MergeOutcome, PendingMerge
-from crewlog.state.reduce import fold, reduce
-from crewlog.state.topology import Rename
+from crewlog.state.run_merge.protocol import next_move, recall
+from crewlog.state.run_merge.renames import (
+    SHOWN,
+    renamed_log,
+    renames_description,
+    successive_renames,
+)
 
 A, B = RunId("a"), RunId("b")
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crewlog.content import canonical
-from crewlog.state.combining import (
+from crewlog.canonical_json import canonical
+from crewlog.state.model import Output, Part
+from crewlog.state.reducers import (
     CONFLICTING,
     LISTS,
     MOST,
@@ -20,7 +21,6 @@ from crewlog.state.combining import (
     output_with_write,
     settled,
 )
-from crewlog.state.model import Output, Part
 from pace import assert_within
 
 HUGE = 10**4999

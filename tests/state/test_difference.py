@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlog.graph.difference import plan_diff, plan_edges
+from crewlog.reporting.diff import SECTIONS, Change, difference, plan_diff, plan_edges
 from crewlog.state import journal as j
-from crewlog.state.difference import SECTIONS, Change, difference
+from crewlog.state.fold import reduce
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import reduce
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation, crew_run, says
 

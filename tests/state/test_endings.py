@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessage
 
-from crewlog.state.endings import finish_reason, is_empty, without_reasoning
+from crewlog.state.finish_reason import finish_reason, is_empty, without_reasoning
 
 CALL = {"name": "put", "args": {}, "id": "c"}
 

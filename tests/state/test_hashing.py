@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crewlog.content import canonical, hash_bytes, hash_json
+from crewlog.canonical_json import canonical, hash_bytes, hash_json
 from crewlog.ids import ContentHash
-from crewlog.state.hashing import chain, empty_log_head, joined
+from crewlog.state.logs import chain, empty_log_head, joined
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, width=32)
 values: st.SearchStrategy[Any] = st.recursive(
@@ -77,7 +77,9 @@ def test_an_address_is_the_same_for_ever() -> None:
 
 
 def test_addresses_do_not_depend_on_the_process() -> None:
-    program = "from crewlog.content import hash_json; print(hash_json({'b': {'y': 1, 'x': [2]}}))"
+    program = (
+        "from crewlog.canonical_json import hash_json; print(hash_json({'b': {'y': 1, 'x': [2]}}))"
+    )
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True
     )

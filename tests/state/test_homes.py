@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewlog.ids import AgentName, RunId
-from crewlog.state.homes import ClaimedAgent, ClaimOwner, claim_owner
+from crewlog.state.claim import ClaimedAgent, ClaimOwner, claim_owner
 
 
 def test_who_owns_a_claim_is_told_by_its_name() -> None:

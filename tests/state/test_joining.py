@@ -10,9 +10,12 @@ import pytest
 
 from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.ids import CommandId, ContentHash, RunId, merge_id
-from crewlog.state import joining
 from crewlog.state import journal as j
-from crewlog.state.joining import (
+from crewlog.state.fold import fold, reduce
+from crewlog.state.model import CrewState, MergeOutcome, PendingChange, PendingMerge
+from crewlog.state.restore import forked, reopen_point, reopened, rollback_state
+from crewlog.state.run_merge import protocol
+from crewlog.state.run_merge.protocol import (
     ASK_LIMIT,
     DRAIN_LIMIT,
     KEPT,
@@ -22,9 +25,6 @@ from crewlog.state.joining import (
     Move,
     next_move,
 )
-from crewlog.state.model import CrewState, MergeOutcome, PendingChange, PendingMerge
-from crewlog.state.reduce import fold, reduce
-from crewlog.state.rewinding import forked, reopen_point, reopened, rollback_state
 from state.merging_world import SETTLES, Broken, NextMove, Run, World, explore, mess
 
 SCHEDULES = 20_000
@@ -42,7 +42,7 @@ def asks(run: str = "a", other: str = "b", *, at: int = NOW, **more: Any) -> Cre
     own = begun(run)
     fields: dict[str, Any] = {"what": "connect", "creatures": 1, "flow": False, **more}
     command = CommandId("x")
-    request = joining.asking(own, RunId(other), command, at=at, operation={"op": "t"}, **fields)
+    request = protocol.asking(own, RunId(other), command, at=at, operation={"op": "t"}, **fields)
     return reduce(own, request)
 
 
@@ -89,10 +89,10 @@ def test_two_runs_become_one_by_five_facts() -> None:
     move, a = go(a, b)
     assert (type(move.entry), stage(a)) == (j.MergeAccepted, "survives")
     assert go(a, b)[0] == Move("unite", B)
-    assert joining.may_merge(a, OP)
+    assert protocol.may_merge(a, OP)
     word = MergeOutcome(outcome="merged", other=B, position=40)
-    a = a.model_copy(update=joining.outcome_changes(a, OP, word))
-    assert not joining.may_merge(a, OP)
+    a = a.model_copy(update=protocol.outcome_changes(a, OP, word))
+    assert not protocol.may_merge(a, OP)
     move, b = go(b, a)
     assert (type(move.entry), move.entry.position) == (j.RunEndedByMerge, 40)
     assert (b.status, b.closed, b.merged_into, b.joining) == ("merged", True, A, None)
@@ -173,8 +173,8 @@ def test_a_hint_of_a_stranger_means_nothing() -> None:
     assert next_move(a, asks("c", "b"), OP, NOW, landed=True) is None
     assert next_move(begun("c"), a, OP, NOW, landed=True) is None
     assert next_move(begun("b"), a, "a/other", NOW, landed=True) is None
-    assert joining.run_to_read(a, OP, C) == B
-    assert joining.run_to_read(b, "c/other", C) == C
+    assert protocol.run_to_read(a, OP, C) == B
+    assert protocol.run_to_read(b, "c/other", C) == C
 
 
 @pytest.mark.parametrize("which", ["asked", "joins", "survives"])
@@ -262,9 +262,9 @@ def test_an_offered_run_believes_no_older_state_and_asks_the_journal() -> None:
     assert next_move(b, before, OP, NOW, landed=True, recalled=True) is None
     forgot = a.model_copy(update={"joining": None, "position": a.position + 9})
     assert go(b, forgot)[0] == Move("recall", A)
-    move, _ = go(b, joining.recall(forgot, OP, 7), recalled=True)
+    move, _ = go(b, protocol.recall(forgot, OP, 7), recalled=True)
     assert (type(move.entry), move.entry.position) == (j.RunEndedByMerge, 7)
-    move, _ = go(b, joining.recall(forgot, OP, None), recalled=True)
+    move, _ = go(b, protocol.recall(forgot, OP, None), recalled=True)
     assert isinstance(move.entry, j.MergeFailed)
     # What another round of the same merge came to says nothing of this one.
     other = MergeOutcome(outcome="failed", other=B, position=20, round=19)
@@ -307,10 +307,10 @@ def test_a_run_that_is_stopped_or_paused_gives_a_merge_up() -> None:
         assert go(reduce(own, fact), other)[0].fact is j.MergeFailed
     stays, offered = agreed()
     assert go(reduce(offered, j.StopRequested()), a)[0] is None  # the other one's word first
-    assert joining.may_merge(stays, OP)
+    assert protocol.may_merge(stays, OP)
     paused = reduce(stays, j.Paused())
     assert go(paused, offered)[0].fact is j.MergeFailed  # nobody comes to stand still
-    assert not joining.may_merge(paused, OP)
+    assert not protocol.may_merge(paused, OP)
 
 
 # -- asking ------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ def test_who_may_not_ask_is_told_what_to_do(
     own: CrewState, other: str, kind: type[Exception], why: str
 ) -> None:
     with pytest.raises(kind, match=why) as refused:
-        joining.asking(
+        protocol.asking(
             own,
             RunId(other),
             CommandId("y"),
@@ -350,19 +350,19 @@ def test_who_may_not_ask_is_told_what_to_do(
 
 
 def test_a_run_looks_every_ten_seconds_when_its_time_is_over_and_then_ever_more_rarely() -> None:
-    assert joining.next_read_at(begun("a"), NOW) is None
+    assert protocol.next_read_at(begun("a"), NOW) is None
     a, b = agreed()
-    assert joining.next_read_at(a, NOW) == NOW + LOOK_EVERY
-    assert joining.next_read_at(a, NOW + OFFER_LIMIT - 1) == NOW + OFFER_LIMIT
+    assert protocol.next_read_at(a, NOW) == NOW + LOOK_EVERY
+    assert protocol.next_read_at(a, NOW + OFFER_LIMIT - 1) == NOW + OFFER_LIMIT
     looked, count = NOW, 0
     while looked < NOW + 24 * 3_600_000:
-        again = joining.next_read_at(b, looked)
+        again = protocol.next_read_at(b, looked)
         assert again is not None
         assert LOOK_EVERY <= again - looked <= LOOK_MOST
         looked, count = again, count + 1
     assert count < 200
-    assert joining.is_request_pending(asks())
-    assert not joining.is_request_pending(a)
+    assert protocol.is_request_pending(asks())
+    assert not protocol.is_request_pending(a)
 
 
 # -- the state ---------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ def test_the_last_outcomes_are_kept_in_order() -> None:
 
 def test_a_merge_does_not_come_back_and_nobody_else_gets_it() -> None:
     a, _ = agreed()
-    merged = joining.outcome_changes(a, OP, MergeOutcome(outcome="merged", other=B, position=9))
+    merged = protocol.outcome_changes(a, OP, MergeOutcome(outcome="merged", other=B, position=9))
     done = a.model_copy(update={**merged, "took_in": {B: ()}})
     back = rollback_state(done, begun("a")).state
     assert (back.merges, back.took_in) == (done.merges, {B: ()})
@@ -454,7 +454,7 @@ def test_no_schedule_leaves_a_creature_in_two_runs_or_in_none(
     counts: Counter[str] = Counter()
     for seed in range(SCHEDULES):
         # With few outcomes kept, what is forgotten matters, too.
-        monkeypatch.setattr(joining, "KEPT", 1 if seed % 2 else KEPT)
+        monkeypatch.setattr(protocol, "KEPT", 1 if seed % 2 else KEPT)
         try:
             world = schedule(seed)
         except Broken as error:
@@ -516,7 +516,7 @@ def _greedy(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | 
     """A run that takes in who has not offered itself yet."""
     theirs: PendingMerge | None = other.joining if other is not None else None
     taken = theirs is not None and theirs.op == op and theirs.stage == "joins"
-    if taken and joining.may_merge(own, op):
+    if taken and protocol.may_merge(own, op):
         return Move("unite", other.run)
     return next_move(own, other, op, at, **how)
 
@@ -576,14 +576,14 @@ def test_of_another_run_nothing_is_seen_but_what_the_merge_needs() -> None:
     state = begun("b").model_copy(
         update={"flags": {"key": secret}, "joining": mine, "merges": {**words, OP: own}}
     )
-    seen = joining.state_for_merge(state, OP)
+    seen = protocol.state_for_merge(state, OP)
     assert secret not in seen.model_dump_json()
     assert (seen.merges, seen.position) == ({OP: own}, state.position)
     assert seen.joining is not None
     assert seen.joining.priority == mine.priority
     # By what it became part of another one, it is led there.
     gone = state.model_copy(update={"status": "merged", "joining": None})
-    assert {*joining.state_for_merge(gone, OP).merges} == {OP, "third"}
+    assert {*protocol.state_for_merge(gone, OP).merges} == {OP, "third"}
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from crewlog.ids import FlagName, NodeName, RunId, StepId
 from crewlog.state import journal as j
+from crewlog.state.fold import fold, reduce
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import fold, reduce
 from graph.simulation import as_json, crew_run
 
 EMPTY = CrewState(run=RunId("r"))

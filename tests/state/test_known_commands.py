@@ -8,10 +8,10 @@ import pytest
 
 from crewlog.ids import RESERVED, CommandId, RunId
 from crewlog.state import journal as j
-from crewlog.state.commands import DETAIL, KEPT, KEPT_BYTES, may_be_older, outcome_of
+from crewlog.state.command_outcomes import DETAIL, KEPT, KEPT_BYTES, may_be_older, outcome_of
+from crewlog.state.fold import reduce
 from crewlog.state.model import CommandOutcome, CrewState
-from crewlog.state.reduce import reduce
-from crewlog.state.rewinding import forked
+from crewlog.state.restore import forked
 
 EMPTY = CrewState(run=RunId("r"))
 

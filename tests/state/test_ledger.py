@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.ids import CommandId, ContentHash, LogName, RunId
 from crewlog.state import journal as j
-from crewlog.state.hashing import chain
-from crewlog.state.ledger import Ledger
-from crewlog.state.logs import Link, batch_links, heads_after_batch
+from crewlog.state.batch_codec import unpack
+from crewlog.state.logs import Link, batch_links, chain, heads_after_batch
 from crewlog.state.model import CrewState
-from crewlog.state.packing import unpack
+from crewlog.state.recorder import Ledger
 from crewlog.store import InMemoryStore
 from graph.simulation import RUN, Simulation, crew_run, dice
 

@@ -18,9 +18,9 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from crewlog.content import hash_json, utf8_json
+from crewlog.canonical_json import hash_json, utf8_json
 from crewlog.errors import InternalError
-from crewlog.state.brief import brief
+from crewlog.state.excerpt import brief
 from crewlog.state.messages import message_from_json, message_to_json
 
 PARTS: list[Any] = [

@@ -10,19 +10,19 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from pydantic import ValidationError
 
-from crewlog.activities.replies import kept
-from crewlog.content import hash_json
+from crewlog.activities.ai_messages import kept
+from crewlog.canonical_json import hash_json
 from crewlog.ids import AgentName, ContentHash, LogName, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.brief import message_excerpt
+from crewlog.state.batch_codec import needed, pack, pack_view, unpack, unpack_view
+from crewlog.state.body_metadata import told
 from crewlog.state.calls import CallModel, CallModelResult, CallToolResult, OutputValue, View
-from crewlog.state.ledger import Ledger
+from crewlog.state.excerpt import message_excerpt
 from crewlog.state.logs import batch_links
 from crewlog.state.messages import message_to_json
 from crewlog.state.model import Call, CrewState, Usage
-from crewlog.state.packing import needed, pack, pack_view, unpack, unpack_view
-from crewlog.state.told import told
+from crewlog.state.recorder import Ledger
 from graph.simulation import RUN, crew_run, dice
 
 SEEDS = range(40)

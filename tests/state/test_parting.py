@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.ids import (
     AgentName,
     CommandId,
@@ -19,12 +19,12 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json
-from crewlog.state.hearing import Heard
 from crewlog.state.model import (
     Call,
     CommandOutcome,
     CrewState,
     FrontierStep,
+    Heard,
     Interrupt,
     InterruptAnswer,
     LogHead,
@@ -39,7 +39,7 @@ from crewlog.state.model import (
     Turn,
     Usage,
 )
-from crewlog.state.parting import Share, original_run_changes, parted, split_source_run_id
+from crewlog.state.split import Share, original_run_changes, parted, split_source_run_id
 
 NAMES = tuple(map(AgentName, ("a", "b", "c", "d")))
 

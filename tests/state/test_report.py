@@ -6,10 +6,10 @@ from crewlog.cli.reported import in_markdown
 from crewlog.cli.screen import counted
 from crewlog.ids import AgentName, ContentHash, CrewName, FlagName, RunId
 from crewlog.model import Json
+from crewlog.reporting.report import Report, filled, report_of
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
 from crewlog.state.journal import entry_from_json
-from crewlog.state.report import Report, filled, report_of
 from graph.crews import plan_of
 from graph.simulation import Failure, Replies, Simulation, crew_run, returns, run, says
 

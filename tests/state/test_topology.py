@@ -18,7 +18,7 @@ from crewlog.definition.operations import (
     Wire,
 )
 from crewlog.ids import AgentName
-from crewlog.state.topology import (
+from crewlog.state.components import (
     Channel,
     ChannelAgent,
     Component,

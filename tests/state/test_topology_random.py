@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from crewlog.activities.changes import ChangePreparer
+from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.errors import Effect
-from crewlog.activities.models import ModelFactory
-from crewlog.activities.prepare_change import ChangePreparer
+from crewlog.activities.failures import Effect
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
 from crewlog.errors import ComponentConflict, CrewlogError, InvalidDefinition
-from crewlog.graph.changing import change_report
 from crewlog.graph.engine import Engine
-from crewlog.graph.lower import expanded_component, lower
+from crewlog.graph.live_change import change_report
+from crewlog.graph.lowering_pass import expanded_component, lower
 from crewlog.ids import RunId
 from crewlog.state.calls import PrepareChange
-from crewlog.state.topology import ComponentChange, World, surroundings
-from crewlog.store.memory import InMemoryStore
+from crewlog.state.components import ComponentChange, World, surroundings
+from crewlog.store.in_process import InMemoryStore
 from state.naive_graphs import Naive
 from state.random_graphs import Dice
 from state.topologies import Asked, asked, crew_of

@@ -7,12 +7,8 @@ from typing import Any
 
 from crewlog.graph.engine import Order
 from crewlog.ids import AgentName, LogName, StepId, item_number
-from crewlog.state import journal as j
-from crewlog.state.calls import OutputValue
-from crewlog.state.difference import difference
-from crewlog.state.journal import entry_from_json
-from crewlog.state.rewinding import NEVER_BACK
-from crewlog.state.trace import (
+from crewlog.reporting.diff import difference
+from crewlog.reporting.trace import (
     StepTrace,
     Trace,
     align,
@@ -20,6 +16,10 @@ from crewlog.state.trace import (
     changes_by_step,
     run_trace,
 )
+from crewlog.state import journal as j
+from crewlog.state.calls import OutputValue
+from crewlog.state.journal import entry_from_json
+from crewlog.state.restore import NEVER_BACK
 from graph.crews import plan_of
 from graph.simulation import RUN, Failure, Outcome, Replies, Simulation, crew_run, returns, says
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from crewlog.graph.rewinding import reopen
+from crewlog.graph.restore import reopen
 from crewlog.ids import InterruptId
+from crewlog.reporting.trace import run_trace
+from crewlog.state.fold import after, fold
 from crewlog.state.journal import entry_from_json
-from crewlog.state.ledger import Ledger
-from crewlog.state.reduce import after, fold
-from crewlog.state.rewinding import reopen_point
-from crewlog.state.trace import run_trace
+from crewlog.state.recorder import Ledger
+from crewlog.state.restore import reopen_point
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation
 

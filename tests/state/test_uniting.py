@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import ComponentConflict
 from crewlog.ids import (
@@ -18,16 +18,18 @@ from crewlog.ids import (
     RunId,
     StepId,
 )
-from crewlog.state.commands import KEPT, may_be_older, remember
-from crewlog.state.hashing import joined
-from crewlog.state.hearing import Heard
+from crewlog.state.command_outcomes import KEPT, may_be_older, remember
+from crewlog.state.components import Rename
+from crewlog.state.fold import reduce
 from crewlog.state.journal import MessageAdded, MessageRef
+from crewlog.state.logs import joined
 from crewlog.state.model import (
     Call,
     ChildStepProgress,
     CommandOutcome,
     CrewState,
     FrontierStep,
+    Heard,
     Interrupt,
     LogHead,
     Output,
@@ -37,10 +39,7 @@ from crewlog.state.model import (
     Turn,
     Usage,
 )
-from crewlog.state.parting import original_run_changes, parted
-from crewlog.state.reduce import reduce
-from crewlog.state.topology import Rename
-from crewlog.state.uniting import (
+from crewlog.state.run_merge.surviving_state import (
     Names,
     artifact_conflict,
     artifact_heads,
@@ -51,6 +50,7 @@ from crewlog.state.uniting import (
     questions,
     union,
 )
+from crewlog.state.split import original_run_changes, parted
 from state.test_parting import world
 
 

@@ -13,11 +13,11 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent, Connect, Operation, Wire, apply_operations
 from crewlog.definition.validate import check
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lower import expanded_component
-from crewlog.graph.parting import definitions
-from crewlog.graph.uniting import merged_definition
+from crewlog.graph.lowering_pass import expanded_component
+from crewlog.graph.run_merge_definition import merged_definition
+from crewlog.graph.run_split import definitions
 from crewlog.ids import RunId
-from crewlog.state.topology import (
+from crewlog.state.components import (
     Channel,
     ChannelAgent,
     Component,

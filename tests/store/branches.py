@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.ids import PUBLIC, ContentHash, CrewName, LogName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import View
-from crewlog.state.hashing import joined
-from crewlog.state.logs import batch_links, heads_after_batch
+from crewlog.state.logs import batch_links, heads_after_batch, joined
 from crewlog.state.model import CrewState, LogHead
 from crewlog.store import Store
 from store.journals import CHANNEL, PRIVATE, seeded

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.ids import (
     PUBLIC,
     AgentName,

@@ -12,9 +12,9 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from crewlog.activities import handing_over
-from crewlog.activities.crew import CrewActivities
-from crewlog.activities.look_at_run import Ending
+from crewlog.activities import restore
+from crewlog.activities.crew_activities import CrewActivities
+from crewlog.activities.run_merge import Ending
 from crewlog.client.rebuild import _came_home
 from crewlog.definition.creatures import creatures_of, elsewhere
 from crewlog.definition.load import load_data
@@ -23,12 +23,12 @@ from crewlog.errors import HistoryConflict, UsageError
 from crewlog.ids import AgentName, CrewName, NodeName, RunId
 from crewlog.state import journal as j
 from crewlog.state.calls import PrepareChange, PrepareChangeResult, RestoreState
-from crewlog.state.parting import Share, parted
+from crewlog.state.split import Share, parted
 from crewlog.store import Store
 from crewlog.store.checkpoints import taken_up
-from crewlog.store.claiming import rebuild_claim
-from crewlog.store.homes import find_remote_agents
-from crewlog.store.loading import load_state
+from crewlog.store.claims import rebuild_claim
+from crewlog.store.journal_reader import load_state
+from crewlog.store.remote_agents import find_remote_agents
 
 CREW = CrewName("homes")
 CID = AgentName("cid")
@@ -412,7 +412,7 @@ async def test_a_rebuild_makes_the_claims_that_a_journal_tells(family: Family) -
 async def test_a_part_that_has_not_begun_waits_and_begins_no_more(
     store: Store, run: RunId, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handing_over, "PATIENCE", 0.01)
+    monkeypatch.setattr(restore, "PATIENCE", 0.01)
     family = Family(store, run, tmp_path)
     await family.begin(part=False)
 

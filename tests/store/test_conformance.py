@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from crewlog.authority.proof import Proof, SignedApproval
-from crewlog.content import hash_json
+from crewlog.authority.signatures import Proof, SignedApproval
+from crewlog.canonical_json import hash_json
 from crewlog.errors import HistoryConflict, InternalError, StoreIncomplete
 from crewlog.ids import (
     PUBLIC,
@@ -19,7 +19,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.state import journal as j
-from crewlog.state.hashing import empty_log_head
+from crewlog.state.logs import empty_log_head
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.store import InMemoryStore, Store
 from crewlog.store.protocol import CheckpointRow, InterruptRow, Kind, RunRow, Snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import PUBLIC, ContentHash, CrewName, RunId, StepId
 from crewlog.state import journal as j

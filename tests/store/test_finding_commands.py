@@ -8,7 +8,7 @@ from crewlog.ids import CommandId, ContentHash, CrewName, RunId
 from crewlog.state import journal as j
 from crewlog.state.journal import Batch, entry_to_json
 from crewlog.store import PostgresStore, Store
-from crewlog.store.commands import find_command
+from crewlog.store.journal_reader import find_command
 from crewlog.store.sql import queries
 from store.journals import Journal, started
 

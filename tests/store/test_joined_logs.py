@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from crewlog.activities.views import Hydrator
+from crewlog.activities.hydrator import Hydrator
 from crewlog.errors import LogAccessDenied, StoreIncomplete
 from crewlog.ids import PUBLIC, AgentName, ContentHash, LogName, RunId
 from crewlog.state import journal as j
+from crewlog.state.batch_codec import pack_view, unpack_view
 from crewlog.state.calls import View
-from crewlog.state.hashing import joined
-from crewlog.state.packing import pack_view, unpack_view
-from crewlog.state.reduce import fold
+from crewlog.state.fold import fold
+from crewlog.state.logs import joined
 from crewlog.store import Store
 from crewlog.store.projection import in_order
 from crewlog.store.protocol import LogLink, Tie

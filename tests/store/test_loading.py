@@ -9,10 +9,10 @@ import pytest
 from crewlog.errors import InternalError, StoreIncomplete, UsageError
 from crewlog.ids import RunId
 from crewlog.state import journal as j
+from crewlog.state.fold import reduce
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import reduce
 from crewlog.store import InMemoryStore, PostgresStore, Store
-from crewlog.store.loading import load_state
+from crewlog.store.journal_reader import load_state
 from crewlog.store.protocol import Snapshot
 from graph.simulation import as_json
 from store.conftest import new_database

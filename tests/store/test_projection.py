@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.ids import CrewName, InterruptId, RunId
 from crewlog.store.codec import dump_json, load_json, pack, unpack
 from crewlog.store.projection import InterruptProjection, RunFacts, project, run_row

@@ -9,9 +9,9 @@ from crewlog.ids import NodeName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.checkpoints import CheckpointKind
 from crewlog.store import InMemoryStore, Store
-from crewlog.store.loading import load_state
+from crewlog.store.checkpoints import find_prunable, prune
+from crewlog.store.journal_reader import load_state
 from crewlog.store.protocol import CheckpointRow, Snapshot
-from crewlog.store.pruning import find_prunable, prune
 from graph.simulation import as_json
 from store.journals import Journal, started
 from store.long_runs import long_run

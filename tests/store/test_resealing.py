@@ -15,7 +15,7 @@ from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.ids import AgentName, CrewName
 from crewlog.store import InMemoryStore, PostgresStore
 from crewlog.store.memories import Author, Memory, MemoryFilter, Wanted, WriteOptions, words_of
-from crewlog.store.resealing import key_uses, reseal
+from crewlog.store.reencryption import key_uses, reseal
 
 CREW = CrewName("canary-free")
 FIRST, SECOND = new_key(1), new_key(2)

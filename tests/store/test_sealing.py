@@ -15,9 +15,9 @@ from crewlog.encryption.rows import RowCipher
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
 from crewlog.ids import ContentHash, RunId
 from crewlog.store import PostgresStore
+from crewlog.store.key_check import refused
 from crewlog.store.protocol import Snapshot
-from crewlog.store.resealing import reseal
-from crewlog.store.sealing import refused
+from crewlog.store.reencryption import reseal
 from store.journals import Journal, asked, started
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from crewlog.store.shared_read import SharedRead
+from crewlog.store.shared_queries import SharedRead
 
 
 class Source:

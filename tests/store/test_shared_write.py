@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from crewlog.store.shared_write import MOST, SharedWrite
+from crewlog.store.shared_queries import MOST, SharedWrite
 
 
 class Table:

@@ -9,7 +9,7 @@ import pytest
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import PUBLIC, ContentHash, CrewName, RunId
 from crewlog.state.journal import Batch, ComponentChanged, SplitRun, entry_to_json
-from crewlog.state.parting import Share
+from crewlog.state.split import Share
 from crewlog.store import PostgresStore, Store
 from store.test_deleting import NOW, begun, fork_of, said, talk
 from store.waiting import held

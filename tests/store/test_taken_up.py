@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.errors import UsageError
 from crewlog.ids import ContentHash, CrewName, FlagName, InterruptId, NodeName, RunId, StepId
 from crewlog.state import journal as j

@@ -8,7 +8,7 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 
 from crewlog.encryption.codec import CALL, SEALED_MARK, is_refused
-from crewlog.workers.call_names import ActivityIds, call_names
+from crewlog.workers.activity_ids import ActivityIds, call_names
 
 
 def started(*, encrypted: bool) -> WorkflowActivation:

@@ -13,7 +13,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
-from crewlog.workers.host import WorkerHost
+from crewlog.workers.instance_host import WorkerHost
 from crewlog.workers.sandbox import sandbox
 from early import Early, breathe
 from shared import LIMIT, Lab

@@ -7,7 +7,7 @@ import time
 
 from structlog.testing import capture_logs
 
-from crewlog.workers.lag import watch_loop
+from crewlog.workers.loop_lag import watch_loop
 
 
 async def test_where_a_blocked_loop_stands_is_told_once() -> None:

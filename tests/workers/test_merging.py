@@ -17,8 +17,8 @@ from temporalio import activity
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.service import RPCError, RPCStatusCode
 
-from crewlog.activities import prepare_merge
-from crewlog.activities.hints import Came
+from crewlog.activities import run_merge
+from crewlog.activities.run_merge import Came
 from crewlog.client import Run
 from crewlog.definition.operations import Connect
 from crewlog.errors import (
@@ -35,7 +35,7 @@ from crewlog.store import Store
 from crewlog.testing import scripted
 from crewlog.wire import MERGING, WORKFLOW_TYPE
 from crewlog.workers import worker
-from crewlog.workers.origins import hints
+from crewlog.workers.server_lookups import hints
 from shared import LIMIT, Lab
 
 LOCAL = "core_local_activity"
@@ -315,7 +315,7 @@ async def test_it_is_told_beforehand_that_other_workers_take_over(lab: Lab) -> N
 async def test_it_is_logged_that_nobody_works_on_the_other_run(
     lab: Lab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepare_merge, "STORED_WITHIN", 0.1)
+    monkeypatch.setattr(run_merge, "STORED_WITHIN", 0.1)
     queue = f"{lab.client.task_queue}-nobody-s"
     await lab.client.temporal.start_workflow(
         WORKFLOW_TYPE, {}, id=queue, task_queue=queue, execution_timeout=timedelta(seconds=LIMIT)

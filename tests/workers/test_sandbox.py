@@ -24,10 +24,10 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workers import progress
-from crewlog.workers.host import has_no_pending_task
+from crewlog.workers import history_progress
+from crewlog.workers.instance_host import has_no_pending_task
 from crewlog.workers.sandbox import ENDED_EARLY, SandboxedInstance, sandbox
-from crewlog.workflows.together import TOGETHER, apart
+from crewlog.workflows.command_queue import TOGETHER, apart
 from curious import Curious
 from shared import Lab
 
@@ -207,10 +207,10 @@ def test_it_is_looked_at_a_task_once() -> None:
 
 def test_who_took_its_news_long_ago_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 0.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock)
+    monkeypatch.setattr(history_progress.time, "monotonic", lambda: clock)
     one = Asked(done=False)
     one.takes("signal_workflow", 7, 1)
-    clock = progress.AT_ONCE
+    clock = history_progress.AT_ONCE
     assert one.asked(7, 1) == 0
     assert one.asked(9, 2) == 1  # a task that had no news, and came with the query
 

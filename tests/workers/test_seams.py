@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewlog.workflows.seams import DRAIN_BYTES, SHUT_BYTES, SHUT_EVENTS, stage
+from crewlog.workflows.urgency import DRAIN_BYTES, SHUT_BYTES, SHUT_EVENTS, stage
 
 LIMIT = 2000
 

@@ -9,9 +9,9 @@ import pytest
 
 from bench.history import is_idle
 from crewlog.ids import RunId
-from crewlog.state.given import Given, InitialMessage
+from crewlog.state.fold import fold
+from crewlog.state.initial_state import Given, InitialMessage
 from crewlog.state.journal import entry_from_json
-from crewlog.state.reduce import fold
 from crewlog.workflows.execution import SNAPSHOT_AFTER
 
 if TYPE_CHECKING:

@@ -14,8 +14,15 @@ from crewlog.authority.principals import signed_text
 from crewlog.encryption.codec import PLAIN_MARK, give_up, lost, refused
 from crewlog.graph.engine import Engine
 from crewlog.ids import RESERVED
-from crewlog.workflows.inbox import InvalidPayload, QueuedCommand, UndecodedPayload, take
-from crewlog.workflows.strangers import BYTES, READING, SPENT, TOLD, UnauthenticatedSignals, work
+from crewlog.workflows.command_queue import InvalidPayload, QueuedCommand, UndecodedPayload, take
+from crewlog.workflows.unauthenticated_signals import (
+    BYTES,
+    READING,
+    SPENT,
+    TOLD,
+    UnauthenticatedSignals,
+    work,
+)
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation, final
 

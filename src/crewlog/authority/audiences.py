@@ -3,6 +3,11 @@
 Logs are audiences: what is in one is for those who read it, and for nobody else. The logs that a
 crew's agents read and write follow from its definition (`crewlog.definition.audiences`); a plan has
 them by agent.
+
+Who sees an artifact and who may change it: asked of views, and where operations land.
+
+An artifact's audience is its own: it says itself who reads and who writes it, whatever an agent
+lists under `reads` and `writes`. So a stage that reads no log can still work on the artifact.
 """
 
 from __future__ import annotations
@@ -97,3 +102,22 @@ def may_read_input(
         if agent in named_readers(log):
             return Decision(allowed=True, reason=f"{log!r} names {agent!r}")
     return may_see_item(agent, logs, reads=reads, step=step)
+
+
+def authorize_artifact(
+    does: str, agent: str, name: str, allowed: Collection[str] | None, *, known: bool = True
+) -> Decision:
+    """Whether an agent may see or change an artifact.
+
+    Args:
+        does: `see` or `change`, for the reason.
+        agent: The agent.
+        name: The artifact.
+        allowed: Who may; none: every agent.
+        known: Whether there is such an artifact.
+    """
+    if not known:
+        return Decision(allowed=False, reason=f"there is no artifact {name!r}")
+    if allowed is None or agent in allowed:
+        return Decision(allowed=True, reason=f"{agent!r} may {does} the artifact {name!r}")
+    return Decision(allowed=False, reason=f"{agent!r} may not {does} the artifact {name!r}")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hmac
 
 from crewlog.authority.permissions import Decision
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.ids import ContentHash, InterruptId, RunId, StepId
 from crewlog.model import Json, Model
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from typing import NamedTuple
 
-from crewlog.content import canonical
+from crewlog.canonical_json import canonical
 from crewlog.definition.conditions import Condition, facts_in, is_never, render_condition
 from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition, DecisionPhase, RoutePhase
 from crewlog.definition.phases import ASK_HUMAN, Phase, PhaseItem, phases

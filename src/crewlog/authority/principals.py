@@ -17,6 +17,12 @@ client says of itself, and is not looked at.
 
 An approval of a server's tool is signed in the same way. It holds in every namespace, so its second
 line is empty. No namespace has an empty name: no approval fits a command to a run.
+
+Whose approval of a server's tool counts: under a signed policy, that of who may grant.
+
+Approvals are kept in the store, beside all runs. Where a crew's policy is signed, one counts only
+with the signature of somebody who has `grant` by that policy, over the server, the tool, and the
+digest of all that it says of itself: so it is not enough to reach the store.
 """
 
 from __future__ import annotations
@@ -24,13 +30,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from crewlog.authority.proof import SCHEDULE, START, Proof
+from crewlog.authority.signatures import APPROVE, EVERYWHERE, SCHEDULE, START, Proof, SignedApproval
 from crewlog.definition.policy import Policy, Principal, Right, public_key_bytes
 from crewlog.model import Json, Model
 
@@ -267,3 +273,43 @@ def verify(proof: Proof, run: str, name: str, content: Mapping[str, Json], names
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+EVERY_CREW = "mcp"
+"""What stands in the place of a run's id: an approval is of no run."""
+
+
+def approval_content(source: str, tool: str, digest: str) -> dict[str, Json]:
+    """What the signature of an approval is over, besides its expiry.
+
+    Args:
+        source: The server.
+        tool: The tool's name there.
+        digest: Of all that the tool says of itself.
+    """
+    return {"id": digest, "source": source, "tool": tool}
+
+
+def approver(
+    policy: Policy, approvals: Iterable[SignedApproval], tool: str, digest: str, *, at: int
+) -> str:
+    """The principal who approved a tool as it is, and may; empty: nobody.
+
+    Args:
+        policy: The crew's.
+        approvals: Those of the tool's server, as the store has them.
+        tool: The tool's name there.
+        digest: Of all that the tool says of itself by now.
+        at: When, in milliseconds since the epoch.
+    """
+    granting = {
+        each.key: name for name, each in policy.principals.items() if "grant" in each.rights
+    }
+    for each in approvals:
+        proof = each.proof
+        if (each.tool, each.digest) != (tool, digest) or proof.expires <= at:
+            continue
+        content = approval_content(each.source, tool, digest)
+        if proof.key in granting and verify(proof, EVERY_CREW, APPROVE, content, EVERYWHERE):
+            return granting[proof.key]
+    return ""

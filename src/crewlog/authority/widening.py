@@ -4,7 +4,8 @@
 
 Who may change a crew may not, by that alone, say who may do what. So a change is compared with the
 crew that there is: it is let pass where nothing of it can widen anything. What may be done to each
-field is in the table of `crewlog.authority.fields`; a field that is not there counts as wider.
+field is in the table of `crewlog.authority.definition_fields`; a field that is not there counts as
+wider.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from crewlog.authority.fields import ORDER, SETTINGS, widening_rule
+from crewlog.authority.definition_fields import ORDER, SETTINGS, widening_rule
 from crewlog.authority.guards import Names, decisive_names, unguarded
-from crewlog.content import canonical
+from crewlog.canonical_json import canonical
 from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.context_checks import summary_models
 from crewlog.definition.expand import expand
@@ -62,7 +63,7 @@ def _ways(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
 
 
 def _fields(old: Model, new: Model, whose: str) -> Iterator[str]:
-    """By which of its own fields a model gives more; see `crewlog.authority.fields`."""
+    """By which of its own fields a model gives more; see `crewlog.authority.definition_fields`."""
     kind = type(new)
     before, after = _data(old), _data(new)
     for key in kind.model_fields:
@@ -76,7 +77,7 @@ def _fields(old: Model, new: Model, whose: str) -> Iterator[str]:
 
 
 def widens(kind: type[Model], key: str, was: Json, now: Json) -> bool:
-    """Whether another value of a field gives more, by the table of `crewlog.authority.fields`.
+    """Whether another value of a field gives more, by `crewlog.authority.definition_fields`.
 
     Args:
         kind: The model that has the field.

@@ -25,7 +25,7 @@ from crewlog.definition.times import moment_words
 from crewlog.errors import CrewlogError, InterruptNotOpen, UsageError, WorkerMissing
 from crewlog.ids import InterruptId
 from crewlog.model import Json
-from crewlog.state.answered import ESCALATED
+from crewlog.state.answers import ESCALATED
 from crewlog.wire import InterruptView
 
 WORKER_LIMIT = 40.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from crewlog.authority.telling import terms
+from crewlog.authority.authority_text import terms
 from crewlog.cli.screen import Part, Screen, ago, counted, plain, plain_lines
 from crewlog.client.catalog import RegisteredCrew, RegisteredRegistry
 from crewlog.definition.agent_outputs import outputs_of
@@ -173,7 +173,7 @@ async def show_found(screen: Screen, catalog: Catalog, found: Found) -> None:
 async def _show_crew(screen: Screen, catalog: Catalog, definition: CrewDefinition) -> None:
     from crewlog.cli.pictures import show_picture  # noqa: PLC0415
     from crewlog.errors import InvalidDefinition  # noqa: PLC0415
-    from crewlog.graph.lower import lower  # noqa: PLC0415
+    from crewlog.graph.lowering_pass import lower  # noqa: PLC0415
 
     _about(screen, definition.description)
     screen.line("")

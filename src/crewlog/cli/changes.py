@@ -27,8 +27,8 @@ from crewlog.definition.operations import (
 )
 from crewlog.definition.text import read_document
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
-from crewlog.faults import fault_of
 from crewlog.model import Json
+from crewlog.validation_errors import fault_of
 
 PLACE = "crewlog change"
 _PARTS: Mapping[str, type[Any]] = {"agent": EditAgent, "tool": EditTool, "phase": EditPhase}

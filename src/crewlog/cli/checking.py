@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crewlog.authority.telling import commands
+from crewlog.authority.authority_text import commands
 from crewlog.cli import exits
 from crewlog.cli.dry import dry_run_of, show_dry_run
 from crewlog.cli.preflight import check_code
@@ -14,7 +14,7 @@ from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.reaching import mcp_tool
 from crewlog.errors import UsageError
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 
 SCHEMAS = ("crew", "registry", "reading")
 

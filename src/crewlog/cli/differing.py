@@ -10,7 +10,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, Debug
-from crewlog.state.brief import shortened
+from crewlog.state.excerpt import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from crewlog.cli.texts import Bodies, Told
     from crewlog.definition.diff import Change as DefinitionChange
     from crewlog.definition.diff import DefinitionDiff
-    from crewlog.graph.difference import PlanDiff
-    from crewlog.state.difference import Change, StateDiff
+    from crewlog.reporting.diff import Change, PlanDiff, StateDiff
 
 LOOK = "Look"
 _LONGEST = 60
@@ -65,8 +64,7 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
     from crewlog.cli.sight import crew_of, see_at  # noqa: PLC0415
     from crewlog.cli.texts import Told, bodies_in_brief, bodies_of, tell  # noqa: PLC0415
     from crewlog.definition.diff import diff as diff_crews  # noqa: PLC0415
-    from crewlog.graph.difference import plan_diff  # noqa: PLC0415
-    from crewlog.state.difference import difference  # noqa: PLC0415
+    from crewlog.reporting.diff import difference, plan_diff  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:

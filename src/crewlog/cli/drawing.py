@@ -50,14 +50,14 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
     from crewlog.cli.screen import Screen, write  # noqa: PLC0415
     from crewlog.cli.told_creatures import creatures_json, show_channels, show_creatures  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
-    from crewlog.graph import draw  # noqa: PLC0415
     from crewlog.graph.plan import GraphPlan  # noqa: PLC0415
+    from crewlog.reporting import drawing  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     number, url, statuses, over = 1, None, {}, ""
     plan: GraphPlan | None
     if is_file(target):
-        from crewlog.graph.lower import lower  # noqa: PLC0415
+        from crewlog.graph.lowering_pass import lower  # noqa: PLC0415
 
         if version is not None:
             raise UsageError(
@@ -88,7 +88,7 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
             f"the run {target!r} has no graph yet: its prompt is not compiled",
             remedy=f"`crewlog show {target}` shows where it is.",
         )
-    text = draw.mermaid(plan, statuses)
+    text = drawing.mermaid(plan, statuses)
     if as_json:
         screen.document(
             {

@@ -8,10 +8,15 @@ from collections.abc import Sequence
 
 from crewlog.cli.screen import Part, Screen, counted, plain
 from crewlog.errors import UsageError
-from crewlog.graph.dry_model import ConditionCheckView, DryRun, DryRunInterruptView, DryRunStepView
 from crewlog.graph.plan import GraphPlan
 from crewlog.model import Json
-from crewlog.state.pools import ERROR
+from crewlog.reporting.dry_run import (
+    ConditionCheckView,
+    DryRun,
+    DryRunInterruptView,
+    DryRunStepView,
+)
+from crewlog.state.frontier import ERROR
 
 _SIGNS = {"decide": "◇ ", "route": "◇ ", "ask": "? ", "wait": "◔ ", "agent": ""}
 _ENDS = {
@@ -58,7 +63,7 @@ def _value(text: str) -> Json:
 
 def dry_run_of(plan: GraphPlan, given: Sequence[str]) -> DryRun:
     """The dry run of a plan."""
-    from crewlog.graph.dry_run import dry_run  # noqa: PLC0415 - LangGraph is slow to import
+    from crewlog.reporting.dry_run import dry_run  # noqa: PLC0415 - LangGraph is slow to import
 
     flags, outputs = assumptions(given)
     errors = _errors(plan, outputs)

@@ -343,7 +343,7 @@ def reseal(as_json: AsJson = False, debug: Debug = False) -> int:
 async def _reseal(*, as_json: bool) -> int:
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.store.resealing import reseal as encrypt  # noqa: PLC0415
+    from crewlog.store.reencryption import reseal as encrypt  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     _path(None)  # where encryption is off, that is said first
@@ -397,7 +397,7 @@ async def _uses(client: Client) -> tuple[dict[str, list[str]], dict[str, int]]:
     """What needs each key: open runs, and how many texts in the store."""
     from crewlog.client.connection import PayloadSettings  # noqa: PLC0415
     from crewlog.client.key_uses import open_runs  # noqa: PLC0415
-    from crewlog.store.resealing import key_uses  # noqa: PLC0415
+    from crewlog.store.reencryption import key_uses  # noqa: PLC0415
 
     folder = PayloadSettings().payloads.expanduser()
     return await open_runs(client.temporal, folder), await key_uses(await client.store())

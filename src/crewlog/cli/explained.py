@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from crewlog.cli.screen import Part, Screen, plain, plain_lines
 
 if TYPE_CHECKING:
-    from crewlog.graph.explain import ExplanationView, ToolAccessView, Way
     from crewlog.prompt.compiled import ClauseAccount, CompiledPrompt
+    from crewlog.reporting.explanation import ExplanationView, ToolAccessView, Way
 
 _LABEL = 15
 _EFFECTS = {
@@ -87,7 +87,7 @@ def show_explanation(
     _tools(screen, "may call", [each for each in found.tools if each.allowed])
     _tools(screen, "may not call", [each for each in found.tools if not each.allowed])
     screen.line("")
-    from crewlog.graph.lower import on_error_text  # noqa: PLC0415 - slow to import
+    from crewlog.graph.lowering_pass import on_error_text  # noqa: PLC0415 - slow to import
 
     limits = found.limits
     bounds = (

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from crewlog.canonical_json import hash_json
 from crewlog.cli.files import SUFFIXES, load_crew
 from crewlog.cli.project import is_registry
 from crewlog.client.catalog import Catalog, unknown
-from crewlog.content import hash_json
 from crewlog.definition.capabilities import Offer, offer_of
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import UsageError

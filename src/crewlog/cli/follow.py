@@ -40,6 +40,7 @@ from crewlog.client.approvals import MCP_APPROVAL
 from crewlog.client.events import event_of
 from crewlog.client.pending_calls import PendingCall
 from crewlog.client.talking import reply_of
+from crewlog.end_reason import EndReason
 from crewlog.errors import (
     InterruptNotOpen,
     NotPermitted,
@@ -48,10 +49,9 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
-from crewlog.graph.draw import mermaid
 from crewlog.ids import CommandId, InterruptId, StepId
+from crewlog.reporting.drawing import mermaid
 from crewlog.state import journal as j
-from crewlog.state.end_reasons import EndReason
 from crewlog.state.journal import entry_to_json
 from crewlog.wire import InterruptView
 

@@ -28,9 +28,9 @@ from crewlog.client.stalled import stalled
 from crewlog.client.starting import check_attached, check_before
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound, StoreUnavailable
-from crewlog.graph.hearing import unheard
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.wakes import unheard
 from crewlog.ids import PUBLIC, ContentHash, CrewName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import (

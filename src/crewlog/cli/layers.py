@@ -16,11 +16,11 @@ from crewlog.client import Client, Run
 from crewlog.definition.times import moment_words
 from crewlog.errors import CrewlogError
 from crewlog.ids import CrewName
-from crewlog.state.called import renames_description
-from crewlog.state.joining import in_words
+from crewlog.state.fold import reduce
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState, Mutation, PendingMerge
-from crewlog.state.reduce import reduce
+from crewlog.state.run_merge.protocol import in_words
+from crewlog.state.run_merge.renames import renames_description
 
 MUTATIONS_SHOWN = 10
 """Changes that the page of a run shows."""

@@ -10,7 +10,7 @@ from crewlog.client.run import Whereabouts
 from crewlog.definition.operations import Operation
 from crewlog.errors import CommandRejected, RunNotFound
 from crewlog.model import Json
-from crewlog.state.called import renames_description
+from crewlog.state.run_merge.renames import renames_description
 
 
 async def led_to(screen: Screen, client: Client, run_id: str) -> Whereabouts:

@@ -16,7 +16,7 @@ from crewlog.definition.quotas import quota_of, window_ends
 from crewlog.graph.plan import BUILT_IN_TOOLS
 
 if TYPE_CHECKING:
-    from crewlog.graph.matrix import Cell, LivePermissionView
+    from crewlog.reporting.permission_matrix import Cell, LivePermissionView
     from crewlog.wire import PermissionsPage
 
 GLYPHS = {"allow": ("✓", "green"), "ask": ("?", "yellow"), "deny": ("✗", "red")}

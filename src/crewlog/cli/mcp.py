@@ -18,14 +18,13 @@ from crewlog.cli.options import AsJson, By, Debug
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
-    from crewlog.authority.proof import SignedApproval
+    from crewlog.authority.signatures import SignedApproval
     from crewlog.cli.screen import Part, Screen
     from crewlog.client import Client
     from crewlog.definition.model import CrewDefinition
     from crewlog.definition.policy import Policy
+    from crewlog.mcp_servers.descriptions import ApprovedDescription, Described
     from crewlog.model import Json
-    from crewlog.servers.approved import ApprovedDescription
-    from crewlog.servers.described import Described
     from crewlog.store.protocol import Store
 
 NOT_OFFERED = "not offered by the server"
@@ -199,7 +198,7 @@ async def _approve(
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.client.approvals import approve_tool  # noqa: PLC0415
     from crewlog.definition.load import load_file  # noqa: PLC0415
-    from crewlog.servers.approved import words_of  # noqa: PLC0415
+    from crewlog.mcp_servers.descriptions import words_of  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
@@ -282,7 +281,7 @@ async def _waiting(client: Client, found: Sequence[_Offered]) -> dict[str, bool]
 def _told(screen: Screen, each: _Offered) -> None:
     """All that a model would be told of a tool, safe to look at."""
     from crewlog.cli.screen import plain, plain_lines  # noqa: PLC0415
-    from crewlog.servers.approved import words_of  # noqa: PLC0415
+    from crewlog.mcp_servers.descriptions import words_of  # noqa: PLC0415
 
     name = f" as {plain(each.called)}" if each.called else ", not in the crew"
     screen.line((plain(each.tool.name), "bold"), f" of {plain(each.server)}{name}: {each.state}")
@@ -302,7 +301,7 @@ def _told(screen: Screen, each: _Offered) -> None:
 def _told_change(screen: Screen, each: _Offered) -> None:
     """What a tool says otherwise than when it was approved."""
     from crewlog.cli.texts import lines_between  # noqa: PLC0415
-    from crewlog.servers.approved import words_of  # noqa: PLC0415
+    from crewlog.mcp_servers.descriptions import words_of  # noqa: PLC0415
 
     if each.before is None:
         screen.line("  ", ("what it said when it was approved was not kept", "dim"))
@@ -323,7 +322,7 @@ async def _offered(
     """The tools of a crew's servers, those of the crew first."""
     from crewlog.definition.findings import did_you_mean  # noqa: PLC0415
     from crewlog.definition.load import load_file  # noqa: PLC0415
-    from crewlog.servers.sessions import Sessions  # noqa: PLC0415
+    from crewlog.mcp_servers.sessions import Sessions  # noqa: PLC0415
 
     crew = load_file(file)
     if not crew.mcp:
@@ -362,7 +361,7 @@ async def _offered(
 
 def _remembered(found: list[_Offered], kept: dict[str, str]) -> None:
     """Notes what changed tools said when they were approved, where it was just that."""
-    from crewlog.servers.approved import read_approved_description  # noqa: PLC0415
+    from crewlog.mcp_servers.descriptions import read_approved_description  # noqa: PLC0415
 
     for each in found:
         if each.state != "changed" or each.tool.name not in kept:
@@ -374,7 +373,7 @@ def _remembered(found: list[_Offered], kept: dict[str, str]) -> None:
 
 def _proven(found: list[_Offered], policy: Policy, proofs: Sequence[SignedApproval]) -> None:
     """Leaves approved what somebody approved who may, by a signed policy."""
-    from crewlog.authority.approving import approver  # noqa: PLC0415 - slow, and few are signed
+    from crewlog.authority.principals import approver  # noqa: PLC0415 - slow, and few are signed
 
     for each in found:
         digest, at = each.tool.digest, int(time.time() * 1000)
@@ -397,7 +396,7 @@ def _not_offered(crew: CrewDefinition, server: str, offered: Collection[str]) ->
     """The crew's tools of a server that the server does not have."""
     from crewlog.definition.findings import did_you_mean  # noqa: PLC0415
     from crewlog.definition.reaching import mcp_tool  # noqa: PLC0415
-    from crewlog.servers.described import Described  # noqa: PLC0415
+    from crewlog.mcp_servers.descriptions import Described  # noqa: PLC0415
 
     found: list[_Offered] = []
     for called, definition in crew.tools.items():

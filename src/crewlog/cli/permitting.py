@@ -24,7 +24,7 @@ from crewlog.cli.options import (
 if TYPE_CHECKING:
     from crewlog.cli.screen import Screen
     from crewlog.client import Run
-    from crewlog.graph.matrix import Cell
+    from crewlog.reporting.permission_matrix import Cell
 
 AUTHORITY = "Authority"
 EVERYONE = "*"

@@ -80,12 +80,12 @@ def check_code(crew: CrewDefinition, file: Path) -> None:
 
 
 def _imported(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:
-    """What a process that imports a crew's code finds; see `crewlog.workers.inventory`."""
+    """What a process that imports a crew's code finds; see `crewlog.workers.code_check`."""
     with tempfile.TemporaryDirectory() as folder:
         told, late = Path(folder, "found"), False
         try:
             subprocess.run(
-                [sys.executable, "-m", "crewlog.workers.inventory", str(told)],
+                [sys.executable, "-m", "crewlog.workers.code_check", str(told)],
                 cwd=directory,
                 input=json.dumps(crew.to_json()),
                 text=True,

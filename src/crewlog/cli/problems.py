@@ -120,7 +120,7 @@ def _said(error: Any) -> str:
     """What typer says; of a value that pydantic refused for it, in our words."""
     from pydantic import ValidationError  # noqa: PLC0415 - slow, and few errors need it
 
-    from crewlog.faults import rule_of_error  # noqa: PLC0415
+    from crewlog.validation_errors import rule_of_error  # noqa: PLC0415
 
     said = str(error.format_message())
     if not isinstance(error.__cause__, ValidationError):

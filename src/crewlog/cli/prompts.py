@@ -184,7 +184,7 @@ def _tell(
     from crewlog.cli.screen import write  # noqa: PLC0415
     from crewlog.cli.understood import as_json, show_understood  # noqa: PLC0415
     from crewlog.definition.write import to_yaml  # noqa: PLC0415
-    from crewlog.graph.lower import lower  # noqa: PLC0415
+    from crewlog.graph.lowering_pass import lower  # noqa: PLC0415
 
     document: dict[str, Any] = as_json(found)
     show_understood(screen, found, words=words, faults=faults is None)
@@ -286,7 +286,7 @@ def explain(
     from crewlog.cli.explained import origin, show_explanation  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.understood import account_json  # noqa: PLC0415
-    from crewlog.graph.explain import explain as explain_node  # noqa: PLC0415
+    from crewlog.reporting.explanation import explain as explain_node  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     found: CompiledPrompt | None = None

@@ -1,8 +1,8 @@
 """Reads a prompt for a command: the rounds of one reading.
 
 `crewlog.prompt.model_reader` has the messages to a model and the checks of its replies.
-`crewlog.activities.reading` sends the messages. A run makes each round an activity, so that a crash
-repeats at most one round. Here a person waits, and can type the command again.
+`crewlog.activities.prompt_compiler` sends the messages. A run makes each round an activity, so
+that a crash repeats at most one round. Here a person waits, and can type the command again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crewlog.prompt.model_reader import take_reply
 from crewlog.prompt.readers import Reader, without_model
 
 if TYPE_CHECKING:
-    from crewlog.activities.models import ModelFactory
+    from crewlog.activities.chat_models import ModelFactory
     from crewlog.definition.model import CrewDefinition
     from crewlog.model import Json
     from crewlog.prompt.compiled import CompiledPrompt
@@ -71,8 +71,8 @@ async def _read(
         found = without_model(text, registry, reader, has_model=False, file=file)
         if found is not None:
             return found
-    from crewlog.activities.models import ModelFactory  # noqa: PLC0415 - slow to import
-    from crewlog.activities.reading import ask, has_model  # noqa: PLC0415
+    from crewlog.activities.chat_models import ModelFactory  # noqa: PLC0415 - slow to import
+    from crewlog.activities.prompt_compiler import ask, has_model  # noqa: PLC0415
 
     models = ModelFactory()
     # Only the calls use the path on this machine: neither the crew nor a message has it.
@@ -101,8 +101,8 @@ async def _check_model(name: str, placed: str, models: ModelFactory) -> None:
     Raises:
         UsageError: there is no such model, it has no key, or a script has no replies for it.
     """
-    from crewlog.activities.reading import TIMEOUT  # noqa: PLC0415
-    from crewlog.graph.drafting import COMPILER  # noqa: PLC0415
+    from crewlog.activities.prompt_compiler import TIMEOUT  # noqa: PLC0415
+    from crewlog.graph.prompt_approval import COMPILER  # noqa: PLC0415
 
     try:
         chat = await models.ready(placed, {}, TIMEOUT)

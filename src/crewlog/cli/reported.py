@@ -16,10 +16,7 @@ from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plai
 from crewlog.definition.replies import RESPONSE
 from crewlog.ids import ContentHash
 from crewlog.model import Json
-from crewlog.state.brief import brief, fenced, sentences
-from crewlog.state.model import Usage
-from crewlog.state.planned import planned
-from crewlog.state.report import (
+from crewlog.reporting.report import (
     DecisionReport,
     ExchangeReport,
     ItemListReport,
@@ -27,6 +24,9 @@ from crewlog.state.report import (
     StepReport,
     Value,
 )
+from crewlog.state.excerpt import brief, fenced, sentences
+from crewlog.state.model import Usage
+from crewlog.state.value_text import planned
 
 _FATES = {
     "completed": ("✓", "green"),

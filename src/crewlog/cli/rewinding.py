@@ -334,7 +334,7 @@ async def _take_its_queue(client: Client, run: Run) -> None:
 async def _beginning(run: Run) -> int:
     """The first checkpoint of a run."""
     from crewlog.state.journal import entry_from_json  # noqa: PLC0415
-    from crewlog.state.rewinding import settled  # noqa: PLC0415
+    from crewlog.state.restore import settled  # noqa: PLC0415
 
     after = 0
     while entries := (await run.journal(after, 200)).entries:

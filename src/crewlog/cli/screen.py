@@ -21,7 +21,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from crewlog.authority.invisible import is_invisible
+from crewlog.authority.allowlist import is_invisible
 
 if TYPE_CHECKING:
     from pathlib import Path

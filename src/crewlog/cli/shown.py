@@ -22,14 +22,14 @@ from crewlog.cli.told_breaks import breaks_of
 from crewlog.client import Client, Run
 from crewlog.definition.replies import RESPONSE
 from crewlog.errors import CrewlogError
-from crewlog.graph.waits import waits_for
+from crewlog.graph.timers import waits_for
 from crewlog.model import Json
-from crewlog.state.blocks import files_of, is_file, named, words_of
-from crewlog.state.brief import shortened
+from crewlog.state.excerpt import shortened
+from crewlog.state.files import file_names, is_file, named, words_of
+from crewlog.state.frontier import item_agent, items_description
 from crewlog.state.journal import MessageAdded, entry_from_json
 from crewlog.state.model import CrewState, Output
 from crewlog.state.model import Part as OutputPart
-from crewlog.state.pools import item_agent, items_description
 from crewlog.wire import EntryView
 
 STYLES = {
@@ -88,7 +88,7 @@ async def _given(run: Run) -> str:
     with suppress(CrewlogError):  # they are a part of the picture, and no more
         for item in (await run.journal(0, _BEGINNING)).entries:
             entry = entry_from_json(item.entry)
-            if isinstance(entry, MessageAdded) and (names := files_of(entry.ref.inline)):
+            if isinstance(entry, MessageAdded) and (names := file_names(entry.ref.inline)):
                 return names
     return ""
 

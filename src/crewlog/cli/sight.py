@@ -22,18 +22,18 @@ from crewlog.client.showing import with_shown
 from crewlog.client.stalled import Stalled, stalled
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
-from crewlog.graph import approvals
-from crewlog.graph.draw import mermaid
-from crewlog.graph.lower import lower
+from crewlog.graph import interrupts
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.waits import deadline_of, held, status_by_journal, waiting_for, waits_for
+from crewlog.graph.timers import deadline_of, held, status_by_journal, waiting_for, waits_for
 from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
+from crewlog.reporting.drawing import mermaid
+from crewlog.state.fold import fold
+from crewlog.state.frontier import item_agent
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CLOSED, CrewState, Interrupt, PromptState
-from crewlog.state.pools import item_agent
-from crewlog.state.reduce import fold
-from crewlog.store.missing import MissingRows
+from crewlog.store.missing_rows import MissingRows
 from crewlog.store.protocol import Store
 from crewlog.wire import EntryView, InterruptView
 
@@ -79,7 +79,7 @@ class Sight:
 
     @property
     def statuses(self) -> dict[NodeName, str]:
-        """What each node is, as `crewlog.graph.draw` takes it."""
+        """What each node is, as `crewlog.reporting.drawing` takes it."""
         return statuses_of(self.state)
 
 
@@ -327,7 +327,7 @@ def question_of(
         prompt: Of the approval of what a prompt makes: what is known of the prompt.
         definition: And what it makes.
     """
-    request, review = approvals.shape(interrupt, prompt, definition)
+    request, review = interrupts.shape(interrupt, prompt, definition)
     return InterruptView(
         id=interrupt.id,
         kind=interrupt.kind,
@@ -347,8 +347,8 @@ def question_of(
         quotas=interrupt.quotas,
         shows=interrupt.shows,
         bound=interrupt.bound,
-        **approvals.argument_source_fields(interrupt),
-        shortened=approvals.has_shortened_arguments(interrupt),
+        **interrupts.argument_source_fields(interrupt),
+        shortened=interrupts.has_shortened_arguments(interrupt),
         action_requests=(request,),
         review_configs=(review,),
     )

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crewlog.client import Event
+from crewlog.reporting.diff import StateDiff, difference
 from crewlog.state.checkpoints import checkpoint_kind
-from crewlog.state.difference import StateDiff, difference
+from crewlog.state.fold import reduce
 from crewlog.state.journal import NodesReached
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import reduce
 
 
 @dataclass(frozen=True)

@@ -344,7 +344,7 @@ async def _sent(
     from crewlog.cli.told_breaks import asked_already, steps_before  # noqa: PLC0415
     from crewlog.cli.told_hearers import hearing, tell_hearing, tell_paused  # noqa: PLC0415
     from crewlog.errors import CommandRejected  # noqa: PLC0415
-    from crewlog.state.called import renamed_log  # noqa: PLC0415
+    from crewlog.state.run_merge.renames import renamed_log  # noqa: PLC0415
     from crewlog.wire import spoken  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from crewlog.cli.screen import Part, Screen, plain_lines
 from crewlog.model import Json
-from crewlog.state.blocks import words_of
-from crewlog.state.files import files_of
+from crewlog.state.files import files_of, words_of
 
 if TYPE_CHECKING:
     from crewlog.client import Client
     from crewlog.ids import ContentHash
-    from crewlog.state.difference import StateDiff
+    from crewlog.reporting.diff import StateDiff
 
 LONGEST = 60
 """Characters of a value that stand in a row, of each side."""

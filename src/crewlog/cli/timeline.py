@@ -23,13 +23,13 @@ from crewlog.definition.replies import RESPONSE
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_number, node_of, visit_of
-from crewlog.state import brief
+from crewlog.reporting.trace import operations_description
+from crewlog.state import excerpt
 from crewlog.state import journal as j
-from crewlog.state.artifact_words import operations_description
-from crewlog.state.blocks import files_of, names_in, words_of
-from crewlog.state.brief import shortened
-from crewlog.state.endings import NO_READINGS, TAKEN
-from crewlog.state.told import argument_changes
+from crewlog.state.body_metadata import argument_changes
+from crewlog.state.excerpt import shortened
+from crewlog.state.files import file_names, names_in, words_of
+from crewlog.state.finish_reason import NO_READINGS, TAKEN
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
 _ABOUT_ARGUMENTS = frozenset({"arguments", "checks"})
@@ -497,7 +497,7 @@ class Timeline:
 
     @property
     def statuses(self) -> dict[NodeName, str]:
-        """What each node is, as `crewlog.graph.draw` takes it; nodes not reached are left out."""
+        """The status of each node that was reached, as `crewlog.reporting.drawing` takes it."""
         found = dict.fromkeys((NodeName(node) for node in self.done), "done")
         found |= dict.fromkeys(
             (NodeName(node) for node in (*self.waiting, *self.timers)), "waiting"
@@ -552,7 +552,7 @@ class Timeline:
             said = words_of(body.get("content", "")) if body else ""
             to = ", ".join(log for log in entry.ref.logs if log != "public")
             return self._row(entry, "", "»", f"{by}{f' to {to}' if to else ''}: {said}")
-        names = files_of(body) if entry.step is None else ""
+        names = file_names(body) if entry.step is None else ""
         return self._row(entry, "", "»", f"{by}: {names}") if names else []
 
     def _run(self, entry: j.JournalEntry) -> list[Row]:
@@ -742,7 +742,7 @@ def _as_json(value: object) -> str:
 
 def sentences(refusal: str) -> str:
     """What is wrong, and the remedy on the lines after it, as sentences on one line."""
-    return plain(brief.sentences(refusal))
+    return plain(excerpt.sentences(refusal))
 
 
 def _by(who: str) -> str:

@@ -7,8 +7,8 @@ import json
 from crewlog.cli.screen import plain
 from crewlog.definition.findings import listed
 from crewlog.state import journal as j
-from crewlog.state.edited import FLAGS, path_parts
-from crewlog.state.rulings import permission_description
+from crewlog.state.edits import FLAGS, path_parts
+from crewlog.state.live_permissions import permission_description
 
 
 def edits_in_words(entry: j.StateEdited) -> str:

@@ -18,7 +18,7 @@ from crewlog.definition.findings import listed
 from crewlog.ids import NodeName, StepId, node_of
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
-from crewlog.state.uniting import dropped_steps
+from crewlog.state.run_merge.surviving_state import dropped_steps
 
 STATEFUL = j.RunRolledBack | j.RunForked | j.RunReopened
 """Facts that bring a whole state."""

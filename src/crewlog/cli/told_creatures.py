@@ -12,7 +12,7 @@ from crewlog.cli.screen import Part, Screen, folded, plain
 from crewlog.definition.audiences import CHANNEL
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, NodeName
-from crewlog.state.topology import ChannelAgent, Component
+from crewlog.state.components import ChannelAgent, Component
 
 _NONE = "–"  # noqa: RUF001
 _GAP = 3

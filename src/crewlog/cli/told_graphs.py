@@ -10,7 +10,7 @@ from crewlog.definition.creatures import INBOX
 from crewlog.definition.findings import listed
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import RunId
-from crewlog.state.topology import ComponentChange
+from crewlog.state.components import ComponentChange
 
 if TYPE_CHECKING:
     from crewlog.wire import Changed

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crewlog.cli.screen import Screen, plain
 from crewlog.definition.findings import listed
 from crewlog.errors import CrewlogError
-from crewlog.graph.hearing import unheard, woken_agents
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.wakes import unheard, woken_agents
 from crewlog.ids import AgentName, LogName
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from crewlog.cli.tracing import Traced
 from crewlog.client.pending_calls import PendingCall
 from crewlog.ids import item_number
 from crewlog.model import Json
-from crewlog.state.blocks import words_of
-from crewlog.state.files import files_of
+from crewlog.reporting.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align, body_of
+from crewlog.state.files import files_of, words_of
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CallDelay, Usage
-from crewlog.state.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align, body_of
 
 _FATES: dict[str, tuple[str, str]] = {
     "completed": ("✓", "green"),

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from crewlog.cli.problems import excerpt
 from crewlog.cli.screen import Part, Screen, counted, plain
 from crewlog.definition.content import definition_hash
-from crewlog.state.brief import shortened
+from crewlog.state.excerpt import shortened
 
 if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition
@@ -108,7 +108,7 @@ def _head(screen: Screen, compiled: CompiledPrompt) -> None:
     definition = compiled.definition
     if definition is None:
         return
-    from crewlog.graph.lower import lower  # noqa: PLC0415
+    from crewlog.graph.lowering_pass import lower  # noqa: PLC0415
 
     parts = [counted(len(definition.agents), "agent")]
     if compiled.partial:
@@ -141,7 +141,7 @@ def _graph(screen: Screen, compiled: CompiledPrompt) -> None:
     if compiled.definition is None or not compiled.partial:
         return
     from crewlog.cli.pictures import show_picture  # noqa: PLC0415
-    from crewlog.graph.lower import lower  # noqa: PLC0415
+    from crewlog.graph.lowering_pass import lower  # noqa: PLC0415
 
     screen.line("")
     show_picture(screen, lower(compiled.definition))

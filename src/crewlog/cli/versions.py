@@ -8,11 +8,11 @@ from crewlog.client import Client, Run
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import UsageError
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.state.fold import reduce
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import reduce
 
 _PAGE = 1000
 

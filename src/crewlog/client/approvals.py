@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from crewlog.authority.proof import APPROVE, Proof, SignedApproval
+from crewlog.authority.signatures import APPROVE, Proof, SignedApproval
 from crewlog.client.inbox import OpenQuestion
 from crewlog.client.journal import OpenStore
 from crewlog.definition.model import CrewDefinition
@@ -118,7 +118,7 @@ async def approve_tool(
         NotPermitted: the policy is signed, and who signs has not the right `grant`.
         StoreUnavailable: the store is away.
     """
-    from crewlog.authority.approving import (  # noqa: PLC0415 - slow, and few have servers
+    from crewlog.authority.principals import (  # noqa: PLC0415 - slow, and few have servers
         EVERY_CREW,
         approval_content,
         approver,

@@ -16,12 +16,11 @@ from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, StepId, artifact_log, is_artifact
 from crewlog.model import Json, Model
 from crewlog.state.artifacts import Content, after, begin, first
-from crewlog.state.hashing import empty_log_head
+from crewlog.state.fold import reduce
 from crewlog.state.journal import ArtifactOperationsApplied, MessageRef, entry_from_json
-from crewlog.state.logs import heads_of
+from crewlog.state.logs import empty_log_head, heads_of
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import reduce
-from crewlog.store.loading import load_state
+from crewlog.store.journal_reader import load_state
 
 if TYPE_CHECKING:
     from crewlog.store.protocol import Store

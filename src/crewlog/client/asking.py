@@ -28,7 +28,7 @@ from crewlog.client.gateway import PASSING, SEAM, Gateway, pauses, refusal, upda
 from crewlog.errors import AnswerRequired, CrewlogError, WaitTimeout
 from crewlog.ids import InterruptId, RunId
 from crewlog.model import Json
-from crewlog.state.brief import brief
+from crewlog.state.excerpt import brief
 from crewlog.wire import AskRun, InterruptView, RunResult
 
 if TYPE_CHECKING:

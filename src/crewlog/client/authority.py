@@ -9,11 +9,10 @@ from typing import Literal, TypeVar
 from crewlog.client.events import event_of
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import UsageError
-from crewlog.graph.matrix import Cell
 from crewlog.ids import AgentName, RunId
 from crewlog.model import Json
-from crewlog.state.audit import Auditor
-from crewlog.state.audit_records import AuditFilter, AuditKind, AuditRecord
+from crewlog.reporting.audit import AuditFilter, AuditKind, Auditor, AuditRecord
+from crewlog.reporting.permission_matrix import Cell
 from crewlog.wire import (
     Command,
     CommandResult,

@@ -29,13 +29,13 @@ from crewlog.errors import (
     StoreUnavailable,
     UsageError,
 )
-from crewlog.faults import faults_of
 from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.store.checkpoints import checkpoint_state_position, load_last_state, taken_up
-from crewlog.store.deleting import needed
-from crewlog.store.missing import missing_rows_error
+from crewlog.store.deletion import needed
+from crewlog.store.missing_rows import missing_rows_error
 from crewlog.store.protocol import PendingFork, RunRow, Store
+from crewlog.validation_errors import faults_of
 from crewlog.wire import WORKFLOW_TYPE, ForkSource, StartRun
 
 if TYPE_CHECKING:

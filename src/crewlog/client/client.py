@@ -33,7 +33,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from crewlog import wire
-from crewlog.authority.proof import APPROVE, EVERYWHERE, SCHEDULE, START
+from crewlog.authority.signatures import APPROVE, EVERYWHERE, SCHEDULE, START
 from crewlog.client import asking, beginnings
 from crewlog.client.approvals import with_approved
 from crewlog.client.catalog import Catalog, definition_of, is_file, no_crew
@@ -61,16 +61,16 @@ from crewlog.definition.policy import Policy
 from crewlog.dev.services import Services
 from crewlog.dev.supervisor import Supervisor
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
-from crewlog.faults import faults_of
 from crewlog.file_store import FileStore, GivenFile
 from crewlog.ids import CommandId, CrewName, LogName, RunId
 from crewlog.model import Json
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
-from crewlog.state.brief import brief, fenced
-from crewlog.state.given import Given
+from crewlog.state.excerpt import brief, fenced
+from crewlog.state.initial_state import Given
 from crewlog.state.model import CLOSED, OPEN, Interrupt
 from crewlog.store.protocol import CatalogRow, CrewRow, RunRow, Store
+from crewlog.validation_errors import faults_of
 from crewlog.wire import AskRun, RunResult, StartRun
 
 if TYPE_CHECKING:

@@ -26,11 +26,11 @@ from crewlog.dev.paths import Home
 from crewlog.dev.progress import SILENT, Progress
 from crewlog.dev.services import Services, temporal_profile
 from crewlog.errors import CrewlogError, StoreUnavailable, TemporalUnavailable, UsageError
-from crewlog.faults import rule_of_error
 from crewlog.payloads import data_converter
-from crewlog.state.ledger import LARGEST_TOLD
+from crewlog.state.recorder import LARGEST_TOLD
 from crewlog.store import open_store
 from crewlog.store.protocol import Store
+from crewlog.validation_errors import rule_of_error
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client

@@ -23,19 +23,19 @@ from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.errors import CrewlogError
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json
 from crewlog.state import calls
+from crewlog.state.batch_codec import unpack
+from crewlog.state.body_metadata import told as told_by
 from crewlog.state.carry import read_carry
 from crewlog.state.drafts import draft_of
 from crewlog.state.journal import Batch, preceding_position
 from crewlog.state.logs import heads_after_batch
 from crewlog.state.model import CrewState
-from crewlog.state.packing import unpack
-from crewlog.state.told import told as told_by
 from crewlog.store.protocol import Snapshot
 
 START = "start"

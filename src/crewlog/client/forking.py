@@ -8,11 +8,11 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.store.checkpoints import checkpoint_state_position
-from crewlog.store.loading import load_state
+from crewlog.store.journal_reader import load_state
 from crewlog.store.protocol import Store
 
 

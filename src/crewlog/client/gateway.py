@@ -64,10 +64,10 @@ from crewlog.errors import (
 )
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json
-from crewlog.namespace import missing_namespace, namespace_not_found_error
 from crewlog.payloads import external_payloads, payload_hash
-from crewlog.state.called import renames_description
-from crewlog.state.topology import Rename
+from crewlog.state.components import Rename
+from crewlog.state.run_merge.renames import renames_description
+from crewlog.temporal_errors import missing_namespace, namespace_not_found_error
 
 ANSWER_LIMIT = 2.7
 """Seconds for a worker's answer. A run whose worker was killed moves on after at most two."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from crewlog.graph import approvals
+from crewlog.graph import interrupts
 from crewlog.ids import ContentHash, InterruptId, RunId, StepId
 from crewlog.model import Json, Model
 from crewlog.state.model import Interrupt, InterruptQuota
@@ -67,7 +67,7 @@ class OpenQuestion(Model):
 def open_question(row: InterruptRow) -> OpenQuestion:
     """A question as the store has it."""
     asked = Interrupt.from_json(row.interrupt)
-    request, review = approvals.shape(asked, None, None)
+    request, review = interrupts.shape(asked, None, None)
     return OpenQuestion(
         run=row.run,
         id=row.id,
@@ -86,9 +86,9 @@ def open_question(row: InterruptRow) -> OpenQuestion:
         risk=asked.risk,
         quotas=asked.quotas,
         tool=asked.tool,
-        **approvals.argument_source_fields(asked),
+        **interrupts.argument_source_fields(asked),
         shows=asked.shows,
-        shortened=approvals.has_shortened_arguments(asked),
+        shortened=interrupts.has_shortened_arguments(asked),
         action_requests=(request,),
         review_configs=(review,),
     )

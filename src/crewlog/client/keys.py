@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from crewlog.authority.principals import signed_text
-from crewlog.authority.proof import APPROVE, SCHEDULE, Proof
+from crewlog.authority.signatures import APPROVE, SCHEDULE, Proof
 from crewlog.client.key_folder import VARIABLE, folder
 from crewlog.definition.policy import KEY_PREFIX
 from crewlog.errors import UsageError

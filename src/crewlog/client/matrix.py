@@ -7,10 +7,16 @@ from crewlog.client.journal import OpenStore
 from crewlog.client.quotas import with_quotas
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import RunNotFound, StoreIncomplete, WorkerMissing
-from crewlog.graph.lower import lower
-from crewlog.graph.matrix import agents_in, cells, plan_tools, remote_agents, run_context_of
+from crewlog.graph.lowering_pass import lower
 from crewlog.ids import RunId
-from crewlog.store.loading import load_state
+from crewlog.reporting.permission_matrix import (
+    agents_in,
+    cells,
+    plan_tools,
+    remote_agents,
+    run_context_of,
+)
+from crewlog.store.journal_reader import load_state
 from crewlog.wire import PermissionsPage, PermissionsQuery
 
 

@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from crewlog.client.catalog import Catalog
 from crewlog.definition.model import MemoryPolicy
-from crewlog.embedding import Embedders
+from crewlog.embeddings import Embedders
 from crewlog.errors import UsageError
 from crewlog.ids import CrewName, RunId, StepId
-from crewlog.remembering import keep, recall
+from crewlog.memory import keep, recall
 from crewlog.store.memories import (
     MOST_FOUND,
     Author,

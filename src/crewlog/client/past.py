@@ -5,10 +5,10 @@ from __future__ import annotations
 from crewlog.client.journal import JournalReader, OpenStore
 from crewlog.errors import StoreIncomplete, StoreUnavailable, UsageError
 from crewlog.ids import RunId
+from crewlog.state.fold import reduce
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import reduce
-from crewlog.store.loading import load_state
+from crewlog.store.journal_reader import load_state
 
 _PAGE = 1000
 

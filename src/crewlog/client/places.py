@@ -21,7 +21,7 @@ from crewlog.errors import (
 from crewlog.ids import RunId
 from crewlog.state.checkpoints import exchange_name, exchange_number, nearest, no_checkpoint_message
 from crewlog.state.journal import RunForked, entry_from_json
-from crewlog.store.loading import load_state
+from crewlog.store.journal_reader import load_state
 from crewlog.wire import LARGEST_POSITION, CheckpointView
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ from crewlog.errors import (
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json, Model
 from crewlog.state.calls import attempt_owner, start_record_key
-from crewlog.state.homes import ClaimedAgent, ClaimOwner
+from crewlog.state.claim import ClaimedAgent, ClaimOwner
 from crewlog.state.journal import (
     Batch,
     MessageQueued,
@@ -59,9 +59,9 @@ from crewlog.state.journal import (
 )
 from crewlog.state.logs import batch_entries, heads_after_batch
 from crewlog.state.model import CrewState
-from crewlog.store.claiming import rebuild_claim
+from crewlog.store.claims import rebuild_claim
 from crewlog.store.protocol import Store
-from crewlog.store.resealing import delete_unreadable_rows
+from crewlog.store.reencryption import delete_unreadable_rows
 from crewlog.wire import JournalPage, Page
 
 _ENTRIES = 500

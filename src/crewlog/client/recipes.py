@@ -16,15 +16,15 @@ from crewlog.definition.difference import NOTHING, summary
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CommandRejected
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.ids import AgentName, ContentHash, CrewName, RunId
 from crewlog.model import Json
+from crewlog.state.components import connected_agents
 from crewlog.state.journal import RunMerged, entry_from_json
 from crewlog.state.model import CrewState, RunStatus
-from crewlog.state.topology import connected_agents
-from crewlog.store.claiming import Over
-from crewlog.store.homes import find_remote_agents
+from crewlog.store.claims import Over
 from crewlog.store.protocol import CrewRow, Store
+from crewlog.store.remote_agents import find_remote_agents
 
 Written = str | Path | Mapping[str, Json] | CrewDefinition
 """A crew's file, a definition as data, or a definition."""
@@ -79,7 +79,7 @@ async def recipe_for(
         store: The store.
         state: The run.
         given: See `edited`.
-        over: See `crewlog.store.claiming.Over`.
+        over: See `crewlog.store.claims.Over`.
     """
     found = await edited(store, state.crew, state.recipe, given)
     if found is None and state.recipe == state.definition:
@@ -165,7 +165,7 @@ async def way_back(store: Store, state: CrewState, given: Written | None, over: 
         store: The store.
         state: The run, open or ended.
         given: See `edited`.
-        over: See `crewlog.store.claiming.Over`.
+        over: See `crewlog.store.claims.Over`.
 
     Raises:
         InvalidDefinition: what is given is no crew.

@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from crewlog.errors import StoreIncomplete, StoreUnavailable
-from crewlog.graph.waits import status_by_journal
+from crewlog.graph.timers import status_by_journal
 from crewlog.ids import ContentHash
 from crewlog.model import Json
+from crewlog.reporting.report import Report, filled, report_of
+from crewlog.state.fold import fold
 from crewlog.state.journal import JournalEntry, entry_from_json
-from crewlog.state.reduce import fold
-from crewlog.state.report import Report, filled, report_of
 
 if TYPE_CHECKING:
     from crewlog.store.protocol import Store

@@ -65,12 +65,12 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
-from crewlog.faults import faults_of
 from crewlog.file_store import GivenFile
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
-from crewlog.state.called import renamed_log, successive_renames
-from crewlog.state.commands import DETAIL, may_be_older
+from crewlog.reporting.report import Report
+from crewlog.state.command_outcomes import DETAIL, may_be_older
+from crewlog.state.components import Rename
 from crewlog.state.journal import (
     ChangeAccepted,
     GraphReplacement,
@@ -80,10 +80,10 @@ from crewlog.state.journal import (
     SwapFailed,
 )
 from crewlog.state.model import CLOSED, CommandOutcome, CrewState
-from crewlog.state.report import Report
-from crewlog.state.topology import Rename
+from crewlog.state.run_merge.renames import renamed_log, successive_renames
 from crewlog.store.checkpoints import load_last_state, taken_up
-from crewlog.store.commands import find_command
+from crewlog.store.journal_reader import find_command
+from crewlog.validation_errors import faults_of
 from crewlog.wire import (
     Change,
     Changed,
@@ -451,7 +451,7 @@ class Run(ByHand, Authority, Talking):
         return await self._is_over(self.id)
 
     async def _has_ended(self, run: RunId) -> tuple[str, ...] | None:
-        """As `crewlog.store.claiming.Over`; its executions are told to nobody, who only looks."""
+        """As `crewlog.store.claims.Over`; its executions are told to nobody, who only looks."""
         try:
             return () if await self._is_over(run) else None
         except RunNotFound:

@@ -9,9 +9,9 @@ from typing import TypeVar, cast
 from crewlog.client.inbox import OpenQuestion
 from crewlog.client.journal import OpenStore
 from crewlog.errors import StoreIncomplete, StoreUnavailable
-from crewlog.graph import approvals
+from crewlog.graph import interrupts
 from crewlog.model import Json
-from crewlog.state.planned import value_text
+from crewlog.state.value_text import value_text
 from crewlog.wire import InterruptView
 
 _MESSAGE = ".text"
@@ -47,13 +47,13 @@ def _with_arguments(asked: Question, message: Json) -> Question:
     """A question about a call, with the arguments that the message has for it."""
     args = None
     if isinstance(message, dict):
-        args = approvals.arguments(cast("dict[str, Json]", message), asked.call_id)
+        args = interrupts.arguments(cast("dict[str, Json]", message), asked.call_id)
     if args is None:
         return asked
-    shown, whole = approvals.shown_arguments(args)
+    shown, whole = interrupts.shown_arguments(args)
     update = {
         "action_requests": tuple({**each, "args": shown} for each in asked.action_requests),
-        "detail": approvals.detail(shown, str(asked.message), whole=whole),
+        "detail": interrupts.detail(shown, str(asked.message), whole=whole),
         "shortened": not whole,
     }
     return asked.model_copy(update=update)

@@ -10,14 +10,14 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from crewlog.authority.proof import START, Proof
+from crewlog.authority.signatures import START, Proof
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
 from crewlog.effects import check_effects
 from crewlog.errors import CrewlogError, NotPermitted
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
-from crewlog.state.given import Given
+from crewlog.state.initial_state import Given
 from crewlog.wire import StartRun, is_prompt
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from crewlog.errors import (
     WaitTimeout,
     WorkerMissing,
 )
-from crewlog.graph.talks import missing_response_error
+from crewlog.graph.exchanges import missing_response_error
 from crewlog.ids import CommandId, ContentHash, RunId
 from crewlog.model import Json
 from crewlog.state import journal as j

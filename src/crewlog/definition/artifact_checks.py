@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crewlog.content import DEEPEST, canonical, check_depth
+from crewlog.canonical_json import DEEPEST, canonical, check_depth
 from crewlog.definition.artifacts import (
     LARGEST_INITIAL,
     SCRATCH_TOOLS,

@@ -21,8 +21,8 @@ from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import CrewDefinition, FlowItem
 from crewlog.definition.replies import Reply
 from crewlog.errors import CrewlogError
-from crewlog.faults import fault_of, rule_of_error
 from crewlog.model import Json, Model
+from crewlog.validation_errors import fault_of, rule_of_error
 
 GROUP = "crewlog.builders"
 """The entry point group: each entry names a builder, or a module that has some."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.ids import ContentHash
 

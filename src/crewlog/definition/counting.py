@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.model import EVERY_TOOL, Counted, CrewDefinition, Rule
 from crewlog.definition.quotas import is_per_run, quota_of

@@ -69,7 +69,7 @@ class Course:
         return self.ways.get(name) == NEXT
 
     def missing(self, phase: Phase) -> list[str]:
-        """What a join lacks that something has arrived at; as `crewlog.graph.routing` counts."""
+        """What a join lacks that something has arrived at; as `crewlog.graph.joins` counts."""
         counts = {s: self.runs[s] if self.arrives(s) else 0 for s in phase.sources}
         most = sorted(counts.values(), reverse=True)
         ran = most[phase.need - 1] + self.sent.get(phase.name, 0)

@@ -19,7 +19,7 @@ from typing import Literal, TypeGuard
 
 from pydantic import BaseModel
 
-from crewlog.content import canonical
+from crewlog.canonical_json import canonical
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import Phase, phases

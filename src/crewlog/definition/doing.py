@@ -13,7 +13,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from crewlog.content import canonical
+from crewlog.canonical_json import canonical
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.shorthand import whole_of
 from crewlog.model import Json, Model

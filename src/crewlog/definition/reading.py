@@ -20,15 +20,15 @@ from typing import Any, Literal, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from crewlog.content import canonical, check_depth, utf8_json
+from crewlog.canonical_json import canonical, check_depth, utf8_json
 from crewlog.definition.decisions import AMONG, DecisionKind, find_decision, reply_fields
 from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.lenient import ALSO, REASONS, mended
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.named import FINALLY, YES, answer_of, taken_back
 from crewlog.definition.replies import VALUE, Reply
-from crewlog.faults import fault_of
 from crewlog.model import Json
+from crewlog.validation_errors import fault_of
 
 LONGEST_SCANNED = 200_000
 """Characters of a text in which JSON is looked for that is not all of it: its end."""

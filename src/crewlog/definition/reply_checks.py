@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from crewlog.content import canonical
+from crewlog.canonical_json import canonical
 from crewlog.definition.decisions import DecisionKind, find_decision, reply_fields
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.json_schemas import unusable

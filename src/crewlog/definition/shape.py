@@ -32,8 +32,8 @@ from crewlog.definition.model import (
     RoutePhase,
     WaitPhase,
 )
-from crewlog.faults import called, rule
 from crewlog.model import Json, Model
+from crewlog.validation_errors import called, rule
 
 _M = TypeVar("_M", bound=Model)
 

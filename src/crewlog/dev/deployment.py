@@ -15,7 +15,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from crewlog.namespace import is_not_found
+from crewlog.temporal_errors import is_not_found
 
 MINIMUM_SERVER = (1, 31)
 """The oldest server that is known to move a pinned run at continue-as-new; 1.29 ignores that."""

@@ -38,9 +38,9 @@ from crewlog.dev.temporal_cli import INSTALL, look_up, program, remedy
 from crewlog.encryption.keys import ACCEPT_PLAIN, environment_keyring
 from crewlog.encryption.rows import RowCipher
 from crewlog.errors import CrewlogError
-from crewlog.namespace import is_not_found, missing_namespace, namespace_not_found_error
-from crewlog.store.condition import check_database
-from crewlog.store.sealing import refused
+from crewlog.store.database_health import check_database
+from crewlog.store.key_check import refused
+from crewlog.temporal_errors import is_not_found, missing_namespace, namespace_not_found_error
 
 Status = Literal["ok", "warn", "fail"]
 TASK_QUEUE = "crewlog"

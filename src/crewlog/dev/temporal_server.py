@@ -46,7 +46,7 @@ from crewlog.dev.processes import (
 from crewlog.dev.registry import ServiceRecord
 from crewlog.dev.temporal_cli import TemporalCli
 from crewlog.errors import TemporalUnavailable
-from crewlog.namespace import missing_namespace, namespace_not_found_error
+from crewlog.temporal_errors import missing_namespace, namespace_not_found_error
 
 NAMESPACE = "default"
 RETENTION = timedelta(days=30)

@@ -13,7 +13,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.reaching import McpServer, mcp_tool
 from crewlog.dev.doctor import Check
 from crewlog.errors import CrewlogError
-from crewlog.servers.sessions import Sessions
+from crewlog.mcp_servers.sessions import Sessions
 
 LIMIT = 10.0
 """Seconds that a server has to start and to list its tools."""

@@ -9,7 +9,7 @@ would keep a run from its next task for good, whoever sent it the signal. So a p
 refused becomes one that says why. Whoever reads a command finds that it is unreadable, and records
 it as refused; whoever reads anything else fails, see `crewlog.payloads`. Where a key is missing the
 value may be good, and a run that took it for bad would go another way than its next replay: it is
-waited for, and a command is given up, as `crewlog.payload_folder` says.
+waited for, and a command is given up, as `crewlog.external_storage` says.
 
 What a schedule starts its runs with is encrypted once for all of them, whose ids nobody knows yet.
 It says, authenticated, that it is a schedule's: that alone opens in runs whose ids begin with its
@@ -18,7 +18,7 @@ and the commands of one run to another whose id he makes up.
 
 What an activity answers names its call, within what is encrypted. Else whoever reaches the server
 could answer a call in flight with what an earlier one of the same run was answered, see
-`crewlog.workers.call_names`.
+`crewlog.workers.activity_ids`.
 
 Whether what is not encrypted counts must follow from the run's history alone, since a replay may
 have other settings: see `CrewRun`. So where it is accepted, it is marked.

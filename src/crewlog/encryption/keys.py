@@ -28,8 +28,8 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
-from crewlog.faults import faults_of
 from crewlog.model import Model
+from crewlog.validation_errors import faults_of
 
 KEYS = "CREWLOG_ENCRYPTION_KEYS"
 """The variable that turns encryption on."""

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.errors import UsageError
-from crewlog.faults import faults_of
 from crewlog.model import Json, Model
 from crewlog.state.model import Usage
+from crewlog.validation_errors import faults_of
 
 
 class StageInput(Model):

@@ -15,7 +15,7 @@ from crewlog.definition.json_schemas import schema_faults, unusable
 from crewlog.errors import UsageError
 from crewlog.evaluation.cases import Case, StageOutput
 from crewlog.model import Json, Model
-from crewlog.state.brief import brief
+from crewlog.state.excerpt import brief
 
 MOST_TOLD = 5
 """Differences that are told of a case; the rest is counted."""

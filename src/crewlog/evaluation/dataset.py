@@ -10,25 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from crewlog.activities.contexts import CallTranscripts
+from crewlog.activities.call_transcripts import CallTranscripts
 from crewlog.activities.definitions import Definitions, agent_of
+from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.inputs import Inputs, as_json
-from crewlog.activities.sight import Sight
 from crewlog.activities.summaries import Summaries
-from crewlog.activities.views import Hydrator
+from crewlog.activities.view_reader import Sight
 from crewlog.client import Client, Run
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.replies import RESPONSE
 from crewlog.errors import UsageError
 from crewlog.evaluation.cases import Case, StageInput, StageOutput
-from crewlog.graph.facts import RunFacts
 from crewlog.graph.inputs import agent_inputs
-from crewlog.graph.lower import lower
+from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.run_context import RunFacts
 from crewlog.ids import AgentName, ContentHash, RunId, StepId, item_number, node_of, visit_of
 from crewlog.model import Json
+from crewlog.reporting.trace import StepTrace, run_trace
 from crewlog.state.calls import CallModel
+from crewlog.state.fold import reduce
 from crewlog.state.journal import (
     ArtifactOperationsApplied,
     JournalEntry,
@@ -39,11 +41,9 @@ from crewlog.state.journal import (
     TurnLimitReached,
     entry_from_json,
 )
-from crewlog.state.ledger import Ledger
 from crewlog.state.messages import message_from_json, message_to_json
 from crewlog.state.model import CrewState, Item
-from crewlog.state.reduce import reduce
-from crewlog.state.trace import StepTrace, run_trace
+from crewlog.state.recorder import Ledger
 from crewlog.store.protocol import Store
 
 PAGE = 1000

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Literal
 
+from crewlog.canonical_json import hash_json
 from crewlog.client import Client, Run
-from crewlog.content import hash_json
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import RunFailed, UsageError

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from crewlog.canonical_json import hash_json
 from crewlog.client import Client, Run
-from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import (
     CrewlogError,
@@ -32,7 +32,7 @@ from crewlog.evaluation.dataset import dataset
 from crewlog.evaluation.report import Report, Trial, report_of
 from crewlog.evaluation.stage import alone, given
 from crewlog.evaluation.waiting import GRACE, carried_out
-from crewlog.state.brief import brief
+from crewlog.state.excerpt import brief
 from crewlog.state.model import Usage
 
 Compare = Callable[[Case, StageOutput, str], Awaitable[tuple[Verdict, Usage]]]

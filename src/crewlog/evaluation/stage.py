@@ -21,8 +21,8 @@ from crewlog.errors import InvalidDefinition, UsageError
 from crewlog.evaluation.cases import Case
 from crewlog.ids import AgentName, NodeName, private_log, step_id
 from crewlog.model import Json
-from crewlog.state.edited import FLAGS, OUTPUTS
-from crewlog.state.given import Given, InitialMessage
+from crewlog.state.edits import FLAGS, OUTPUTS
+from crewlog.state.initial_state import Given, InitialMessage
 
 SUFFIX = "-eval"
 """What the name of a crew ends with whose run is an evaluation's."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from crewlog.client import Run
 from crewlog.errors import CrewlogError, RunAlreadyExists, RunFailed
-from crewlog.state.brief import sentences
+from crewlog.state.excerpt import sentences
 
 LOOK = 1.0
 """Seconds between two looks at whether a run asks people: nobody answers an evaluation."""

@@ -8,7 +8,7 @@ from typing import Any
 from crewlog.errors import ToolFailed
 from crewlog.evaluators.programs import Ended
 from crewlog.evaluators.signals import Kind, Signal, owner, places
-from crewlog.state.brief import brief
+from crewlog.state.excerpt import brief
 from crewlog.tool_call import current_call
 
 Owners = dict[str, list[str]]

@@ -14,7 +14,7 @@ from crewlog.errors import ToolFailed
 from crewlog.evaluators.common import Found, Owners, no_good_end, summary_of, within
 from crewlog.evaluators.programs import Ended, Scratch, run_program
 from crewlog.evaluators.signals import Signal, owner, report
-from crewlog.state.brief import brief
+from crewlog.state.excerpt import brief
 from crewlog.tool_call import current_call
 
 _PYTHON = re.compile(

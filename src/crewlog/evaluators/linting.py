@@ -21,7 +21,7 @@ from langchain_core.tools import tool
 from crewlog.evaluators.common import Found, Owners, no_good_end, summary_of, within
 from crewlog.evaluators.programs import Scratch, run_program
 from crewlog.evaluators.signals import Signal, owner, report
-from crewlog.state.brief import brief
+from crewlog.state.excerpt import brief
 from crewlog.tool_call import current_call
 
 _BROKEN = ("E9", "F63", "F7", "F82")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from crewlog.model import Model
-from crewlog.state.brief import shortened
+from crewlog.state.excerpt import shortened
 
 Kind = Literal["compile_error", "test_failure", "lint_issue", "review_comment"]
 Severity = Literal["info", "warn", "error"]

@@ -20,7 +20,7 @@ from langchain_core.tools import tool
 from crewlog.evaluators.common import Found, Owners, no_good_end, summary_of, within
 from crewlog.evaluators.programs import Ended, Scratch, run_program
 from crewlog.evaluators.signals import Signal, owner, places, report
-from crewlog.state.brief import brief
+from crewlog.state.excerpt import brief
 from crewlog.tool_call import current_call
 
 LARGEST_RECORD = 8 * 1024 * 1024

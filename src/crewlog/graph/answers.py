@@ -2,6 +2,12 @@
 
 A decision names one of the interrupt's options, or says something in words where the interrupt
 takes them: a question that asks for words, or a call whose outcome nobody knew.
+
+Questions that nobody answered in time: what the crew's policy says happens then.
+
+When one expires stands in the question, as an absolute time, so it is carried and taken back with
+it; the run's timer tells when that has come, see `crewlog.graph.timers`. What happens is journaled
+as the policy's answer and not as a person's.
 """
 
 from __future__ import annotations
@@ -11,19 +17,19 @@ from collections.abc import Awaitable, Callable
 
 from crewlog.authority.bindings import arguments_hash
 from crewlog.definition.times import due_in, moment_words
-from crewlog.errors import CommandRejected, InterruptNotOpen
-from crewlog.graph import approvals
-from crewlog.graph.deciding import answer_output
+from crewlog.errors import CommandRejected, InterruptNotOpen, NotPermitted
+from crewlog.graph import interrupts
+from crewlog.graph.bypasses import answer_output
 from crewlog.graph.engine import Engine
-from crewlog.graph.facts import RunFacts
-from crewlog.graph.merging import set_flag
+from crewlog.graph.outputs import set_flag
 from crewlog.graph.plan import END, NEXT
+from crewlog.graph.run_context import RunFacts
 from crewlog.graph.turns import calls_of
 from crewlog.ids import CommandId, InterruptId, NodeName, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.answered import granted
-from crewlog.state.brief import brief
+from crewlog.state.answers import ESCALATED, granted
+from crewlog.state.excerpt import brief
 from crewlog.state.model import Interrupt
 
 
@@ -239,7 +245,7 @@ async def _refuse(engine: Engine, asked: Interrupt, by: str, reason: str) -> Non
     call = next((c for c in calls_of(entry) if c.call == asked.call), None)
     if entry is not None and call is not None:
         engine.turns.give_back(entry.step, call)
-        await engine.turns.answer_call(entry.step, call, approvals.refusal(by, reason), ok=False)
+        await engine.turns.answer_call(entry.step, call, interrupts.refusal(by, reason), ok=False)
 
 
 Handler = Callable[[Engine, Interrupt, str, str], Awaitable[None]]
@@ -250,3 +256,65 @@ _HANDLERS: dict[str, Handler] = {
     "outcome_unknown": _outcome,
     "low_confidence": _unsure,
 }
+
+
+POLICY = "policy"
+"""Who answers where nobody did."""
+UNANSWERED = "nobody answered in time"
+
+
+async def answer_expired_interrupts(engine: Engine) -> None:
+    """Answers the questions whose time is over, as the crew's policy says."""
+    for asked in list(engine.state.interrupts.values()):
+        state = engine.state
+        if state.status != "running" or state.still:
+            return
+        if asked.id in state.interrupts and engine.waits.has_expired(asked):
+            await _answer_by_policy(engine, asked)
+
+
+async def _answer_by_policy(engine: Engine, asked: Interrupt) -> None:
+    policy = engine.plan.interrupts.expiry(asked.kind)
+    if policy.default == "escalate" and policy.escalate_to and not asked.escalated:
+        _escalate(engine, asked, policy.escalate_to)
+        return
+    decision = "stop" if policy.default == "stop" else asked.refusal
+    try:
+        await answer(
+            engine, asked, decision, by=POLICY, command=None, reason=UNANSWERED, expired=True
+        )
+    except StopAnswer:
+        reason = f"{asked.id} was not answered in time"
+        end_reason = asked.bound or "stopped"
+        engine.record(j.StopRequested(by=POLICY, reason=reason, end_reason=end_reason))
+
+
+def _escalate(engine: Engine, asked: Interrupt, to: str) -> None:
+    """Asks others the same, under an id of its own; whoever answers the old one is told so."""
+    engine.record(
+        j.InterruptAnswered(interrupt=asked.id, decision=ESCALATED, by=POLICY, expired=True)
+    )
+    number = InterruptId(f"i{engine.state.asked + 1}")
+    again = {"id": number, "position": 0, "due": 0, "to": (to,), "escalated": True}
+    engine.record(j.InterruptRaised(interrupt=asked.model_copy(update=again)))
+
+
+def check_may_answer(run: RunFacts, asked: Interrupt, by: str) -> None:
+    """Checks that somebody may answer a question now.
+
+    Raises:
+        InterruptNotOpen: its time is over, and the crew's policy answers it.
+        NotPermitted: others are asked.
+    """
+    if asked.due and run.at >= asked.due:
+        raise InterruptNotOpen(
+            f"the interrupt {asked.id!r} expired {moment_words(asked.due)}",
+            remedy="The crew's policy answers it as soon as the run goes on.",
+        )
+    if asked.to and by not in asked.to:
+        why = "it was escalated to" if asked.escalated else "it is asked of"
+        people = ", ".join(asked.to)
+        raise NotPermitted(
+            f"{by or 'nobody named'!r} may not answer {asked.id!r}: {why} {people}",
+            remedy=f"Let {'one of them' if len(asked.to) > 1 else people} answer.",
+        )

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crewlog.authority.artifacts import authorize_artifact
+from crewlog.authority.audiences import authorize_artifact
 from crewlog.authority.permissions import Decision
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, visit_of
 from crewlog.state import journal as j
 from crewlog.state.calls import CallToolResult
-from crewlog.state.hashing import empty_log_head
+from crewlog.state.logs import empty_log_head
 from crewlog.state.model import CrewState
 
 

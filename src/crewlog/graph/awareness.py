@@ -13,9 +13,9 @@ from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import phases
-from crewlog.graph.lower import component_of
+from crewlog.graph.lowering_pass import component_of
 from crewlog.ids import AgentName
-from crewlog.state.topology import ChannelAgent, Component, surroundings
+from crewlog.state.components import ChannelAgent, Component, surroundings
 
 HEADING = "The graph that you live in:"
 """How the block begins."""

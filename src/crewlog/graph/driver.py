@@ -31,7 +31,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Send
 from langsmith import tracing_context  # pyright: ignore[reportUnknownVariableType]
 
-from crewlog.graph.saver import LatestSaver
+from crewlog.graph.checkpoint_saver import LatestSaver
 from crewlog.model import Json
 
 Router = Callable[[Any], Sequence[str | Send]]

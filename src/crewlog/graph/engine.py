@@ -20,18 +20,16 @@ from typing_extensions import override
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.model import GROUP_TOOLS
 from crewlog.definition.times import duration_words
-from crewlog.graph import routes
+from crewlog.end_reason import EndReason, error_end_reason
+from crewlog.graph import branches
+from crewlog.graph.agents_without_model import AgentsWithoutModel
 from crewlog.graph.budgets import Budgets, uses
-from crewlog.graph.compile import compile_plan
-from crewlog.graph.doing import AgentsWithoutModel
+from crewlog.graph.child_steps import Maps
+from crewlog.graph.compiler import compile_plan
 from crewlog.graph.driver import Target
-from crewlog.graph.facts import RunFacts, disabled_reason
-from crewlog.graph.given import give
-from crewlog.graph.listening import Wakes
-from crewlog.graph.loops import Joins, Loops
-from crewlog.graph.maps import Maps
-from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode, Route
-from crewlog.graph.routing import (
+from crewlog.graph.exchanges import Exchanges
+from crewlog.graph.interrupts import shown_output_fields, text_target
+from crewlog.graph.joins import (
     decide,
     dependents,
     lost_targets,
@@ -40,11 +38,14 @@ from crewlog.graph.routing import (
     unfilled,
     used_up,
 )
-from crewlog.graph.showing import shown_output_fields, text_target
-from crewlog.graph.talks import Exchanges
+from crewlog.graph.loops import Joins, Loops
+from crewlog.graph.outputs import begun, reset_error_output, unset
+from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode, Route
+from crewlog.graph.run_context import RunFacts, disabled_reason
+from crewlog.graph.state_edit import give
+from crewlog.graph.timers import TIMEOUT, Waits
 from crewlog.graph.turns import Turns, calls_of
-from crewlog.graph.unsetting import begun, reset_error_output, unset
-from crewlog.graph.waits import TIMEOUT, Waits
+from crewlog.graph.wakes import Wakes
 from crewlog.ids import (
     PUBLIC,
     AgentName,
@@ -57,15 +58,14 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.state import journal as j
-from crewlog.state.brief import brief
 from crewlog.state.calls import PreparedSplitRun
-from crewlog.state.end_reasons import EndReason, error_end_reason
+from crewlog.state.excerpt import brief
 from crewlog.state.files import FileRef
-from crewlog.state.given import Given
-from crewlog.state.ledger import Ledger
+from crewlog.state.fold import routing_after
+from crewlog.state.initial_state import Given
 from crewlog.state.model import Call, CrewState, FrontierStep
-from crewlog.state.reduce import routing_after
-from crewlog.state.rewinding import handed_off
+from crewlog.state.recorder import Ledger
+from crewlog.state.restore import handed_off
 
 
 class Order(NamedTuple):
@@ -573,7 +573,7 @@ class Engine(RunFacts):
         """Goes where an output says, or does what the route says for one that names no way."""
         state = self.state
         since = state.talk.began if state.talk is not None else 0
-        choice = routes.choose(self.plan, name, state.agent_outputs, state.execution_count, since)
+        choice = branches.choose(self.plan, name, state.agent_outputs, state.execution_count, since)
         bound: EndReason = "" if choice.used_up is None else "route_limit_reached"
         if choice.refused:
             self.record(
@@ -587,8 +587,10 @@ class Engine(RunFacts):
                 )
             )
         if choice.goes == ASK_HUMAN:
-            options = routes.branch_answer_options(route)
-            self.ask("ask", routes.question(name, choice), step=step, options=options, bound=bound)
+            options = branches.branch_answer_options(route)
+            self.ask(
+                "ask", branches.question(name, choice), step=step, options=options, bound=bound
+            )
             return
         self.record(j.StepCompleted(step=step, because=choice.because))
         if choice.goes == FAIL:

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator
 
 from crewlog.authority.audiences import may_read_input
 from crewlog.definition.context import ARTIFACT, FLAG, WHOLE
-from crewlog.graph.facts import RunFacts
+from crewlog.graph.run_context import RunFacts
 from crewlog.ids import PUBLIC, AgentName, FlagName, LogName, StepId
-from crewlog.state.context import MOST_PARTS, Given, InputValue
+from crewlog.state.agent_inputs import MOST_PARTS, Given, InputValue
 from crewlog.state.model import Output
 
 

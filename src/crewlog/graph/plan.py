@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from crewlog.authority.rules import Permission
+from crewlog.authority.permissions import Permission
 from crewlog.definition.conditions import Fact, is_never
 from crewlog.definition.creatures import INBOX
 from crewlog.definition.doing import DoneCall
@@ -40,7 +40,7 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.model import Json, Model
-from crewlog.state.topology import Component
+from crewlog.state.components import Component
 
 END = "end"
 """Route target: the run (or this branch of it) ends."""

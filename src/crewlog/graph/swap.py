@@ -13,13 +13,13 @@ from typing import Literal
 
 from crewlog.definition.conditions import render_condition
 from crewlog.errors import CommandRejected
-from crewlog.graph.blocked import BlockedNode, blocked
-from crewlog.graph.listening import plan_component_change
+from crewlog.graph.blocked_nodes import BlockedNode, blocked
+from crewlog.graph.joins import lost_targets, unfilled
 from crewlog.graph.loops import forward_edges
 from crewlog.graph.plan import DetachedStep, GraphPlan, PlanAgent, PlanNode
-from crewlog.graph.rejoin import JoinRemap, has_begun
-from crewlog.graph.routing import lost_targets, unfilled
-from crewlog.graph.waits import waits_for
+from crewlog.graph.remap import JoinRemap, has_begun
+from crewlog.graph.timers import waits_for
+from crewlog.graph.wakes import plan_component_change
 from crewlog.ids import (
     AgentName,
     InterruptId,
@@ -32,9 +32,9 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.model import Model
+from crewlog.state.components import ComponentChange
 from crewlog.state.journal import ReachedNode, Remap
 from crewlog.state.model import CrewState, FrontierStep, Interrupt, Routing
-from crewlog.state.topology import ComponentChange
 
 Frontier = Mapping[StepId, FrontierStep]
 

@@ -3,32 +3,45 @@
 Within a turn the calls run in parallel and are applied in call order: a result that comes before
 an earlier call's is held, as a fact, until that one is applied. So the order of the messages in
 an agent's log depends on what it asked for, and not on which tool was faster.
+
+An agent's turn as a graph of its own: `model ⇄ tools`, driven like the run's.
+
+    model ──(tool calls)──► tool * n ──(all applied)──► model
+      └──(none)──► end        └──(a tool handed off)──► end
+
+The position inside a turn is a `Turn` in the frontier, and each apply is given all of it. So one
+graph serves every turn. Every turn begins with its model, so beginning one needs no apply: the
+first is the model's reply.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypedDict, cast
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Send
 
 from crewlog.authority.bindings import arguments_hash
 from crewlog.authority.permissions import Decision, authorize_output
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.definition.interrupting import CONFIDENCE
-from crewlog.graph import approvals
+from crewlog.end_reason import FoundError
+from crewlog.graph import interrupts
+from crewlog.graph.agents_without_model import did, text_of
 from crewlog.graph.artifacts import landed, operations_of
-from crewlog.graph.doing import did, text_of
-from crewlog.graph.facts import RunFacts
-from crewlog.graph.listening import Wakes
-from crewlog.graph.merging import output_entry, put
-from crewlog.graph.replying import Replies
-from crewlog.graph.turn_graph import TurnSubgraph
+from crewlog.graph.checkpoint_saver import LatestSaver
+from crewlog.graph.driver import Driver, graph_cache
+from crewlog.graph.final_messages import Replies
+from crewlog.graph.outputs import output_entry, put
+from crewlog.graph.run_context import RunFacts
+from crewlog.graph.wakes import Wakes
 from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log, step_log
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.brief import brief, message_excerpt
 from crewlog.state.calls import CallModelResult, CallToolResult
-from crewlog.state.end_reasons import FoundError
-from crewlog.state.model import Call, FrontierStep, Usage
+from crewlog.state.excerpt import brief, message_excerpt
+from crewlog.state.model import Call, FrontierStep, Turn, Usage
 
 Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
 """Called when a turn is over, with the nodes that its tools hand off to."""
@@ -57,7 +70,7 @@ class Turns:
             step: The step.
             number: The call.
             result: The reply.
-            composed: Whether no model was asked; see `crewlog.graph.doing`.
+            composed: Whether no model was asked; see `crewlog.graph.agents_without_model`.
         """
         entry = self._run.state.frontier.get(step)
         agent = self._run.agent_of(step) if entry else None
@@ -251,7 +264,7 @@ class Turns:
     ) -> None:
         """Asks people about a call whose tool needs that; from then on it is not to be made."""
         tool = call.tool or ""
-        args = approvals.arguments(result.body, call.id)
+        args = interrupts.arguments(result.body, call.id)
         if args is None:  # arguments that cannot be read are never run: the model is told
             agent = self._run.agent_of(step)
             if agent is not None:
@@ -260,14 +273,14 @@ class Turns:
             say = f"The arguments of {tool!r} are not valid JSON. Call it again."
             await self.answer_call(step, call, say, ok=False)
             return
-        shown, whole = approvals.shown_arguments(args)
+        shown, whole = interrupts.shown_arguments(args)
         self._run.ask(
             "tool_approval",
-            approvals.question(step, tool, call.brief),
+            interrupts.question(step, tool, call.brief),
             step=step,
             call=call.call,
-            options=approvals.OPTIONS,
-            detail=approvals.detail(shown, result.hash, whole=whole),
+            options=interrupts.OPTIONS,
+            detail=interrupts.detail(shown, result.hash, whole=whole),
             words=True,
             tool=tool,
             args=shown,
@@ -286,10 +299,10 @@ class Turns:
             return False
         self._run.ask(
             "tool_approval",
-            approvals.question(step, call.tool or "", call.brief),
+            interrupts.question(step, call.tool or "", call.brief),
             step=step,
             call=call.call,
-            options=approvals.OPTIONS,
+            options=interrupts.OPTIONS,
             detail=f"The message {call.message} has its arguments, and all of them are approved.",
             words=True,
             tool=call.tool,
@@ -310,8 +323,8 @@ class Turns:
         risk, policy = rules.risk if rules else "low", self._run.plan.interrupts
         counted = self._run.quotas(agent, tool, step)
         return {
-            **approvals.because(decision, said, risk, policy.approve_risk),
-            "quotas": tuple(map(approvals.interrupt_quota, counted)),
+            **interrupts.because(decision, said, risk, policy.approve_risk),
+            "quotas": tuple(map(interrupts.interrupt_quota, counted)),
         }
 
     async def recheck_call(self, step: StepId, call: Call) -> None:
@@ -520,3 +533,64 @@ def _ref(result: CallModelResult | CallToolResult, logs: tuple[LogName, ...]) ->
     """The message of a result; its body travels along where the store was away."""
     inline = None if result.stored else result.body
     return j.MessageRef(body=result.hash, logs=logs, inline=inline)
+
+
+MODEL = "model"
+TOOL = "tool"
+
+
+class Position(TypedDict):
+    """The channels of a turn."""
+
+    calls: tuple[int, ...]
+    """The numbers of the tool calls that the last reply asked for."""
+    returned: int
+    """How many of them are applied."""
+    handed_off: bool
+    """Whether a tool sent the run elsewhere, which ends the turn."""
+
+
+async def _placeholder(state: Position) -> Position:
+    return state
+
+
+def _after_model(state: Position) -> list[str | Send]:
+    return [Send(TOOL, number) for number in state["calls"]] or [END]
+
+
+def _after_tool(state: Position) -> list[str | Send]:
+    if state["returned"] < len(state["calls"]):
+        return []
+    return [END if state["handed_off"] else MODEL]
+
+
+def _compiled(saver: LatestSaver) -> Any:
+    graph: StateGraph[Position, None, Position, Position] = StateGraph(Position)
+    graph.add_node(MODEL, _placeholder)
+    graph.add_node(TOOL, _placeholder)
+    graph.add_edge(START, MODEL)
+    graph.add_conditional_edges(MODEL, _after_model, [TOOL, END])
+    graph.add_conditional_edges(TOOL, _after_tool, [MODEL, END])
+    return graph.compile(checkpointer=saver, name="turn")
+
+
+class TurnSubgraph:
+    """Drives turns: which calls follow a reply, and whether a result ends the batch."""
+
+    def __init__(self) -> None:
+        routers = {MODEL: _after_model, TOOL: _after_tool}
+        self._driver = Driver(_compiled, routers, [MODEL, TOOL], graph_cache("turn"))
+
+    async def replied(self, calls: Sequence[int]) -> list[int]:
+        """Applies a model's reply; returns the tool calls to make, empty where the turn is over."""
+        values: Position = {"calls": tuple(calls), "returned": 0, "handed_off": False}
+        return [cast("int", t.item) for t in self._driver.apply(MODEL, values)]
+
+    async def returned(self, turn: Turn) -> bool:
+        """Applies a tool's result, counted in `turn` already; true where the model is next."""
+        values: Position = {
+            "calls": tuple(range(turn.next_call - turn.expected, turn.next_call)),
+            "returned": turn.returned,
+            "handed_off": bool(turn.goto),
+        }
+        return bool(self._driver.apply(TOOL, values))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.lower import lower_validated, requirements
+from crewlog.graph.lowering_pass import lower_validated, requirements
 from crewlog.prompt.clauses import Clauses, cut
 from crewlog.prompt.compiled import CompiledPrompt, ReaderName
 from crewlog.prompt.faults import Fault

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from crewlog.authority.rules import permission_text
-from crewlog.authority.rules import rules_of as call_rules
-from crewlog.authority.telling import questions
+from crewlog.authority.authority_text import questions
+from crewlog.authority.permissions import permission_text
+from crewlog.authority.permissions import rules_of as call_rules
 from crewlog.definition.builders import find_builder
 from crewlog.definition.conditions import Condition, Not, render_condition
 from crewlog.definition.findings import Path, listed
@@ -22,7 +22,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.phases import ASK_HUMAN, END, FAIL, NEXT, Phase, PhaseItem, phases
 from crewlog.definition.times import duration_words
-from crewlog.graph.lower import lower_validated, rules_of
+from crewlog.graph.lowering_pass import lower_validated, rules_of
 from crewlog.prompt import reading as r
 from crewlog.prompt.names import crew_name
 

@@ -18,7 +18,6 @@ from pydantic import ValidationError
 
 from crewlog.definition.findings import listed
 from crewlog.errors import Diagnostic
-from crewlog.faults import rule_of_error
 from crewlog.model import Json
 from crewlog.prompt.clauses import Clauses
 from crewlog.prompt.compile import assess, clauses_of
@@ -26,8 +25,9 @@ from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.faults import Fault
 from crewlog.prompt.reading import EMPTY, Reading, reading_schema
 from crewlog.prompt.registry import Registry
-from crewlog.state.endings import NO_READINGS
+from crewlog.state.finish_reason import NO_READINGS
 from crewlog.state.model import NoReading, PromptReply
+from crewlog.validation_errors import rule_of_error
 
 REPAIRS = 3
 """How often a model may repair its reading."""

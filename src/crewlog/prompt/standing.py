@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from crewlog.authority.rules import Permission, permission_text, rules_of
+from crewlog.authority.permissions import Permission, permission_text, rules_of
 from crewlog.definition.findings import Finding
 from crewlog.definition.model import EVERY_TOOL, GROUP, CrewDefinition, LogDefinition, Rule
 

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
-from crewlog.content import DEEPEST, canonical
+from crewlog.canonical_json import DEEPEST, canonical
 from crewlog.model import Json
-from crewlog.state.brief import brief
+from crewlog.state.excerpt import brief
 
 _Object = dict[str, Json]
 _Items = Sequence[Json]

@@ -1,6 +1,8 @@
 """What an activity is given, and what it gives back: small, flat, and never the transcript.
 
 These are durable data: histories hold them. A field may be added with a default, never renamed.
+
+Lists of which each item is for somebody: one value an item, with whom it names.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from crewlog.authority.bindings import Approval
-from crewlog.content import hash_json
+from crewlog.canonical_json import canonical, hash_json
 from crewlog.definition.policy import Policy
 from crewlog.ids import (
     AgentName,
@@ -26,29 +28,29 @@ from crewlog.ids import (
     idempotency_key,
 )
 from crewlog.model import Json, Model
-from crewlog.state.context import Given, WindowResult
-from crewlog.state.endings import BadEnding
-from crewlog.state.hearing import Heard
-from crewlog.state.homes import ClaimedAgent
-from crewlog.state.journal import Batch
-from crewlog.state.model import (
-    CallDelay,
-    CommandOutcome,
-    Item,
-    LogHead,
-    PromptDiagnostic,
-    PromptReply,
-    Usage,
-)
-from crewlog.state.parting import Share
-from crewlog.state.told import (
+from crewlog.state.agent_inputs import Given, WindowResult
+from crewlog.state.body_metadata import (
     model_name,
     requested_tool_calls,
     usage_with_metadata,
     usage_without_metadata,
     used,
 )
-from crewlog.state.topology import Component, ComponentChange
+from crewlog.state.claim import ClaimedAgent
+from crewlog.state.components import Component, ComponentChange
+from crewlog.state.finish_reason import BadEnding
+from crewlog.state.journal import Batch
+from crewlog.state.model import (
+    CallDelay,
+    CommandOutcome,
+    Heard,
+    Item,
+    LogHead,
+    PromptDiagnostic,
+    PromptReply,
+    Usage,
+)
+from crewlog.state.split import Share
 
 OPEN_RUN = "open_run"
 COMPILE_PROMPT = "compile_prompt"
@@ -673,8 +675,8 @@ class ReadOtherRunResult(Model):
     op: str
     """The merge."""
     state: dict[str, Json] | None = None
-    """Of its last `CrewState` what the merge needs, see `crewlog.state.joining.glimpse`; none:
-    nothing of it is stored."""
+    """Of its last `CrewState` what the merge needs, see
+    `crewlog.state.run_merge.protocol.glimpse`; none: nothing of it is stored."""
     gone: bool = False
     """Whether it was ended from outside, or never was: the store takes nothing more of it."""
     recalled: bool = False
@@ -727,7 +729,7 @@ class PrepareMergeResult(Model):
     """Whether what each has left of quotas and budgets is put together: both bound the same by the
     same, and come of one run by splits alone, which have divided it."""
     state: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """What is taken over of that; see `crewlog.state.uniting`."""
+    """What is taken over of that; see `crewlog.state.run_merge.surviving_state`."""
     change: ComponentChange = ComponentChange()
     """What becomes of the graphs, with what is called otherwise."""
     comes: tuple[AgentName, ...] = ()
@@ -870,3 +872,24 @@ class DeleteReplacedRun(Model):
     """When it was started, in milliseconds since 1970."""
     use: SignedStart | None = None
     """The start: where it is signed, it replaces a signed run once."""
+
+
+def apart(key: str, value: Json, tag: str) -> list[OutputValue]:
+    """The items of a value, each as a value of its own; a value that is no list is its one item.
+
+    Args:
+        key: The output.
+        value: Its value.
+        tag: The key of an item that names whom it is for.
+    """
+    items: list[Json] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+    return [_item(key, item, tag) for item in items]
+
+
+def _item(key: str, item: Json, tag: str) -> OutputValue:
+    named: Json = item.get(tag) if isinstance(item, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    said = named if isinstance(named, list) else [named]  # pyright: ignore[reportUnknownVariableType]
+    whom = tuple(each for each in said if isinstance(each, str))  # pyright: ignore[reportUnknownVariableType]
+    if len(canonical(item)) <= INLINE_BYTES:
+        return OutputValue(key=key, value=item, whom=whom)
+    return OutputValue(key=key, body=hash_json(item), content=item, whom=whom)

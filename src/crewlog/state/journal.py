@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter
 from typing_extensions import override
 
 from crewlog.authority.permissions import Ruling
+from crewlog.end_reason import EndReason
 from crewlog.ids import (
     AgentName,
     CommandId,
@@ -29,15 +30,13 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
-from crewlog.state.bounds import RemainingBudget
-from crewlog.state.context import WindowResult
-from crewlog.state.end_reasons import EndReason
-from crewlog.state.endings import BadEnding
-from crewlog.state.homes import ClaimedAgent
+from crewlog.state.agent_inputs import WindowResult
+from crewlog.state.claim import ClaimedAgent
+from crewlog.state.components import Rename
+from crewlog.state.finish_reason import BadEnding
+from crewlog.state.item_specs import ItemSpec, ListSpec
 from crewlog.state.model import Call, CallDelay, Did, Draft, Interrupt, PromptDiagnostic, Usage
-from crewlog.state.parting import Share
-from crewlog.state.shapes import ItemSpec, ListSpec
-from crewlog.state.topology import Rename
+from crewlog.state.split import RemainingBudget, Share
 
 
 class MessageRef(Model):
@@ -390,7 +389,8 @@ class ParentStepStarted(Fact):
     whose: tuple[int, ...] = ()
     """By item: which of them, from 0."""
     after: tuple[tuple[int, ...], ...] = ()
-    """By item: the items that it waits for, where any does; see `crewlog.state.shapes.packed`."""
+    """By item: the items that it waits for, where any does; see
+    `crewlog.state.item_specs.packed`."""
 
 
 class ItemsRefused(Fact):
@@ -1505,7 +1505,7 @@ class Batch(Model):
     """Consecutive journal entries on their way to the store, with where they join on.
 
     The chain links of the logs are not sent: they follow from the entries and the heads before.
-    In activities' inputs the entries are packed, see `crewlog.state.packing`.
+    In activities' inputs the entries are packed, see `crewlog.state.batch_codec`.
     """
 
     EMPTY: ClassVar[Batch]

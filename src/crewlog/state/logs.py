@@ -1,14 +1,18 @@
-"""Links: what a batch of journal entries adds to the logs it extends."""
+"""Links: what a batch of journal entries adds to the logs it extends.
+
+Heads of logs: hashes that name a whole transcript. Content addresses are `crewlog.canonical_json`.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
+from crewlog.canonical_json import hash_bytes
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json
-from crewlog.state.hashing import chain, empty_log_head, joined
 from crewlog.state.journal import Batch, JournalEntry, entry_from_json
 
 _REWINDS = frozenset({"RunRolledBack", "RunForked", "RunReopened"})
@@ -150,3 +154,33 @@ def said_in(entry: Mapping[str, Json]) -> Mapping[str, Json]:
     """The message that an entry has itself, also one that only waits to be added to logs."""
     found: Mapping[str, Json] = entry.get("ref") or {}
     return found
+
+
+def chain(previous: ContentHash, position: int, body: ContentHash) -> ContentHash:
+    """The head of a log after one more message: `hash(previous head, journal position, body)`.
+
+    So a head names a whole transcript, and two writers cannot extend one log differently without
+    ending at different heads.
+    """
+    return hash_bytes(previous.encode(), position.to_bytes(8, "big"), body.encode())
+
+
+def joined(one: ContentHash, two: ContentHash, position: int) -> ContentHash:
+    """The head of a log that goes on from two heads: it names both transcripts, in this order.
+
+    Where the first is empty, or both are the same, there is nothing to join: it is the second.
+    """
+    if not one or one == two:
+        return two
+    return hash_bytes(b"joined", one.encode(), two.encode(), position.to_bytes(8, "big"))
+
+
+@lru_cache(maxsize=1024)
+def empty_log_head(run: str, log: str) -> ContentHash:
+    """The head of an empty log; it names the run, so that equal names never mix two runs."""
+    return hash_bytes(b"log", _utf8(run), _utf8(log))
+
+
+def _utf8(text: str) -> bytes:
+    """A name as bytes, whatever a stranger put into it."""
+    return text.encode("utf-8", "surrogatepass")

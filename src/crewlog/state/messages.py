@@ -17,7 +17,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from crewlog.content import utf8_json
+from crewlog.canonical_json import utf8_json
 from crewlog.errors import InternalError
 from crewlog.model import Json
 

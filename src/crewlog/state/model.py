@@ -2,7 +2,9 @@
 
 The workflow owns it whole; agents get projections. It is bounded: transcripts, outputs and the
 trace are held as heads or references into content-addressed logs, so that what continue-as-new
-carries does not grow with what was said. `crewlog.state.reduce` is the only thing that changes it.
+carries does not grow with what was said. `crewlog.state.fold` is the only thing that changes it.
+
+What a state knows of what its creatures hear: which message a visit is for, and the rest.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Literal, get_args
 from pydantic import Field
 
 from crewlog.authority.permissions import Ruling
+from crewlog.end_reason import EndReason
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -25,11 +28,9 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
-from crewlog.state.end_reasons import EndReason
-from crewlog.state.hearing import Heard, Rest
-from crewlog.state.shapes import ItemSpec, ListSpec
-from crewlog.state.talk import Said, Talk
-from crewlog.state.topology import Rename
+from crewlog.state.components import Rename
+from crewlog.state.conversation import Said, Talk
+from crewlog.state.item_specs import ItemSpec, ListSpec
 
 RunStatus = Literal[
     "running", "paused", "waiting", "stopping", "completed", "failed", "stopped", "merged"
@@ -141,8 +142,8 @@ class ChildStepProgress(Model):
     whose: tuple[int, ...] = ()
     """By item: which of them, from 0."""
     after: tuple[tuple[int, ...], ...] = ()
-    """By item: the items that it waits for, see `crewlog.state.shapes.packed`; empty: none waits
-    for another."""
+    """By item: the items that it waits for, see `crewlog.state.item_specs.packed`; empty: none
+    waits for another."""
     left: tuple[int, ...] = ()
     """Where items wait for others: those that are not started."""
     failed: int = 0
@@ -611,7 +612,7 @@ other run; it takes the other one in; it waits for the other's word on what it h
 
 
 class PendingMerge(Model):
-    """A merge with another run that is under way; see `crewlog.state.joining`."""
+    """A merge with another run that is under way; see `crewlog.state.run_merge.protocol`."""
 
     op: str
     """The merge's id, the same in both runs; see `crewlog.ids.merge_id`."""
@@ -764,8 +765,8 @@ class CrewState(Model):
     """The outcome of recent commands, by id, oldest first: the newest 100, or fewer where they are
     long."""
     older_commands: str = ""
-    """The ids of all others, as a Bloom filter; see `crewlog.state.commands`. Empty where there are
-    none."""
+    """The ids of all others, as a Bloom filter; see `crewlog.state.command_outcomes`. Empty where
+    there are none."""
     usage: dict[AgentName, Usage] = Field(default_factory=dict[AgentName, Usage])
     """What each agent used."""
     steps: int = 0
@@ -884,3 +885,25 @@ class CrewState(Model):
     def total_usage(self) -> Usage:
         """What all agents used."""
         return sum(self.usage.values(), Usage())
+
+
+class Heard(Model):
+    """The message that a visit is for."""
+
+    log: LogName
+    """The log that it was said in."""
+    body: ContentHash
+    """The message's hash."""
+    by: str = ""
+    """Who said it."""
+    more: int = 0
+    """Messages that came when as many visits waited as may: this one is for them, too."""
+
+
+class Rest(Model):
+    """Nothing is to do: the run waits for the next message."""
+
+    due: int = 0
+    """Until when, in milliseconds since the epoch; 0: for ever."""
+    position: int = 0
+    """The journal position since which it rests."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from crewlog.encryption.keys import environment_keyring
 from crewlog.encryption.rows import RowCipher
 from crewlog.errors import UsageError
-from crewlog.store.memory import InMemoryStore
+from crewlog.store.in_process import InMemoryStore
 from crewlog.store.postgres import PostgresStore
 from crewlog.store.protocol import Store
 

@@ -11,17 +11,17 @@ from typing import Literal, Self
 
 import asyncpg
 
-from crewlog.authority.proof import Proof, SignedApproval
-from crewlog.content import hash_json
+from crewlog.authority.signatures import Proof, SignedApproval
+from crewlog.canonical_json import hash_json
 from crewlog.encryption.rows import RowCipher
 from crewlog.errors import HistoryConflict
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
-from crewlog.store.append import append_statement
+from crewlog.store.append_statement import append_statement
 from crewlog.store.codec import dump_json, load_json, pack, pack_optional, spellings, unpack
-from crewlog.store.deleting import (
+from crewlog.store.deletion import (
     check_no_pending_fork,
     journal_links,
     links_made_by,
@@ -30,11 +30,10 @@ from crewlog.store.deleting import (
     reached,
     source_heads,
 )
-from crewlog.store.memories import Memories
-from crewlog.store.migrate import migrate
-from crewlog.store.missing import BODY, DEFINITION, MissingRows
+from crewlog.store.key_check import admit
+from crewlog.store.memories import Memories, PostgresMemories
+from crewlog.store.missing_rows import BODY, DEFINITION, MissingRows
 from crewlog.store.pool import Connection, EntryConflictError, Pool
-from crewlog.store.postgres_memories import PostgresMemories
 from crewlog.store.projection import (
     InterruptProjection,
     RunFacts,
@@ -62,9 +61,8 @@ from crewlog.store.protocol import (
     Snapshot,
     Tie,
 )
-from crewlog.store.sealing import admit
-from crewlog.store.shared_read import SharedRead
-from crewlog.store.shared_write import SharedWrite
+from crewlog.store.schema import migrate
+from crewlog.store.shared_queries import SharedRead, SharedWrite
 from crewlog.store.sql import queries
 
 _SCAN_TIMEOUT = 600.0

@@ -27,7 +27,7 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import ValidationError
 
-from crewlog.content import hash_json
+from crewlog.canonical_json import hash_json
 from crewlog.errors import InternalError
 from crewlog.ids import (
     AgentName,
@@ -42,12 +42,11 @@ from crewlog.ids import (
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind, exchange_name
-from crewlog.state.edited import edit_bodies
-from crewlog.state.hashing import empty_log_head
+from crewlog.state.edits import edit_bodies
 from crewlog.state.journal import goes_on
-from crewlog.state.logs import Link, batch_entries, batch_links
+from crewlog.state.logs import Link, batch_entries, batch_links, empty_log_head
 from crewlog.state.model import CLOSED, Interrupt, RunStatus
-from crewlog.store.missing import LINK, MissingRows
+from crewlog.store.missing_rows import LINK, MissingRows
 from crewlog.store.protocol import InterruptRow, JournalRow, LogLink, RunRow
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from crewlog.authority.proof import SignedApproval
+from crewlog.authority.signatures import SignedApproval
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -295,7 +295,7 @@ class Store(Protocol):
         """Makes `owner` the owner of `key` unless it has one; returns who owns it.
 
         Atomic over all workers. A claim is kept for ever: it says that something was begun, a call,
-        or to go on with a creature (`crewlog.store.claiming`).
+        or to go on with a creature (`crewlog.store.claims`).
 
         Args:
             key: What is claimed.
@@ -554,7 +554,7 @@ class Store(Protocol):
     async def delete(
         self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
     ) -> DeletionResult:
-        """Removes runs, and what nobody else uses; see `crewlog.store.deleting`.
+        """Removes runs, and what nobody else uses; see `crewlog.store.deletion`.
 
         Bodies and definitions that earlier deletions left, longer than the grace ago, go as well.
 

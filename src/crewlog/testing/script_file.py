@@ -23,8 +23,8 @@ from pydantic_core import ErrorDetails
 
 from crewlog.definition.text import Document, read_document
 from crewlog.errors import Diagnostic, InvalidDefinition
-from crewlog.faults import fault_of
 from crewlog.model import Json, Model
+from crewlog.validation_errors import fault_of
 
 ANY_AGENT = "*"
 

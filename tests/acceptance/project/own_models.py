@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 
-from crewlog.activities.models import register
+from crewlog.activities.chat_models import register
 from crewlog.workers.__main__ import main
 
 SAID = '{"next": "writer"}'

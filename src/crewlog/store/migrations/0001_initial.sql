@@ -9,7 +9,7 @@
 --   table is not derived from them.
 
 -- Content, addressed by its hash. `doomed` is the time since which no run names the content: see
--- `crewlog.store.deleting`.
+-- `crewlog.store.deletion`.
 CREATE TABLE crewlog.definitions (
     hash       text COLLATE "C" PRIMARY KEY,
     definition text NOT NULL,

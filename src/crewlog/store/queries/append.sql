@@ -1,4 +1,4 @@
--- The parts of one statement: `crewlog.store.append` joins those whose tables get rows. $1 is the run,
+-- The parts of one statement: `crewlog.store.append_statement` joins those whose tables get rows. $1 is the run,
 -- $2 a JSON object that has the rows of each table as a list, $3 the execution that sends entries.
 --
 -- Each insert is sorted by its key, so that two statements that overlap take their locks in one order

@@ -1,0 +1,119 @@
+"""What a model is shown: its agent's transcript, or what a window leaves of it, and its inputs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from langchain_core.messages import BaseMessage
+
+from crewlog.activities.inputs import Inputs, input_message
+from crewlog.activities.summaries import Summaries, Summary, extract, summed_up
+from crewlog.activities.transcripts import with_message_before_turn
+from crewlog.activities.view_reader import Sight
+from crewlog.activities.windows import SummarizedPrefix
+from crewlog.definition.context import Window
+from crewlog.definition.context_checks import summary_settings, window_of
+from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.prices import SCRIPTED
+from crewlog.model import Json
+from crewlog.state.agent_inputs import WindowResult
+from crewlog.state.calls import CallModel
+from crewlog.state.model import Usage
+
+_NOTHING = Usage()
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a model is shown, and what that took."""
+
+    transcript: list[BaseMessage]
+    window: WindowResult | None = None
+    """What a window left out; none where nothing."""
+    usage: Usage = _NOTHING
+    """Of the summaries that the call had made."""
+    earlier: tuple[tuple[str, str], ...] = ()
+    """What was said before each of the agent's replies that were left out; see `Cut`."""
+
+
+class CallTranscripts:
+    """Puts together what models are shown.
+
+    Args:
+        sight: Reads for agents.
+        inputs: Reads what agents declare.
+        summaries: Makes summaries.
+    """
+
+    def __init__(self, sight: Sight, inputs: Inputs, summaries: Summaries) -> None:
+        self._sight = sight
+        self._inputs = inputs
+        self._summaries = summaries
+
+    async def of(
+        self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition, model: str
+    ) -> Context:
+        """What a call's model is shown before its item.
+
+        Args:
+            task: The call.
+            crew: The crew, written out.
+            agent: The agent.
+            model: Its model.
+
+        Raises:
+            LogAccessDenied: the view has a log that the agent may not read.
+            StoreUnavailable: where what is missing cannot be read now.
+            StoreIncomplete: where what is missing is not in the store.
+        """
+        found = await self.windowed(task, crew, agent, model)
+        if (given := input_message(await self._inputs.values(task, agent), crew)) is None:
+            return found
+        shown = with_message_before_turn(found.transcript, given, task.step, task.view.was)
+        return replace(found, transcript=shown)
+
+    async def windowed(
+        self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition, model: str
+    ) -> Context:
+        """The same without its inputs."""
+        window = window_of(crew, agent)
+        if window is None:
+            return Context(await self._sight.transcript(task))
+        cut = await self._sight.windowed(task, window, script=model.startswith(SCRIPTED))
+        if not cut.left_out:
+            return Context(cut.shown)
+        found = await self._texts(
+            task,
+            cut.covered,
+            window,
+            lambda summing: summary_settings(
+                summing, agent, by_crew=agent.window is None, model_of_agent=model
+            ),
+        )
+        texts = [(each.log, summary.text) for each, summary in zip(cut.covered, found, strict=True)]
+        stands = [summed_up(texts, cut.gap, cut.untold)] if texts or cut.gap else []
+        shown = [*stands, *cut.shown]
+        used = sum((each.usage for each in found), _NOTHING)
+        told = WindowResult(
+            left_out=cut.left_out,
+            summed_up=cut.summed_up,
+            made=used.calls,
+            fault=next((each.fault for each in found if each.fault), ""),
+        )
+        return Context(shown, told, used, cut.earlier)
+
+    async def _texts(
+        self,
+        task: CallModel,
+        covered: tuple[SummarizedPrefix, ...],
+        window: Window,
+        settings: Callable[[str], dict[str, Json]],
+    ) -> list[Summary]:
+        """What stands for the beginnings of logs, in their order."""
+        if (model := window.model) is None:
+            return [Summary(extract(each)) for each in covered]
+        given = settings(model)
+        made = (self._summaries.of(task, each, model, given) for each in covered)
+        return list(await asyncio.gather(*made))

@@ -1,0 +1,404 @@
+"""All activities of a run, as one object that a worker registers.
+
+activities = CrewActivities(store, workspace=Path("workspace"))
+Worker(..., activities=activities.all())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from temporalio import activity
+
+from crewlog.activities.artifacts import Artifacts, built
+from crewlog.activities.batches import Batches, append
+from crewlog.activities.built_in_tools import BuiltInTools
+from crewlog.activities.changes import ChangePreparer
+from crewlog.activities.chat_models import ModelFactory
+from crewlog.activities.clock import Clock
+from crewlog.activities.definitions import Definitions
+from crewlog.activities.executions import (
+    Executions,
+    Look,
+    check_replacement,
+    find_no_start,
+    record_use,
+)
+from crewlog.activities.failures import REFUSED, as_failures, to_application_error
+from crewlog.activities.files import Files
+from crewlog.activities.heartbeats import send_heartbeats
+from crewlog.activities.hydrator import Hydrator
+from crewlog.activities.lifecycle import Probe, close_run, open_run
+from crewlog.activities.memory_tools import MemoryTools
+from crewlog.activities.model_calls import ModelCalls
+from crewlog.activities.prompt_compiler import PromptCompiler
+from crewlog.activities.restore import load_state
+from crewlog.activities.run_merge import (
+    Begun,
+    Ended,
+    Hinted,
+    MergePreparer,
+    QueueOf,
+    find_no_end,
+    find_no_task_queue,
+    give,
+    look_at_run,
+    never_begun,
+    send_no_notification,
+)
+from crewlog.activities.tool_calls import ToolCalls
+from crewlog.activities.tools import ToolLoader
+from crewlog.errors import NotPermitted
+from crewlog.file_store import FileStore
+from crewlog.ids import ContentHash, RunId
+from crewlog.model import Json
+from crewlog.state.calls import (
+    CALL_MODEL,
+    CALL_TOOL,
+    CHECK_ARGUMENTS,
+    CLOSE_RUN,
+    COMPILE_PROMPT,
+    FIND_COMMAND,
+    FLUSH,
+    FORGET_RUN,
+    LOAD_STATE,
+    LOOK_AT_RUN,
+    OPEN_RUN,
+    PREPARE_CHANGE,
+    PREPARE_MERGE,
+    TELL_TIME,
+    USE_ONCE,
+    CallModel,
+    CallModelResult,
+    CallTool,
+    CallToolResult,
+    CheckArguments,
+    CheckArgumentsResult,
+    CompilePrompt,
+    CompilePromptResult,
+    DeleteReplacedRun,
+    EndRun,
+    EndRunResult,
+    FindCommand,
+    FindCommandResult,
+    PrepareChange,
+    PrepareChangeResult,
+    PrepareMerge,
+    PrepareMergeResult,
+    PrepareRun,
+    PrepareRunResult,
+    ReadOtherRun,
+    ReadOtherRunResult,
+    RecordUse,
+    RestoreState,
+    RestoreStateResult,
+    StoreBatch,
+    StoreBatchResult,
+)
+from crewlog.state.journal import Batch
+from crewlog.store.checkpoints import prune
+from crewlog.store.journal_reader import find_command
+from crewlog.store.protocol import Snapshot, Store
+
+if TYPE_CHECKING:
+    from crewlog.activities.mcp_tools import McpTools
+
+
+def _mcp_tools(store: Store) -> McpTools:
+    from crewlog.activities.mcp_tools import McpTools  # noqa: PLC0415 - half a second of a start
+
+    return McpTools(store)
+
+
+async def _no_search_attributes() -> bool:
+    return False
+
+
+def _check_own() -> None:
+    """Checks that an activity is done for the workflow's own code, by the worker that runs that.
+
+    Raises:
+        ApplicationError: any workflow may have ordinary ones done.
+    """
+    if not activity.info().is_local:
+        error = NotPermitted("how a run begins is looked at by who runs it, in a local activity")
+        raise to_application_error(error)
+
+
+class CrewActivities:
+    """The activities, with the caches that a worker's calls share.
+
+    Args:
+        store: The store.
+        workspace: The folder that has a folder for every run.
+        models: Where chat models come from.
+        tools: Where tools come from.
+        search_attributes: Asks whether the server knows Crewlog's search attributes.
+        look: Asks the server how an execution began.
+        ended: Asks the server whether a run's workflow has ended.
+        begun: Asks the server whether a run's workflow is open.
+        queue_of: Asks the server for the task queue of a run's workflow.
+        hint: Has the server give a run's hint to another one.
+        max_entries: How many links and messages the worker remembers.
+        files: Where files of messages are.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        workspace: Path,
+        models: ModelFactory | None = None,
+        tools: ToolLoader | None = None,
+        search_attributes: Probe = _no_search_attributes,
+        look: Look = find_no_start,
+        ended: Ended = find_no_end,
+        begun: Begun = never_begun,
+        queue_of: QueueOf = find_no_task_queue,
+        hint: Hinted = send_no_notification,
+        max_entries: int = 100_000,
+        files: FileStore | None = None,
+    ) -> None:
+        self._store = store
+        self._search_attributes = search_attributes
+        self._definitions = Definitions(store)
+        self._executions = Executions(store, look)
+        self._ended, self._hint = ended, hint
+        self._batches = Batches(store)
+        registry = self._registry = tools or ToolLoader(mcp=lambda: _mcp_tools(store))
+        self._memory = MemoryTools(store)
+        built_in = BuiltInTools(self._memory)
+        hydrator = self._hydrator = Hydrator(store, max_entries)
+        self._built = Artifacts(store, hydrator)
+        models = models or ModelFactory()
+        self._compiler = PromptCompiler(store, models)
+        self._preparer = ChangePreparer(store, self._definitions, models, ended)
+        self._merger = MergePreparer(store, self._definitions, begun, queue_of=queue_of)
+        kept = Files(files)
+        self._models = ModelCalls(
+            store, self._definitions, hydrator, models, registry, built_in, self._built, kept
+        )
+        self._tools = ToolCalls(
+            store, self._definitions, hydrator, registry, built_in, workspace, self._built, kept
+        )
+
+    async def close(self) -> None:
+        """Ends what the activities keep open: the sessions with servers of tools."""
+        await self._registry.close()
+
+    def all(self) -> Sequence[Callable[..., Any]]:
+        """The activities, for a worker."""
+        return [
+            self.open_run,
+            self.load_state,
+            self.find_command,
+            self.delete_replaced_run,
+            self.tell_time,
+            self.record_use,
+            self.compile_prompt,
+            self.prepare_change,
+            self.look_at_run,
+            self.prepare_merge,
+            self.call_model,
+            self.call_tool,
+            self.check_arguments,
+            self.flush,
+            self.close_run,
+        ]
+
+    @activity.defn(name=OPEN_RUN)
+    async def open_run(self, task: PrepareRun) -> PrepareRunResult:
+        """Resolves and checks what a run was started with."""
+        with as_failures():
+            if task.use is not None:
+                _check_own()
+            async with send_heartbeats():
+                return await open_run(
+                    task,
+                    self._store,
+                    self._definitions,
+                    self._search_attributes,
+                    self._executions,
+                )
+
+    @activity.defn(name=LOAD_STATE)
+    async def load_state(self, task: RestoreState) -> RestoreStateResult:
+        """Loads the state of a run at a checkpoint, with its plan."""
+        run = RunId(activity.info().workflow_id or "")
+        with as_failures():
+            if task.use is not None or task.reopen or task.split_after is not None:
+                _check_own()
+            async with send_heartbeats():
+                batch = await self._batches.whole(task.batch)
+                if task.use is None:
+                    await self._executions.check(run, task.against, batch)
+                return await load_state(
+                    task,
+                    run,
+                    batch,
+                    self._store,
+                    self._definitions,
+                    self._search_attributes,
+                    self._executions,
+                    self._ended,
+                )
+
+    @activity.defn(name=FIND_COMMAND)
+    async def find_command(self, task: FindCommand) -> FindCommandResult:
+        """Looks in the stored journal for the outcome of a command."""
+        with as_failures(final=False):
+            return FindCommandResult(
+                outcome=await find_command(self._store, task.run, task.command)
+            )
+
+    @activity.defn(name=CHECK_ARGUMENTS)
+    async def check_arguments(self, task: CheckArguments) -> CheckArgumentsResult:
+        """Checks arguments that people put in the place of a call's."""
+        with as_failures():
+            async with send_heartbeats():
+                return CheckArgumentsResult(fault=await self._tools.check_arguments(task))
+
+    @activity.defn(name=FORGET_RUN)
+    async def delete_replaced_run(self, task: DeleteReplacedRun) -> None:
+        """Removes the rows and the claims of an ended run whose id another one has now."""
+        with as_failures():
+            _check_own()
+            await check_replacement(task, self._store, self._executions)
+            await self._store.shut(task.run, task.executions)
+            # Whoever replaces a run has waited for the forks of it that were starting.
+            await self._store.delete([task.run], Clock().now(), forked=True)
+
+    @activity.defn(name=TELL_TIME)
+    async def tell_time(self) -> int:
+        """Tells the time, in milliseconds since 1970, for what must be the same in a replay."""
+        return Clock().now()
+
+    @activity.defn(name=USE_ONCE)
+    async def record_use(self, task: RecordUse) -> bool:
+        """Notes for good what a run uses; false where another one has used it."""
+        with as_failures():
+            _check_own()
+            return await record_use(task, self._store)
+
+    @activity.defn(name=COMPILE_PROMPT)
+    async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
+        """Reads a run's prompt, with the forms or by asking a model once."""
+        clock = Clock()
+        with as_failures() as effect:
+            async with send_heartbeats():
+                batch = await self._batches.whole(task.batch)
+                run = RunId(activity.info().workflow_id or "")
+                await self._executions.check(run, batch=batch)
+                result = await self._compiler.run(run, task, batch, effect)
+                return result.model_copy(update={"at": clock.now()})
+
+    @activity.defn(name=PREPARE_CHANGE)
+    async def prepare_change(self, task: PrepareChange) -> PrepareChangeResult:
+        """Makes what a change leads to, or asks a model once that reads its prompt."""
+        with as_failures(refuses=REFUSED) as effect:
+            if task.after is not None:
+                _check_own()
+            async with send_heartbeats():
+                if not (task.prompt or activity.info().is_local):
+                    await self._executions.check_task_queue(task.run, task.base)
+                return await self._preparer.run(task, effect)
+
+    @activity.defn(name=LOOK_AT_RUN)
+    async def look_at_run(self, task: ReadOtherRun) -> ReadOtherRunResult:
+        """Loads the last state of another run, for one that is to be one graph with it."""
+        with as_failures():
+            async with send_heartbeats():
+                await self._executions.check(task.run, task.definition)
+                return await look_at_run(task, self._store, self._ended)
+
+    @activity.defn(name=PREPARE_MERGE)
+    async def prepare_merge(self, task: PrepareMerge) -> PrepareMergeResult:
+        """Makes what two runs lead to that become one."""
+        with as_failures():
+            async with send_heartbeats():
+                # No query is answered while a local activity waits.
+                return await replace(self._merger, waits=not activity.info().is_local).run(task)
+
+    @activity.defn(name=CALL_MODEL)
+    async def call_model(self, task: CallModel) -> CallModelResult:
+        """Calls an agent's model on its view."""
+        clock = Clock()
+        with as_failures() as effect:
+            async with send_heartbeats() as pulse:
+                filled = await self._batches.filled(task)
+                await self._executions.check(filled.run, filled.definition, filled.batch)
+                result = await self._models.run(filled, effect, pulse)
+                self._batches.remember(result.hash, result.body)
+                return result.model_copy(update={"at": clock.now(), "delay": clock.delay})
+
+    @activity.defn(name=CALL_TOOL)
+    async def call_tool(self, task: CallTool) -> CallToolResult:
+        """Executes one tool call of a reply."""
+        clock = Clock()
+        with as_failures() as effect:
+            async with send_heartbeats() as pulse:
+                filled = await self._batches.filled(task)
+                await self._executions.check(filled.run, filled.definition, filled.batch)
+                result = await self._tools.run(filled, pulse, effect)
+                self._batches.remember(result.hash, result.body)
+                return result.model_copy(update={"at": clock.now(), "delay": clock.delay})
+
+    @activity.defn(name=FLUSH)
+    async def flush(self, task: StoreBatch) -> StoreBatchResult | None:
+        """Stores what no activity has stored, and a snapshot where one is given; then it hints."""
+        with as_failures(final=False):
+            async with send_heartbeats():
+                await self._flush(task)
+                return await give(task.run, task.hints, self._hint) if task.hints else None
+
+    async def _flush(self, task: StoreBatch) -> None:
+        batch = await self._batches.whole(task.batch)
+        await self._executions.check(task.run, task.definition, batch)
+        if batch.entries:
+            await append(self._store, task.run, batch)
+            # The calls that follow begin together: none of them has to read what they go on from.
+            self._hydrator.learn(task.run, batch)
+        if task.state is not None:
+            position = batch.last
+            await self._store.put_snapshot(task.run, Snapshot(position=position, state=task.state))
+            await self._prune(task.run, task.state, position)
+
+    @activity.defn(name=CLOSE_RUN)
+    async def close_run(self, input: EndRun) -> EndRunResult:
+        """Stores the last of a run and fetches what its result shows."""
+        with as_failures(final=False):
+            async with send_heartbeats():
+                batch = await self._batches.whole(input.batch)
+                definition = str(input.state.get("definition", ""))
+                await self._executions.check(input.run, definition, batch)
+                if input.outputs:
+                    await self._executions.check_task_queue(input.run)
+                made = await self._artifacts(input, batch)
+                result = await close_run(input, batch, self._store, made)
+                if batch.entries:
+                    await self._prune(input.run, input.state, batch.last)
+                    await self._sweep(input.state)
+                await give(input.run, input.hints, self._hint)
+                return result
+
+    async def _artifacts(self, input: EndRun, batch: Batch) -> dict[str, dict[str, Json]]:
+        """What a run has built, as its result shows it."""
+        definition = str(input.state.get("definition", ""))
+        if not definition:  # a prompt of which no crew was made
+            return {}
+        crew = await self._definitions.get(ContentHash(definition))
+        return await built(self._built, crew, input, batch)
+
+    async def _prune(self, run: RunId, state: dict[str, Json], position: int) -> None:
+        """Applies the crew's policy to the run's checkpoints."""
+        if definition := state.get("definition"):
+            crew = await self._definitions.get(definition)
+            await prune(self._store, run, crew.checkpoints, position)
+
+    async def _sweep(self, state: dict[str, Json]) -> None:
+        """Removes what is over of what the crew remembers."""
+        if definition := state.get("definition"):
+            await self._memory.sweep(await self._definitions.get(definition))

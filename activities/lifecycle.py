@@ -1,0 +1,171 @@
+"""What a run was started with, resolved to a definition and its plan.
+
+The end of a run: the last of its journal is stored, and what its result shows is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from crewlog.activities.batches import append
+from crewlog.activities.definitions import Definitions, registry_of
+from crewlog.activities.executions import Executions, record_start, taken
+from crewlog.canonical_json import hash_json
+from crewlog.definition.counting import as_counted
+from crewlog.definition.creatures import where_they_are
+from crewlog.definition.findings import did_you_mean
+from crewlog.definition.load import load_data, load_stored, read_data
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import Diagnostic, InvalidDefinition
+from crewlog.graph.lowering_pass import lower_validated
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import CrewName, RunId
+from crewlog.model import Json
+from crewlog.prompt.offered import offered_form
+from crewlog.state.calls import EndRun, EndRunResult, PrepareRun, PrepareRunResult, SignedStart
+from crewlog.state.journal import Batch
+from crewlog.state.messages import is_message, message_from_json
+from crewlog.store.protocol import Snapshot, Store
+
+Probe = Callable[[], Awaitable[bool]]
+"""Asks the server whether it knows Crewlog's search attributes."""
+
+
+async def open_run(
+    task: PrepareRun,
+    store: Store,
+    definitions: Definitions,
+    search_attributes: Probe,
+    executions: Executions,
+) -> PrepareRunResult:
+    """Resolves the crew, checks and lowers it, and stores its definition.
+
+    Raises:
+        InvalidDefinition: with everything that is wrong, or for an unknown crew.
+        NotPermitted: the crew is signed, and the start was used before; or the store has a signed
+            run of this id.
+    """
+    given = await load_crew_data(task.crew, store)
+    if task.edited:
+        registry = await registry_of(store, task.registry, task.model)
+        read_data(given, offered_form(registry))
+    elif task.model:
+        given = load_data(given, task.model).to_json()
+    definition, plan = await lowered(given, store, definitions)
+    crew = await definitions.get(hash_json(definition))
+    as_counted(where_they_are(crew, None), None)
+    if task.use is not None:
+        policy = GraphPlan.from_json(plan).policy
+        let_in = await record_start(task.use, policy, task.run, store)
+        await executions.check_unused_id(task.run, task.use)
+        if let_in and policy is not None and policy.signed:
+            await _begin(task.run, task.use, store, executions)
+    return PrepareRunResult(
+        definition=definition, plan=plan, search_attributes=await search_attributes()
+    )
+
+
+async def _begin(run: RunId, use: SignedStart, store: Store, executions: Executions) -> None:
+    """Notes whose a signed run is, where there was none of its id."""
+    known = await store.executions(run)
+    if use.execution not in known and await store.get_run(run) is not None:
+        raise taken(run)
+    await executions.begin(run, use, signed=True)
+
+
+async def lowered(
+    given: dict[str, Json], store: Store, definitions: Definitions
+) -> tuple[dict[str, Json], dict[str, Json]]:
+    """A definition, checked and stored, and its plan, both as JSON.
+
+    Raises:
+        InvalidDefinition: with everything that is wrong.
+    """
+    name = hash_json(given)
+    checked = definitions.checked.get(name)
+    if checked is None:
+        made = load_data(given)
+        checked = definitions.checked.put(name, (made, lower_validated(made).to_json()))
+    return await _stored(checked, store, definitions)
+
+
+async def lower_stored_definition(
+    given: dict[str, Json], store: Store, definitions: Definitions
+) -> tuple[dict[str, Json], dict[str, Json]]:
+    """As `lowered`, of a definition that ran: what is asked of new ones only is not asked of it."""
+    name = hash_json(given)
+    known = definitions.checked.get(name) or definitions.ran.get(name)
+    if known is None:
+        made = load_stored(given)
+        known = definitions.ran.put(name, (made, lower_validated(made).to_json()))
+    return await _stored(known, store, definitions)
+
+
+async def lower_crew(
+    crew: CrewDefinition, store: Store, definitions: Definitions
+) -> tuple[dict[str, Json], dict[str, Json]]:
+    """As `lower_stored_definition`, of a crew that was checked: nothing is asked again."""
+    data = crew.to_json()
+    address = await store.put_definition(data)
+    known = definitions.checked.get(address) or definitions.ran.get(address)
+    if known is None:
+        read = CrewDefinition.from_json(data)  # as every worker will
+        known = definitions.ran.put(address, (read, lower_validated(read, address).to_json()))
+    definitions.put(address, known[0])
+    return data, known[1]
+
+
+async def _stored(
+    made: tuple[CrewDefinition, dict[str, Json]], store: Store, definitions: Definitions
+) -> tuple[dict[str, Json], dict[str, Json]]:
+    definition, plan = made
+    data = definition.to_json()
+    definitions.put(await store.put_definition(data), definition)
+    return data, plan
+
+
+async def load_crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
+    """A crew as data: the newest of a registered name, else what is given.
+
+    Raises:
+        InvalidDefinition: where none is registered under the name.
+    """
+    if not isinstance(crew, str):
+        return crew
+    row = await store.get_crew(CrewName(crew))
+    if row is None:
+        known = [r.name for r in await store.list_crews()]
+        there = f"There are: {', '.join(known)}." if known else "None is registered yet."
+        raise InvalidDefinition(
+            [
+                Diagnostic(
+                    f"no crew is registered as {crew!r}",
+                    path=("crew",),
+                    remedy=did_you_mean(crew, known, there),
+                )
+            ]
+        )
+    return await store.get_definition(row.definition)
+
+
+LONGEST_OUTPUT = 64 * 1024
+"""Characters of an output in a run's result; the store and the journal have the whole."""
+
+
+async def close_run(
+    input: EndRun, batch: Batch, store: Store, built: dict[str, dict[str, Json]]
+) -> EndRunResult:
+    """Stores the input's batch, given whole, and the state; returns the outputs that it names."""
+    if batch.entries:
+        await append(store, input.run, batch)
+        await store.put_snapshot(input.run, Snapshot(position=batch.last, state=input.state))
+    bodies = await store.get_bodies(input.outputs) if input.outputs else {}
+    outputs = {hash_: _shown(body) for hash_, body in bodies.items()}
+    return EndRunResult(outputs=outputs, artifacts=built)
+
+
+def _shown(body: Json) -> Json:
+    value = str(message_from_json(body).text) if is_message(body) else body
+    if isinstance(value, str) and len(value) > LONGEST_OUTPUT:
+        return f"{value[:LONGEST_OUTPUT]}… ({len(value)} characters; the store has them all)"
+    return value

@@ -1,0 +1,419 @@
+"""One model call: store what led to it, hydrate the view, ask the model, keep its reply.
+
+What comes before a model is asked: what led to it is stored, and rulings are looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, cast
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig
+from temporalio import activity
+
+from crewlog.activities import permissions
+from crewlog.activities.ai_messages import check_complete, kept, message_of
+from crewlog.activities.artifacts import Artifacts, settled
+from crewlog.activities.batches import append, keep, store_batch_and_bodies
+from crewlog.activities.built_in_tools import BuiltInTools
+from crewlog.activities.caches import LruCache
+from crewlog.activities.call_transcripts import CallTranscripts, Context
+from crewlog.activities.chat_models import ModelFactory
+from crewlog.activities.chunks import StreamingUnsupported, Writing, prompt_value, stream_message
+from crewlog.activities.definitions import Definitions, agent_of
+from crewlog.activities.failures import Effect
+from crewlog.activities.files import Files
+from crewlog.activities.heartbeats import Heartbeat
+from crewlog.activities.hydrator import Hydrator
+from crewlog.activities.inputs import Inputs
+from crewlog.activities.model_errors import is_request_rejected, may_be_shorter, model_error
+from crewlog.activities.structured_output import Reading, ResponseFormats, parse_output
+from crewlog.activities.summaries import Summaries
+from crewlog.activities.tools import ToolLoader
+from crewlog.activities.transcripts import (
+    prompt,
+    with_item,
+    with_waking_message,
+    without_old_reasoning,
+)
+from crewlog.activities.usage import counted, usage_of
+from crewlog.activities.view_reader import Sight
+from crewlog.canonical_json import check_depth, hash_json
+from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.reading import Form
+from crewlog.errors import ModelError, ModelRequestRejected, StoreUnavailable
+from crewlog.ids import RunId, StepId
+from crewlog.model import Json
+from crewlog.redaction import redacted_json
+from crewlog.state.calls import CallModel, CallModelResult, RefusedOperations
+from crewlog.state.drafts import draft_of
+from crewlog.state.excerpt import message_excerpt
+from crewlog.state.finish_reason import finish_reason
+from crewlog.state.messages import message_to_json
+from crewlog.store.protocol import Store
+
+
+class Before:
+    """What of a call's beginning is done, whoever comes to it first.
+
+    A call that was held up looks at rulings before its model is asked, and has them with what it
+    stores. Any other stores that while the model thinks, or along with its reply: so does a call of
+    a model that answers at once, and a look of its own is cheaper than to store things twice.
+
+    Args:
+        store: Where the journal and the rulings are.
+        task: The call.
+    """
+
+    def __init__(self, store: Store, task: CallModel) -> None:
+        self._store = store
+        self._task = task
+        self._looked = permissions.scheduled()
+        self._ruled = 0
+        self._one = asyncio.Lock()
+        self.stored = not task.batch.entries
+        """Whether the store has what led to the call."""
+
+    async def store(self) -> bool:
+        """Stores what led to the call; false where the store is away: the run sends it again."""
+        async with self._one:
+            with suppress(StoreUnavailable):
+                await self._append()
+        return self.stored
+
+    async def look(self, *, quick: bool) -> None:
+        """Looks at what people ruled since the call was scheduled, unless it was only just now.
+
+        Args:
+            quick: Whether the model answers at once, as far as is known.
+
+        Raises:
+            PermissionsChanged: something was; the run makes the call's view anew.
+            StoreUnavailable: the store is away; no model is asked.
+        """
+        async with self._one:
+            if time.monotonic() - self._looked <= permissions.FRESH:
+                pass
+            elif self.stored or quick:
+                at = time.monotonic()
+                self._ruled = await self._store.last_permission_position(self._task.run)
+                self._looked = at
+            else:
+                await self._append()
+        permissions.check_permissions_unchanged(self._task, self._ruled)
+
+    async def _append(self) -> None:
+        if self.stored:
+            return
+        at = time.monotonic()
+        self._ruled = await append(self._store, self._task.run, self._task.batch)
+        self._looked, self.stored = at, True
+
+
+QUICK_SECONDS = 0.05
+"""How long what led to a call may wait to be stored together with the reply."""
+
+
+class _ModelMessage(NamedTuple):
+    """What a model said, with all that is needed once it is paid for."""
+
+    model: str
+    message: AIMessage
+    context: Context
+    """What it was shown."""
+    form: Form | None
+    """What a final message must be."""
+    may_end: bool
+    """Whether the turn may end with the text of a message that is not final."""
+
+
+class _Asking(NamedTuple):
+    """What all requests of a call have in common."""
+
+    name: str
+    agent: AgentDefinition
+    task: CallModel
+    pulse: Heartbeat
+    config: RunnableConfig
+
+
+class ModelCalls:
+    """Makes model calls on a worker.
+
+    Args:
+        store: Where messages are.
+        definitions: The crews.
+        hydrator: The worker's memory of transcripts.
+        models: The worker's chat models.
+        registry: The worker's tools.
+        built_in: The tools that every crew has.
+        artifacts: The worker's memory of artifacts.
+        files: Where files of messages are.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        definitions: Definitions,
+        hydrator: Hydrator,
+        models: ModelFactory,
+        registry: ToolLoader,
+        built_in: BuiltInTools,
+        artifacts: Artifacts | None = None,
+        files: Files | None = None,
+    ) -> None:
+        self._store = store
+        self._files = files or Files(None)
+        self._definitions = definitions
+        self._hydrator = hydrator
+        self._models = models
+        self._registry = registry
+        self._built_in = built_in
+        self._sight = Sight(store, definitions, hydrator, artifacts)
+        self._context = CallTranscripts(
+            self._sight, Inputs(store, definitions, self._sight), Summaries(store, models)
+        )
+        self._silent: LruCache[str, bool] = LruCache(256)
+        """Models that gave no reply in pieces."""
+        self._doublings: LruCache[tuple[RunId, StepId], int] = LruCache(256)
+        """How often the limit of output is doubled at most in steps whose service refused more."""
+        self._formats = ResponseFormats()
+        self._quick: LruCache[str, bool] = LruCache(256)
+        """Whether models gave their last reply at once."""
+
+    async def run(self, task: CallModel, effect: Effect, pulse: Heartbeat) -> CallModelResult:
+        """Makes the call, tells what the model writes, and stores its reply."""
+        before = Before(self._store, task)
+        asking = asyncio.ensure_future(self._reply(task, before, effect, pulse))
+        try:
+            # The history has the batch; it is stored for those who watch the store. A quick reply
+            # is stored along with it, so that it takes one round trip and not two.
+            await asyncio.wait({asking}, timeout=QUICK_SECONDS)
+            quick = _succeeded(asking)
+            journaled = before.stored or None if quick else await before.store()
+            reply = await asking
+        except BaseException:
+            await _ended(asking)
+            raise
+        name, message, context, form, may_end = reply
+        self._quick.put(name, quick)
+        ending = finish_reason(message)
+        told = kept(message, task.agent, task.step, task.call, model=name, ending=ending)
+        if type(told.content) is list:
+            told = await self._files.keep(told)
+        body = cast("dict[str, Json]", redacted_json(message_to_json(told)))
+        _check_depth(body, name)
+        hash_ = hash_json(body)
+        final = not told.tool_calls and not told.invalid_tool_calls
+        # Also of a reply that is no good answer: it counts where its agent accepts such.
+        read = await parse_output(form, told) if form is not None and final else Reading()
+        bodies = {hash_: body, **read.bodies}
+        draft = None
+        if may_end and not final and message_excerpt(body):
+            text = draft_of(body)
+            draft = hash_json(text)
+            bodies[draft] = text
+        if journaled is None:
+            stored = journaled = await store_batch_and_bodies(
+                self._store, task.run, task.batch, bodies
+            )
+        else:
+            stored = await keep(self._store, bodies)
+        self._hydrator.remember(task.run, hash_, body)
+        # The reply still has the details that prices depend on.
+        usage = await usage_of(message, name) + context.usage
+        return CallModelResult(
+            body=body,
+            hash=hash_,
+            usage=usage,
+            ending="" if ending in ("complete", "broken") else ending,
+            reply=read.reply,
+            faults=read.faults,
+            draft=draft,
+            window=context.window,
+            settled=await self._settled(task),
+            stored=stored,
+            journaled=journaled,
+        )
+
+    async def _settled(self, task: CallModel) -> tuple[RefusedOperations, ...]:
+        """What became of operations of the turn that others came before."""
+        if not task.unsettled:
+            return ()
+        return settled(task.step, task.unsettled, await self._sight.artifacts(task))
+
+    async def _reply(
+        self, task: CallModel, before: Before, effect: Effect, pulse: Heartbeat
+    ) -> _ModelMessage:
+        """Asks the model."""
+        crew = await self._definitions.get(task.definition)
+        agent = agent_of(crew, task.agent)
+        name = _model_name(crew, agent, task)
+        context = await self._context.of(task, crew, agent, name)
+        transcript = context.transcript
+        wanted = (name, agent.model_settings, _request_timeout(agent.timeout))
+        models: list[tuple[int, Any]] = await self._models_for(task, *wanted)
+        if schemas := await self._schemas(task, crew):
+            models = [(doublings, model.bind_tools(schemas)) for doublings, model in models]
+        what = await self._definitions.task(task.definition, task.step)
+        if (item := await self._sight.item(task)) is not None:
+            transcript = with_item(transcript, item, task.step, task.view.was)
+        transcript = without_old_reasoning(transcript, task.step, task.view.was)
+        if task.heard is not None:
+            message = await self._hydrator.message(task.run, task.heard.body)
+            transcript = with_waking_message(transcript, message, task.heard, task.step)
+        form = await self._definitions.form(task.definition, task.agent)
+        told = form.told if form is not None else ""
+        graph = await self._definitions.awareness(task.definition, task.agent)
+        said = prompt(task.agent, agent, task.tools, transcript, what, told, graph)
+        shown = said
+        for each in said:
+            if type(each.content) is list:
+                shown = await self._files.shown(said)
+                break
+        await before.look(quick=self._quick.get(name) or False)  # after all that may take long
+        effect.started = True
+        asking = _Asking(name, agent, task, pulse, _config(agent, task, context.earlier))
+        reply: Any = None
+        for doublings, model in models:
+            try:
+                reply = await self._ask_in_form(model, shown, form, asking)
+                break
+            except ModelRequestRejected as exc:
+                if not doublings or not may_be_shorter(exc):
+                    raise
+                self._doublings.put((task.run, task.step), doublings - 1)
+        return _ModelMessage(name, counted(reply, said), context, form, agent.on_cap == "end")
+
+    async def _models_for(
+        self, task: CallModel, name: str, settings: Mapping[str, Json], timeout: float
+    ) -> list[tuple[int, BaseChatModel]]:
+        """The chat models to ask until the service takes one, with their doublings of the limit.
+
+        A limit that the service refused in a step is not asked for again by this worker; another
+        worker finds it out by itself.
+        """
+        most = self._doublings.get((task.run, task.step))
+        found: list[tuple[int, BaseChatModel]] = []
+        for doublings in range(task.cut if most is None else min(task.cut, most), 0, -1):
+            larger = await self._models.get_with_larger_limit(name, settings, timeout, doublings)
+            if larger is None:
+                break
+            found.append((doublings, larger))
+        return [*found, (0, await self._models.ready(name, settings, timeout))]
+
+    async def _ask_in_form(
+        self, model: Any, said: list[BaseMessage], form: Form | None, asking: _Asking
+    ) -> Any:
+        """Asks the model for a reply of a form; without one where the service refuses it."""
+        formats, (name, agent, task, _, _) = self._formats, asking
+        asked = formats.of(name, agent, form, task.tools) if form is not None else None
+        if not asked:
+            return await self._ask(model, said, asking)
+        try:
+            return await self._ask(model.bind(**asked), said, asking)
+        except ModelRequestRejected as exc:
+            if not is_request_rejected(exc):
+                raise
+        reply = await self._ask(model, said, asking)
+        formats.disable(name)
+        return reply
+
+    async def _ask(
+        self,
+        model: Any,
+        said: list[BaseMessage],
+        asking: _Asking,
+    ) -> Any:
+        name, agent, task, pulse, config = asking
+        writing = Writing(pulse, task)
+        silent = False
+        try:
+            if agent.model_settings.get("streaming") is not False and not self._silent.get(name):
+                try:
+                    # A client's own limit is for each piece; this one is for the reply.
+                    async with asyncio.timeout(_request_timeout(agent.timeout)):
+                        return check_complete(
+                            await stream_message(model, said, config, writing.add), name
+                        )
+                except StreamingUnsupported as exc:
+                    silent = exc.ever
+            reply = message_of(await model.ainvoke(prompt_value(model, said), config))
+            if silent:  # it was the stream that was refused, and not the request
+                self._silent.put(name, True)
+            return check_complete(reply, name)
+        except (asyncio.CancelledError, ModelError):
+            raise
+        except Exception as exc:
+            raise model_error(exc, name) from exc
+        finally:
+            writing.close()
+
+    async def _schemas(self, task: CallModel, crew: CrewDefinition) -> list[dict[str, Json]]:
+        out: list[dict[str, Json]] = []
+        for name in task.tools:
+            definition = crew.tools.get(name)
+            if definition is not None:
+                out.append(await self._registry.schema(name, definition, crew.mcp, crew.policy))
+            elif built_in := self._built_in.tool(name, crew, task.agent):
+                out.append(built_in.schema)
+        return out
+
+
+def _succeeded(task: asyncio.Future[Any]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+async def _ended(task: asyncio.Future[Any]) -> None:
+    """Waits for the end of a task whose outcome does not matter any more."""
+    task.cancel()
+    await asyncio.wait({task})
+
+
+def _config(
+    agent: AgentDefinition, task: CallModel, earlier: tuple[tuple[str, str], ...] = ()
+) -> RunnableConfig:
+    # A scripted model needs to know who calls; traces are the better for it.
+    return {
+        "metadata": {
+            # And which replies a window left out: it goes by how many there were.
+            **({"earlier": earlier} if earlier else {}),
+            "agent": task.agent,
+            "run": task.run,
+            "step": task.step,
+            "call": task.call,
+            # All tries of earlier askings, and those of this one.
+            "attempt": (task.attempt - 1) * agent.retry.attempts + activity.info().attempt,
+            "asked": task.attempt,
+        }
+    }
+
+
+def _model_name(crew: CrewDefinition, agent: AgentDefinition, task: CallModel) -> str:
+    name = agent.model or crew.model
+    if name is None:
+        raise ModelRequestRejected(
+            f"the agent {task.agent!r} has no model",
+            remedy="Give the agent or the crew a `model`, e.g. openai:gpt-5-mini.",
+        )
+    return name
+
+
+def _check_depth(body: Json, model: str) -> None:
+    try:
+        check_depth(body)
+    except ValueError as exc:
+        raise ModelRequestRejected(
+            f"the model {model!r} answered with arguments of a tool that no run can keep: {exc}",
+            remedy="Ask it again, or let the tool take a text.",
+        ) from exc
+
+
+def _request_timeout(timeout: float) -> float:
+    """A little less than the activity's, so that the error says that the model was slow."""
+    return max(timeout * 0.9, timeout - 5.0)

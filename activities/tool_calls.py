@@ -1,0 +1,551 @@
+"""One tool call of a reply: checked again, run, and answered with what the model may see.
+
+Four kinds of trouble end differently:
+- the model's (arguments, a tool that is not there, no permission): an error message to the model;
+- the tool's (it raised): the same, or a failed step where the tool says `on_error: fail`;
+- a passing one (connections, timeouts): a retry by Temporal, where the tool may be repeated;
+- the worker's (the tool cannot be imported): a failure that people can mend, before any effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.prebuilt.tool_node import ToolInvocationError
+from temporalio import activity
+
+from crewlog.activities.ai_messages import json_error
+from crewlog.activities.approvals import (
+    check_approval,
+    edit_error,
+    load_arguments,
+    with_edit_notice,
+)
+from crewlog.activities.arguments import (
+    allowlist_error,
+    argument_names,
+    check_error,
+    faults_of,
+    refusal,
+    schema_error,
+    unchecked,
+)
+from crewlog.activities.artifacts import (
+    Artifacts,
+    InvalidOperations,
+    denied,
+    operations_by_artifact,
+    operations_of,
+    with_text,
+)
+from crewlog.activities.batches import append, keep
+from crewlog.activities.built_in_tools import SET_FLAG, SET_OUTPUT, BuiltInTools
+from crewlog.activities.definitions import Definitions, agent_of
+from crewlog.activities.event_loops import GRACE, LOOK, EventLoopBlocked
+from crewlog.activities.failures import Effect
+from crewlog.activities.files import Files
+from crewlog.activities.heartbeats import Heartbeat
+from crewlog.activities.hydrator import Hydrator
+from crewlog.activities.inputs import Inputs, Values, declared, tool_inputs
+from crewlog.activities.permissions import (
+    CallDenied,
+    check_permissions_unchanged,
+    count_call,
+    give_back,
+    may_have_started,
+    recheck_permissions,
+    release,
+)
+from crewlog.activities.start_records import never_begun, write_start_record
+from crewlog.activities.tool_node import Outcome, ToolRunner, ToolState, with_outputs
+from crewlog.activities.tool_results import NotJson, ToolValidationError
+from crewlog.activities.tools import BUILT_IN, Tool, ToolLoader
+from crewlog.activities.view_reader import Sight
+from crewlog.activities.workspaces import Workspaces
+from crewlog.authority.permissions import is_always_asked
+from crewlog.canonical_json import canonical, hash_json, utf8_json, utf8_text
+from crewlog.definition.findings import did_you_mean
+from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
+from crewlog.definition.reaching import mcp_tool
+from crewlog.errors import (
+    CrewlogError,
+    InternalError,
+    OutcomeUnknown,
+    PermissionsChanged,
+    ToolFailed,
+    ToolMissing,
+    flat_errors,
+    in_words,
+    joined_error_text,
+)
+from crewlog.ids import ContentHash, idempotency_key
+from crewlog.model import Json
+from crewlog.redaction import redacted_json, redacted_text
+from crewlog.secrets import resolve
+from crewlog.state.artifacts import Content
+from crewlog.state.calls import (
+    INLINE_BYTES,
+    CallTool,
+    CallToolResult,
+    CheckArguments,
+    OutputValue,
+    SentMessage,
+    attempt_owner,
+)
+from crewlog.state.excerpt import brief
+from crewlog.state.messages import message_to_json
+from crewlog.store.protocol import Store
+from crewlog.tool_call import ToolCall, calling, workspace_of
+
+_LONGEST_ERROR = 4_000
+_LONGEST_REASON = 1_000
+_PASSING_MODULES = frozenset({"httpx", "httpx2", "httpcore", "requests", "aiohttp", "urllib3"})
+_PASSING_NAMES = frozenset(
+    {"TransportError", "Timeout", "ConnectionError", "ClientConnectionError"}
+)
+
+
+class _TransientToolFailed(ToolFailed):
+    """A tool raised for a reason that may pass, and may be repeated."""
+
+    retryable = True
+
+
+class _ModelMistakeError(Exception):
+    """The call cannot be made as it is; the model is told, and may repair it."""
+
+
+@dataclass
+class _Context:
+    """What is known of a call before it is made."""
+
+    task: CallTool
+    definition: ToolDefinition
+    tool: Tool
+    args: dict[str, Any]
+    crew: CrewDefinition
+    seen: dict[str, Content] = field(default_factory=dict[str, Content])
+    """The artifacts that the agent sees, as of the call's view."""
+    inputs: Values = field(default_factory=list)
+    """The agent's inputs that are set."""
+
+    @property
+    def agent(self) -> AgentDefinition:
+        """The agent that calls."""
+        return agent_of(self.crew, self.task.agent)
+
+
+class ToolCalls:
+    """Runs tool calls on a worker.
+
+    Args:
+        store: Where messages are.
+        definitions: The crews.
+        hydrator: The worker's memory of transcripts.
+        registry: The worker's tools.
+        built_in: The tools that every crew has.
+        workspace: The folder that has a folder for every run.
+        artifacts: The worker's memory of artifacts.
+        files: Where files of messages are.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        definitions: Definitions,
+        hydrator: Hydrator,
+        registry: ToolLoader,
+        built_in: BuiltInTools,
+        workspace: Path,
+        artifacts: Artifacts | None = None,
+        files: Files | None = None,
+    ) -> None:
+        self._store = store
+        self._files = files or Files(None)
+        self._definitions = definitions
+        self._hydrator = hydrator
+        self._registry = registry
+        self._built_in = built_in
+        self._workspace = workspace
+        self._workspaces = Workspaces(workspace, store)
+        self._runner = ToolRunner()
+        self._sight = Sight(store, definitions, hydrator, artifacts)
+        self._inputs = Inputs(store, definitions, self._sight)
+
+    async def run(self, task: CallTool, pulse: Heartbeat, effect: Effect) -> CallToolResult:
+        """Makes the call and stores its answer."""
+        # A local activity runs before its workflow task is in the history, which may be done again
+        # with other facts: it stores what is named by its hash, and no journal.
+        local = activity.info().is_local
+        looked = time.monotonic()
+        if local:
+            self._hydrator.learn(task.run, task.batch)
+            ruled = await self._store.last_permission_position(task.run)
+        else:
+            ruled = await append(self._store, task.run, task.batch)
+        crew = await self._definitions.get(task.definition)
+        try:
+            check_permissions_unchanged(task, ruled)
+        except PermissionsChanged:
+            await self._unbegun(task, crew)
+            raise
+        message = await self._hydrator.message(task.run, task.message)
+        begun = time.monotonic()
+        refusal: CallDenied | None = None
+        counted: dict[str, str] = {}
+        unmade = False
+        try:
+            context = await self._prepare(task, message, crew)
+            counted = await count_call(self._store, task)
+            call, state = await self._begin(context, pulse, looked)
+        except PermissionsChanged:
+            await self._unbegun(task, crew)
+            await give_back(self._store, task, counted)
+            raise
+        except (CallDenied, _ModelMistakeError) as fault:
+            await self._unbegun(task, crew)
+            counted = await give_back(self._store, task, counted)
+            outcome, unmade = _refused(task, str(fault)), not may_have_started(task)
+            refusal = fault if isinstance(fault, CallDenied) else None
+        else:
+            try:
+                outcome = await self._execute(context, call, state, effect)
+            except ToolInvocationError as exc:
+                await release(self._store, task)
+                outcome, counted = _refused(task, _bad_arguments(exc)), {}
+                unmade = not may_have_started(task)
+            if task.approval is not None and task.approval.edited:
+                told = with_edit_notice(outcome.message, context.args)
+                outcome = replace(outcome, message=cast("ToolMessage", told))
+        if (agent := agent_of(crew, task.agent)).does:
+            outcome = with_outputs(outcome, agent)
+        ms = int((time.monotonic() - begun) * 1000)
+        result = await self._result(task, outcome, ms)
+        if counted:
+            result = result.model_copy(update={"counted": counted, "started": task.started})
+        if unmade:
+            result = result.model_copy(update={"unmade": True})
+        if refusal is not None:
+            reason = brief(utf8_text(redacted_text(str(refusal))), _LONGEST_REASON)
+            said = {"denied": reason, "rule": refusal.rule}
+            result = result.model_copy(update=said)
+        return result.model_copy(update={"journaled": False}) if local else result
+
+    async def _prepare(self, task: CallTool, message: Any, crew: CrewDefinition) -> _Context:
+        """Finds the call and the tool, and checks once more what the workflow checked."""
+        if not isinstance(message, AIMessage):
+            raise InternalError(f"the message {task.message!r} is not a model's reply")
+        agent = agent_of(crew, task.agent)
+        for bad in message.invalid_tool_calls:
+            if bad["id"] == task.id:
+                text = bad["args"] or ""
+                raise _ModelMistakeError(
+                    f"The arguments of {bad['name']!r} cannot be used: {json_error(text)}: "
+                    f"{brief(text, 200)!r}. Call it again with valid arguments."
+                )
+        call = next((c for c in message.tool_calls if c["id"] == task.id), None)
+        if call is None:
+            raise InternalError(f"the message {task.message!r} has no call {task.id!r}")
+        if call["name"] not in (*crew.callable_tools, SET_FLAG, SET_OUTPUT):
+            offered = crew.tools if agent.tools is None else agent.tools
+            near = did_you_mean(
+                call["name"], offered, f"There are: {', '.join(offered) or 'none'}."
+            )
+            raise _ModelMistakeError(f"There is no tool {call['name']!r}. {near}")
+        # The permission was given for a tool by name, to the agent that spoke: neither is believed.
+        if not task.permitted or call["name"] != task.tool or message.name != task.agent:
+            raise CallDenied(f"You may not use the tool {call['name']!r}.", "tools")
+        if is_always_asked(crew, task.agent, task.tool) and not (task.approved or task.ruled):
+            raise CallDenied(f"Nobody has approved this call of {call['name']!r}.", "approvals")
+        definition = crew.tools.get(task.tool, BUILT_IN)
+        tool = await self._tool(task, crew, definition)
+        args = await load_arguments(self._store, task, call["args"])
+        if fault := schema_error(tool, args):
+            raise _ModelMistakeError(fault)
+        # What the definition says of arguments is no mistake of a spelling: it is on record.
+        workspace = workspace_of(self._workspace, task.run)
+        if fault := check_error(tool, args) or await allowlist_error(tool, args, workspace):
+            raise CallDenied(fault, "checks")
+        return _Context(task, definition, tool, args, crew)
+
+    async def _unbegun(self, task: CallTool, crew: CrewDefinition) -> None:
+        """Checks, where a call must not be repeated, that no try of it has begun.
+
+        Whoever refuses a call says that it was not made.
+        """
+        if crew.tools.get(task.tool, BUILT_IN).repeat == "never":
+            await never_begun(self._store, task)
+
+    async def check_arguments(self, task: CheckArguments) -> str:
+        """What is wrong with arguments that people put in the place of a call's; empty: nothing."""
+        crew = await self._definitions.get(task.definition)
+        definition = crew.tools.get(task.tool)
+        if definition is not None:
+            tool = await self._registry.ready(task.tool, definition, crew.mcp, policy=crew.policy)
+            return edit_error(tool, task.args)
+        own = task.agent in crew.agents and self._built_in.tool(task.tool, crew, task.agent)
+        if not own:
+            return f"the crew has no tool {task.tool!r} any more, or nothing that it may be used on"
+        return edit_error(own, task.args)
+
+    async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
+        if definition is not BUILT_IN:
+            ready = self._registry.ready(
+                task.tool, definition, crew.mcp, for_call=True, policy=crew.policy
+            )
+            return check_argument_names(await ready)
+        found = self._built_in.tool(task.tool, crew, task.agent)
+        if found is None:
+            raise _ModelMistakeError(f"There is nothing for you to use {task.tool!r} on.")
+        return found
+
+    async def _begin(
+        self, context: _Context, pulse: Heartbeat, looked: float
+    ) -> tuple[ToolCall, ToolState]:
+        """Makes everything ready, and then checks for the last time that the call may be made."""
+        task = context.task
+        state: ToolState = {"run": task.run, "step": task.step, "agent": task.agent}
+        if context.tool.reads_state:
+            state["messages"] = await self._sight.transcript(task, complete=False)
+        context.seen = await self._sight.artifacts(task)
+        context.inputs = await self._inputs.values(task, context.agent)
+        execution = activity.info().workflow_run_id or ""
+        folder = await self._workspaces.make(task.run, execution)
+        call = self._call(context, pulse, folder)
+        for reference in context.definition.secrets.values():
+            resolve(reference)  # what is missing is found before the call begins
+        check_approval(task)
+        if context.definition.repeat == "never":
+            info = activity.info()
+            owner = attempt_owner(info.workflow_run_id or "", info.activity_id, info.attempt)
+            await write_start_record(self._store, task, owner)
+        else:
+            await recheck_permissions(self._store, task, looked)
+        return call, state
+
+    async def _execute(
+        self, context: _Context, call: ToolCall, state: ToolState, effect: Effect
+    ) -> Outcome:
+        task = context.task
+        effect.started = True
+        try:
+            with calling(call):
+                running = self._runner.run(context.tool, task.id, context.args, state)
+                outcome = await _interruptible(running, context.tool, call.stop)
+                _check_answered(context, outcome.message)
+                return _changing(context, outcome)
+        except ToolInvocationError:
+            raise
+        except (
+            NotJson,
+            InvalidOperations,
+        ) as exc:  # it did run: neither a retry nor a failed step mends that
+            return _refused(task, _told(exc))
+        except Exception as exc:
+            if isinstance(exc, EventLoopBlocked):
+                call.stop.set()  # it may go on, and look
+            unknown = (each for each in flat_errors(exc) if isinstance(each, OutcomeUnknown))
+            if context.definition.repeat == "never" and isinstance(exc, EventLoopBlocked):
+                raise OutcomeUnknown(exc.message, remedy=exc.remedy) from exc
+            if context.definition.repeat == "never" and (first := next(unknown, None)):
+                # People are asked: a model that is told of a failure calls it again.
+                raise first from exc
+            return self._raised(context, exc)
+
+    def _call(self, context: _Context, pulse: Heartbeat, workspace: Path) -> ToolCall:
+        task = context.task
+        return ToolCall(
+            run=task.run,
+            step=task.step,
+            call=task.call,
+            key=idempotency_key(task.run, task.step, task.call),
+            id=task.id,
+            agent=task.agent,
+            tool=task.tool,
+            attempt=task.attempt + activity.info().attempt - 1,
+            timeout=context.definition.timeout,
+            workspace=workspace,
+            paths=context.definition.paths,
+            hosts=context.definition.hosts,
+            secrets=context.definition.secrets,
+            artifacts={name: content.value for name, content in context.seen.items()},
+            inputs=tool_inputs(context.inputs),
+            declared=declared(context.agent),
+            beat=pulse.beat,
+            stop=threading.Event(),
+        )
+
+    def _raised(self, context: _Context, exc: Exception) -> Outcome:
+        definition = context.definition
+        again = (
+            _may_pass(exc)
+            and definition.repeat != "never"
+            and activity.info().attempt < definition.policy.attempts
+        )
+        if not again and definition.on_error == "model":
+            return _refused(context.task, _told(exc))
+        kind = _TransientToolFailed if again else ToolFailed
+        raise kind(
+            f"the tool {context.task.tool!r} raised {_told(exc)}",
+            remedy="See the worker's log for where it was raised.",
+            place=f"step {context.task.step}, call {context.task.call}",
+        ) from exc
+
+    async def _result(self, task: CallTool, outcome: Outcome, ms: int) -> CallToolResult:
+        message = outcome.message.model_copy(
+            update={
+                "tool_call_id": task.id,
+                "name": str(task.tool),
+                "id": f"{task.step}/{task.call}",
+            }
+        )
+        if type(message.content) is list:
+            message = await self._files.keep(message)
+        body = cast("dict[str, Json]", redacted_json(message_to_json(message)))
+        hash_ = hash_json(body)
+        bodies: dict[ContentHash, Json] = {hash_: body}
+        outputs: list[OutputValue] = []
+        for name, given in outcome.outputs.items():
+            key, value = utf8_text(redacted_text(name)), redacted_json(utf8_json(given))
+            if len(canonical(value)) <= INLINE_BYTES:
+                outputs.append(OutputValue(key=key, value=value))
+                continue
+            large = hash_json(value)
+            bodies[large] = value
+            outputs.append(OutputValue(key=key, body=large, content=value))
+        bodies |= {change.body: change.content for change in outcome.changes}
+        stored = await keep(self._store, bodies)
+        self._hydrator.remember(task.run, hash_, body)
+        return CallToolResult(
+            body=body,
+            hash=hash_,
+            ok=message.status == "success",
+            ms=ms,
+            flags={
+                utf8_text(redacted_text(k)): redacted_json(utf8_json(v))
+                for k, v in outcome.flags.items()
+            },
+            outputs=tuple(outputs),
+            operations=outcome.changes,
+            sends=tuple(
+                SentMessage(channel=each["channel"], text=utf8_text(redacted_text(each["text"])))
+                for each in outcome.sends
+            ),
+            regroups=tuple(
+                cast("dict[str, Json]", redacted_json(utf8_json(each))) for each in outcome.regroups
+            ),
+            goto=tuple(outcome.goto),
+            stored=stored,
+        )
+
+
+def check_argument_names(tool: Tool) -> Tool:
+    """The tool, whose checks all hold something: a slip of the pen must not open it.
+
+    Raises:
+        ToolMissing: it has no argument of a name that its definition checks.
+    """
+    if tool.definition.checks and (name := unchecked(tool)):
+        known = argument_names(tool, name)
+        raise ToolMissing(
+            f"the tool {tool.tool.name!r} has no argument {name!r}, which its definition checks",
+            remedy=did_you_mean(name, known, f"It has: {', '.join(known) or 'none'}."),
+            place=f"tool {tool.tool.name!r}",
+        )
+    return tool
+
+
+async def _interruptible(
+    running: Coroutine[Any, Any, Outcome], tool: Tool, stop: threading.Event
+) -> Outcome:
+    """Waits for a tool so that a cancellation reaches it, in a coroutine or in a thread."""
+    work = asyncio.ensure_future(running)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stop.set()
+        if tool.in_thread:  # it has to look; what it does after that is lost to the run
+            await asyncio.wait({work}, timeout=GRACE)
+        work.cancel()
+        # One that does not end within its grace is left behind, which takes a moment more.
+        await asyncio.wait({work}, timeout=GRACE + LOOK)
+        if work.done() and not work.cancelled():
+            work.exception()  # seen: asyncio need not complain about it
+        raise
+
+
+def _check_answered(context: _Context, message: ToolMessage) -> None:
+    """Lets the error that a server answers fail the step, where errors of its tool do.
+
+    Raises:
+        ToolFailed: it is an error, and the model is not told of it.
+    """
+    definition = context.definition
+    answers = mcp_tool(definition.run) is not None and message.status == "error"
+    if answers and definition.on_error == "fail":
+        raise ToolFailed(str(message.text))
+
+
+def _changing(context: _Context, outcome: Outcome) -> Outcome:
+    """The outcome with what it does to artifacts, told by its command or with its message.
+
+    Raises:
+        ToolFailed: what it returned is no operations.
+    """
+    crew, task, message = context.crew, context.task, outcome.message
+    given = list(outcome.operations)
+    artifact: Any = message.artifact
+    if crew.artifacts and isinstance(artifact, dict) and "operations" in artifact:
+        rest: dict[str, Any] = dict(artifact)  # pyright: ignore[reportUnknownArgumentType]
+        given += operations_of(task.tool, rest.pop("operations"))
+        message = message.model_copy(update={"artifact": rest or None})
+    if not given:
+        return outcome
+    changes = operations_by_artifact(task, crew, given, context.seen)
+    if reasons := denied(crew, task.agent, changes):
+        message = with_text(message, "Refused: " + "; ".join(reasons) + ".")
+    return replace(outcome, message=message, changes=changes)
+
+
+def _refused(task: CallTool, text: str) -> Outcome:
+    return Outcome(ToolMessage(text, tool_call_id=task.id, name=str(task.tool), status="error"))
+
+
+def _bad_arguments(exc: ToolInvocationError) -> str:
+    return refusal(exc.tool_name, faults_of(list(exc.filtered_errors or exc.source.errors())))
+
+
+def _told(exc: Exception) -> str:
+    """An error as the model is told it: what it is, and no traceback."""
+    # Before it is cut: half a secret is no less one.
+    text = utf8_text(
+        redacted_text(joined_error_text(exc, _cause_told))
+    )  # a file's name may be in it, and a failure must be told
+    return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
+
+
+def _cause_told(exc: BaseException) -> str:
+    if isinstance(exc, CrewlogError):
+        return f"{exc.message}. {exc.remedy}" if exc.remedy else exc.message
+    return in_words(exc.cause if isinstance(exc, ToolValidationError) else exc)
+
+
+def _may_pass(exc: BaseException) -> bool:
+    """Whether another try may end well: of several errors, after each of them."""
+    if isinstance(exc, BaseExceptionGroup):
+        return all(map(_may_pass, flat_errors(exc)))
+    if isinstance(exc, CrewlogError):
+        return exc.retryable
+    if isinstance(exc, ConnectionError | TimeoutError):
+        return True
+    return any(
+        c.__module__.partition(".")[0] in _PASSING_MODULES and c.__name__ in _PASSING_NAMES
+        for c in type(exc).__mro__
+    )

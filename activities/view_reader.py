@@ -1,0 +1,199 @@
+"""What an agent is shown of its run: each call's view is checked once more, and then hydrated.
+
+The workflow makes a view of what the agent may read. Here the definition is asked again, by its
+hash: a view with another log, or an item that the agent may not see, ends the call, before anything
+of it is read.
+
+The item that a step is for, read where it is shown: histories hold a list once, and no item.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from langchain_core.messages import BaseMessage
+
+from crewlog.activities.artifacts import Artifacts, with_refused_operations
+from crewlog.activities.caches import LruCache
+from crewlog.activities.definitions import Definitions, Sees
+from crewlog.activities.hydrator import Hydrator
+from crewlog.activities.windows import Cut
+from crewlog.authority.audiences import authorize_artifact, may_read, may_read_input
+from crewlog.authority.permissions import Decision
+from crewlog.definition.context import Window
+from crewlog.errors import InternalError, LogAccessDenied
+from crewlog.ids import ARTIFACT, ContentHash, LogName, is_artifact
+from crewlog.model import Json
+from crewlog.state.artifacts import Content
+from crewlog.state.calls import CallInput, CallModel, View
+from crewlog.state.journal import Batch
+from crewlog.state.model import Item
+from crewlog.store.protocol import Store
+
+LISTS_KEPT = 16
+"""Lists that a worker remembers: the steps of one list's items come close together."""
+
+
+class Items:
+    """Reads items.
+
+    Args:
+        store: Where lists are.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lists: LruCache[ContentHash, Json] = LruCache(LISTS_KEPT)
+
+    async def shown(self, task: CallModel) -> str | None:
+        """What the agent is shown of the step's item; none where the step is for none.
+
+        Raises:
+            StoreUnavailable: where the list cannot be read now.
+            StoreIncomplete: where it is not in the store.
+        """
+        item = task.item
+        if item is None:
+            return None
+        value = await self._value(item, task.batch)
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return f"Your item ({item.number} of {item.of}): {text}"
+
+    async def _value(self, item: Item, batch: Batch) -> Json:
+        if item.body is not None:
+            return await self._body(item.body, batch)
+        if item.listed is None:
+            return item.value
+        values = self._lists.get(item.listed)
+        if values is None:
+            values = self._lists.put(item.listed, await self._body(item.listed, batch))
+        if not isinstance(values, list) or not 0 < item.number <= len(values):  # pyright: ignore[reportUnknownArgumentType]
+            raise InternalError(f"the list {item.listed!r} has no item {item.number}")
+        return values[item.number - 1]  # pyright: ignore[reportUnknownVariableType]
+
+    async def _body(self, hash_: ContentHash, batch: Batch) -> Json:
+        for entry in batch.entries:  # where the store was away, and may not have it yet
+            if entry.get("body") == hash_ and "inline" in entry:
+                return entry["inline"]
+        return (await self._store.get_bodies([hash_]))[hash_]
+
+
+_REMEDY = "Let it read the log ('reads', 'groups' or 'logs'), and retry the step."
+
+
+class Sight:
+    """Reads for agents.
+
+    Args:
+        store: Where lists are.
+        definitions: The crews: they say who reads what.
+        hydrator: The worker's memory of transcripts.
+        artifacts: The worker's memory of artifacts.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        definitions: Definitions,
+        hydrator: Hydrator,
+        artifacts: Artifacts | None = None,
+    ) -> None:
+        self._definitions = definitions
+        self._hydrator = hydrator
+        self._items = Items(store)
+        self._artifacts = artifacts or Artifacts(store, hydrator)
+
+    async def transcript(self, task: CallInput, *, complete: bool = True) -> list[BaseMessage]:
+        """The messages that a call's agent sees.
+
+        Args:
+            task: The call.
+            complete: Whether calls without a result are given one.
+
+        Raises:
+            LogAccessDenied: the view has a log that the agent may not read.
+            StoreUnavailable: where what is missing cannot be read now.
+            StoreIncomplete: where what is missing is not in the store.
+        """
+        view, sees = await self._checked(task)
+        found = await self._hydrator.hydrate(
+            task.run,
+            task.agent,
+            view,
+            task.batch,
+            step=task.step,
+            complete=complete,
+            barred=sees.barred,
+        )
+        return with_refused_operations(found, await self.artifacts(task))
+
+    async def artifacts(self, task: CallInput) -> dict[str, Content]:
+        """The artifacts that a call's agent sees, by name, as the call's view has them.
+
+        Raises:
+            LogAccessDenied: the view has one that the agent may not see.
+            StoreUnavailable: where what is missing cannot be read now.
+            StoreIncomplete: where what is missing is not in the store.
+        """
+        sees = await self._definitions.sees(task.definition, task.agent)
+        view = task.view.without(lambda log: not is_artifact(log))
+        for log in view.heads:
+            name = log.removeprefix(ARTIFACT)
+            allowed = (task.agent,) if name in sees.artifacts else ()
+            known = name in sees.artifacts or log in sees.barred
+            _check(task, authorize_artifact("see", task.agent, name, allowed, known=known), log)
+        if not sees.artifacts:
+            return {}
+        return await self._artifacts.read(
+            task.run, view, task.batch, sees.artifacts, barred=sees.barred
+        )
+
+    async def windowed(self, task: CallInput, window: Window, *, script: bool) -> Cut:
+        """What a window shows of the messages that a call's agent sees; see `transcript`.
+
+        Args:
+            task: The call.
+            window: The window.
+            script: Whether its model is a script, which goes by all replies that there were.
+        """
+        view, sees = await self._checked(task)
+        found = await self._hydrator.windowed(task, view, window, sees.barred, script=script)
+        return replace(
+            found, shown=with_refused_operations(found.shown, await self.artifacts(task))
+        )
+
+    async def _checked(self, task: CallInput) -> tuple[View, Sees]:
+        """The logs of messages of a call's view, all of which its agent may read."""
+        sees = await self._definitions.sees(task.definition, task.agent)
+        view = task.view.without(is_artifact)
+        for log in view.heads:
+            _check(task, may_read(task.agent, log, reads=sees.reads, step=task.step), log)
+        return view, sees
+
+    async def item(self, task: CallModel) -> str | None:
+        """What the agent is shown of the step's item; none where the step is for none.
+
+        Raises:
+            LogAccessDenied: the agent may not see it.
+            StoreUnavailable: where the list cannot be read now.
+            StoreIncomplete: where it is not in the store.
+        """
+        item = task.item
+        if item is None:
+            return None
+        sees = await self._definitions.sees(task.definition, task.agent)
+        decision = may_read_input(task.agent, item.logs, reads=sees.reads, step=task.step)
+        if item.withheld and decision.allowed:  # its crew has taken the log from it since
+            decision = Decision(allowed=False, reason=f"{task.agent!r} may not see it any more")
+        _check(task, decision, None)
+        return await self._items.shown(task)
+
+
+def _check(task: CallInput, decision: Decision, log: LogName | None) -> None:
+    if decision.allowed:
+        return
+    what = f"the view of {task.step}" if log is not None else f"the item of {task.step}"
+    raise LogAccessDenied(
+        f"{what} is refused: {decision.reason}", remedy=_REMEDY, place=f"step {task.step}"
+    )

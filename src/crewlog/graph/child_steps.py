@@ -1,0 +1,289 @@
+"""Nodes with a step for each item of a list that is known only when they are reached.
+
+    reached ──(a list)──► mapped: a step for each item, side by side ──(all done)──► completed
+       ├──(an empty list)──► skipped
+       └──(no list)──► people are asked
+
+The visit itself stands in the frontier as long as its items do, with how many of them are started
+and done. So a join downstream sees one completion for each visit, and a visit that comes while
+this one is under way queues behind it, as behind any other. Steps are started in the order of the
+items as there is room, not all at once: the frontier of a list of 1,000 items is no longer than
+one of 64. It is a pool: what is applied when a step ends starts the next one, in the same task of
+the workflow. Items that wait for others start when those are done, see `crewlog.graph.item_order`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from crewlog.graph.item_order import Order, order_of, ready
+from crewlog.graph.outputs import is_set
+from crewlog.graph.plan import ASK_HUMAN, NEXT, SKIP, PlanNode
+from crewlog.graph.run_context import RunFacts, disabled_reason
+from crewlog.ids import (
+    CREW,
+    AgentName,
+    NodeName,
+    StepId,
+    child_step_id,
+    item_number,
+    private_log,
+    visit_of,
+)
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.item_specs import ItemSpec, ListSpec, bounded_spec, item_spec, joined, list_spec
+from crewlog.state.model import ChildStepProgress, FrontierStep, Item, Output
+
+ASKING = 64
+"""Items of a visit that may ask people at a time, besides those that are at work: an error that
+all of 1,000 items have is no reason for 1,000 questions."""
+
+Completed = Callable[..., Awaitable[None]]
+"""Completes a step as `Engine` does."""
+MayStart = Callable[[StepId, NodeName], bool]
+"""Whether a step may start now; where not, people are asked."""
+
+
+class Maps:
+    """The visits of a run that have a step for each item of a list.
+
+    Args:
+        run: The run.
+        complete: Completes a visit and routes on.
+        may_start: Says whether another step may start; raises the question where it may not.
+    """
+
+    def __init__(self, run: RunFacts, complete: Completed, may_start: MayStart) -> None:
+        self._run = run
+        self._complete = complete
+        self._may_start = may_start
+
+    async def begin(self, entry: FrontierStep, node: PlanNode) -> None:
+        """Maps a visit that is ready: over a list, over nothing, or people are asked."""
+        step, name = entry.step, node.for_each or ""
+        agent, _, key = name.partition(".")
+        count, fault = self._count(name)
+        if fault:
+            said = f"{step} has a step for each item of {name}, {fault}."
+            await self._refuse(entry, node, said, f"there is no list {name}")
+            return
+        if count == 0:
+            await self._complete(step, because=f"{name} is empty", skipped=True)
+            return
+        order = self._order(node, count)
+        if order.faults:
+            said = _list_error_text(name, order)
+            self._run.record(
+                j.ItemsRefused(step=step, agent=AgentName(agent), key=key, faults=order.faults)
+            )
+            await self._refuse(entry, node, said, f"{name} cannot be worked on")
+            return
+        self._run.record(
+            j.ParentStepStarted(
+                step=step,
+                agent=AgentName(agent),
+                key=key,
+                of=count,
+                agents=order.agents,
+                whose=order.whose,
+                after=order.after,
+            )
+        )
+
+    async def _refuse(self, entry: FrontierStep, node: PlanNode, said: str, because: str) -> None:
+        """Goes where the node's `else` says instead of over a list, or asks people about it."""
+        if node.otherwise != ASK_HUMAN:
+            outcome = NEXT if node.otherwise == SKIP else node.otherwise
+            await self._complete(entry.step, outcome=outcome, because=because, skipped=True)
+            return
+        self._run.ask(
+            "requirement",
+            said,
+            step=entry.step,
+            options=("again", "skip", "stop"),
+            detail=node.for_each or "",
+        )
+
+    def begins(self, step: StepId, node: PlanNode) -> bool:
+        """Whether a visit that asks people about its list looks at it again.
+
+        It does where there is one now, and where something else is wrong with it than was asked.
+        """
+        if node.for_each is None:
+            return False
+        count, fault = self._count(node.for_each)
+        if fault or not count:
+            return not fault
+        order = self._order(node, count)
+        asked = [q.question for q in self._run.state.interrupts.values() if q.step == step]
+        return not order.faults or _list_error_text(node.for_each, order) not in asked
+
+    def _order(self, node: PlanNode, count: int) -> Order:
+        """Who works on the items of the list that is there, and in which order."""
+        agent, _, key = (node.for_each or "").partition(".")
+        output = self._run.state.agent_outputs[AgentName(agent)][key]
+        shape = output_list_spec(output, node.by)
+        return order_of(node, None if shape is None else bounded_spec(shape), count)
+
+    async def start_child_steps(self, visit: FrontierStep, node: PlanNode) -> None:
+        """Starts steps of a mapped visit, as far as there is room: in order, or those that are due.
+
+        None of one whose node a change took away: its items at work end, and it with them.
+        """
+        if visit.leaving:
+            return
+        while self._room(visit.step, node) and (number := self._next(visit.step)) is not None:
+            if not self._may_start(visit.step, visit.node):
+                return
+            await self._start(child_step_id(visit.step, number), number, node)
+
+    def _next(self, visit: StepId) -> int | None:
+        """The item that is to start next; none where all are started, or wait for others."""
+        mapped = self._mapped(visit)
+        if mapped is None or mapped.started == mapped.of:
+            return None
+        if not mapped.after:
+            return mapped.started + 1
+        at_work = {item_number(step): step for step in self._at_work(visit)}
+        return ready(mapped.left, mapped.after, at_work)
+
+    async def _start(self, step: StepId, number: int, node: PlanNode) -> None:
+        """Starts the step of an item; it is skipped where its own agent cannot take it."""
+        mapped = self._mapped(visit_of(step))
+        agent = mapped.agent(number) if mapped is not None else None
+        if agent is None:
+            composed = self._run.has_no_model(node.agent)
+            self._run.record(j.StepStarted(step=step, agent=node.agent, composed=composed))
+            return
+        why = self._skip_reason(agent, node)
+        who = None if why else agent
+        self._run.record(j.StepStarted(step=step, agent=who, composed=self._run.has_no_model(who)))
+        if why:
+            await self._complete(step, because=why, skipped=True)
+
+    def _skip_reason(self, agent: AgentName, node: PlanNode) -> str:
+        """Why the agent that an item names cannot take its step; empty where it can."""
+        rules = self._run.plan.agents.get(agent)
+        if rules is None:
+            return f"there is no agent {agent!r} any more"
+        if not rules.enabled:
+            return disabled_reason(agent)
+        return self._run.missing_tool_reason(agent, node.needs)
+
+    async def complete_child_step(
+        self, step: StepId, *, because: str, skipped: bool, handoff: Sequence[NodeName]
+    ) -> None:
+        """Completes an item's step; with the last of them, the visit."""
+        self._run.record(
+            j.StepCompleted(step=step, because=because, skipped=skipped, goto=tuple(handoff))
+        )
+        visit = visit_of(step)
+        found = self._run.state.frontier.get(visit)
+        if found is None or found.mapped is None:
+            return
+        mapped = found.mapped
+        if mapped.done == (mapped.started if found.leaving else mapped.of):
+            await self._complete(visit, because=_done(mapped), handoff=mapped.goto)
+
+    def kept(self, step: StepId, agent: AgentName | None) -> dict[str, Any]:
+        """What a fact says of a step that failed and that the run goes on without."""
+        return {} if agent is None else {"agent": agent, "logs": (private_log(agent),)}
+
+    def announce_failure(self, step: StepId, error_type: str) -> None:
+        """Tells those who read what an agent writes that a step of it failed.
+
+        Not with which words: these are of what the agent did, and may hold what only it may see.
+        """
+        agent, number = self._run.agent_of(step), item_number(step)
+        if agent is None:
+            return
+        what = f"{agent} failed on item {number}" if number else f"{agent} failed"
+        text, message = f"{what}: {error_type}", f"{step}/failed"
+        self._run.say(text, by=CREW, to=self._run.writable_logs(agent, step), message_id=message)
+
+    def item(self, step: StepId) -> Item | None:
+        """The item that a step is for, as its agent may see it; none for any other step."""
+        number = item_number(step)
+        mapped = self._mapped(visit_of(step)) if number else None
+        agent = self._run.agent_of(step)
+        if mapped is None or agent is None:
+            return None
+        return self._run.sees(agent, mapped.item(number), step)
+
+    def _mapped(self, visit: StepId) -> ChildStepProgress | None:
+        found = self._run.state.frontier.get(visit)
+        return found.mapped if found else None
+
+    def _at_work(self, visit: StepId) -> dict[StepId, FrontierStep]:
+        """The steps of a visit's items that are not done."""
+        frontier = self._run.state.frontier
+        return {s: entry for s, entry in frontier.items() if s != visit and visit_of(s) == visit}
+
+    def _room(self, visit: StepId, node: PlanNode) -> bool:
+        """Whether another item may start. One that asks people keeps its place in a pool."""
+        items = self._at_work(visit)
+        if node.at_once is not None and len(items) >= node.at_once:
+            return False
+        asking = sum(entry.status == "asking" for entry in items.values())
+        return asking < ASKING and len(items) - asking < self._run.plan.limits.parallel
+
+    def _count(self, name: str) -> tuple[int, str]:
+        """How many items a list has, or what is wrong with it, for people."""
+        agent, _, key = name.partition(".")
+        outputs = self._run.state.agent_outputs.get(AgentName(agent), {})
+        found = outputs.get(key)
+        if found is None:
+            return 0, "which nobody has set"
+        if not is_set(found):
+            return 0, "which has no value"
+        count = item_count(found)
+        return (0, f"which is {_kind(found.value)} and no list") if count is None else (count, "")
+
+
+def _done(mapped: ChildStepProgress) -> str:
+    """How a visit ended, for people."""
+    if mapped.done < mapped.of:
+        return f"{mapped.done} of {mapped.of} items are done, and its node is gone"
+    if mapped.failed or mapped.skipped:
+        counts = {"failed": mapped.failed, "skipped": mapped.skipped}
+        rest = [f"{count} {what}" for what, count in counts.items() if count]
+        return f"{mapped.of} items: {', '.join([f'{_succeeded_count(mapped)} done', *rest])}"
+    return f"all {mapped.of} items are done"
+
+
+def _list_error_text(name: str, order: Order) -> str:
+    """What is wrong with a list, for people."""
+    return f"The list {name} cannot be worked on: {'; '.join(order.faults)}."
+
+
+def _succeeded_count(mapped: ChildStepProgress) -> int:
+    return mapped.done - mapped.failed - mapped.skipped
+
+
+def output_list_spec(output: Output, by: str) -> ListSpec | None:
+    """What the items of a list say of how they are worked on; none where that is nothing."""
+    keys = {by} if by else set[str]()
+    if output.parts:
+        parts = output.parts
+        found = [p.shape or ItemSpec() if p.body else item_spec(p.value, keys) for p in parts]
+        return joined(found, keys) if by or any(shape.after for shape in found) else None
+    if isinstance(output.value, list):
+        items: list[Json] = output.value  # pyright: ignore[reportUnknownVariableType]
+        return list_spec(items, keys)
+    return output.shape
+
+
+def item_count(output: Output) -> int | None:
+    """How many items an output has; none where it is no list."""
+    if output.parts:
+        return len(output.parts)
+    if isinstance(output.value, list):
+        return len(output.value)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return output.items if output.body is not None else None
+
+
+def _kind(value: Any) -> str:
+    kinds = {str: "a text", bool: "a truth value", dict: "an object", type(None): "a large value"}
+    return kinds.get(type(value), "a number")  # pyright: ignore[reportUnknownArgumentType]

@@ -1,0 +1,1 @@
+"""Read models over the journal: trace, report, audit, diff, drawing, dry run, explanation."""

@@ -1,0 +1,427 @@
+"""Why a node is there and what it may do: everything that the definition says of one node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from crewlog.authority.memory_scopes import WAYS, memory_scopes
+from crewlog.authority.permissions import (
+    Decision,
+    authorize_tool,
+    bounded,
+    permission_text,
+    rules_of,
+)
+from crewlog.definition.artifacts import SCRATCH_TOOLS
+from crewlog.definition.conditions import render_condition
+from crewlog.definition.context import EXTRACT, OFF
+from crewlog.definition.context_checks import window_of
+from crewlog.definition.decisions import reply_fields
+from crewlog.definition.doing import DoneCall
+from crewlog.definition.expand import expand
+from crewlog.definition.findings import Path, did_you_mean, listed
+from crewlog.definition.model import MEMORY_TOOLS, AgentDefinition, AgentPhase, CrewDefinition
+from crewlog.definition.phases import phases
+from crewlog.definition.replies import Reply
+from crewlog.definition.times import duration_words
+from crewlog.errors import UsageError
+from crewlog.graph.joins import dependents
+from crewlog.graph.lowering_pass import lower, on_error_text, wait_text
+from crewlog.graph.plan import (
+    ASK_HUMAN,
+    BUILT_IN_TOOLS,
+    END,
+    NEXT,
+    SKIP,
+    GraphPlan,
+    PlanAgent,
+    PlanNode,
+)
+from crewlog.ids import AgentName, LogName, NodeName, ToolName, private_log
+from crewlog.model import Json, Model
+from crewlog.reporting.drawing import sent
+
+
+class Way(Model):
+    """A way out of a node."""
+
+    to: str
+    """A node, or `end`."""
+    when: str = ""
+    """When it is taken; empty where it always is."""
+    counted: str = ""
+    """What else that node waits for; empty where this is all."""
+
+
+class ToolAccessView(Model):
+    """A tool of the crew, and whether a node's agent may call it."""
+
+    tool: ToolName
+    allowed: bool
+    why: str
+    """Why, or why not."""
+    approval: bool = False
+    """Whether a call waits for a person's yes."""
+    effects: str = ""
+    """`read`, `write` or `external`."""
+    repeat: str = ""
+    """What a repeat may do: `safe`, `keyed` or `never`."""
+    risk: str = "low"
+
+
+class ExplanationView(Model):
+    """A node of a crew."""
+
+    crew: str
+    node: NodeName
+    kind: Literal["agent", "decide", "ask", "wait", "route"]
+    agent: AgentName | None = None
+    among: tuple[AgentName, ...] = ()
+    """The agents that the items of its list may name."""
+    path: tuple[str | int, ...] = ()
+    """Where in the definition it is written."""
+    part: str = ""
+    """What made it, where it is not written itself: `the pattern 'review_loop' of 'author'`."""
+    entry: bool = False
+    """Whether the run starts with it."""
+    waits_for: tuple[NodeName, ...] = ()
+    """The nodes that it waits for."""
+    need: int = 0
+    """How many of them."""
+    conditions: tuple[str, ...] = ()
+    """What else must hold, and what happens where it does not; as sentences."""
+    follows: tuple[Way, ...] = ()
+    """What may follow."""
+    sent_by: tuple[Way, ...] = ()
+    """Who may send the run here besides what it waits for; `to` is the sender."""
+    question: str | None = None
+    options: tuple[str, ...] = ()
+    task: str | None = None
+    prompt: str | None = None
+    description: str | None = None
+    model: str | None = None
+    does: tuple[str, ...] = ()
+    """Where the agent has no model: what it calls in each turn, with the arguments."""
+    in_order: bool = False
+    """Whether it makes these calls one after the other."""
+    pattern: str | None = None
+    """How the agent works inside its turn."""
+    reads: tuple[LogName, ...] = ()
+    """Logs it may read."""
+    writes: tuple[LogName, ...] = ()
+    """Logs that its final messages go to."""
+    sees: tuple[str, ...] = ()
+    """Artifacts that it sees; `AGENT.notes` are scratch notes."""
+    changes: tuple[str, ...] = ()
+    """Artifacts that its tools may change."""
+    tools: tuple[ToolAccessView, ...] = ()
+    """Every tool of the crew: first those that it may call."""
+    groups: tuple[str, ...] = ()
+    """The groups that it is in."""
+    rules: tuple[str, ...] = ()
+    """The crew's rules that are about it, as sentences."""
+    bounded: tuple[str, ...] = ()
+    """What else bounds it: the agent that it works for, and when people are asked about it."""
+    flags: tuple[str, ...] = ()
+    """Flags it may set."""
+    outputs: tuple[str, ...] = ()
+    """Outputs it may set, besides `text`."""
+    limits: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """Bounds of its turns."""
+
+
+def explain(definition: CrewDefinition, node: str) -> ExplanationView:
+    """What a definition says of a node.
+
+    Raises:
+        InvalidDefinition: where the definition has a fault.
+        UsageError: where it has no such node.
+    """
+    plan = lower(definition)
+    name = NodeName(node)
+    if name not in plan.nodes:
+        there = f"Its nodes are: {', '.join(plan.nodes)}."
+        raise UsageError(
+            f"the crew {str(plan.crew)!r} has no node {node!r}",
+            remedy=did_you_mean(node, plan.nodes, there),
+        )
+    found = plan.nodes[name]
+    phase_path, part, task = _written(definition, node)
+    data: dict[str, Json] = {
+        "crew": plan.crew,
+        "node": name,
+        "kind": found.kind,
+        "agent": found.agent,
+        "among": found.among,
+        "path": phase_path,
+        "part": part,
+        "entry": found.entry,
+        "waits_for": found.join.of if found.join else (),
+        "need": found.join.need if found.join else 0,
+        "conditions": tuple(_conditions(found)),
+        "follows": tuple(_ways(plan, name, found)),
+        "sent_by": tuple(_incoming_edges(plan, name)),
+    }
+    if found.ask is not None:
+        data |= {"question": found.ask.question, "options": found.ask.options}
+    if found.agent is not None:
+        data |= _agent(definition, plan, found.agent, task, policy=found.on_error)
+    return ExplanationView.model_validate(data)
+
+
+def _written(definition: CrewDefinition, node: str) -> tuple[Path, str, str | None]:
+    """Where a node is written, what made it, and its phase's task."""
+    expanded = expand(definition)
+    for phase in phases(expanded.definition):
+        if phase.name == node:
+            origin = expanded.origin(phase.path)
+            path, part = (origin.phase, origin.part) if origin else (phase.path, "")
+            return path, part, phase.item.task if isinstance(phase.item, AgentPhase) else None
+    return (), "", None
+
+
+def _conditions(node: PlanNode) -> Iterator[str]:
+    if node.when is not None:
+        when = render_condition(node.when)
+        then = {
+            ASK_HUMAN: "where it can no longer come true, people are asked",
+            SKIP: "where it can no longer come true, this is skipped",
+        }.get(node.otherwise, f"where it can no longer come true, {node.otherwise} runs instead")
+        bound = f" for at most {duration_words(node.within)}" if node.within is not None else ""
+        yield f"once reached, it waits{bound} until {when}; {then}"
+    if node.wait is not None:
+        yield f"it waits {'until ' if node.wait.until else ''}{wait_text(node.wait)}"
+    if node.only_if is not None:
+        yield f"skipped unless {render_condition(node.only_if)}"
+    if node.needs:
+        who = node.agent if not node.by else "an item's agent"
+        yield f"skipped where {who} may not call {listed(node.needs)}"
+    if node.for_each is not None:
+        yield from _pool(node)
+    if node.timeout is not None:
+        yield f"fails where a step takes more than {duration_words(node.timeout)}"
+    if node.on_error:
+        yield f"where it fails, {on_error_text(node.on_error)}"
+
+
+def _pool(node: PlanNode) -> Iterator[str]:
+    """How the items of a list are worked on, as sentences."""
+    how = "side by side" if node.at_once is None else f"{node.at_once} at a time"
+    yield f"a step for each item of {node.for_each}, {how}; an item waits for those of its 'after'"
+    if node.by:
+        other = f"; by {node.agent} where it names none" if node.agent else ""
+        yield f"by the agent that the item's {node.by!r} names: {listed(node.among, 'or')}{other}"
+    if node.otherwise != ASK_HUMAN:
+        then = "this is skipped" if node.otherwise == SKIP else f"{node.otherwise} runs instead"
+        yield f"where the list cannot be worked on, {then}"
+
+
+def _ways(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[Way]:
+    for target, why in sent(node, plan.nodes):
+        yield Way(to=target, when=why)
+    if node.route is not None and node.route.otherwise == ASK_HUMAN:
+        yield Way(to="people", when="else")
+    if node.route is not None and NEXT not in (node.route.otherwise, node.route.used_up):
+        return
+    if node.decide is not None and node.decide.otherwise == ASK_HUMAN:
+        yield Way(to="people", when=f"else, after {node.decide.at_most} times")
+    following = dependents(plan)[name]
+    when = "the condition does not hold" if node.decide is not None else ""
+    if node.route is not None:
+        when = "else" if node.route.otherwise == NEXT else "it is used up"
+    for target in following:
+        join = plan.nodes[target].join
+        others = [source for source in join.of if source != name] if join else []
+        counted = ""
+        if join is not None and others and join.need == len(join.of):
+            counted = f"once {listed(others)} {'is' if len(others) == 1 else 'are'} done, too"
+        elif join is not None and others and join.need == 1:
+            counted = f"with the first of {listed(join.of)}"
+        elif join is not None and others:
+            counted = f"once {join.need} of {listed(join.of)} are done"
+        yield Way(to=target, when=when, counted=counted)
+    if not following:
+        yield Way(to=END, when=when)
+
+
+def _incoming_edges(plan: GraphPlan, name: NodeName) -> Iterator[Way]:
+    for source, node in plan.nodes.items():
+        for target, why in sent(node, plan.nodes):
+            if target == name:
+                yield Way(to=source, when=why)
+
+
+def _agent(
+    definition: CrewDefinition,
+    plan: GraphPlan,
+    name: AgentName,
+    task: str | None,
+    *,
+    policy: str | None,
+) -> dict[str, Json]:
+    agent, rules = definition.agents[name], plan.agents[name]
+    return {
+        "task": task,
+        "prompt": agent.prompt or None,
+        "description": agent.description,
+        "model": None if agent.does else agent.model or definition.model,
+        "does": tuple(map(_call_text, agent.does)),
+        "in_order": agent.in_order,
+        "pattern": agent.pattern.use if agent.pattern else None,
+        "reads": (*rules.reads, private_log(name)),
+        "writes": rules.writes,
+        "sees": tuple(n for n, a in plan.artifacts.items() if _among(name, a.readers)),
+        "changes": tuple(n for n, a in plan.artifacts.items() if _among(name, a.writers)),
+        "tools": tuple(_tools(definition, plan, name, rules)),
+        "groups": tuple(g for g, members in definition.groups.items() if name in members),
+        "rules": tuple(
+            permission_text(rule)
+            for rule in rules_of(definition)
+            if rule.agents is None or name in rule.agents
+        ),
+        "bounded": (*_bounded(agent), *_shown(definition, agent)),
+        "flags": rules.flags,
+        "outputs": rules.outputs,
+        "limits": {
+            "max_calls": rules.max_calls,
+            "timeout": rules.timeout,
+            "attempts": rules.retry.attempts,
+            "on_error": policy or rules.on_error,
+            "enabled": rules.enabled,
+        },
+    }
+
+
+def _call_text(call: DoneCall) -> str:
+    """`run_pytest {"paths": ["tests"]}`."""
+    args = json.dumps(call.args, ensure_ascii=False) if call.args else ""
+    return f"{call.tool} {args}".rstrip()
+
+
+def _replied(reply: Reply) -> Iterator[str]:
+    form = reply.decision or "JSON of its schema"
+    yield f"its turn ends with {form}: it sets {listed(reply_fields(reply))}"
+    then = "the step fails"
+    if reply.fallback is not None:
+        then = f"this counts: {json.dumps(reply.fallback, ensure_ascii=False)}"
+    tries = "once" if reply.tries == 1 else f"{reply.tries} times"
+    yield f"it is asked {tries} for that; then {then}"
+
+
+def _bounded(agent: AgentDefinition) -> Iterator[str]:
+    if agent.parent is not None:
+        yield f"it works for {agent.parent}, and may no more than that one"
+    if agent.reply is not None:
+        yield from _replied(agent.reply)
+    if agent.on_cap == "end":
+        yield f"its turn ends with what is there after {agent.max_calls} model calls"
+    if agent.ask_below is not None:
+        yield f"people are asked where its confidence is below {agent.ask_below:g}"
+
+
+def _shown(definition: CrewDefinition, agent: AgentDefinition) -> Iterator[str]:
+    """What an agent is shown of the run, and who is shown its outputs."""
+    if (window := window_of(definition, agent)) is not None:
+        most = [f"its last {window.last} messages"] if window.last is not None else []
+        most += [f"{window.tokens:,} tokens"] if window.tokens is not None else []
+        rest = {OFF: "", EXTRACT: ", and the beginnings of others"}
+        summed = rest.get(window.summary, f", and a summary of others by {window.summary}")
+        yield f"of what was said before its turn it is shown {' and '.join(most)} at most{summed}"
+    if agent.inputs:
+        yield f"it is shown {listed(each.as_ or each.from_ for each in agent.inputs)} by name"
+    if agent.shares is not None:
+        yield f"its outputs are for who reads {listed(agent.shares, 'or') or 'nothing'}"
+
+
+def _tools(
+    definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: PlanAgent
+) -> Iterator[ToolAccessView]:
+    found: list[ToolAccessView] = []
+    for tool, made in definition.tools.items():
+        decision = _decided(definition, plan, name, tool)
+        found.append(
+            ToolAccessView(
+                tool=ToolName(tool),
+                allowed=decision.allowed,
+                why=_why(tool, name, definition, decision.reason, allowed=decision.allowed),
+                approval=decision.outcome == "ask",
+                effects=made.effects,
+                repeat=made.repeat,
+                risk=made.risk,
+            )
+        )
+    yield from sorted(found, key=lambda each: not each.allowed)
+    yield from _memory_tool_access(definition, plan, name, rules)
+    if rules.scratch:
+        for tool in SCRATCH_TOOLS:
+            if tool in rules.tools:
+                why = "it makes notes" if tool == "note" else "it sees notes"
+                yield ToolAccessView(tool=ToolName(tool), allowed=True, why=why, effects="state")
+    for built_in in BUILT_IN_TOOLS:
+        if built_in in rules.tools:
+            sets = rules.flags if built_in == "set_flag" else rules.outputs
+            yield ToolAccessView(
+                tool=built_in, allowed=True, why=f"it declares {listed(sets)}", effects="state"
+            )
+
+
+def _among(agent: AgentName, named: tuple[AgentName, ...] | None) -> bool:
+    return named is None or agent in named
+
+
+def _decided(definition: CrewDefinition, plan: GraphPlan, agent: AgentName, tool: str) -> Decision:
+    """What holds for an agent's calls whatever the flags are: rules with conditions come on top."""
+
+    def check(who: AgentName) -> Decision:
+        return authorize_tool(
+            who,
+            tool,
+            offered=plan.agents[who].tools,
+            known=plan.tools,
+            permissions=definition.permissions,
+            approvals=plan.approvals,
+            rules=plan.checks,
+        )
+
+    decision = check(agent)
+    for parent in plan.agents[agent].within:
+        decision = bounded(decision, check(parent))
+    return decision
+
+
+def _memory_tool_access(
+    definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: PlanAgent
+) -> Iterator[ToolAccessView]:
+    """The tools of the crew's memory that an agent has a scope for."""
+    for tool, way in zip(MEMORY_TOOLS, WAYS, strict=True):
+        if definition.memory is None or tool not in rules.tools:
+            continue
+        decision = _decided(definition, plan, name, tool)
+        allowed = decision.allowed
+        why = f"it {way}s {listed(memory_scopes(definition, name, way))}"
+        yield ToolAccessView(
+            tool=ToolName(tool),
+            allowed=allowed,
+            why=why if allowed else _why(tool, name, definition, decision.reason, allowed=False),
+            approval=decision.outcome == "ask",
+            effects=way,
+            repeat="safe",
+        )
+
+
+def _why(
+    tool: str, agent: AgentName, definition: CrewDefinition, reason: str, *, allowed: bool
+) -> str:
+    named = definition.permissions.get(tool)
+    if allowed:
+        if named is not None:
+            return "permissions name it"
+        inherits = definition.agents[agent].tools is None
+        return "it has every tool" if inherits else "among its tools"
+    if named is not None and agent not in named:
+        return f"permissions let {f'only {listed(named)}' if named else 'nobody'} call it"
+    return "not among its tools" if "among the tools" in reason else reason

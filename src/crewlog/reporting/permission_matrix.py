@@ -1,0 +1,361 @@
+"""Who may call which tool now, cell by cell, with every rule that was looked at.
+
+The same for a live run, where the workflow answers, and for one that has ended, from the store:
+a plan and a state are enough. Nothing here decides: `RunFacts.check` does, and this tells why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from crewlog.authority.permissions import (
+    EVERYONE,
+    Decision,
+    Outcome,
+    Permission,
+    Ruling,
+    is_approval_required,
+    live_permission,
+    permission_text,
+)
+from crewlog.definition.findings import listed
+from crewlog.definition.quotas import is_per_run, quota_of
+from crewlog.graph.interrupts import because
+from crewlog.graph.plan import GraphPlan
+from crewlog.graph.run_context import RunFacts
+from crewlog.ids import AgentName, RunId, ToolName
+from crewlog.model import Model
+from crewlog.state.live_permissions import (
+    agent_permission_change,
+    last_change,
+    tool_permission_change,
+)
+from crewlog.state.model import CrewState, Mutation
+from crewlog.state.recorder import Ledger
+
+APPROVALS = "approvals"
+"""What the engine says of a tool whose calls wait for a yes."""
+_STRICTNESS: dict[str, int] = {"": -1, "allow": 0, "ask": 1, "deny": 2}
+
+
+class LivePermissionView(Model):
+    """What people said at run time about a cell."""
+
+    do: Ruling | Literal["permission"]
+    """What was ruled; `permission`: who may call the tool was said as a list."""
+    agent: str = ""
+    """The agent that it was said of; `*`: every one. Empty for a list."""
+    by: str = ""
+    """Who said it; empty: nobody said, or it is longer ago than the run remembers."""
+    at: int = 0
+    """When, in milliseconds since the epoch; 0: longer ago than the run remembers."""
+    position: int = 0
+    """The journal position; 0: likewise."""
+    reason: str = ""
+    """Why, where who said it told, and it is not longer ago than the run remembers."""
+
+
+class QuotaView(Model):
+    """A quota that a call is counted in."""
+
+    rule: str
+    """Where it is said: `rules[1]`."""
+    quota: str
+    """`5 per run`."""
+    used: int | None = None
+    """How many are used; none where it is not known: of hours and days the store is asked."""
+    left: int | None = None
+    """How many are left; likewise."""
+    key: str = ""
+    """Its name within the crew."""
+    zone: str = ""
+    """Of hours and days: whose."""
+    crew: str = ""
+    """Of hours and days: the crew over whose runs they are counted, and which has the name."""
+
+
+class Look(Model):
+    """A rule that was looked at, and what it says of a cell."""
+
+    rule: str
+    """Where it is said: `tools`, `permissions`, `rules[1]`, `approvals`, `interrupts.approve_risk`,
+    `ruling`, `parent`."""
+    says: str
+    """In words."""
+    outcome: Outcome | Literal[""] = ""
+    """What it makes of the call; empty: it says nothing."""
+    applies: bool = True
+    """Whether it counts now: its condition holds, and no ruling stands in its place."""
+    decides: bool = False
+    """Whether it is what decided."""
+
+
+class Cell(Model):
+    """An agent and a tool: what holds, and why."""
+
+    agent: AgentName
+    tool: ToolName
+    outcome: Outcome
+    """`allow`, `ask` (each call waits for a person's yes) or `deny`."""
+    reason: str
+    """Why, with the rule and where it comes from."""
+    rule: str = ""
+    """What decided; empty: nothing speaks against it."""
+    has: bool = True
+    """Whether the definition gives the tool to the agent."""
+    set: LivePermissionView | None = None
+    """What people said at run time, where that counts."""
+    changes: bool = False
+    """Whether it may be otherwise as soon as flags or outputs are: a rule has a condition."""
+    quotas: tuple[QuotaView, ...] = ()
+    """The quotas that a call would be counted in now."""
+    looks: tuple[Look, ...] = ()
+    """Every rule that was looked at, in order; only where they were asked for."""
+
+
+def run_context_of(plan: GraphPlan, state: CrewState) -> RunFacts:
+    """A run that can be asked who may do what, of its plan and its state."""
+    return RunFacts(plan, Ledger(state))
+
+
+def plan_tools(plan: GraphPlan) -> tuple[ToolName, ...]:
+    """The tools that agents of a plan may have: those of the crew, and built-in ones in use."""
+    found = [*plan.tools, *(tool for rules in plan.agents.values() for tool in rules.tools)]
+    return tuple(dict.fromkeys(found))
+
+
+def agents_in(plan: GraphPlan) -> tuple[AgentName, ...]:
+    """The agents that live in the run: what others may call, the runs say where they live."""
+    return tuple(name for name in plan.agents if name not in plan.away)
+
+
+def remote_agents(plan: GraphPlan) -> dict[AgentName, RunId]:
+    """The agents that live in other runs, with these."""
+    return {AgentName(name): RunId(run) for name, run in plan.away.items() if name in plan.agents}
+
+
+def cells(
+    run: RunFacts,
+    agents: Sequence[str] = (),
+    tools: Sequence[str] = (),
+    *,
+    after: int = 0,
+    limit: int = 1000,
+    looks: bool = False,
+) -> tuple[tuple[Cell, ...], int]:
+    """Cells of the matrix, row by row, and how many there are in all.
+
+    Args:
+        run: The run.
+        agents: The rows; none: all of them. Names of nobody who lives in the run are left out.
+        tools: The columns, likewise.
+        after: Cells to pass over.
+        limit: At most so many.
+        looks: Whether each has the rules that were looked at.
+    """
+    rows = [name for name in agents_in(run.plan) if not agents or name in agents]
+    columns = [name for name in plan_tools(run.plan) if not tools or name in tools]
+    total = len(rows) * len(columns)
+    places = range(min(after, total), min(after + limit, total))
+    found = (divmod(place, len(columns)) for place in places)
+    return tuple(cell(run, rows[r], columns[c], looks=looks) for r, c in found), total
+
+
+def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False) -> Cell:
+    """What holds for an agent's calls of a tool now."""
+    decision = _checked(run, agent, tool)
+    rules = run.plan.agents[agent]
+    made = _live_permission(run, agent, tool)
+    ruled = made is not None and made.do != "permission"
+    covering = [rule for rule in run.plan.checks if rule.covers(agent, tool)]
+    # An agent that works for another one uses up that one's, too.
+    counting = [rule for each in (agent, *rules.within) for rule in _quotas(run, each, tool)]
+    quotas = [_quota_view(run, rule) for rule in {rule.place: rule for rule in counting}.values()]
+    return Cell(
+        agent=agent,
+        tool=tool,
+        outcome=decision.outcome,
+        reason=decision.reason,
+        rule=decision.rule,
+        has=tool in rules.tools,
+        set=made,
+        changes=any(rule.when is not None and (rule.quota or not ruled) for rule in covering),
+        quotas=tuple(quotas),
+        looks=tuple(_decided(_looks(run, agent, tool), decision.rule)) if looks else (),
+    )
+
+
+def _as_written(run: RunFacts, tool: ToolName, decision: Decision) -> Decision:
+    """A decision that names what the definition says: to the engine, a risk is an approval, too."""
+    if decision.rule != APPROVALS:
+        return decision
+    rules = run.plan.tools.get(tool)
+    risk = rules.risk if rules is not None else "low"
+    told = because(decision, "", risk, run.plan.interrupts.approve_risk)
+    return decision.model_copy(update={"reason": told["why"], "rule": told["rule"]})
+
+
+def _checked(run: RunFacts, agent: AgentName, tool: ToolName) -> Decision:
+    """What the engine decides, as people find it in the definition."""
+    decision = run.check(agent, tool)
+    if decision.rule != "parent":
+        return _as_written(run, tool, decision)
+    for parent in run.plan.agents[agent].within:
+        above = run.check(parent, tool)
+        if decision.reason.endswith(above.reason):
+            head = decision.reason.removesuffix(above.reason)
+            reason = f"{head}{_as_written(run, tool, above).reason}"
+            return decision.model_copy(update={"reason": reason})
+    return decision
+
+
+def _quotas(run: RunFacts, agent: str, tool: str) -> list[Permission]:
+    return [
+        rule
+        for rule in run.plan.checks
+        if rule.quota and rule.covers(agent, tool) and (rule.when is None or run.holds(rule.when))
+    ]
+
+
+def _quota_view(run: RunFacts, rule: Permission) -> QuotaView:
+    view = QuotaView(rule=rule.called, quota=rule.quota, key=rule.key)
+    if is_per_run(rule.quota):
+        return _used(view, run.state.quotas.get(rule.key, 0))
+    return view.model_copy(update=vars(run.counted(rule)))
+
+
+def _used(view: QuotaView, used: int) -> QuotaView:
+    left = max(0, quota_of(view.quota).most - used)
+    return view.model_copy(update={"used": used, "left": left})
+
+
+def with_quota_use(cell: Cell, used: Mapping[QuotaView, int]) -> Cell:
+    """A cell with what is used of its quotas over runs: where one is used up, that refuses.
+
+    Args:
+        cell: The cell, as a run tells it.
+        used: How many calls are counted now, by quota.
+    """
+    quotas = tuple(_used(q, used[q]) if q in used else q for q in cell.quotas)
+    told = {now.rule: now for q, now in zip(cell.quotas, quotas, strict=True) if q in used}
+    looks = tuple(
+        look.model_copy(update={"says": f"{look.says}: {told[look.rule].left} left"})
+        if look.rule in told and look.applies
+        else look
+        for look in cell.looks
+    )
+    found = cell.model_copy(update={"quotas": quotas, "looks": looks})
+    full = next((quota for quota in told.values() if quota.left == 0), None)
+    if full is None or cell.outcome == "deny":
+        return found
+    decided = tuple(
+        look.model_copy(update={"outcome": "deny", "decides": True})
+        if look.rule == full.rule
+        else look.model_copy(update={"decides": False})
+        for look in looks
+    )
+    reason = f"{full.rule} is used up: at most {full.quota} over all runs of the crew"
+    return found.model_copy(
+        update={"outcome": "deny", "reason": reason, "rule": full.rule, "looks": decided}
+    )
+
+
+def _live_permission(run: RunFacts, agent: str, tool: str) -> LivePermissionView | None:
+    state = run.state
+    row = state.rulings.get(tool, {})
+    offered = run.plan.agents[AgentName(agent)].tools
+    ruled = live_permission(agent, tool, offered=offered, rulings=state.rulings)
+    if ruled is not None:
+        whom = agent if agent in row else EVERYONE
+        made = last_change(state, agent_permission_change(tool, whom, ruled))
+        return _told(LivePermissionView(do=ruled, agent=whom), made)
+    if state.tool_permissions.get(tool) != run.plan.permissions.get(ToolName(tool)):
+        made = last_change(state, tool_permission_change(tool, state.tool_permissions.get(tool)))
+        return _told(LivePermissionView(do="permission"), made)
+    return None
+
+
+def _told(said: LivePermissionView, made: Mutation | None) -> LivePermissionView:
+    if made is None:
+        return said
+    of = {"by": made.by, "at": made.at, "position": made.position, "reason": made.reason}
+    return said.model_copy(update=of)
+
+
+# -- every rule ------------------------------------------------------------------------------
+
+
+def _looks(run: RunFacts, agent: AgentName, tool: ToolName) -> Iterator[Look]:
+    """What was looked at, in the order in which it is."""
+    rules = run.plan.agents[agent]
+    ruled = live_permission(agent, tool, offered=rules.tools, rulings=run.state.rulings)
+    free = ruled is None  # else what the definition says stands back
+    if tool in rules.tools:
+        yield Look(rule="tools", says=f"{tool} is among the tools of {agent}", applies=free)
+    else:
+        says = f"{tool} is not among the tools of {agent}"
+        yield Look(rule="tools", says=says, outcome="deny", applies=free)
+    yield _permission_table_check(run, agent, tool, applies=free)
+    for rule in run.plan.checks:
+        if rule.covers(agent, tool):
+            yield from _rule(run, rule, free=free)
+    if is_approval_required(agent, tool, run.plan.approvals):
+        asked = Decision(outcome="ask", allowed=True, reason="", rule=APPROVALS)
+        said = _as_written(run, tool, asked).rule
+        says = f"{said}: a person says yes to each call of {tool} by {agent}"
+        yield Look(rule=said, says=says, outcome="ask", applies=free)
+    else:
+        yield Look(rule=APPROVALS, says=f"approvals do not name {tool} for {agent}")
+    if ruled is not None:
+        whom = agent if agent in run.state.rulings.get(tool, {}) else "every agent"
+        says = f"people said {ruled} of {whom} and {tool}; it stands in the definition's place"
+        yield Look(rule="ruling", says=says, outcome=ruled)
+    for parent in rules.within:
+        above = _checked(run, parent, tool)
+        says = f"{agent} works for {parent}, and may never more: {above.reason}"
+        yield Look(rule="parent", says=says, outcome=above.outcome)
+
+
+def _permission_table_check(run: RunFacts, agent: str, tool: str, *, applies: bool) -> Look:
+    allowed = run.state.tool_permissions.get(tool)
+    if allowed is None:
+        says = f"permissions leave {tool} to every agent that has it"
+        return Look(rule="permissions", says=says, applies=applies)
+    says = f"permissions let {listed(allowed) if allowed else 'nobody'} call {tool}"
+    outcome: Literal["deny", ""] = "" if agent in allowed else "deny"
+    return Look(rule="permissions", says=says, outcome=outcome, applies=applies)
+
+
+def _rule(run: RunFacts, rule: Permission, *, free: bool) -> Iterator[Look]:
+    """What a rule says; its quota counts whatever people ruled."""
+    holds = rule.when is None or run.holds(rule.when)
+    says = f"{permission_text(rule)}{f' ({rule.reason})' if rule.reason else ''}"
+    if not holds:
+        yield Look(rule=rule.called, says=f"{says}: that does not hold now", applies=False)
+        return
+    outcome: Outcome | Literal[""] = {"never": "deny", "ask": "ask"}.get(rule.do, "")  # type: ignore[assignment]
+    if rule.do == "always" and not rule.quota:
+        outcome = "allow"
+    if rule.quota:
+        counted = _quota_view(run, rule)
+        full = counted.left == 0
+        if counted.left is not None:
+            says = f"{says}: {counted.left} left"
+        yield Look(
+            rule=rule.called,
+            says=says,
+            outcome="deny" if full else outcome,
+            applies=free or full or not outcome,
+        )
+        return
+    yield Look(rule=rule.called, says=says, outcome=outcome, applies=free)
+
+
+def _decided(looks: Iterator[Look], rule: str) -> Iterator[Look]:
+    """The same, with what decided marked."""
+    marked = False
+    for look in looks:
+        decides = not marked and look.applies and bool(look.outcome) and look.rule == rule
+        marked = marked or decides
+        yield look.model_copy(update={"decides": True}) if decides else look

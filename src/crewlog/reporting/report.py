@@ -1,0 +1,557 @@
+"""The report of a run: what was planned, done, decided, set, spent, and what went wrong.
+
+    report_of(journal) → Report(steps, plans, decisions, agents, outputs, artifacts, errors, usage)
+
+All of it follows from the journal, at any time; a run does nothing for it. Large values and texts
+are bodies in the store: the report names them, and `filled` puts in those that somebody has got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, cast
+
+from pydantic import Field
+
+from crewlog.end_reason import EndReason
+from crewlog.ids import (
+    AgentName,
+    ContentHash,
+    FlagName,
+    InterruptId,
+    NodeName,
+    RunId,
+    StepId,
+    item_number,
+)
+from crewlog.model import Json, Model
+from crewlog.reporting.trace import StepTrace, Trace, run_trace
+from crewlog.state import journal as j
+from crewlog.state.excerpt import brief
+from crewlog.state.finish_reason import BadEnding
+from crewlog.state.fold import reduce
+from crewlog.state.model import CrewState, Interrupt, Output, Usage
+
+Kind = Literal["reply", "refused", "route", "person", "denied", "conflict", "change"]
+"""What a decision is: `reply`, of a model, which was read; `refused`, one that was not; `route`, of
+the flow; `person`, an answer; `denied`, a call that was not allowed; `conflict`, of values that do
+not fit; `change`, of the crew or the state."""
+TEXT = "text"
+"""The output that is an agent's last final message."""
+
+
+class Value(Model):
+    """A value, or the body that holds it."""
+
+    value: Json = None
+    """The value, where it is small, or somebody has got it."""
+    body: ContentHash | None = None
+    """The body that holds it."""
+    parts: tuple[Value, ...] = ()
+    """Of a list that several steps put together: its values."""
+
+    @property
+    def bodies(self) -> Iterator[ContentHash]:
+        """The bodies that are needed for it."""
+        if self.body is not None:
+            yield self.body
+        for part in self.parts:
+            yield from part.bodies
+
+    @property
+    def plain(self) -> Json:
+        """The value as it is; of one that nobody has got, nothing."""
+        return [part.plain for part in self.parts] if self.parts else self.value
+
+
+class StepReport(Model):
+    """A step: what was done in it."""
+
+    step: StepId
+    node: NodeName
+    agent: AgentName | None = None
+    fate: str = ""
+    """`completed`, `skipped`, `cancelled`, or what it is about."""
+    because: str = ""
+    """Why it went as it did."""
+    accepted: BadEnding = ""
+    """How its last reply ended, where that is no good answer and was taken as it is."""
+    started: int = 0
+    """In milliseconds since the epoch; 0: it did not begin."""
+    ms: int = 0
+    """How long it took."""
+    tools: tuple[str, ...] = ()
+    """The tools that it called, in order."""
+    errors: tuple[str, ...] = ()
+    """What went wrong in it, also where it went well in the end."""
+    retries: int = 0
+    """How often something of it was tried again."""
+    sets: dict[str, Value] = Field(default_factory=dict[str, Value])
+    """The flags by name, and the outputs by `agent.key`, that it set."""
+    usage: Usage = Usage()
+    items: tuple[StepReport, ...] = ()
+    """Its steps for items, in their order."""
+
+
+class ItemListReport(Model):
+    """A list that a phase had a step for each item of: what was planned, and became of it."""
+
+    step: StepId
+    """The visit."""
+    source: str
+    """The list, as `agent.output`."""
+    of: int
+    """How many items it had."""
+    items: Value = Value()
+    """The list itself, as far as it is the one that is there now."""
+    fates: tuple[str, ...] = ()
+    """What became of each item."""
+
+
+class DecisionReport(Model):
+    """Something that was decided."""
+
+    position: int
+    at: int = 0
+    kind: Kind
+    who: str = ""
+    """An agent, a node, or a person; empty: nobody who is named."""
+    step: StepId | None = None
+    what: str
+    """What was decided."""
+    why: str = ""
+    """Why, as far as that was said."""
+
+
+class ErrorReport(Model):
+    """Something that went wrong."""
+
+    position: int
+    step: StepId | None = None
+    agent: AgentName | None = None
+    error: str
+    type: str = ""
+
+
+class AgentReport(Model):
+    """What an agent did, and what there is now that was not there before."""
+
+    steps: int = 0
+    errors: int = 0
+    retries: int = 0
+    usage: Usage = Usage()
+    tools: dict[str, int] = Field(default_factory=dict[str, int])
+    """How often it called which tool."""
+    sets: dict[str, Value] = Field(default_factory=dict[str, Value])
+    """The flags and outputs that it set, with the value that it set last."""
+    artifacts: dict[str, int] = Field(default_factory=dict[str, int])
+    """How many operations it made on which artifact."""
+    said: Value = Value()
+    """Its last final message."""
+
+
+class ArtifactReport(Model):
+    """How an artifact came about."""
+
+    versions: int = 0
+    """How often it was changed."""
+    operations: int = 0
+    refused: int = 0
+    """Operations that did not apply."""
+    agents: tuple[AgentName, ...] = ()
+    """Who changed it, in the order in which they first did."""
+
+
+class ExchangeReport(Model):
+    """A turn of a conversation."""
+
+    turn: int
+    at: int = 0
+    """When it began."""
+    by: str = ""
+    """Who said the message."""
+    said: Value = Value()
+    ended: int = 0
+    """The journal position that ended it, which `turn:N` names; 0: it goes on."""
+    agent: AgentName | None = None
+    """Who answered; none where the run did."""
+    answer: Value = Value()
+    error: str = ""
+    warning: str = ""
+    """The last bound that it came to."""
+    end_reason: EndReason = ""
+    """Why it ended; empty while it goes on."""
+
+
+class OpenReport(Model):
+    """A question that nobody has answered."""
+
+    id: InterruptId
+    step: StepId | None = None
+    question: str
+    answer: str = ""
+    """The command that answers it; empty where it cannot be answered from there."""
+
+
+class Report(Model):
+    """A run, told from its end, or from where it is now."""
+
+    run: RunId
+    crew: str = ""
+    definition: ContentHash = ContentHash("")
+    """The definition in force at the end."""
+    status: str = "running"
+    """As `RunView` has it: `waiting` while it waits, as far as that is known where it is told."""
+    error: str = ""
+    """Why the run failed."""
+    end_reason: EndReason = ""
+    """Why it ended, as `RunResult` has it; empty: it goes on."""
+    position: int = 0
+    """The journal position that it is about."""
+    started: int = 0
+    ended: int = 0
+    """0: it goes on."""
+    input: Value = Value()
+    """What the run was given."""
+    summary: Value = Value()
+    """The final message that came last."""
+    summarized_by: AgentName | None = None
+    """Whose it is."""
+    summary_ending: BadEnding = ""
+    """How it ended, where it is no good answer and was taken as it is."""
+    taken: int = 0
+    """Steps that it began, as `RunResult.steps` counts: those of items, and not their visit."""
+    steps: tuple[StepReport, ...] = ()
+    """What was executed, in the order in which it was reached."""
+    plans: tuple[ItemListReport, ...] = ()
+    decisions: tuple[DecisionReport, ...] = ()
+    agents: dict[AgentName, AgentReport] = Field(default_factory=dict[AgentName, AgentReport])
+    outputs: dict[AgentName, dict[str, Value]] = Field(
+        default_factory=dict[AgentName, dict[str, Value]]
+    )
+    """What is there in the end, but for texts."""
+    flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
+    artifacts: dict[str, ArtifactReport] = Field(default_factory=dict[str, ArtifactReport])
+    errors: tuple[ErrorReport, ...] = ()
+    open: tuple[OpenReport, ...] = ()
+    """Questions that nobody has answered."""
+    turns: tuple[ExchangeReport, ...] = ()
+    """Of a conversation: what was said, and what was answered."""
+    usage: Usage = Usage()
+
+    @property
+    def bodies(self) -> tuple[ContentHash, ...]:
+        """The bodies that its values are in."""
+        return tuple(dict.fromkeys(h for value in _values(self) for h in value.bodies))
+
+
+def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> Report:
+    """The report of a journal.
+
+    Args:
+        entries: The journal from its beginning, each entry with its position.
+    """
+    found = list(entries)
+    state = CrewState(run=RunId(""), position=found[0][0] - 1 if found else 0)
+    pen = _Pen()
+    for position, entry in found:
+        state = reduce(state, entry)
+        pen.take(position, entry, state)
+    trace = run_trace(found)
+    steps = tuple(_step(each) for each in trace.steps)
+    last, text = _last(state)
+    return Report(
+        run=RunId(trace.run or state.run),
+        crew=str(state.crew or trace.crew),
+        definition=state.definition or ContentHash(""),
+        status=state.status,
+        end_reason=state.end_reason,
+        error=state.error if state.status == "failed" else "",
+        position=state.position,
+        started=trace.started,
+        ended=trace.ended or 0,
+        input=pen.input,
+        summary=text,
+        summarized_by=last,
+        summary_ending=_ending(trace, last, text),
+        taken=state.steps,
+        steps=steps,
+        plans=tuple(_plans(pen, trace)),
+        decisions=tuple(pen.decisions),
+        agents=_agents(trace, pen, state),
+        outputs={
+            agent: {key: _value(out) for key, out in outs.items() if key != TEXT}
+            for agent, outs in state.agent_outputs.items()
+            if set(outs) - {TEXT}
+        },
+        flags=state.flags,
+        artifacts={name: _artifact(made) for name, made in pen.artifacts.items()},
+        errors=tuple(pen.errors),
+        turns=tuple(pen.turns),
+        open=tuple(
+            OpenReport(id=asked.id, step=asked.step, question=asked.question)
+            for asked in state.interrupts.values()
+        ),
+        usage=sum(state.usage.values(), Usage()),
+    )
+
+
+def filled(report: Report, bodies: Mapping[ContentHash, Json]) -> Report:
+    """The report with the values that are in bodies.
+
+    Args:
+        report: The report.
+        bodies: Those of `report.bodies` that somebody has got.
+    """
+    return Report.model_validate(_with(report.model_dump(), bodies))
+
+
+def _with(data: Any, bodies: Mapping[ContentHash, Json]) -> Any:
+    if isinstance(data, dict):
+        pairs = cast("dict[str, Any]", data)
+        if pairs.keys() == Value.model_fields.keys():
+            body = pairs["body"]
+            value = _said(bodies[body]) if body in bodies else pairs["value"]
+            return {**pairs, "value": value, "parts": _with(pairs["parts"], bodies)}
+        return {key: _with(value, bodies) for key, value in pairs.items()}
+    if isinstance(data, list | tuple):
+        return [_with(each, bodies) for each in cast("Iterable[Any]", data)]
+    return data
+
+
+def _said(body: Json) -> Json:
+    """A value; of a message, its text."""
+    if not isinstance(body, dict):
+        return body
+    message = cast("dict[str, Json]", body)
+    if not {"type", "content"} <= message.keys():
+        return message
+    content = message["content"]
+    if not isinstance(content, list):
+        return content
+    parts: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
+    return "".join(part if isinstance(part, str) else str(part.get("text", "")) for part in parts)
+
+
+def _values(data: Any) -> Iterator[Value]:
+    if isinstance(data, Value):
+        yield data
+    elif isinstance(data, Model):
+        for name in type(data).model_fields:
+            yield from _values(getattr(data, name))
+    elif isinstance(data, dict):
+        for value in cast("dict[str, Any]", data).values():
+            yield from _values(value)
+    elif isinstance(data, tuple):
+        parts: tuple[Any, ...] = data  # pyright: ignore[reportUnknownVariableType]
+        for value in parts:
+            yield from _values(value)
+
+
+class _Pen:
+    """Notes down what is not in the state and not in the trace."""
+
+    def __init__(self) -> None:
+        self.input = Value()
+        self.decisions: list[DecisionReport] = []
+        self.errors: list[ErrorReport] = []
+        self.mapped: dict[StepId, tuple[str, int, Value]] = {}
+        self.artifacts: dict[str, list[tuple[AgentName, int, int]]] = {}
+        self.turns: list[ExchangeReport] = []
+        self._agents: dict[StepId, AgentName | None] = {}
+        self._asked: dict[str, Interrupt] = {}
+
+    def take(self, position: int, entry: j.JournalEntry, state: CrewState) -> None:
+        match entry:
+            case j.MessageAdded():
+                if self.input == Value() and entry.command is None:
+                    self.input = Value(body=entry.ref.body)
+            case j.StepStarted():
+                self._agents[entry.step] = entry.agent
+            case j.ParentStepStarted():
+                source = state.agent_outputs.get(entry.agent, {}).get(entry.key)
+                listed = _value(source) if source is not None else Value()
+                self.mapped[entry.step] = (f"{entry.agent}.{entry.key}", entry.of, listed)
+            case j.StepFailed():
+                self._wrong(position, entry.step, entry.error, entry.error_type)
+            case j.RunFailed():
+                self._wrong(position, None, entry.error, entry.error_type)
+            case j.ArtifactOperationsApplied():
+                made = self.artifacts.setdefault(entry.artifact, [])
+                made.append((entry.agent, entry.count, entry.refused))
+            case j.InterruptRaised():
+                self._asked[entry.interrupt.id] = entry.interrupt
+            case j.ExchangeStarted():
+                said = Value(body=entry.body)
+                turn = ExchangeReport(turn=entry.turn, at=entry.at, by=entry.by, said=said)
+                self.turns.append(turn)
+            case j.ExchangeEnded() if self.turns and self.turns[-1].turn == entry.turn:
+                answer = entry.response or (entry.ref.body if entry.ref is not None else None)
+                ended: dict[str, Any] = {"ended": position, "agent": entry.agent}
+                ended |= {"answer": Value(body=answer), "error": entry.error}
+                ended |= {"warning": entry.warning, "end_reason": entry.end_reason}
+                self.turns[-1] = self.turns[-1].model_copy(update=ended)
+            case _:
+                if told := _decision(entry, self._asked):
+                    self.decisions.append(
+                        DecisionReport.model_validate(
+                            {"position": position, "at": entry.at, **told}
+                        )
+                    )
+
+    def _wrong(self, position: int, step: StepId | None, error: str, kind: str) -> None:
+        agent = self._agents.get(step) if step else None
+        self.errors.append(
+            ErrorReport(position=position, step=step, agent=agent, error=error, type=kind)
+        )
+
+
+def _decision(entry: j.JournalEntry, asked: Mapping[str, Interrupt]) -> dict[str, Any] | None:
+    """What an entry says was decided; none where it says nothing of the kind."""
+    match entry:
+        case j.StructuredOutputParsed():
+            why = {"lenient": "as it was meant", "fallback": "no reply was any good"}
+            what = f"{entry.decision}: {entry.brief}" if entry.decision else entry.brief
+            return _told("reply", entry.agent, entry.step, what, why.get(entry.how, ""))
+        case j.StructuredOutputRejected():
+            what = f"reply {entry.attempt} of {entry.of} cannot be used"
+            return _told("refused", entry.agent, entry.step, what, "; ".join(entry.faults))
+        case j.NodesReached(source=str(source)) if entry.because:
+            goes = ", ".join(reached.node for reached in entry.to) or "on"
+            what = f"back to {goes}" if entry.loop else f"to {goes}"
+            return _told("route", source, None, what, entry.because)
+        case j.InterruptAnswered() if entry.decision not in ("withdrawn", "escalated"):
+            question = asked.get(entry.interrupt)
+            what = f"{question.question} {entry.decision}" if question else entry.decision
+            who = entry.by or ("nobody, in time" if entry.expired else "")
+            return _told("person", who, question.step if question else None, what, entry.reason)
+        case j.DefinitionApproved():
+            return _told("person", entry.by, None, "approved the crew", "")
+        case j.PermissionDenied():
+            return _told("denied", entry.agent, entry.step, f"no {entry.tool}", entry.reason)
+        case j.WriteRefused():
+            what = f"{entry.key} stays {entry.kept}, and does not become {entry.refused}"
+            return _told("conflict", entry.by, entry.step, what, entry.because)
+        case j.GraphReplacement() | j.DefinitionChanged():
+            return _told("change", entry.by, None, entry.what, "")
+        case j.StateEdited() | j.StepRedirected() | j.ToolPermissionSet() | j.AgentPermissionSet():
+            what = {
+                "StateEdited": "edited the state",
+                "StepRedirected": "sent the run elsewhere",
+                "ToolPermissionSet": "changed who may call a tool",
+                "AgentPermissionSet": "ruled of calls of a tool",
+            }[entry.kind]
+            return _told("change", entry.by, None, what, getattr(entry, "reason", ""))
+        case _:
+            return None
+
+
+def _told(kind: Kind, who: str, step: StepId | None, what: str, why: str) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "who": who,
+        "step": step,
+        "what": brief(what, 300),
+        "why": brief(why, 300),
+    }
+
+
+def _step(step: StepTrace) -> StepReport:
+    errors = [*step.errors, *(error for call in step.calls for error in call.errors)]
+    return StepReport(
+        step=step.step,
+        node=step.node,
+        agent=step.agent,
+        fate=step.fate,
+        because=step.because,
+        accepted=step.accepted,
+        started=step.started or 0,
+        ms=step.ended - step.started if step.ended and step.started else 0,
+        tools=tuple(call.tool for call in step.calls if call.tool),
+        errors=tuple(errors),
+        retries=step.retries,
+        sets={key: _set(value) for key, value in step.sets.items()},
+        usage=step.usage,
+        items=tuple(map(_step, sorted(step.items, key=lambda item: item_number(item.step)))),
+    )
+
+
+def _set(value: Json) -> Value:
+    """What a trace says that a step set: the value, or where it is."""
+    if isinstance(value, dict) and (pairs := cast("dict[str, Any]", value)).keys() == {"body"}:
+        return Value(body=ContentHash(str(pairs["body"])))
+    return Value(value=value)
+
+
+def _value(output: Output) -> Value:
+    if output.parts:
+        return Value(parts=tuple(Value(value=p.value, body=p.body) for p in output.parts))
+    return Value(value=output.value, body=output.body)
+
+
+def _last(state: CrewState) -> tuple[AgentName | None, Value]:
+    """The final message that came last, and whose it is."""
+    texts = [(o[TEXT].position, agent) for agent, o in state.agent_outputs.items() if TEXT in o]
+    if not texts:
+        return None, Value()
+    _, agent = max(texts)
+    text = _value(state.agent_outputs[agent][TEXT])
+    return agent, text.parts[-1] if text.parts else text
+
+
+def _ending(trace: Trace, agent: AgentName | None, text: Value) -> BadEnding:
+    """How the reply ended that an agent's text is, where it was taken as it is."""
+    said = (call for step in trace.all_steps() if step.agent == agent for call in step.calls)
+    for call in said:
+        if call.accepted and call.body == text.body:
+            return call.accepted
+    return ""
+
+
+def _plans(pen: _Pen, trace: Trace) -> Iterator[ItemListReport]:
+    for step in trace.steps:
+        if step.step not in pen.mapped:
+            continue
+        source, of, listed = pen.mapped[step.step]
+        fates = {item.step: item.fate for item in step.items}
+        numbered = [fates.get(StepId(f"{step.step}.{n}"), "") for n in range(1, of + 1)]
+        yield ItemListReport(
+            step=step.step, source=source, of=of, items=listed, fates=tuple(numbered)
+        )
+
+
+def _agents(trace: Trace, pen: _Pen, state: CrewState) -> dict[AgentName, AgentReport]:
+    found: dict[AgentName, dict[str, Any]] = {}
+    for step in trace.all_steps():
+        agent = step.agent
+        if agent is None or step.started is None:
+            continue
+        mine = found.setdefault(agent, {"steps": 0, "retries": 0, "tools": {}, "sets": {}})
+        mine["steps"] += 1
+        mine["retries"] += step.retries
+        for call in step.calls:
+            if call.tool:
+                mine["tools"][call.tool] = mine["tools"].get(call.tool, 0) + 1
+        mine["sets"] |= {key: _set(value) for key, value in step.sets.items()}
+    for name, mine in found.items():
+        texts = state.agent_outputs.get(name, {}).get(TEXT)
+        mine["errors"] = sum(error.agent == name for error in pen.errors)
+        mine["usage"] = state.usage.get(name, Usage())
+        mine["artifacts"] = {
+            artifact: sum(count - refused for who, count, refused in made if who == name)
+            for artifact, made in pen.artifacts.items()
+            if any(who == name for who, _, _ in made)
+        }
+        if texts is not None:
+            said = _value(texts)
+            mine["said"] = said.parts[-1] if said.parts else said
+    return {name: AgentReport.model_validate(mine) for name, mine in found.items()}
+
+
+def _artifact(made: list[tuple[AgentName, int, int]]) -> ArtifactReport:
+    return ArtifactReport(
+        versions=len(made),
+        operations=sum(count for _, count, _ in made),
+        refused=sum(refused for _, _, refused in made),
+        agents=tuple(dict.fromkeys(who for who, _, _ in made)),
+    )

@@ -1,0 +1,706 @@
+"""The execution trace of a run: its steps with times, inputs, calls and what became of them.
+
+    trace_of(journal) → Trace(steps=[StepTrace(calls=[CallTrace, …], items=[StepTrace, …]), …])
+
+All of it follows from the journal; the values themselves are bodies in the store, named by their
+hashes. A step that a rollback brings back has a second trace, from there on.
+
+What journal entries about artifacts say, in words for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast
+
+from crewlog.ids import (
+    AgentName,
+    ContentHash,
+    InterruptId,
+    LogName,
+    NodeName,
+    RunId,
+    StepId,
+    child_step_log,
+    item_number,
+    named_readers,
+    node_of,
+    private_log,
+    step_id,
+    visit_of,
+)
+from crewlog.model import Json
+from crewlog.reporting.diff import Change, StateDiff, difference
+from crewlog.state import journal as j
+from crewlog.state.excerpt import brief
+from crewlog.state.finish_reason import BadEnding
+from crewlog.state.fold import reduce
+from crewlog.state.frontier import item_agent
+from crewlog.state.model import Call, CallDelay, CrewState, Interrupt, Usage
+from crewlog.state.run_merge.surviving_state import Names, merged_steps, merged_visit_numbers
+
+Entries = Iterable[tuple[int, j.JournalEntry]]
+"""A journal: entries with their positions, in order."""
+Fate = Literal["reached", "running", "parked", "completed", "skipped", "cancelled", "undone"]
+"""What became of a step: `reached` has not begun; `parked` is kept aside, as a change took its node
+away; `undone` was under way when the run went back to an earlier checkpoint."""
+
+
+@dataclass
+class Asked:
+    """A question to people."""
+
+    id: InterruptId
+    kind: str
+    question: str
+    raised: int
+    """Milliseconds since the epoch, as all times here."""
+    answered: int | None = None
+    decision: str = ""
+    """`withdrawn` where nobody needed the answer any more."""
+    by: str = ""
+
+
+@dataclass
+class CallTrace:
+    """A model call or a tool call."""
+
+    call: int
+    """Its number in the step, from 1."""
+    tool: str | None
+    """None of a model call."""
+    start: int
+    """When it was asked for."""
+    arguments: str = ""
+    """The start of a tool's arguments."""
+    end: int | None = None
+    ms: int | None = None
+    """How long it took by itself: a tool where it ran, a model from being asked for to its answer,
+    without its `delay`; one that was asked again, from then on: what people took to say so is not
+    the model's."""
+    delay: CallDelay | None = None
+    """What it took before the attempt that answered: failed attempts with the waits between them,
+    and the wait for a worker; none where that is little."""
+    ok: bool | None = None
+    """None where it has no answer."""
+    result: str = ""
+    """The start of what came back."""
+    body: ContentHash | None = None
+    """The message that came back."""
+    message: ContentHash | None = None
+    """Of a tool call: the message that asks for it, with all of its arguments."""
+    model: str = ""
+    usage: Usage = field(default_factory=Usage)
+    errors: list[str] = field(default_factory=list[str])
+    """Why earlier tries failed, or this one."""
+    denied: str = ""
+    """Why it was refused."""
+    retries: int = 0
+    """How often people or a policy had it made again."""
+    accepted: BadEnding = ""
+    """How a reply ended that is no good answer and was taken as it is; empty: it is a good one, or
+    was refused."""
+    composed: bool = False
+    """Whether no model was asked: its agent has none, and what its tools said is put together."""
+
+
+@dataclass
+class StepTrace:
+    """A visit to a node, or the step of an item."""
+
+    step: StepId
+    node: NodeName
+    agent: AgentName | None = None
+    reached: int = 0
+    started: int | None = None
+    ended: int | None = None
+    position: int = 0
+    """Where it was reached, or an item's step began."""
+    began: int | None = None
+    """The position of its beginning."""
+    checkpoint: int | None = None
+    """The position of its end."""
+    fate: Fate = "reached"
+    because: str = ""
+    waited_for: str = ""
+    """The requirement that it had to wait for."""
+    reads: dict[LogName, int] = field(default_factory=dict[LogName, int])
+    """What it could read when it began: how many messages of each log, its agent's own included."""
+    calls: list[CallTrace] = field(default_factory=list[CallTrace])
+    asked: list[Asked] = field(default_factory=list[Asked])
+    errors: list[str] = field(default_factory=list[str])
+    retries: int = 0
+    of: int = 0
+    """How many items it has a step for each of."""
+    items: list[StepTrace] = field(default_factory=list["StepTrace"])
+    went: tuple[str, ...] = ()
+    """The nodes that its end reached."""
+    sets: dict[str, Json] = field(default_factory=dict[str, Json])
+    """Flags by name and outputs by `agent.key` that it set; `{"body": hash}` of large ones."""
+
+    @property
+    def within(self) -> str:
+        """The part that it is in, where its node's name says so: `writer` of `writer.reviewer`."""
+        return self.node.rpartition(".")[0]
+
+    @property
+    def accepted(self) -> BadEnding:
+        """How the last reply ended, where that is no good answer and was taken as it is."""
+        replies = [call for call in self.calls if call.tool is None]
+        return replies[-1].accepted if replies else ""
+
+    @property
+    def usage(self) -> Usage:
+        """What its calls used, those of its items included."""
+        used = sum((call.usage for call in self.calls), Usage())
+        tools = sum(call.tool is not None and call.end is not None for call in self.calls)
+        used += Usage(tool_calls=tools)
+        return sum((item.usage for item in self.items), used)
+
+
+@dataclass
+class Mark:
+    """Something that happened to the run as a whole: a swap, a rollback, an edit, a pause."""
+
+    position: int
+    at: int
+    kind: str
+    entry: dict[str, Json]
+    """The journal entry."""
+
+
+@dataclass
+class Trace:
+    """A run's execution."""
+
+    run: str = ""
+    crew: str = ""
+    started: int = 0
+    ended: int | None = None
+    status: str = "running"
+    error: str = ""
+    position: int = 0
+    steps: list[StepTrace] = field(default_factory=list[StepTrace])
+    """In the order in which they were reached; those of items are in their visits."""
+    marks: list[Mark] = field(default_factory=list[Mark])
+    asked: list[Asked] = field(default_factory=list[Asked])
+    """Questions about the whole run."""
+
+    def all_steps(self) -> Iterator[StepTrace]:
+        """Every step, each visit before its items."""
+        for step in self.steps:
+            yield step
+            yield from step.items
+
+
+MARKS: tuple[type[j.Fact], ...] = (
+    j.Paused,
+    j.RunResumed,
+    j.StopRequested,
+    j.BreakpointSet,
+    j.MessageAdded,
+    j.MessageQueued,
+    j.ExchangeStarted,
+    j.ExchangeEnded,
+    j.BranchTargetRefused,
+    j.AddressedItemUndelivered,
+    j.CommandRejected,
+    j.ExecutionContinuedAsNew,
+    j.ChangeAccepted,
+    j.GraphReplacement,
+    j.SwapFailed,
+    j.MergeRequested,
+    j.MergeAccepted,
+    j.MergeOffered,
+    j.MergeFailed,
+    j.RunEndedByMerge,
+    j.DefinitionChanged,
+    j.ToolPermissionSet,
+    j.AgentPermissionSet,
+    j.StateEdited,
+    j.StepRedirected,
+    j.CheckpointTagged,
+    j.RunRolledBack,
+    j.RunForked,
+    j.RunReopened,
+    j.DefinitionEdited,
+    j.DefinitionApproved,
+)
+_ENDS = {
+    "RunCompleted": "completed",
+    "RunStopped": "stopped",
+    "RunFailed": "failed",
+    "RunEndedByMerge": "merged",
+}
+
+
+def run_trace(
+    entries: Entries, reads: Mapping[AgentName, Sequence[LogName]] | None = None
+) -> Trace:
+    """The trace of a journal.
+
+    Args:
+        entries: The journal, from its beginning.
+        reads: The logs that each agent reads besides its own; without it they are not told.
+    """
+    tracer = _TraceBuilder(reads or {})
+    for position, entry in entries:
+        tracer.take(position, entry)
+    return tracer.trace
+
+
+class _TraceBuilder:
+    """A trace while it grows."""
+
+    def __init__(self, reads: Mapping[AgentName, Sequence[LogName]]) -> None:
+        self.trace = Trace()
+        self._reads = reads
+        self._open: dict[StepId, StepTrace] = {}
+        self._last: dict[NodeName, StepTrace] = {}
+        self._visits: dict[NodeName, int] = {}
+        self._agents: dict[NodeName, AgentName] = {}
+        self._questions: dict[InterruptId, Asked] = {}
+        """What is open."""
+        self._raised: dict[InterruptId, int] = {}
+        """When each question was asked: one that is open again was asked then."""
+        self._logs: dict[LogName, int] = {}
+        self._again: dict[tuple[StepId, int], int] = {}
+        """When calls were made again."""
+        self._setting: StepTrace | None = None
+        """The step whose tool set what comes next."""
+
+    def take(self, position: int, entry: j.JournalEntry) -> None:
+        trace = self.trace
+        trace.position = position
+        if entry.message is not None:
+            for log in entry.message.logs:
+                self._logs[log] = self._logs.get(log, 0) + 1
+        for join in entry.joins:
+            self._logs[join.log] = self._logs.get(join.log, 0) + join.more
+        if isinstance(entry, MARKS) and not _silent(entry):
+            trace.marks.append(Mark(position, entry.at, entry.kind, j.entry_to_json(entry)))
+        self._run(position, entry)
+        self._step(position, entry)
+        self._call(entry)
+
+    def _run(self, position: int, entry: j.JournalEntry) -> None:
+        trace = self.trace
+        match entry:
+            case j.RunStarted():
+                trace.run, trace.crew = entry.run, entry.crew
+                trace.started = trace.started or entry.began or entry.at
+            case j.PromptReceived():
+                trace.run, trace.started = entry.run, entry.at
+            case j.RunForked() | j.RunRolledBack() | j.RunReopened():
+                if isinstance(entry, j.RunForked):
+                    trace.run, trace.started = entry.run, entry.at
+                    trace.crew = str(entry.state.get("crew", ""))
+                trace.ended, trace.status, trace.error = None, "running", ""
+                then = CrewState.from_json({**entry.state, "run": trace.run})
+                self._restore(position, entry.at, then)
+            case j.GraphReplacement():
+                self._swapped(position, entry)
+                if isinstance(entry, j.RunMerged):
+                    self._taken_in(position, entry)
+            case j.RunCompleted() | j.RunStopped() | j.RunFailed() | j.RunEndedByMerge():
+                self._withdraw(self._questions.values(), entry.at)
+                trace.ended, trace.status = entry.at, _ENDS[entry.kind]
+                trace.error = entry.error if isinstance(entry, j.RunFailed) else ""
+            case _:
+                pass
+
+    def _restore(self, position: int, at: int, state: CrewState) -> None:
+        for under_way in self._open.values():
+            under_way.fate, under_way.ended = "undone", at
+        self._open.clear()
+        self._logs = {log: head.length for log, head in state.messages.items()}
+        self._visits = dict(state.visits)
+        self._restore_steps(position, at, state)
+        for question in state.interrupts.values():  # of a run that is taken up: the same ones
+            self._ask(question, self._raised.get(question.id, at))
+
+    def _taken_in(self, position: int, entry: j.RunMerged) -> None:
+        """What was under way in a run that is a part of this one now."""
+        part = CrewState.from_json(entry.part)
+        names = Names.of(entry, self._visits)
+        steps = merged_steps(part, names)
+        self._restore_steps(position, entry.at, part.model_copy(update={"frontier": steps}))
+        self._visits = merged_visit_numbers(self._visits, part, names)
+
+    def _restore_steps(self, position: int, at: int, state: CrewState) -> None:
+        for step, found in sorted(state.frontier.items(), key=lambda pair: item_number(pair[0])):
+            again = self._add(step, position, at)
+            if found.status == "running" or found.turn is not None:
+                again.fate, again.started, again.began = "running", at, position
+                again.agent = item_agent(state, step) or self._agents.get(again.node)
+            again.waited_for = found.requirement
+            again.of = found.mapped.of if found.mapped else 0
+            calls = found.turn.calls if found.turn else ()
+            again.calls = [_call(call, at) for call in calls]
+
+    def _withdraw(self, asked: Iterable[Asked], at: int) -> None:
+        """What nobody needs the answers of any more; who withdrew them may be told later."""
+        for each in asked:
+            if each.answered is None:
+                each.answered, each.decision = at, "withdrawn"
+
+    def _swapped(self, position: int, entry: j.GraphReplacement) -> None:
+        remap = entry.remap
+        for step in remap.park:
+            if found := self._open.get(step):
+                found.fate = "parked"
+        for step in remap.back:
+            if found := self._open.get(step):
+                found.fate = "reached" if found.started is None else "running"
+        for step in remap.retract:  # it has not begun, and its number is free again
+            self._visits[node_of(step)] -= 1
+            retracted = self._open.pop(step, None)
+            self.trace.steps = [each for each in self.trace.steps if each is not retracted]
+        for step, requirement in remap.requirements.items():
+            if found := self._open.get(step):
+                found.waited_for = requirement or found.waited_for
+        for reached in remap.reach:
+            self._reached(position, entry.at, reached)
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def _add(self, step: StepId, position: int, at: int) -> StepTrace:
+        made = StepTrace(step, node_of(step), reached=at, position=position)
+        visit = self._open.get(visit_of(step)) if item_number(step) else None
+        (visit.items if visit is not None else self.trace.steps).append(made)
+        self._open[step] = made
+        self._last[made.node] = made
+        return made
+
+    def _step(self, position: int, entry: j.JournalEntry) -> None:
+        match entry:
+            case j.NodesReached():
+                self._routed(position, entry)
+            case j.StepStarted():
+                self._started(position, entry)
+            case j.StepCompleted() | j.StepCancelled():
+                self._ended(position, entry)
+            case j.ParentStepStarted() | j.StepFailed() | j.StepRetried() | j.ItemsRefused():
+                self._changed(position, entry)
+            case j.InterruptRaised():
+                self._raised[entry.interrupt.id] = entry.at
+                self._ask(entry.interrupt, entry.at)
+            case j.InterruptAnswered():
+                if asked := self._questions.pop(entry.interrupt, None):
+                    asked.answered, asked.decision, asked.by = entry.at, entry.decision, entry.by
+            case _:
+                pass
+
+    def _started(self, position: int, entry: j.StepStarted) -> None:
+        found = self._open.get(entry.step) or self._add(entry.step, position, entry.at)
+        found.fate, found.started, found.agent = "running", entry.at, entry.agent
+        found.began = position
+        if entry.agent is not None:
+            self._agents[found.node] = entry.agent
+            found.reads = self._readable(entry.step, entry.agent)
+            found.calls.append(CallTrace(1, None, entry.at))
+
+    def _changed(
+        self,
+        position: int,
+        entry: j.ParentStepStarted | j.StepFailed | j.StepRetried | j.ItemsRefused,
+    ) -> None:
+        found = self._open.get(entry.step)
+        if found is None:
+            return
+        if isinstance(entry, j.ParentStepStarted):
+            found.fate, found.started, found.of = "running", entry.at, entry.of
+            found.began = position
+            return
+        if isinstance(entry, j.ItemsRefused):
+            found.errors += entry.faults
+            return
+        calls = [call for call in found.calls if call.call == entry.call]
+        if isinstance(entry, j.StepFailed):
+            (calls[0].errors if calls else found.errors).append(entry.error)
+            return
+        found.retries += 1
+        for call in calls:
+            call.retries += 1
+            self._again[(found.step, call.call)] = entry.at
+
+    def _routed(self, position: int, entry: j.NodesReached) -> None:
+        source = self._last.get(entry.source) if entry.source else None
+        if source is not None:
+            source.went = tuple(reached.node for reached in entry.to)
+            source.because = source.because or entry.because
+        for reached in entry.to:
+            self._reached(position, entry.at, reached)
+        if source is not None:  # what its own visit queues behind it is reached, and not it
+            self._last[source.node] = source
+
+    def _reached(self, position: int, at: int, reached: j.ReachedNode) -> None:
+        visit = self._visits[reached.node] = self._visits.get(reached.node, 0) + 1
+        made = self._add(step_id(reached.node, visit), position, at)
+        made.waited_for = reached.requirement
+
+    def _ended(self, position: int, entry: j.StepCompleted | j.StepCancelled) -> None:
+        found = self._open.pop(entry.step, None)
+        if found is None:
+            return
+        found.ended, found.checkpoint = entry.at, position
+        found.fate = "cancelled"
+        if isinstance(entry, j.StepCancelled):
+            self._withdraw(found.asked, entry.at)
+        else:
+            found.fate = "skipped" if entry.skipped else "completed"
+            found.because = entry.because
+        self._last[found.node] = found
+
+    def _ask(self, question: Interrupt, at: int) -> None:
+        asked = Asked(question.id, question.kind, question.question, at)
+        step = self._open.get(question.step) if question.step else None
+        (step.asked if step is not None else self.trace.asked).append(asked)
+        self._questions[question.id] = asked
+
+    def _readable(self, step: StepId, agent: AgentName) -> dict[LogName, int]:
+        logs = [*self._reads.get(agent, ()), private_log(agent)]
+        if self._reads.get(agent):
+            logs += (log for log in self._logs if agent in named_readers(log))
+        logs += [child_step_log(step)] if item_number(step) else []
+        return {log: self._logs[log] for log in logs if self._logs.get(log)}
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def _call(self, entry: j.JournalEntry) -> None:
+        match entry:
+            case j.ModelCallCompleted():
+                if found := self._open.get(entry.step):
+                    self._replied(found, entry)
+            case (
+                j.StructuredOutputParsed()
+                | j.StructuredOutputRejected()
+                | j.TurnLimitReached()
+                | j.ToolCallCompleted()
+            ):
+                if found := self._open.get(entry.step):
+                    self._applied(found, entry)
+                    self._setting = found
+            case j.PermissionDenied():
+                if found := self._open.get(entry.step):
+                    for call in (c for c in found.calls if c.call == entry.call):
+                        call.denied = entry.reason
+            case j.RunOutputSet() | j.OutputSet() | j.WriteRefused():
+                self._set(entry)
+            case _:
+                pass
+
+    def _set(self, entry: j.RunOutputSet | j.OutputSet | j.WriteRefused) -> None:
+        """What a step sets, or would have set, after the call that does."""
+        by = entry.agent if isinstance(entry, j.OutputSet) else entry.by
+        if self._setting is None or by != self._setting.agent:
+            return
+        match entry:
+            case j.RunOutputSet():
+                self._setting.sets[entry.flag] = entry.value
+            case j.OutputSet():
+                value = entry.value if entry.body is None else {"body": entry.body}
+                self._setting.sets[f"{entry.agent}.{entry.key}"] = value
+            case j.WriteRefused():
+                self._setting.errors.append(entry.words)
+
+    def _replied(self, found: StepTrace, entry: j.ModelCallCompleted) -> None:
+        if entry.composed and entry.calls:  # what the definition says: nobody was asked
+            found.calls = [call for call in found.calls if call.call != entry.call]
+        for at, call in enumerate(found.calls):
+            if call.call == entry.call:
+                # One that a rollback brought back began after what was said of it before.
+                since = max(call.start, self._again.get((found.step, call.call), 0))
+                late = entry.delay.retries_ms + entry.delay.queue_ms if entry.delay else 0
+                found.calls[at] = replace(
+                    call,
+                    end=entry.at,
+                    ms=max(entry.at - since - late, 0),
+                    delay=entry.delay,
+                    ok=True,
+                    result=entry.brief,
+                    body=entry.ref.body,
+                    model=entry.model,
+                    usage=entry.usage,
+                    accepted="" if entry.refused else entry.ending,
+                    composed=entry.composed,
+                )
+        found.calls += [_call(call, entry.at) for call in entry.calls]
+
+    def _applied(self, found: StepTrace, entry: j.Fact) -> None:
+        """What a tool returned, or what became of a final message: what is set next is of it."""
+        if isinstance(entry, j.ToolCallCompleted):
+            self._returned(found, entry)
+        elif isinstance(
+            entry, j.TurnLimitReached
+        ):  # the call that would have come next is not made
+            found.calls = [call for call in found.calls if call.end is not None]
+        elif isinstance(entry, j.StructuredOutputRejected):
+            self._refused(found, entry)
+
+    def _refused(self, found: StepTrace, entry: j.StructuredOutputRejected) -> None:
+        for call in (each for each in found.calls if each.call == entry.call):
+            call.ok = False
+            call.errors += entry.faults
+        if entry.ref is not None:
+            number = max((call.call for call in found.calls), default=0) + 1
+            found.calls.append(CallTrace(number, None, entry.at))
+
+    def _returned(self, found: StepTrace, entry: j.ToolCallCompleted) -> None:
+        for call in found.calls:
+            if call.call == entry.call:
+                call.end, call.ok, call.result = entry.at, entry.ok, entry.brief
+                call.body, call.ms, call.delay = entry.ref.body, entry.ms, entry.delay
+        if entry.model_next:
+            number = max(call.call for call in found.calls) + 1
+            composed = entry.did is not None
+            found.calls.append(CallTrace(number, None, entry.at, composed=composed))
+
+
+def _call(call: Call, at: int) -> CallTrace:
+    return CallTrace(call.call, call.tool, at, arguments=call.brief, message=call.message)
+
+
+def _silent(entry: j.Fact) -> bool:
+    """Whether it is no command of anybody's: the run's own input."""
+    return isinstance(entry, j.MessageAdded) and entry.command is None
+
+
+# -- what each step changed -------------------------------------------------------------------
+
+
+def changes_by_step(run: RunId, entries: Entries) -> dict[StepId, StateDiff]:
+    """What each step changed in the state, from its beginning to its end and what follows.
+
+    What other steps and people did meanwhile is not in it: each entry counts for its own step.
+    """
+    state = CrewState(run=run)
+    found: dict[StepId, dict[tuple[str, str], Change]] = {}
+    step: StepId | None = None
+    of: dict[str, StepId | None] = {}
+    for position, entry in entries:
+        if not state.position:  # a fork's journal begins after its base
+            state = state.model_copy(update={"position": position - 1})
+        after = reduce(state, entry)
+        if isinstance(entry, j.InterruptRaised):
+            step = of[entry.interrupt.id] = entry.interrupt.step
+        elif isinstance(entry, j.InterruptAnswered):
+            step = of.get(entry.interrupt)
+        elif not isinstance(entry, j.RunOutputSet | j.OutputSet | j.NodesReached):
+            step = getattr(entry, "step", None)
+        if step is not None:
+            changes = found.setdefault(step, {})
+            for change in difference(state, after).changes:
+                _merge(changes, change)
+        state = after
+    return {step: StateDiff(changes=tuple(changes.values())) for step, changes in found.items()}
+
+
+def changes_by_position(
+    run: RunId, entries: Entries, positions: Iterable[int]
+) -> dict[int, StateDiff]:
+    """What was changed up to each of some positions, since the one before it, by whomever."""
+    wanted = {*positions}
+    before = state = CrewState(run=run)
+    found: dict[int, StateDiff] = {}
+    for position, entry in entries:
+        if not state.position:  # a fork's journal begins after its base
+            before = state = state.model_copy(update={"position": position - 1})
+        state = reduce(state, entry)
+        if position in wanted:
+            found[position] = difference(before, state)
+            before = state
+    return found
+
+
+def _merge(changes: dict[tuple[str, str], Change], change: Change) -> None:
+    """Adds a later change of a thing to what is known of earlier ones."""
+    key = (change.section, change.name)
+    before = changes.pop(key, None)
+    if before is None:
+        changes[key] = change
+        return
+    there, here = before.kind != "added", change.kind != "removed"
+    if not there and not here:
+        return
+    kind: Literal["added", "removed", "changed"]
+    kind = "changed" if there and here else "added" if here else "removed"
+    if kind != "changed" or before.old != change.new:
+        changes[key] = change.model_copy(update={"kind": kind, "old": before.old})
+
+
+# -- two runs ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Pair:
+    """A step of two traces."""
+
+    step: StepId
+    one: StepTrace | None
+    other: StepTrace | None
+    differs: tuple[str, ...] = ()
+    """In what: `fate`, `calls`, `results`, `went`, …; empty where it does not."""
+
+
+def align(one: Trace, other: Trace) -> list[Pair]:
+    """The steps of two traces side by side, in the order of the first, then of the second.
+
+    A visit that a rollback brought back counts as it was at last.
+    """
+    ours = {step.step: step for step in one.all_steps()}
+    theirs = {step.step: step for step in other.all_steps()}
+    return [
+        Pair(step, ours.get(step), theirs.get(step), _step_diff(ours.get(step), theirs.get(step)))
+        for step in (*ours, *(step for step in theirs if step not in ours))
+    ]
+
+
+def _step_diff(one: StepTrace | None, other: StepTrace | None) -> tuple[str, ...]:
+    if one is None or other is None:
+        return ("only in one",)
+    pairs: dict[str, tuple[object, object]] = {
+        "fate": (one.fate, other.fate),
+        "agent": (one.agent, other.agent) if one.agent and other.agent else (None, None),
+        "items": (one.of, other.of),
+        "calls": (_call_texts(one), _call_texts(other)),
+        "results": (_results(one), _results(other)),
+        "sets": (one.sets, other.sets),
+        "answers": (_answers(one), _answers(other)),
+        "errors": (_errors(one), _errors(other)),
+        "went": (one.went, other.went),
+    }
+    return tuple(name for name, (a, b) in pairs.items() if a != b)
+
+
+def _call_texts(step: StepTrace) -> list[tuple[str, str]]:
+    return [(call.tool or "model", call.arguments) for call in step.calls]
+
+
+def _results(step: StepTrace) -> list[tuple[str, bool | None]]:
+    return [(call.result, call.ok) for call in step.calls]
+
+
+def _answers(step: StepTrace) -> list[tuple[str, str]]:
+    return [(asked.kind, asked.decision) for asked in step.asked]
+
+
+def _errors(step: StepTrace) -> list[str]:
+    return [*step.errors, *(error for call in step.calls for error in call.errors)]
+
+
+def body_of(value: Json) -> str:
+    """The body that holds a large value that was set; empty where the value is there itself."""
+    body = cast("dict[str, Json]", value).get("body") if isinstance(value, dict) else None
+    return body if isinstance(body, str) and value == {"body": body} else ""
+
+
+def operations_description(entry: j.ArtifactOperationsApplied | j.ArtifactOperationsRefused) -> str:
+    """`workflow: 3 operations, 1 left out (2: remove '/nodes/b': there is no 'b')`."""
+    why = f" ({brief(entry.why[0], 160)})" if entry.why else ""
+    left = f"{entry.refused} left out{why}" if entry.refused else ""
+    if isinstance(entry, j.ArtifactOperationsRefused):
+        return f"{entry.artifact}: of call {entry.call}, {left}"
+    count = f"{entry.count} {'operation' if entry.count == 1 else 'operations'}"
+    return f"{entry.artifact}: {count}" + (f", {left}" if left else "")

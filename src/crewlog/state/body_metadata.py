@@ -1,0 +1,180 @@
+"""What a message's body tells by itself: who said it in which call, what it asks for and used.
+
+Journal entries and activities' results say these things, too. A history would hold each of them
+twice or three times, so they are left out there wherever the body tells the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from crewlog.model import Json
+from crewlog.state.excerpt import brief, message_excerpt
+
+Body = Mapping[str, Any]
+_BRIEF_ARGUMENTS = 80
+_BRIEF_EDIT = 500
+
+
+def requested_tool_calls(body: Body) -> list[dict[str, Json]]:
+    """The tool calls that a reply asks for, well-formed ones first: id, tool and brief of each."""
+    well = [_asked(c, _arguments(c["args"])) for c in body.get("tool_calls") or ()]
+    ill = [_asked(c, c.get("args") or "") for c in body.get("invalid_tool_calls") or ()]
+    return [*well, *ill]
+
+
+def _asked(call: Body, arguments: str) -> dict[str, Json]:
+    found = {
+        "id": call.get("id") or "",
+        "tool": call.get("name") or "",
+        "brief": brief(arguments, _BRIEF_ARGUMENTS),
+    }
+    return {k: v for k, v in found.items() if v or k != "brief"}
+
+
+def arguments_excerpt(args: Mapping[str, Json]) -> str:
+    """The start of a call's arguments."""
+    return brief(_arguments(args), _BRIEF_ARGUMENTS)
+
+
+def edited_arguments_excerpt(args: Mapping[str, Json], asked: Json) -> str:
+    """The start of the arguments that people gave a call.
+
+    Where it is cut, what they changed comes first: else it might look as if they changed nothing.
+
+    Args:
+        args: The arguments that run.
+        asked: Those that were asked for, as people were shown them.
+    """
+    text = arguments_excerpt(args)
+    if not (text.endswith("…") and isinstance(asked, dict)):
+        return text
+    shown = cast("dict[str, Json]", asked)
+    same = {key: key in shown and shown[key] == value for key, value in args.items()}
+    changed_first = {key: args[key] for key in sorted(args, key=lambda key: same[key])}
+    return arguments_excerpt(changed_first)
+
+
+def _arguments(args: Mapping[str, Json]) -> str:
+    # Arguments may be megabytes: each is cut before it is made one line.
+    return " ".join(
+        v[: _BRIEF_ARGUMENTS + 1] if isinstance(v, str) else str(v)[: _BRIEF_ARGUMENTS + 1]
+        for v in args.values()
+    )
+
+
+def argument_changes(args: Json, asked: Json) -> str:
+    """`euros = 15 (was 20)`: what people put into a call's arguments, for people.
+
+    Args:
+        args: The arguments that run; none where nobody edited them.
+        asked: Those that people were asked about; long texts may be shortened in them.
+    """
+    if not isinstance(args, dict):
+        return ""
+    given = cast("dict[str, Json]", args)
+    shown = cast("dict[str, Json]", asked) if isinstance(asked, dict) else {}
+    said = [
+        f"{key} = {_value(value)}" + (f" (was {_value(shown[key])})" if key in shown else "")
+        for key, value in given.items()
+        if key not in shown or _value(value) != _value(shown[key])
+    ]
+    said += [f"without {key}" for key in shown if key not in given]
+    return brief(", ".join(said), _BRIEF_EDIT)
+
+
+def _value(value: Json) -> str:
+    return brief(json.dumps(value, ensure_ascii=False), _BRIEF_ARGUMENTS)
+
+
+def used(body: Body) -> dict[str, Json]:
+    """The usage of the call that made a reply, as `Usage` in JSON.
+
+    The body does not have the cost: the usage is that of a model without a known price.
+    """
+    said: Body = body.get("usage_metadata") or {}
+    found: dict[str, Json] = {"calls": 1}
+    for key in ("input_tokens", "output_tokens"):
+        if count := said.get(key):
+            found[key] = count
+    if name := model_name(body):
+        found["unpriced"] = name
+    return found
+
+
+def usage_without_metadata(
+    usage: Mapping[str, Json], body_tells: Mapping[str, Json]
+) -> dict[str, Json]:
+    """What of a usage its body does not tell. `usage_with_metadata` is the inverse.
+
+    Args:
+        usage: The usage as `Usage` in JSON, without defaults.
+        body_tells: What `used` says of the body.
+    """
+    known = _of_model(body_tells, priced="cost" in usage)
+    found = {key: value for key, value in usage.items() if known.get(key) != value}
+    return found | {key: _NO_USE[key] for key in known if key not in usage}
+
+
+def usage_with_metadata(
+    beyond: Mapping[str, Json], body_tells: Mapping[str, Json]
+) -> dict[str, Json]:
+    """The usage that `usage_without_metadata` shortened; fields with their defaults may be in it.
+
+    Args:
+        beyond: What it left.
+        body_tells: What `used` says of the body.
+    """
+    found = {**_of_model(body_tells, priced="cost" in beyond), **beyond}
+    return {key: value for key, value in found.items() if value != _NO_USE.get(key)}
+
+
+_NO_USE: Mapping[str, Json] = {
+    "calls": 0,
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "unpriced": "",
+}
+"""The defaults of the fields of `Usage` that a body tells."""
+
+
+def _of_model(body_tells: Mapping[str, Json], *, priced: bool) -> Mapping[str, Json]:
+    """What a body tells of a model whose price is known, or not known."""
+    if not priced:
+        return body_tells
+    return {key: value for key, value in body_tells.items() if key != "unpriced"}
+
+
+def model_name(body: Body) -> str:
+    """The model that replied, as it names itself; empty where it does not."""
+    said: Body = body.get("response_metadata") or {}
+    return str(said.get("model_name") or "")
+
+
+def told(body: Body) -> dict[str, Json]:
+    """The fields of the journal entry about a reply or a tool's result that its body tells.
+
+    A reply's `calls` are without numbers and the message: those come from the entry.
+    """
+    step, _, call = str(body.get("id") or "").rpartition("/")
+    if not step or not call.isdecimal():
+        return {}
+    return {"step": step, "call": int(call), **dict(_told(body))}
+
+
+def _told(body: Body) -> Iterator[tuple[str, Json]]:
+    if said := message_excerpt(body):
+        yield "brief", said
+    if body.get("type") == "tool":
+        yield "tool", body.get("name") or ""
+        if body.get("status") == "error":
+            yield "ok", False
+        return
+    yield "agent", body.get("name") or ""
+    yield "usage", used(body)
+    if name := model_name(body):
+        yield "model", name
+    if asked := requested_tool_calls(body):
+        yield "calls", asked

@@ -1,0 +1,109 @@
+"""What people's edits do to the state, path by path.
+
+    flags.NAME   outputs.AGENT.KEY   shared.NAME   private.AUDIENCE.NAME
+
+An edited list that steps add to stands before all that they add from then on, as what the list
+began with does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from crewlog.canonical_json import canonical, hash_json
+from crewlog.ids import AgentName, ContentHash, FlagName
+from crewlog.model import Json
+from crewlog.state.journal import Edit, StateEdited
+from crewlog.state.model import CrewState, Output, Part
+from crewlog.state.reducers import SMALL, output_with_value
+
+FLAGS, OUTPUTS, SHARED, PRIVATE = KINDS = ("flags", "outputs", "shared", "private")
+_BEFORE = (0, 0)
+"""The place of what stands before all that steps add."""
+
+
+def path_parts(path: str) -> tuple[str, str, str]:
+    """A path's kind, its agent or audience (empty where it has none), and its name."""
+    kind, _, rest = path.partition(".")
+    if kind == OUTPUTS:
+        owner, _, name = rest.partition(".")
+        return kind, owner, name
+    if kind == PRIVATE:
+        owner, _, name = rest.rpartition(".")
+        return kind, owner, name
+    return kind, "", rest
+
+
+def edited(state: CrewState, entry: StateEdited, position: int) -> dict[str, Any]:
+    """The fields of the state that an edit changes, as they are after it."""
+    flags, places = dict(state.flags), dict(state.flag_places)
+    outputs = {agent: dict(found) for agent, found in state.agent_outputs.items()}
+    shared = dict(state.shared_context)
+    private = {audience: dict(found) for audience, found in state.private_context.items()}
+    for edit in entry.edits:
+        kind, owner, name = path_parts(edit.path)
+        if kind == FLAGS:
+            places.pop(FlagName(name), None)
+            _put(flags, FlagName(name), edit, edit.value)
+        elif kind == OUTPUTS:
+            made = None if edit.delete else _output(edit, position)
+            _put(outputs.setdefault(AgentName(owner), {}), name, edit, made)
+        elif kind == SHARED:
+            _put(shared, name, edit, edit.value)
+        else:
+            _put(private.setdefault(owner, {}), name, edit, edit.value)
+    return {
+        "flags": flags,
+        "flag_places": places,
+        "agent_outputs": {agent: found for agent, found in outputs.items() if found},
+        "shared_context": shared,
+        "private_context": {audience: found for audience, found in private.items() if found},
+    }
+
+
+def _put(mapping: dict[Any, Any], name: str, edit: Edit, value: Any) -> None:
+    if edit.delete:
+        mapping.pop(name, None)
+    else:
+        mapping[name] = value
+
+
+def _output(edit: Edit, position: int) -> Output:
+    if not edit.append:
+        return Output(
+            value=edit.value,
+            body=edit.body,
+            position=position,
+            items=edit.items,
+            shape=edit.shape,
+            logs=edit.logs,
+        )
+    output = Output(value=[], position=position)
+    shapes = edit.shapes or (None,) * len(edit.value)
+    for value, shape in zip(edit.value, shapes, strict=True):
+        body = _body_of(value)
+        said = shape if body else None  # what is small is looked at when it is needed
+        part = Part(
+            value=None if body else value, body=body, place=_BEFORE, logs=edit.logs, shape=said
+        )
+        output = output_with_value(output, part, position)
+    return output
+
+
+def is_small(value: Json) -> bool:
+    """Whether a value is kept in the state itself, where conditions see it."""
+    return len(canonical(value)) <= SMALL
+
+
+def _body_of(value: Json) -> ContentHash | None:
+    return None if is_small(value) else hash_json(value)
+
+
+def edit_bodies(entry: StateEdited) -> Iterator[tuple[ContentHash, Json]]:
+    """The bodies that an edit brings along, by their hashes."""
+    for edit in entry.edits:
+        if edit.body is not None:
+            yield edit.body, edit.inline
+        elif edit.append and path_parts(edit.path)[0] == OUTPUTS:
+            yield from ((hash_json(value), value) for value in edit.value if not is_small(value))

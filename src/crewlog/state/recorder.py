@@ -1,0 +1,138 @@
+"""The ledger: the live state, the journal of this execution, and what is not stored yet.
+
+`record` is the one way to add a fact. The ledger keeps the entries that no finished activity has
+stored; every activity's input carries them, so that storing costs no round trip of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from crewlog.canonical_json import canonical, hash_bytes
+from crewlog.ids import ContentHash, LogName
+from crewlog.model import Json
+from crewlog.state.batch_codec import pack
+from crewlog.state.body_metadata import told
+from crewlog.state.calls import Answer
+from crewlog.state.fold import reduce
+from crewlog.state.journal import Batch, JournalEntry, entry_to_json, preceding_position
+from crewlog.state.logs import empty_log_head
+from crewlog.state.model import CrewState
+
+LARGEST_TOLD = 32 * 1024
+"""Bytes of an answer that entries are packed by; less than what is kept outside of histories."""
+
+
+@dataclass(frozen=True)
+class _UnstoredEntry:
+    """An entry on its way to the store, and the heads before it that it extends."""
+
+    position: int
+    data: dict[str, Json]
+    size: int
+    heads: dict[LogName, ContentHash]
+
+
+@dataclass
+class Ledger:
+    """A run's state and journal, as one execution holds them."""
+
+    state: CrewState
+    entries: list[dict[str, Json]] = field(default_factory=list[dict[str, Json]])
+    """The journal of this execution, as JSON."""
+    first: int = 1
+    """The position from which on all entries are here."""
+    _positions: list[int] = field(default_factory=list[int])
+    _unstored: list[_UnstoredEntry] = field(default_factory=list[_UnstoredEntry])
+    _told: dict[ContentHash, dict[str, Json]] = field(
+        default_factory=dict[ContentHash, dict[str, Json]]
+    )
+    _batch: Batch | None = None
+
+    def __post_init__(self) -> None:
+        self.first = self.state.position + 1
+
+    @classmethod
+    def carried(cls, state: CrewState, batch: Batch) -> Ledger:
+        """A ledger that begins with entries that another execution recorded and did not store.
+
+        Args:
+            state: The state after them.
+            batch: The entries, whole.
+        """
+        ledger = cls(state)
+        if batch.entries:
+            ledger.first = preceding_position(batch.entries[0], batch.first) + 1
+            ledger.entries = list(batch.entries)
+            ledger._positions = list(batch.positions())
+        heads = batch.heads
+        for position, data in zip(batch.positions(), batch.entries, strict=True):
+            ledger._unstored.append(_UnstoredEntry(position, data, len(canonical(data)), heads))
+            heads = {}  # those before the first: what is carried together is stored together
+        return ledger
+
+    def record(self, entry: JournalEntry) -> JournalEntry:
+        """Adds a fact: reduces it into the state, and keeps it until it is stored."""
+        data = entry_to_json(entry)
+        encoded = canonical(data)
+        before = self.state
+        self.state = reduce(before, entry, digest=hash_bytes(encoded))
+        heads: dict[LogName, ContentHash] = {}
+        said = entry.message.logs if entry.message else ()
+        for log in (*said, *(join.log for join in entry.joins)):
+            known = before.messages.get(log)
+            heads[log] = known.head if known else empty_log_head(before.run, log)
+        self.entries.append(data)
+        self._positions.append(self.state.position)
+        self._unstored.append(_UnstoredEntry(self.state.position, data, len(encoded), heads))
+        self._batch = None
+        return entry
+
+    def learn(self, answer: Answer) -> None:
+        """Notes what an answer's body tells: entries about it pack smaller.
+
+        Not of a large one, which may be kept outside of the history: losing it must not lose
+        journal entries. And not of one that the store does not have.
+        """
+        if answer.stored and len(canonical(answer.to_json())) <= LARGEST_TOLD:
+            self._told[answer.hash] = told(answer.body)
+
+    def batch(self) -> Batch:
+        """What is not stored yet, packed."""
+        if self._batch is None:
+            self._batch = pack(self.whole(), self._told)
+        return self._batch
+
+    def whole(self) -> Batch:
+        """What is not stored yet, as it is: the packed one leaves out what its history tells."""
+        if not self._unstored:
+            return Batch.EMPTY
+        heads: dict[LogName, ContentHash] = {}
+        for entry in self._unstored:
+            for log, head in entry.heads.items():
+                heads.setdefault(log, head)
+        entries = tuple(entry.data for entry in self._unstored)
+        return Batch(first=self._unstored[0].position, heads=heads, entries=entries)
+
+    @property
+    def unstored_bytes(self) -> int:
+        """The size of the batch, about."""
+        return sum(entry.size for entry in self._unstored)
+
+    def lacks(self, position: int) -> bool:
+        """Whether the store may lack an entry up to `position`."""
+        return bool(self._unstored) and self._unstored[0].position <= position
+
+    def stored(self, position: int) -> None:
+        """Notes that the entries up to `position` are stored."""
+        self._unstored = [entry for entry in self._unstored if entry.position > position]
+        self._batch = None
+        if not self._unstored:
+            self._told.clear()
+
+    def page(self, after: int, limit: int) -> list[tuple[int, dict[str, Json]]]:
+        """Entries of this execution at positions above `after`, with their positions."""
+        start = bisect_right(self._positions, after)
+        there = slice(start, start + limit)
+        return list(zip(self._positions[there], self.entries[there], strict=True))

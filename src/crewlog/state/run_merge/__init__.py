@@ -1,0 +1,1 @@
+"""How two runs become one: the protocol, the state of the surviving run, and renames."""

@@ -1,0 +1,396 @@
+"""What queries, the web UI and search attributes show: pure functions of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.graph import interrupts, timers
+    from crewlog.graph.engine import Engine
+    from crewlog.graph.plan import GraphPlan
+    from crewlog.graph.prompt_approval import PromptApproval
+    from crewlog.graph.run_context import RunFacts
+    from crewlog.ids import AgentName, NodeName, StepId, node_of
+    from crewlog.model import Json
+    from crewlog.reporting.drawing import MermaidDrawing, mermaid
+    from crewlog.reporting.permission_matrix import agents_in, cells, plan_tools, remote_agents
+    from crewlog.state.checkpoints import checkpoint_kind
+    from crewlog.state.excerpt import fenced, shortened
+    from crewlog.state.frontier import item_agent, step_description
+    from crewlog.state.model import CrewState, FrontierStep, Interrupt, Output
+    from crewlog.state.run_merge.protocol import in_words
+    from crewlog.wire import (
+        CheckpointPage,
+        CheckpointView,
+        EntryView,
+        GraphView,
+        InterruptView,
+        JournalPage,
+        Page,
+        PermissionsPage,
+        PermissionsQuery,
+        Reply,
+        RunResult,
+        RunView,
+        StepView,
+    )
+
+DRAINS = (
+    "{steps}: nothing else starts until the calls under way have ended, since the history is long"
+)
+Flights = Mapping[tuple[StepId, int], str]
+"""The calls under way, with what each waits for before it is made again; empty: nothing."""
+CHANGES_SHOWN = 5
+"""Changes of a run that the web UI shows."""
+WAITING_LIMIT = 200
+"""Characters of the search attribute `CrewlogWaiting`; a server keeps no longer words."""
+
+
+def run_view(
+    engine: Engine | PromptApproval, flights: Flights, drains_for: Sequence[StepId] = ()
+) -> RunView:
+    """Where the run is."""
+    state = engine.state
+    steps = tuple(
+        StepView(
+            step=entry.step,
+            node=entry.node,
+            status=entry.status,
+            waits_for=timers.waits_for(entry),
+            due=timers.deadline_of(entry),
+            doing=tuple(_doing(entry, flights)),
+            lacks=_wait_reason(entry, flights),
+            agent=item_agent(state, entry.step) or "",
+        )
+        for entry in state.frontier.values()
+    )
+    waiting = waiting_for(state, flights, drains_for)
+    return RunView(
+        run=state.run,
+        crew=state.crew or engine.plan.crew,
+        status=_status(state, waiting),
+        graph_version=state.graph_version,
+        execution=state.execution,
+        position=state.position,
+        started=state.started,
+        steps=state.steps,
+        frontier=steps,
+        done=state.routing.done,
+        flags={str(k): v for k, v in state.flags.items()},
+        interrupts=tuple(state.interrupts),
+        waiting_for=waiting,
+        rests=state.rest is not None,
+        merging=state.joining.stage if state.joining is not None else "",
+        usage=state.total_usage,
+        error=state.error,
+        end_reason=state.end_reason,
+    )
+
+
+def ordered_outputs(
+    outputs: Mapping[AgentName, Mapping[str, Output]], plan: GraphPlan
+) -> list[tuple[AgentName, Mapping[str, Output]]]:
+    """The outputs of agents: whoever said something last comes last, and a graph's root behind all.
+
+    Args:
+        outputs: The outputs, by agent.
+        plan: The run's plan.
+    """
+    root = plan.graph.root if plan.graph is not None else None
+
+    def order(item: tuple[AgentName, Mapping[str, Output]]) -> tuple[bool, int]:
+        agent, found = item
+        text = found.get("text")
+        return agent == root and text is not None, text.position if text is not None else 0
+
+    return sorted(outputs.items(), key=order)
+
+
+def replied(engine: Engine | PromptApproval, reply: Reply) -> RunResult:
+    """What a conversation answers who asks it."""
+    state = engine.state
+    said: dict[str, Json] = {"text": reply.text}
+    return RunResult(
+        run=state.run,
+        status="waiting",
+        outputs={reply.agent: said} if reply.agent is not None else {},
+        flags={str(k): v for k, v in state.flags.items()},
+        steps=state.steps,
+        executions=state.execution,
+        usage=state.usage,
+        total=state.total_usage,
+        position=state.position,
+        ms=engine.at - state.started,
+        warning=reply.warning,
+        end_reason=reply.end_reason,
+        reply=reply,
+    )
+
+
+def waiting_for(state: CrewState, flights: Flights, drains_for: Sequence[StepId] = ()) -> str:
+    """Why nothing moves, for people; empty where something does, or the run has ended.
+
+    Args:
+        state: The run's state.
+        flights: The calls under way.
+        drains_for: The steps that end before the run continues as new, where nothing else starts.
+    """
+    if state.closed:
+        return ""
+    if held := timers.held(state):
+        return held
+    if flights and all(flights.values()):
+        return next(iter(flights.values()))
+    if flights and drains_for:
+        return DRAINS.format(steps=", ".join(drains_for))
+    if flights:
+        return ""
+    return timers.waiting_for(state)
+
+
+def statuses(state: CrewState, nodes: Collection[NodeName]) -> dict[NodeName, str]:
+    """What to colour each node as; nodes that were never reached are left out.
+
+    Args:
+        state: The run's state.
+        nodes: The nodes of its graph: a step may go on, or be done, whose node a change took away.
+    """
+    found = {node: "done" for node, count in state.routing.done.items() if count}
+    for entry in state.frontier.values():
+        found[entry.node] = entry.status
+    return {node: status for node, status in found.items() if node in nodes}
+
+
+def graph_view(engine: Engine | PromptApproval) -> GraphView:
+    """The graph with the state of its nodes."""
+    colours = statuses(engine.state, engine.plan.nodes)
+    return GraphView(
+        version=engine.state.graph_version,
+        plan=engine.plan.to_json(),
+        mermaid=mermaid(engine.plan, colours),
+        statuses=colours,
+    )
+
+
+def interrupt_view(interrupt: Interrupt, engine: Engine | PromptApproval) -> InterruptView:
+    """A question in LangChain's human-in-the-loop shape."""
+    if isinstance(engine, PromptApproval):
+        request, review = interrupts.shape(interrupt, engine.prompt, engine.definition)
+    else:
+        request, review = interrupts.shape(interrupt, None, None)
+    return InterruptView(
+        id=interrupt.id,
+        kind=interrupt.kind,
+        step=interrupt.step,
+        question=interrupt.question,
+        detail=interrupt.detail,
+        options=interrupt.options,
+        words=interrupt.words,
+        words_to=interrupt.words_to,
+        hash=interrupt.hash or "",
+        to=interrupt.to,
+        due=interrupt.due,
+        escalated=interrupt.escalated,
+        why=interrupt.why,
+        rule=interrupt.rule,
+        risk=interrupt.risk,
+        quotas=interrupt.quotas,
+        shows=interrupt.shows,
+        bound=interrupt.bound,
+        **interrupts.argument_source_fields(interrupt),
+        shortened=interrupts.has_shortened_arguments(interrupt),
+        action_requests=(request,),
+        review_configs=(review,),
+    )
+
+
+def journal_page(engine: Engine | PromptApproval, page: Page) -> JournalPage:
+    """A part of this execution's journal."""
+    ledger = engine.ledger
+    return JournalPage(
+        entries=tuple(
+            EntryView(position=position, entry=data)
+            for position, data in ledger.page(page.after, page.limit)
+        ),
+        first=ledger.first,
+        position=engine.state.position,
+        base=engine.state.source.position if engine.state.source else 0,
+    )
+
+
+def checkpoint_page(engine: Engine | PromptApproval, page: Page) -> CheckpointPage:
+    """Checkpoints of this execution: its start, and the places after each step."""
+    ledger = engine.ledger
+    tags: dict[int, list[str]] = {}
+    for tag, position in engine.state.tags.items():
+        tags.setdefault(position, []).append(tag)
+    found: list[CheckpointView] = []
+    agents: dict[str, AgentName] = {}
+    for position, data in ledger.page(page.after, len(ledger.entries)):
+        if data["kind"] == "StepStarted" and data.get("agent"):
+            agents[data["step"]] = AgentName(data["agent"])
+        kind = checkpoint_kind(data["kind"], data.get("source"), data.get("because", ""))
+        if kind is None and position in tags:
+            kind = "tag"
+        if kind is not None and len(found) < page.limit:
+            step = StepId(data["step"] if kind == "step" else "")
+            node = node_of(step) if step else NodeName("")
+            there = engine.plan.nodes.get(node)
+            agent = agents.get(step) or (there.agent if there is not None else None)
+            found.append(
+                CheckpointView(
+                    position=position,
+                    kind=kind,
+                    step=step,
+                    turn=data.get("turn", 0) if kind == "turn" else 0,
+                    node=node,
+                    agent=agent,
+                    at=data.get("at", 0),
+                    tags=tuple(sorted(tags.get(position, ()))),
+                )
+            )
+    return CheckpointPage(
+        checkpoints=tuple(found), first=ledger.first, position=engine.state.position
+    )
+
+
+def permissions_page(engine: Engine | PromptApproval, asked: PermissionsQuery) -> PermissionsPage:
+    """A part of the matrix of agents and tools; a run that has no crew yet has none."""
+    plan, state = engine.plan, engine.state
+    found, total = cells(
+        RunFacts(plan, engine.ledger),
+        asked.agents,
+        asked.tools,
+        after=asked.after,
+        limit=asked.limit,
+        looks=asked.looks,
+    )
+    return PermissionsPage(
+        run=state.run,
+        crew=state.crew or plan.crew,
+        graph_version=state.graph_version,
+        position=state.position,
+        agents=agents_in(plan),
+        away=remote_agents(plan),
+        tools=plan_tools(plan),
+        cells=found,
+        total=total,
+    )
+
+
+def details(
+    engine: Engine | PromptApproval, flights: Flights, drains_for: Sequence[StepId] = ()
+) -> str:
+    """The run in Markdown, for the web UI.
+
+    All that is not the run's own words is fenced: people decide by what they read here, and a model
+    that asks for a call writes its arguments.
+    """
+    state = engine.state
+    waiting = waiting_for(state, flights, drains_for)
+    crew = state.crew or engine.plan.crew or "a prompt"
+    version = f"graph v{state.graph_version} · {state.steps} steps"
+    if state.talk is not None:
+        version += f" · turn {state.talk.turn}"
+    lines = [
+        f"**{crew}** · {_status(state, waiting)} · {version}",
+        "",
+        *(_step_line(engine, entry, flights) for entry in state.frontier.values()),
+        *(f"- `{step}` kept aside: its node is gone" for step in state.parked),
+    ]
+    if state.changing is not None:
+        change = state.changing
+        lines += [
+            "",
+            f"Changing to graph v{change.graph_version}{_by(change.by)}: {fenced(change.what)}",
+        ]
+    if state.joining is not None:
+        lines += ["", f"Merging: {fenced(in_words(state.joining))}"]
+    if state.merged_into is not None:
+        lines += ["", f"Merged: it goes on as part of {fenced(state.merged_into)}"]
+    if waiting:
+        lines += ["", f"Waiting: {fenced(waiting)}"]
+    picture = MermaidDrawing(engine.plan).text(statuses(state, engine.plan.nodes))
+    return "\n".join([*lines, "", "```mermaid", picture, "```", *_origin_lines(state)])
+
+
+def _origin_lines(state: CrewState) -> Iterator[str]:
+    """What the run came from, and what was changed while it lived: the last changes first."""
+    if state.source is not None:
+        yield ""
+        yield f"Forked from {fenced(f'{state.source.run}@{state.source.position}')}"
+    for number, change in enumerate(reversed(state.mutations[-CHANGES_SHOWN:])):
+        if number == 0:
+            yield ""
+            yield "Changed at run time:"
+            yield ""
+        version = f"graph v{change.graph_version}"
+        yield f"- `@{change.position}` {version}{_by(change.by)}: {fenced(change.what)}"
+
+
+def _by(who: str) -> str:
+    return f" by {fenced(who)}" if who else ""
+
+
+def _step_line(engine: Engine | PromptApproval, entry: FrontierStep, flights: Flights) -> str:
+    known = entry.node in engine.plan.nodes  # a change may have taken it away
+    name = step_description(
+        engine.state, entry.step, engine.agent_of(entry.step) if known else None
+    )
+    what = ", ".join(_doing(entry, flights))
+    if not what and (text := timers.waits_for(entry)):
+        what = f"waits {'for ' if entry.requirement else ''}{text}"
+    leaves = " (its node is gone: its turn ends, nothing follows)" if entry.leaving else ""
+    return f"- `{name}` {entry.status}{f': {fenced(what)}' if what else ''}{leaves}"
+
+
+def _doing(entry: FrontierStep, flights: Flights) -> Iterator[str]:
+    for call in entry.turn.calls if entry.turn else ():
+        if (why := flights.get((entry.step, call.call))) is not None:
+            what = f"{call.tool} {call.brief}".strip() if call.tool else "model"
+            yield f"{what}: {why}" if why else what
+
+
+def _wait_reason(entry: FrontierStep, flights: Flights) -> str:
+    """What the first of its calls waits for that waits for a worker."""
+    calls = entry.turn.calls if entry.turn else ()
+    return next(filter(None, (flights.get((entry.step, call.call)) for call in calls)), "")
+
+
+def _status(state: CrewState, waiting: str) -> str:
+    return "waiting" if waiting and state.status == "running" else state.status
+
+
+def phase(state: CrewState) -> str:
+    """The nodes at work, for search."""
+    return ",".join(dict.fromkeys(str(e.node) for e in state.frontier.values()))[:200]
+
+
+def attributes(
+    plan: GraphPlan,
+    state: CrewState,
+    flights: Flights,
+    *,
+    drains_for: Sequence[StepId] = (),
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """The search attributes' values.
+
+    Args:
+        plan: The plan.
+        state: The state.
+        flights: The calls under way.
+        drains_for: What ends before the run continues as new.
+        quiet: Whether they say nothing of what the run is about: nobody encrypts them.
+    """
+    waiting = waiting_for(state, flights, drains_for)
+    shown = ", ".join(state.interrupts) or "work" if quiet and waiting else waiting
+    return {
+        "CrewlogCrew": plan.crew,
+        "CrewlogPhase": phase(state),
+        "CrewlogStatus": _status(state, waiting),
+        "CrewlogWaiting": shortened(shown, WAITING_LIMIT),
+    }
