@@ -73,8 +73,8 @@ NO_RUNS_TABLES = {
     *(
         "memories",
         "reservations",
-        "list_approved_tools",
-        "list_signed_approvals",
+        "tool_approvals",
+        "tool_proofs",
         "sealing",
         "executions",
     ),

@@ -18,7 +18,7 @@ from crewlog.errors import InvalidDefinition, UsageError
 from .conftest import Cli
 
 CREW = {
-    "crew": "rollback_state",
+    "crew": "rewound",
     "model": "scripted:script.json",
     "agents": {"a": {"prompt": "Do."}, "b": {"prompt": "Do."}},
     "flow": ["a", {"ask": "Go on?"}, "b"],

@@ -97,5 +97,5 @@ UNITS = (
     Unit("fan_out_step", "a step of a fan-out", 32, 48, _fan),
     Unit("fan_out", "the same of a run of 32, with what the run has once", 0, 32, _fan),
     Unit("swap", "a graph change of a run that waits for people, with its swap", 0, 4, _swaps),
-    Unit("connect_http", "an exchange of a conversation: two model calls", 0, 4, _exchanges),
+    Unit("exchange", "an exchange of a conversation: two model calls", 0, 4, _exchanges),
 )

@@ -125,10 +125,10 @@ def _words(kind: Any) -> tuple[str, ...]:
 def test_journal_entries_that_are_named_exist() -> None:
     kinds = {kind.__name__ for kind in JournalEntry.__origin__.__args__}  # type: ignore[attr-defined]
     for page in [*DOCS.glob("*.md"), *DOCS.glob("decisions/*.md")]:
-        for name in re.findall(
-            r"`([A-Z][a-z]+(?:Replied|Returned|Completed|Held|Rejected|Denied|NodesReached))`",
-            page.read_text(),
-        ):
+        text = page.read_text()
+        if page.name == "concepts.md":  # its last column has the names that are not used any more
+            text = "\n".join(line.rpartition(" | ")[0] or line for line in text.splitlines())
+        for name in re.findall(r"`([A-Z]\w+(?:Completed|Buffered|Rejected|Denied|Reached))`", text):
             assert name in kinds, f"{page.name} names {name}"
 
 

@@ -106,7 +106,7 @@ async def test_a_turn_that_is_cut_off_and_one_that_is_tried_again() -> None:
 
 
 async def test_what_fails_by_no_bound_only_failed() -> None:
-    broken = Replies({"a#1": [Failure("mark_closed")]})
+    broken = Replies({"a#1": [Failure("broke")]})
     sim = await run(plan_of(["a"], {"a": {"on_error": "fail"}}), broken)
     assert ends(sim) == ("failed", "failed")
     assert ends(await run(plan_of(["a", "b"]))) == ("completed", "completed")
@@ -126,7 +126,7 @@ GONE_ON = "The run went on without a#1, which failed: "
     ("reply", "error", "reason"),
     [
         (says("half", ending="cut"), "BadReply", "reply_tries_exhausted"),
-        (Failure("mark_closed", "ModelRequestRejected"), "ModelRequestRejected", "completed"),
+        (Failure("broke", "ModelRequestRejected"), "ModelRequestRejected", "completed"),
         (says("half", "act"), "TurnTooLong", "call_limit_reached"),
     ],
 )
@@ -149,7 +149,7 @@ async def test_a_step_that_a_stand_in_replaces_is_no_warning() -> None:
         {"agent": "c", "after": "go"},
         {"agent": "b", "after": {"any": ["a", "c"]}},
     ]
-    sim = await run(plan_of(flow), Replies({"a#1": [Failure("mark_closed")]}))
+    sim = await run(plan_of(flow), Replies({"a#1": [Failure("broke")]}))
     assert ends(sim) == ("completed", "completed")
     assert (sim.ran(), sim.state.warning) == (["a#1", "c#1", "b#1"], "")
 

@@ -8,7 +8,7 @@ import pytest
 
 from crewlog.canonical_json import canonical, hash_json
 from crewlog.errors import CommandRejected
-from crewlog.graph.interrupts import MOST_BYTES, shown
+from crewlog.graph.interrupts import MOST_BYTES, shown_arguments
 from crewlog.graph.plan import GraphPlan
 from crewlog.state.calls import CallModelResult, RequestedToolCall
 from crewlog.workflows.view_models import interrupt_view
@@ -167,7 +167,7 @@ async def test_it_stays_open_where_the_run_continues_as_new() -> None:
 
 async def test_a_step_that_ends_otherwise_closes_the_question() -> None:
     plan = guarded()
-    script = Replies({"a#1": [says("", "act", "read")]}, {"read/3": Failure("mark_closed")})
+    script = Replies({"a#1": [says("", "act", "read")]}, {"read/3": Failure("broke")})
     sim = await run(plan, script)
     assert [q.kind for q in sim.state.interrupts.values()] == ["tool_approval", "step_failed"]
     await sim.respond("skip", "i2")
@@ -179,7 +179,7 @@ async def test_a_step_that_ends_otherwise_closes_the_question() -> None:
 
 
 async def test_another_call_that_failed_is_still_asked_about() -> None:
-    script = Replies({"a#1": [says("", "act", "read")]}, {"read/3": Failure("mark_closed")})
+    script = Replies({"a#1": [says("", "act", "read")]}, {"read/3": Failure("broke")})
     sim = await run(guarded(), script)
     await sim.respond("approve", "i1")
     await sim.run()
@@ -302,7 +302,7 @@ async def test_nobody_is_asked_about_arguments_that_cannot_be_read() -> None:
     ],
 )
 async def test_long_arguments_are_shortened_and_said_to_be(args: Any) -> None:
-    found, whole = shown(args)
+    found, whole = shown_arguments(args)
     assert not whole
     assert len(canonical(found)) <= MOST_BYTES
     sim = await run(guarded(), Replies({"a#1": [reply(args)]}))
@@ -311,7 +311,9 @@ async def test_long_arguments_are_shortened_and_said_to_be(args: Any) -> None:
 
 
 def test_what_is_shortened_still_shows_how_it_begins() -> None:
-    found, _ = shown({"path": "notes.md", "text": "delete " * 100_000, "rows": list(range(9_000))})
+    found, _ = shown_arguments(
+        {"path": "notes.md", "text": "delete " * 100_000, "rows": list(range(9_000))}
+    )
     assert isinstance(found, dict)
     assert found["path"] == "notes.md"
     assert found["text"].startswith("delete delete delete ")
@@ -322,4 +324,4 @@ def test_what_is_shortened_still_shows_how_it_begins() -> None:
 
 def test_short_arguments_are_shown_as_they_are() -> None:
     args = {"text": "x" * 4_000, "n": None}
-    assert shown(args) == (args, True)
+    assert shown_arguments(args) == (args, True)

@@ -38,7 +38,7 @@ async def question(kind: str) -> Simulation:
         flow: list[Any] = [["a", "b"], "c", {"if": "ok", "go": "z"}, "end_"]
         return await waiting(plan_of([*flow, {"agent": "z", "after": "go"}], tools=ACT), handoff)
     if kind == "step_failed":
-        return await waiting(plan_of(["a", "b"]), Replies({"a#1": [Failure("mark_closed")]}))
+        return await waiting(plan_of(["a", "b"]), Replies({"a#1": [Failure("broke")]}))
     if kind == "outcome_unknown":
         return await waiting(plan_of(["a", "b"], tools=ACT), lost())
     if kind == "limit":
@@ -307,7 +307,7 @@ async def test_a_decision_that_fails_the_run_says_why() -> None:
 async def test_a_question_about_a_step_that_went_on_is_withdrawn() -> None:
     script = Replies(
         {"a#1": [says("", "act", "act")]},
-        {"act/2": Failure("gone", "OutcomeUnknown"), "act/3": Failure("mark_closed")},
+        {"act/2": Failure("gone", "OutcomeUnknown"), "act/3": Failure("broke")},
     )
     plan = plan_of(["a", "b"], {"a": {"on_error": "continue"}}, tools=ACT)
     sim = await Simulation.begin(plan, script)

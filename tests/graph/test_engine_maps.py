@@ -154,7 +154,7 @@ async def test_a_second_generation_maps_anew() -> None:
 @pytest.mark.parametrize("policy", ["ask", "continue", "fail"])
 async def test_an_item_that_fails_does_as_its_agent_says(policy: str) -> None:
     plan = mapping(agents={"worker": {"on_error": policy}})
-    sim = await made(["a", "b", "c"], plan, **{"worker#1.2": [Failure("mark_closed")]})
+    sim = await made(["a", "b", "c"], plan, **{"worker#1.2": [Failure("broke")]})
     if policy == "fail":
         assert (sim.state.status, sim.state.error) == ("failed", "worker#1.2: broke")
         return
@@ -169,7 +169,7 @@ async def test_an_item_that_fails_does_as_its_agent_says(policy: str) -> None:
 
 
 async def test_an_error_that_all_items_have_does_not_ask_about_all_of_them() -> None:
-    broken = {f"worker#1.{n}": [Failure("mark_closed")] for n in range(1, 201)}
+    broken = {f"worker#1.{n}": [Failure("broke")] for n in range(1, 201)}
     sim = await made(["x"] * 200, mapping(limits={"parallel": 8}), **broken)
     assert len(sim.state.interrupts) <= ASKING + 8
     assert len(sim.facts("StepStarted")) <= 1 + ASKING + 8
@@ -181,7 +181,7 @@ async def test_an_error_that_all_items_have_does_not_ask_about_all_of_them() -> 
 
 
 async def test_people_skip_an_item() -> None:
-    sim = await made(["a", "b"], **{"worker#1.1": [Failure("mark_closed")]})
+    sim = await made(["a", "b"], **{"worker#1.1": [Failure("broke")]})
     await sim.respond("skip")
     await sim.run()
     (skipped,) = [e for e in sim.facts("StepCompleted") if e.get("skipped")]

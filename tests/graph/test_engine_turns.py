@@ -194,7 +194,7 @@ async def test_a_failure_does_what_the_agent_says(policy: str, status: str, ran:
 
 
 async def test_results_of_a_step_that_went_on_without_them_are_dropped() -> None:
-    script = Replies({"a#1": THREE}, {"act/2": Failure("mark_closed")})
+    script = Replies({"a#1": THREE}, {"act/2": Failure("broke")})
     sim = await Simulation.begin(one(on_error="continue"), script)
     await sim.finish("a#1", "a#1")
     assert sim.facts("StepCompleted")[0]["because"] == "failed: broke"

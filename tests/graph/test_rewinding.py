@@ -326,8 +326,8 @@ async def test_a_no_that_ended_the_run_is_asked_again() -> None:
 async def test_what_lands_after_the_answer_that_ends_the_run_is_not_done_again() -> None:
     plan = plan_of([["a", "b"], {"ask": "Go on?", "phase": "q"}], {"b": {"tools": ["t"]}}, tools=T)
     replies = {
-        "a#1": [Failure("mark_closed")],
-        "b#1": [says("b works", "t"), Failure("mark_closed")],
+        "a#1": [Failure("broke")],
+        "b#1": [says("b works", "t"), Failure("broke")],
     }
     sim = await begun(plan, 0)
     sim.script = Replies(replies)
@@ -354,7 +354,7 @@ async def test_a_call_that_ended_the_run_is_made_again_by_a_yes_of_its_own() -> 
     crew: dict[str, Any] = {"a": {"tools": ["t"], "on_error": "fail"}}
     plan = plan_of(["a"], crew, tools=T, approvals={"t": None})
     sim = await begun(plan, 0)
-    sim.script = Replies({"a#1": [says("", "t")]}, {"t/2": Failure("mark_closed")})
+    sim.script = Replies({"a#1": [says("", "t")]}, {"t/2": Failure("broke")})
     await sim.run()
     await sim.respond("approve")
     await sim.run()

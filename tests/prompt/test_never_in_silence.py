@@ -220,5 +220,5 @@ def test_what_obliges_is_no_talk(said: str, status: str) -> None:
 def test_more_phases_than_a_prompt_may_make_are_refused() -> None:
     text = " ".join(f"Then the writer writes the part {i}." for i in range(501))
     (fault,) = compile_prompt(text, REGISTRY).faults
-    assert fault.code == "size_error"
+    assert fault.code == "too_large"
     assert "501" in fault.message

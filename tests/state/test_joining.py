@@ -247,7 +247,7 @@ def test_an_offered_run_waits_for_as_long_as_it_takes() -> None:
     for later in (DRAIN_LIMIT, OFFER_LIMIT, 10**9):
         assert go(b, a, at=NOW + later)[0] is None
     over, _ = go(b, a, gone=True)
-    assert over.fact is j.MergeFailed
+    assert isinstance(over.entry, j.MergeFailed)
     _, a = go(a, b, at=NOW + OFFER_LIMIT)
     move, b = go(b, a)
     assert isinstance(move.entry, j.MergeFailed)
@@ -296,7 +296,7 @@ def test_a_run_takes_nobody_in_who_offered_itself_in_another_round() -> None:
         b2 = b.model_copy(update={"joining": b.joining.model_copy(update=theirs)})
         move, _ = go(a2, b2)
         assert isinstance(move.entry, j.MergeFailed)
-    assert go(a, b.model_copy(update={"status": "stopping"}))[0].fact is j.MergeFailed
+    assert isinstance(go(a, b.model_copy(update={"status": "stopping"}))[0].entry, j.MergeFailed)
 
 
 def test_a_run_that_is_stopped_or_paused_gives_a_merge_up() -> None:
@@ -304,12 +304,13 @@ def test_a_run_that_is_stopped_or_paused_gives_a_merge_up() -> None:
     _, b = go(begun("b"), a)
     for own, fact in ((a, j.StopRequested()), (b, j.StopRequested()), (b, j.Paused())):
         other = b if own is a else a
-        assert go(reduce(own, fact), other)[0].fact is j.MergeFailed
+        assert isinstance(go(reduce(own, fact), other)[0].entry, j.MergeFailed)
     stays, offered = agreed()
     assert go(reduce(offered, j.StopRequested()), a)[0] is None  # the other one's word first
     assert protocol.may_merge(stays, OP)
     paused = reduce(stays, j.Paused())
-    assert go(paused, offered)[0].fact is j.MergeFailed  # nobody comes to stand still
+    # An agent would come to stand still.
+    assert isinstance(go(paused, offered)[0].entry, j.MergeFailed)
     assert not protocol.may_merge(paused, OP)
 
 
@@ -507,8 +508,8 @@ def _impatient(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move
     """An offered run that gives up after a minute."""
     mine = own.joining
     if mine is not None and mine.op == op and mine.stage == "offered" and at > mine.at + ASK_LIMIT:
-        fields = {"op": op, "other": mine.other, "why": "late"}
-        return Move("record", mine.other, j.MergeFailed, fields)
+        entry = j.MergeFailed(op=op, other=mine.other, why="late")
+        return Move("record", mine.other, entry)
     return next_move(own, other, op, at, **how)
 
 
@@ -603,7 +604,7 @@ def test_a_request_that_cannot_be_met_yet_or_any_more_is_passed_over(
     own: dict[str, Any], other: dict[str, Any]
 ) -> None:
     asked, mine = asks(), begun("b")
-    assert go(mine, asked)[0].fact is j.MergeAccepted
+    assert isinstance(go(mine, asked)[0].entry, j.MergeAccepted)
     assert go(mine.model_copy(update=own), asked.model_copy(update=other))[0] is None
 
 
@@ -615,7 +616,9 @@ def test_whoever_took_nobody_in_and_ended_has_given_it_up() -> None:
     """The server may say so later than the journal."""
     other, own = agreed()
     assert go(own, other)[0] is None
-    assert go(own, other.model_copy(update={"status": "stopped"}))[0].fact is j.MergeFailed
+    assert isinstance(
+        go(own, other.model_copy(update={"status": "stopped"}))[0].entry, j.MergeFailed
+    )
 
 
 def test_two_who_never_heard_of_each_other_are_in_no_round_together() -> None:

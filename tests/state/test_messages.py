@@ -48,7 +48,7 @@ MESSAGES: list[BaseMessage] = [
     ),
     ToolMessage("42", tool_call_id="c1", name="act", id="t1"),
     ToolMessage("", tool_call_id="c1"),
-    ToolMessage("mark_closed", tool_call_id="c1", status="error"),
+    ToolMessage("broke", tool_call_id="c1", status="error"),
     ToolMessage(PARTS[:2], tool_call_id="c1", artifact={"rows": [1, 0, False]}),
 ]
 

@@ -76,7 +76,7 @@ async def test_questions_errors_and_retries() -> None:
 
     def script(order: Order) -> Outcome:
         tries.append(order)
-        return Failure("mark_closed") if len(tries) == 1 else says("done")
+        return Failure("broke") if len(tries) == 1 else says("done")
 
     sim = await (await Simulation.begin(plan_of(["a"]), script)).run()
     sim.engine.at += 500
@@ -87,7 +87,7 @@ async def test_questions_errors_and_retries() -> None:
     assert (asked.kind, asked.decision, asked.by) == ("step_failed", "retry", "eve")
     assert asked.answered is not None
     assert asked.answered - asked.raised >= 500
-    assert (a.calls[0].errors, a.calls[0].retries, a.retries) == (["mark_closed"], 1, 1)
+    assert (a.calls[0].errors, a.calls[0].retries, a.retries) == (["broke"], 1, 1)
     assert (a.calls[0].ok, a.fate) == (True, "completed")
     assert a.calls[0].ms is not None
     assert a.calls[0].ms < 500, "what people took to answer is not the model's time"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 APPROVE = "approve_crew"
 """The phase that asks."""
-_NO_HINT = {"empty", "size_error", "model_failed"}
+_NO_HINT = {"empty", "too_large", "model_failed"}
 """Faults whose remedy is all that helps."""
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CODES = {
     "empty": "empty",
-    "size_error": "too large",
+    "too_large": "too large",
     "not_understood": "not understood",
     "not_stated": "not stated",
     "obligation": "obligation",

@@ -77,7 +77,7 @@ def unreadable(text: str, file: str, reader: ReaderName) -> CompiledPrompt | Non
         )
     elif len(text) > LARGEST_PROMPT:
         fault = Fault(
-            "size_error",
+            "too_large",
             f"the prompt has {len(text):,} characters; at most {LARGEST_PROMPT:,} are read",
             "A prompt says who works with whom; give the material itself as the run's input.",
         )

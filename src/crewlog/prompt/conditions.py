@@ -25,7 +25,7 @@ _COMPARE: dict[str, Literal["<", ">", ">=", "<="]] = {
 }  # fmt: skip
 _DECIDED = {
     "approve": "approved", "approves": "approved", "reject": "rejected", "rejects": "rejected",
-    "accept": "accepted", "accepts": "accepted", "confirm": "end_confirmed_turn", "confirms": "end_confirmed_turn",
+    "accept": "accepted", "accepts": "accepted", "confirm": "confirmed", "confirms": "confirmed",
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from crewlog.definition.findings import Path
 
 Code = Literal[
     "empty",
-    "size_error",
+    "too_large",
     "not_understood",
     "not_stated",
     "obligation",

@@ -110,7 +110,7 @@ class _Lowering:
         if count > MOST_PHASES:
             say = f"the prompt makes {count:,} phases; a prompt may make {MOST_PHASES}"
             how = "Make several crews of it, or use a step for each item of a list."
-            self.fault("size_error", say, how)
+            self.fault("too_large", say, how)
             return self.found
         self._members()
         self._outputs()

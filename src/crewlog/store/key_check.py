@@ -61,9 +61,9 @@ COLUMNS = (
     Column("memories", "metadata", "memory_metadata", ("crew", "scope", "key")),
     Column("memories", "sealed_key", "memory_key", ("crew", "scope", "key")),
     Column("memories", "said_by", "memory_by", ("crew", "scope", "key")),
-    Column("list_approved_tools", "approver", "approver", ("source", "tool")),
-    Column("list_approved_tools", "told", "approved", ("source", "tool")),
-    Column("list_signed_approvals", "approver", "approver", ("source", "tool", "key")),
+    Column("tool_approvals", "approver", "approver", ("source", "tool")),
+    Column("tool_approvals", "told", "approved", ("source", "tool")),
+    Column("tool_proofs", "approver", "approver", ("source", "tool", "key")),
 )
 """All that is encrypted; docs/authority/encryption.md lists it."""
 

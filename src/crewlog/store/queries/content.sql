@@ -22,10 +22,10 @@ RETURNING owner
 -- name: claimed
 SELECT owner FROM crewlog.claims WHERE key = $1::text
 
--- name: last_ruling
+-- name: last_permission_position
 SELECT COALESCE(max(position), 0) AS ruling FROM crewlog.rulings WHERE run = $1::text
 
--- name: reserve
+-- name: count_call
 SELECT crewlog.reserve(
     $1::text, $2::text[], $3::text[], $4::bigint[], $5::bigint, $6::bigint
 ) AS quota
@@ -44,23 +44,23 @@ VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (source, tool) DO UPDATE
 SET digest = EXCLUDED.digest, approver = EXCLUDED.approver, at = EXCLUDED.at, told = EXCLUDED.told
 
--- name: tool_approvals
+-- name: list_approved_tools
 SELECT tool, digest FROM crewlog.tool_approvals WHERE source = $1
 
 -- name: approved_at
 SELECT tool, at FROM crewlog.tool_approvals WHERE source = $1
 
--- name: approved_words
+-- name: list_approved_descriptions
 SELECT tool, told FROM crewlog.tool_approvals WHERE source = $1
 
--- name: prove_approval
+-- name: put_signed_approval
 INSERT INTO crewlog.tool_proofs (source, tool, key, digest, approver, at, expires, signature)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (source, tool, key) DO UPDATE
 SET digest = EXCLUDED.digest, approver = EXCLUDED.approver, at = EXCLUDED.at,
     expires = EXCLUDED.expires, signature = EXCLUDED.signature
 
--- name: tool_proofs
+-- name: list_signed_approvals
 SELECT source, tool, key, digest, approver, at, expires, signature
 FROM crewlog.tool_proofs WHERE source = $1 ORDER BY tool, at DESC, key
 

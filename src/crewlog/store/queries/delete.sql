@@ -6,7 +6,7 @@ SELECT pg_advisory_xact_lock(4854126601903004)
 -- Whoever notes a fork of one of them comes before this, and is seen; or after it, and finds none.
 SELECT FROM crewlog.runs WHERE run = ANY($1::text[]) ORDER BY run FOR UPDATE
 
--- name: expect_fork
+-- name: add_pending_fork
 INSERT INTO crewlog.forks (source, fork, at)
 SELECT $1::text, $2::text, $3::bigint
 FROM (SELECT FROM crewlog.runs WHERE run = $1 FOR KEY SHARE) AS source
@@ -20,7 +20,7 @@ WHERE source = ANY($1::text[]) AND fork <> ALL($1)
   AND NOT EXISTS (SELECT FROM crewlog.runs WHERE run = fork)
 ORDER BY source, fork
 
--- name: void_fork
+-- name: remove_pending_fork
 DELETE FROM crewlog.forks WHERE source = $1::text AND fork = $2::text
 
 -- name: delete_rows

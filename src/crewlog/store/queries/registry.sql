@@ -64,12 +64,12 @@ CROSS JOIN LATERAL (
 ) AS last
 ORDER BY wanted.place
 
--- name: get_registered
+-- name: get_catalog_entry
 SELECT kind, name, version, content, at FROM crewlog.registered
 WHERE kind = $1 AND name = $2 AND ($3::integer IS NULL OR version = $3)
 ORDER BY version DESC LIMIT 1
 
--- name: list_registered
+-- name: list_catalog_entries
 SELECT DISTINCT ON (name) kind, name, version, content, at FROM crewlog.registered
 WHERE kind = $1
 ORDER BY name, version DESC
