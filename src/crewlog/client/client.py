@@ -1058,7 +1058,7 @@ def checked(run: str) -> RunId:
 
 def _visibility(statuses: Sequence[str]) -> str:
     query = (
-        f"WorkflowType = '{wire.WORKFLOW_TYPE}' AND ExecutionStatus != 'ExecutionContinuedAsNew'"
+        f"WorkflowType = '{wire.WORKFLOW_TYPE}' AND ExecutionStatus != 'ContinuedAsNew'"
     )
     if statuses and all(status in OPEN for status in statuses):
         return f"{query} AND ExecutionStatus = 'Running'"
