@@ -27,7 +27,7 @@ from crewlog.ids import AgentName, ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.agent_inputs import Given
 from crewlog.state.calls import CallInput
-from crewlog.state.files import is_file, words_of
+from crewlog.state.content_blocks import is_file, words_of
 from crewlog.state.journal import Batch
 from crewlog.state.logs import said_in
 from crewlog.state.messages import is_message, message_from_json

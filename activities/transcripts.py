@@ -34,8 +34,8 @@ from crewlog.ids import (
     item_number,
     visit_of,
 )
+from crewlog.state.content_blocks import is_file
 from crewlog.state.excerpt import brief
-from crewlog.state.files import is_file
 from crewlog.state.finish_reason import CALL_BLOCKS, is_empty, without_reasoning
 from crewlog.state.model import Heard
 

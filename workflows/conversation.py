@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.model import Json
     from crewlog.state import journal as j
     from crewlog.state.calls import CallModelResult
-    from crewlog.state.files import words_of
+    from crewlog.state.content_blocks import words_of
     from crewlog.wire import ConversationView, Reply
 
 _GOES_ON = ("RunRolledBack", "RunForked", "RunReopened")

@@ -18,7 +18,8 @@ from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.file_store import FileStore, mime_type_of
 from crewlog.payloads import data_converter
-from crewlog.state.files import FileRef, files_of, is_file, named
+from crewlog.state.content_blocks import is_file, named
+from crewlog.state.files import FileRef, files_of
 
 DATA = base64.b64encode(PNG).decode()
 LARGE = base64.b64encode(PNG * 12).decode()

@@ -17,7 +17,8 @@ from crewlog.definition.context import Input
 from crewlog.file_store import FileStore
 from crewlog.ids import LogName
 from crewlog.state.agent_inputs import Given, InputValue
-from crewlog.state.files import FileRef, named
+from crewlog.state.content_blocks import named
+from crewlog.state.files import FileRef
 from crewlog.testing.scripted import recorded_prompts, scripted
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crewlog.client.deletion import Deletion
 
 
-@app.command(rich_help_panel="AgentNeighbors")
+@app.command(rich_help_panel="Surroundings")
 def delete(
     run: Annotated[
         str | None, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)

@@ -24,8 +24,8 @@ from crewlog.definition.replies import RESPONSE
 from crewlog.errors import CrewlogError
 from crewlog.graph.timers import waits_for
 from crewlog.model import Json
+from crewlog.state.content_blocks import file_names, is_file, named, words_of
 from crewlog.state.excerpt import shortened
-from crewlog.state.files import file_names, is_file, named, words_of
 from crewlog.state.frontier import item_agent, items_description
 from crewlog.state.journal import MessageAdded, entry_from_json
 from crewlog.state.model import CrewState, Output

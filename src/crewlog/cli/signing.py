@@ -23,7 +23,7 @@ keys = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.add_typer(keys, rich_help_panel="AgentNeighbors")
+app.add_typer(keys, rich_help_panel="Surroundings")
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The key's name.", show_default=False)

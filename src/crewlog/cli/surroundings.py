@@ -15,7 +15,7 @@ from crewlog.errors import InvalidDefinition, UsageError
 if TYPE_CHECKING:
     from crewlog.dev.doctor import Check
 
-SURROUNDINGS = "AgentNeighbors"
+SURROUNDINGS = "Surroundings"
 _CREW = "crew.yaml"
 """The crew that `doctor` looks at where none is named."""
 

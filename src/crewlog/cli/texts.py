@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from crewlog.cli.screen import Part, Screen, plain_lines
 from crewlog.model import Json
-from crewlog.state.files import files_of, words_of
+from crewlog.state.content_blocks import words_of
+from crewlog.state.files import files_of
 
 if TYPE_CHECKING:
     from crewlog.client import Client

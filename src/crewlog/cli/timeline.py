@@ -27,8 +27,8 @@ from crewlog.reporting.trace import operations_description
 from crewlog.state import excerpt
 from crewlog.state import journal as j
 from crewlog.state.body_metadata import argument_changes
+from crewlog.state.content_blocks import file_names, names_in, words_of
 from crewlog.state.excerpt import shortened
-from crewlog.state.files import file_names, names_in, words_of
 from crewlog.state.finish_reason import NO_READINGS, TAKEN
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")

@@ -15,7 +15,8 @@ from crewlog.client.pending_calls import PendingCall
 from crewlog.ids import item_number
 from crewlog.model import Json
 from crewlog.reporting.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align, body_of
-from crewlog.state.files import files_of, words_of
+from crewlog.state.content_blocks import words_of
+from crewlog.state.files import files_of
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CallDelay, Usage
 

@@ -21,8 +21,8 @@ from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, UsageError, WaitTimeout
 from crewlog.ids import RunId
+from crewlog.state.content_blocks import words_of
 from crewlog.state.excerpt import shortened
-from crewlog.state.files import words_of
 from crewlog.state.journal import (
     AgentsWoken,
     JournalEntry,

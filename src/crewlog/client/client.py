@@ -1057,9 +1057,7 @@ def checked(run: str) -> RunId:
 
 
 def _visibility(statuses: Sequence[str]) -> str:
-    query = (
-        f"WorkflowType = '{wire.WORKFLOW_TYPE}' AND ExecutionStatus != 'ContinuedAsNew'"
-    )
+    query = f"WorkflowType = '{wire.WORKFLOW_TYPE}' AND ExecutionStatus != 'ContinuedAsNew'"
     if statuses and all(status in OPEN for status in statuses):
         return f"{query} AND ExecutionStatus = 'Running'"
     if statuses and not any(status in OPEN for status in statuses):

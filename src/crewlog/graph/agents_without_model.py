@@ -21,8 +21,8 @@ from crewlog.graph.run_context import RunFacts
 from crewlog.ids import AgentName, StepId
 from crewlog.model import Json
 from crewlog.state.calls import CallModelResult, CallToolResult
+from crewlog.state.content_blocks import words_of
 from crewlog.state.excerpt import brief, shortened
-from crewlog.state.files import words_of
 from crewlog.state.model import Call, Did, FrontierStep, Item
 
 LONGEST = 4_000

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from crewlog.model import Json
-from crewlog.state.files import is_file
+from crewlog.state.content_blocks import is_file
 
 _TEXTS = frozenset({"text", "output_text"})
 

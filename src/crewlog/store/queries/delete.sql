@@ -94,7 +94,7 @@ ON CONFLICT DO NOTHING
 -- name: list_origins
 -- Of the runs $1, every entry that says which heads a run goes on from; others may be among them.
 SELECT entry FROM crewlog.journal
-WHERE run = ANY($1::text[]) AND entry ~ '"kind":"(Forked|RunRolledBack|Reopened)"|"joined":'
+WHERE run = ANY($1::text[]) AND entry ~ '"kind":"(RunForked|RunRolledBack|RunReopened)"|"joined":'
 
 -- name: list_alike
 -- Those of the runs $1 that name at a link's position what makes it: its body, or a joined head.
@@ -136,7 +136,7 @@ UNION SELECT hash FROM wanted JOIN crewlog.links ON body = hash
 UNION SELECT hash FROM wanted JOIN (
     SELECT found[1] COLLATE "C" AS name
     FROM crewlog.journal, regexp_matches(entry, '"([A-Za-z0-9_-]{27})"', 'g') AS found
-    WHERE entry !~ '^{"kind":"(StepStarted|StepCompleted|Routed)"'
+    WHERE entry !~ '^{"kind":"(StepStarted|StepCompleted|NodesReached)"'
 ) AS named ON name = hash
 
 -- name: spare
