@@ -50,8 +50,9 @@ async def test_notes(crewlog_local):
     assert run.steps == ["collector", "writer", "checker"]
     assert run.flags["approved"] is True
     assert run.outputs["writer"]["text"] == "Done."
-    assert any(e.entry.kind == "ToolCallCompleted" and "NOTES" in e.entry.brief for e in
-    run.journal) assert run.state.closed
+    tools = [e.entry for e in run.journal if e.entry.kind == "ToolCallCompleted"]
+    assert any("NOTES" in each.brief for each in tools)
+    assert run.state.closed
 """
 
 

@@ -27,8 +27,7 @@ model: openai:gpt-5-mini
 agents:
   collector: {prompt: Collect the merged changes since the last tag., tools: [git_log]}
   writer:    {prompt: Write notes for users., tools: [write_file]}
-  checker:   {prompt: Check every claim against the log., tools: [git_log], writes_flags:
-  [approved]}
+  checker:   {prompt: Check every claim against the log., tools: [git_log], writes_flags: [approved]}
 tools:
   git_log:    {run: my_tools:git_log, effects: read}
   write_file: {run: my_tools:write_file, effects: write, retry: keyed, paths: [notes/]}
