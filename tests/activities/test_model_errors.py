@@ -147,7 +147,8 @@ def day_of(status: int) -> openai.APIStatusError:
     return of_status(status, {"error": {"message": "later"}}, **{"retry-after": "86400"})
 
 
-DAY = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 86402))
+NOW = 1_790_000_000.0
+DAY = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(NOW + 86400))
 LONG_WAITS = [
     *map(day_of, (408, 409, 425, 429, 500, 502, 503, 504, 529)),
     of_status(503, {}, **{"retry-after": DAY}),
@@ -161,11 +162,14 @@ LONG_WAITS = [
 
 
 @pytest.mark.parametrize("error", LONG_WAITS, ids=repr)
-def test_a_wait_of_a_day_is_not_made_but_reported(error: Exception) -> None:
+def test_a_wait_of_a_day_is_not_made_but_reported(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: NOW)
     found = model_error(error, MODEL)
     assert isinstance(found, ModelRefused)
     assert "no call for 24h" in found.message or "no call for 1d" in found.message, found.message
-    assert time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86400)) in found.message
+    assert time.strftime("%Y-%m-%d", time.gmtime(NOW + 86400)) in found.message
 
 
 @pytest.mark.parametrize("status", [408, 429, 503])

@@ -171,6 +171,7 @@ def test_a_command_that_was_interrupted_ends_with_the_code_it_tells(
         "event": "left",
         "run": run,
         "why": "interrupted",
+        "waits_for": "i1: Go on?",
         "waits_for_worker": True,
         "exit_code": process.returncode,
     }

@@ -62,7 +62,7 @@ def test_who_leaves_a_run_is_told_what_it_waits_for(home: Path, alone: Path) -> 
     assert "waits for a worker" not in end
     record = crewlog("watch", run, "--wait", "--timeout", "15", "--json").records[-1]
     assert (record["why"], record["waits_for"]) == ("timeout", "i1: Publish it?")
-    assert record["waits_for_worker"] is False
+    assert record["waits_for_worker"] is True
     record = crewlog("watch", run, "--json").records[-1]
     assert (record["why"], record["waits_for"]) == ("waits", "i1: Publish it?")
 

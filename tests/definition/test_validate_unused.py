@@ -114,6 +114,7 @@ def test_warnings_have_their_place_in_the_file_and_do_not_refuse_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
     Path("crew.yaml").write_text(TEXT)
     Path("m.py").write_text("def t() -> str:\n    return ''\n")
     assert load_definition(TEXT)

@@ -336,7 +336,7 @@ def left(
                 "run": run.id,
                 "why": "interrupted" if over is None else "timeout",
                 "waits_for": f"{asked.id}: {asked.question}" if asked is not None else waits_for,
-                "waits_for_worker": workless,
+                "waits_for_worker": lent is not None or follower.alone,
                 "exit_code": interrupted() if over is None else exits.WAITS,
             }
         )
