@@ -103,11 +103,14 @@ def reason_of(message: BaseMessage) -> str:
     """The word with which a reply's service says how it ended; empty where it does not say."""
     metadata: Mapping[str, Any] = message.response_metadata
     details = metadata.get("incomplete_details")
-    if isinstance(details, Mapping) and details.get("reason"):  # pyright: ignore[reportUnknownMemberType]
+    if details and isinstance(details, Mapping) and details.get("reason"):  # pyright: ignore[reportUnknownMemberType]
         return str(cast("Mapping[str, Any]", details)["reason"])
     if blocked := _blocked(metadata):
         return blocked
-    return next((str(metadata[name]) for name in _NAMES if metadata.get(name)), "")
+    for name in _NAMES:
+        if reason := metadata.get(name):
+            return str(reason)
+    return ""
 
 
 def ending_of(message: BaseMessage) -> Ending:
@@ -127,19 +130,21 @@ def ending_of(message: BaseMessage) -> Ending:
 def _blocked(metadata: Mapping[str, Any]) -> str:
     """Why Google's service blocked the prompt, in which case it gives no reply; empty otherwise."""
     feedback = metadata.get("prompt_feedback")
-    found: Any = (
-        cast("Mapping[str, Any]", feedback).get("block_reason")
-        if isinstance(feedback, Mapping)
-        else None
-    )
+    if not feedback or not isinstance(feedback, Mapping):
+        return ""
+    found: Any = cast("Mapping[str, Any]", feedback).get("block_reason")
     word = str(getattr(found, "value", found) or "")
     return "" if word.endswith("UNSPECIFIED") else word
 
 
 def _refuses(message: BaseMessage) -> bool:
     content: Any = message.content
-    blocks: list[Any] = content if isinstance(content, list) else []  # pyright: ignore[reportUnknownVariableType]
-    return bool(message.additional_kwargs.get("refusal")) or any(
+    if message.additional_kwargs.get("refusal"):
+        return True
+    if not isinstance(content, list):
+        return False
+    blocks: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
+    return any(
         isinstance(block, dict) and cast("dict[str, Any]", block).get("type") == "refusal"
         for block in blocks
     )
