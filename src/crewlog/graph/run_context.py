@@ -141,7 +141,7 @@ class RunFacts:
         if self.digest and getattr(entry, "command", None):
             update["digest"] = self.digest
         # The entry is new and has no other owner. A copy would cost a step some 50 Python calls.
-        entry.__dict__.update(update)
+        vars(entry).update(update)
         entry.model_fields_set.update(update)
         self.ledger.record(entry)
 
