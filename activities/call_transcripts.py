@@ -20,7 +20,7 @@ from crewlog.definition.prices import SCRIPTED
 from crewlog.model import Json
 from crewlog.state.agent_inputs import WindowResult
 from crewlog.state.calls import CallModel
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 
 _NOTHING = Usage()
 

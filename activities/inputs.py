@@ -18,6 +18,7 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.transcripts import shortened
 from crewlog.activities.view_reader import Sight
 from crewlog.authority.audiences import may_read_input
+from crewlog.content_blocks import is_file, words_of
 from crewlog.definition.context import WHOLE, Input
 from crewlog.definition.context_checks import TEXT
 from crewlog.definition.decisions import reply_fields
@@ -27,7 +28,6 @@ from crewlog.ids import AgentName, ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.agent_inputs import Given
 from crewlog.state.calls import CallInput
-from crewlog.state.content_blocks import is_file, words_of
 from crewlog.state.journal import Batch
 from crewlog.state.logs import said_in
 from crewlog.state.messages import is_message, message_from_json

@@ -43,8 +43,9 @@ from crewlog.prompt.registry import Registry
 from crewlog.state.calls import CompilePrompt, CompilePromptResult
 from crewlog.state.finish_reason import finish_reason
 from crewlog.state.journal import Batch, PromptReceived, entry_from_json
-from crewlog.state.model import NoReading, PromptDiagnostic, PromptReply, Usage
+from crewlog.state.model import NoReading, PromptDiagnostic, PromptReply
 from crewlog.store.protocol import Store
+from crewlog.usage import Usage
 
 TIMEOUT = 170.0
 """Seconds for one request; a little less than the activity's."""

@@ -35,8 +35,8 @@ from crewlog.redaction import redacted_text
 from crewlog.state.calls import CallModel
 from crewlog.state.excerpt import brief
 from crewlog.state.finish_reason import FAULTS, finish_reason
-from crewlog.state.model import Usage
 from crewlog.store.protocol import Store
+from crewlog.usage import Usage
 
 SPEAKER = "summary"
 """Who asks a model for one: what a script goes by."""

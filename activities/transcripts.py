@@ -23,6 +23,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from crewlog.content_blocks import is_file
 from crewlog.definition.model import AgentDefinition
 from crewlog.ids import (
     CREW,
@@ -34,7 +35,6 @@ from crewlog.ids import (
     item_number,
     visit_of,
 )
-from crewlog.state.content_blocks import is_file
 from crewlog.state.excerpt import brief
 from crewlog.state.finish_reason import CALL_BLOCKS, is_empty, without_reasoning
 from crewlog.state.model import Heard

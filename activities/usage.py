@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 
 from crewlog.definition.prices import SCRIPTED, cost_of
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 
 MOST_TOKENS = 10**9
 """No call uses more: what is added up must stay a number."""

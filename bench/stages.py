@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from bench.cases import Bench
 from bench.pairs import Figure, figure
 from bench.site import ROOT, Peer
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 
 FOLDER = ROOT / "examples" / "workflow_builder"
 REQUEST = (

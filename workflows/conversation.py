@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from crewlog.content_blocks import words_of
     from crewlog.errors import CommandRejected
     from crewlog.graph.engine import Engine
     from crewlog.ids import CommandId, ContentHash
     from crewlog.model import Json
     from crewlog.state import journal as j
     from crewlog.state.calls import CallModelResult
-    from crewlog.state.content_blocks import words_of
     from crewlog.wire import ConversationView, Reply
 
 _GOES_ON = ("RunRolledBack", "RunForked", "RunReopened")

@@ -1,6 +1,6 @@
 """Where the bytes of messages' files are: beside large payloads, by hash, encrypted like them.
 
-Workers and clients share the folder. A message has a reference (`crewlog.state.files`), the
+Workers and clients share the folder. A message has a reference (`crewlog.message_files`), the
 history has the message, and neither has the bytes: the store may be lost and rebuilt, and no file
 is lost with it.
 """
@@ -20,7 +20,7 @@ from temporalio.converter import DataConverter, PayloadCodec
 
 from crewlog.errors import StoreIncomplete, StoreUnavailable, UsageError
 from crewlog.external_storage import DirectoryDriver
-from crewlog.state.files import MOST_FILES, FileRef
+from crewlog.message_files import MOST_FILES, FileRef
 
 GivenFile = Path | str | bytes | FileRef
 """A file as people and programs give it: its path, its bytes, or one that is kept."""

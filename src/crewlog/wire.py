@@ -36,7 +36,6 @@ from typing_extensions import override
 from crewlog.authority.signatures import Proof
 from crewlog.canonical_json import hash_json
 from crewlog.definition.operations import Operation
-from crewlog.end_reason import EndReason
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import (
     AgentName,
@@ -49,13 +48,15 @@ from crewlog.ids import (
     StepId,
     ToolName,
 )
+from crewlog.message_files import MOST_FILES, FileRef
 from crewlog.model import Json, Model
 from crewlog.reporting.permission_matrix import Cell
+from crewlog.run_status import EndReason, RunStatus
 from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.components import Rename
-from crewlog.state.files import MOST_FILES, FileRef
 from crewlog.state.initial_state import Given
-from crewlog.state.model import InterruptQuota, RunStatus, Usage
+from crewlog.state.model import InterruptQuota
+from crewlog.usage import Usage
 
 WORKFLOW_TYPE = "CrewRun"
 TASK_QUEUE = "crewlog"

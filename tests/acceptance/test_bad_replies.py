@@ -17,8 +17,8 @@ import pytest
 from covers import covers
 from crewlog.client import Run
 from crewlog.errors import RunFailed
+from crewlog.run_status import CLOSED
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import CLOSED
 from crewlog.testing import CrewlogLocal
 from crewlog.wire import RunView
 from scripted_service import Fails, Says, Script, Service, calls, openai_services

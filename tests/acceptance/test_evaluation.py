@@ -22,7 +22,7 @@ from crewlog.evaluation import (
     exact,
     written_out,
 )
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 
 from .harness import Site, calls, tool
 

@@ -28,7 +28,7 @@ from crewlog.ids import LogName
 from crewlog.payloads import data_converter
 from crewlog.state.calls import FLUSH
 from crewlog.state.initial_state import Given, InitialMessage
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun

@@ -21,15 +21,15 @@ from temporalio.exceptions import ApplicationError
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.chunks import stream_message
 from crewlog.canonical_json import hash_json
+from crewlog.content_blocks import named
 from crewlog.definition.providers import PROVIDERS
 from crewlog.file_store import FileStore
 from crewlog.graph.run_context import message_body
 from crewlog.ids import AgentName, StepId
+from crewlog.message_files import files_of
 from crewlog.state.agent_inputs import Given
 from crewlog.state.calls import CallModelResult
-from crewlog.state.content_blocks import named
 from crewlog.state.excerpt import message_excerpt
-from crewlog.state.files import files_of
 from crewlog.state.finish_reason import finish_reason
 from crewlog.store.in_process import InMemoryStore
 from dialects import DIALECTS, KEY, READ, SIGNATURE, WRITTEN, Asked, Dialect, Said, Service, serving

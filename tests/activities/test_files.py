@@ -13,13 +13,13 @@ from crew_tools import PNG
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from crewlog.activities.files import Files
+from crewlog.content_blocks import is_file, named
 from crewlog.encryption.codec import EncryptionCodec
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.file_store import FileStore, mime_type_of
+from crewlog.message_files import FileRef, files_of
 from crewlog.payloads import data_converter
-from crewlog.state.content_blocks import is_file, named
-from crewlog.state.files import FileRef, files_of
 
 DATA = base64.b64encode(PNG).decode()
 LARGE = base64.b64encode(PNG * 12).decode()

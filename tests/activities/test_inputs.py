@@ -13,12 +13,12 @@ from crew_tools import PNG
 
 from crewlog.activities.files import Files
 from crewlog.canonical_json import hash_json
+from crewlog.content_blocks import named
 from crewlog.definition.context import Input
 from crewlog.file_store import FileStore
 from crewlog.ids import LogName
+from crewlog.message_files import FileRef
 from crewlog.state.agent_inputs import Given, InputValue
-from crewlog.state.content_blocks import named
-from crewlog.state.files import FileRef
 from crewlog.testing.scripted import recorded_prompts, scripted
 
 

@@ -18,7 +18,7 @@ from crewlog.definition.load import load_data
 from crewlog.errors import UsageError
 from crewlog.evaluation import Case, StageOutput, exact, of_schema, running
 from crewlog.evaluation.comparing import Verdict, check_schema, check_wanted
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 
 from .conftest import Cli
 

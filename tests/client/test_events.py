@@ -11,7 +11,7 @@ import pytest
 from client import crews
 from crewlog.client import Endpoints, Event, Run
 from crewlog.errors import RunFailed, RunNotFound, StoreUnavailable, WorkerMissing
-from crewlog.state.model import CLOSED
+from crewlog.run_status import CLOSED
 from crewlog.store import InMemoryStore, Store
 from shared import LIMIT, Lab, make_lab
 

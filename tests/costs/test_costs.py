@@ -25,7 +25,7 @@ from tests.costs.units import UNITS, Unit, steps
 from crewlog import redaction
 from crewlog.activities.batches import Batches
 from crewlog.client import Endpoints
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 from shared import make_database
 
 pytestmark = [

@@ -14,8 +14,9 @@ from pydantic import BaseModel
 from crewlog.definition import model as definition
 from crewlog.definition.artifacts import ArtifactDefinition, Scratch
 from crewlog.prompt.registry import Registry
+from crewlog.run_status import RunStatus
 from crewlog.state.journal import JournalEntry
-from crewlog.state.model import Interrupt, RunStatus
+from crewlog.state.model import Interrupt
 from crewlog.testing.script_file import Entry, Script
 from crewlog.tool_call import ToolCall
 from crewlog.wire import SEARCH_ATTRIBUTES

@@ -14,9 +14,10 @@ from crewlog.graph.budgets import divided_budgets, shared, together
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, RunId
-from crewlog.state.model import CrewState, Usage
+from crewlog.state.model import CrewState
 from crewlog.state.run_merge.surviving_state import Names, union
 from crewlog.state.split import Share, parted
+from crewlog.usage import Usage
 
 NAMES = [AgentName(name) for name in ("ann", "bob", "cid", "dan", "eve")]
 TOOLS = ("dig", "draw", "idle")

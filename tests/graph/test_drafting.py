@@ -24,8 +24,9 @@ from crewlog.state.batch_codec import pack, unpack
 from crewlog.state.calls import CompilePromptResult, PrepareRunResult
 from crewlog.state.carry import Carry, PromptCarry, read_carry
 from crewlog.state.fold import fold
-from crewlog.state.model import CrewState, Interrupt, PromptDiagnostic, Usage
+from crewlog.state.model import CrewState, Interrupt, PromptDiagnostic
 from crewlog.state.recorder import Ledger
+from crewlog.usage import Usage
 
 RUN = RunId("notes-1")
 TEXT = "The writer drafts, then the critic reads."

@@ -7,9 +7,9 @@ from typing import Any, get_args
 import pytest
 
 from crewlog import errors
-from crewlog.end_reason import BOUNDS, OF_ERRORS, FoundError
+from crewlog.run_status import BOUNDS, OF_ERRORS, FoundError
 from crewlog.state.calls import OutputValue
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 from graph.crews import plan_of
 from graph.simulation import Failure, Replies, Simulation, folded, returns, run, says
 from graph.test_routes import setting

@@ -22,9 +22,10 @@ from crewlog.ids import AgentName, InterruptId, LogName, RunId, StepId
 from crewlog.reporting.trace import run_trace
 from crewlog.state.calls import PrepareMergeResult
 from crewlog.state.journal import RunMerged, entry_from_json
-from crewlog.state.model import Interrupt, LogHead, MergeOutcome, PendingChange, Usage
+from crewlog.state.model import Interrupt, LogHead, MergeOutcome, PendingChange
 from crewlog.state.run_merge.renames import renamed_log
 from crewlog.state.run_merge.surviving_state import called, part_of, removed_agents
+from crewlog.usage import Usage
 from graph.simulation import (
     RUN,
     Failure,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, run, says
 

@@ -14,7 +14,7 @@ from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.file_store import FileStore
 from crewlog.ids import ToolName
-from crewlog.state.files import files_of
+from crewlog.message_files import files_of
 from crewlog.store.in_process import InMemoryStore
 from crewlog.tool_call import ToolCall, calling
 

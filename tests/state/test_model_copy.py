@@ -9,7 +9,8 @@ from pydantic import BaseModel, PrivateAttr
 
 from crewlog.model import Model
 from crewlog.state import journal as j
-from crewlog.state.model import CrewState, Usage
+from crewlog.state.model import CrewState
+from crewlog.usage import Usage
 
 
 class Secretive(Model):

@@ -21,8 +21,9 @@ from crewlog.state.calls import CallModel, CallModelResult, CallToolResult, Outp
 from crewlog.state.excerpt import message_excerpt
 from crewlog.state.logs import batch_links
 from crewlog.state.messages import message_to_json
-from crewlog.state.model import Call, CrewState, Usage
+from crewlog.state.model import Call, CrewState
 from crewlog.state.recorder import Ledger
+from crewlog.usage import Usage
 from graph.simulation import RUN, crew_run, dice
 
 SEEDS = range(40)

@@ -37,9 +37,9 @@ from crewlog.state.model import (
     StatusReason,
     StepError,
     Turn,
-    Usage,
 )
 from crewlog.state.split import Share, original_run_changes, parted, split_source_run_id
+from crewlog.usage import Usage
 
 NAMES = tuple(map(AgentName, ("a", "b", "c", "d")))
 

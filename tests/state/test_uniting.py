@@ -37,7 +37,6 @@ from crewlog.state.model import (
     Rest,
     Routing,
     Turn,
-    Usage,
 )
 from crewlog.state.run_merge.surviving_state import (
     Names,
@@ -51,6 +50,7 @@ from crewlog.state.run_merge.surviving_state import (
     union,
 )
 from crewlog.state.split import original_run_changes, parted
+from crewlog.usage import Usage
 from state.test_parting import world
 
 

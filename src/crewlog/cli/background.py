@@ -16,7 +16,7 @@ from crewlog.client import Client, RunSummary
 from crewlog.client.client import no_worker
 from crewlog.dev.processes import Guard, ProcessRecord
 from crewlog.dev.services import Services
-from crewlog.state.model import OPEN
+from crewlog.run_status import OPEN
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from pathlib import Path
 from crewlog import tool_call
 from crewlog.cli.screen import Part, Screen, clock, counted, money, plain, plain_lines, short_path
 from crewlog.client import Run
-from crewlog.end_reason import BOUNDS, EndReason
 from crewlog.ids import ARTIFACT, RunId, is_artifact
-from crewlog.state.model import CrewState, Usage
+from crewlog.run_status import BOUNDS, EndReason
+from crewlog.state.model import CrewState
+from crewlog.usage import Usage
 from crewlog.wire import RunResult
 
 WORDS = {

@@ -37,8 +37,8 @@ from crewlog.evaluation.report import Report, Trial, report_of
 from crewlog.evaluation.running import Compare, Plan, trials
 from crewlog.evaluation.stage import acts_on_the_world, alone, written_out
 from crewlog.model import Json
-from crewlog.state.model import Usage
 from crewlog.testing.script_file import ANY_AGENT, read_script
+from crewlog.usage import Usage
 
 PLACE = "crewlog eval"
 PATIENCE = 15.0

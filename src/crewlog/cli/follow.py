@@ -40,7 +40,6 @@ from crewlog.client.approvals import MCP_APPROVAL
 from crewlog.client.events import event_of
 from crewlog.client.pending_calls import PendingCall
 from crewlog.client.talking import reply_of
-from crewlog.end_reason import EndReason
 from crewlog.errors import (
     InterruptNotOpen,
     NotPermitted,
@@ -51,6 +50,7 @@ from crewlog.errors import (
 )
 from crewlog.ids import CommandId, InterruptId, StepId
 from crewlog.reporting.drawing import mermaid
+from crewlog.run_status import EndReason
 from crewlog.state import journal as j
 from crewlog.state.journal import entry_to_json
 from crewlog.wire import InterruptView

@@ -25,8 +25,8 @@ from crewlog.reporting.report import (
     Value,
 )
 from crewlog.state.excerpt import brief, fenced, sentences
-from crewlog.state.model import Usage
 from crewlog.state.value_text import planned
+from crewlog.usage import Usage
 
 _FATES = {
     "completed": ("✓", "green"),

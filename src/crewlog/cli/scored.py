@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from crewlog.cli.screen import Part, Screen, counted, lasted, money, plain
 from crewlog.evaluation.report import Report, Row, Trial
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 
 TOLD = 10
 """Cases that do not pass which are told of a stage; the rest is counted."""

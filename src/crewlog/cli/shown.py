@@ -20,11 +20,11 @@ from crewlog.cli.sight import Sight
 from crewlog.cli.timeline import sentences
 from crewlog.cli.told_breaks import breaks_of
 from crewlog.client import Client, Run
+from crewlog.content_blocks import file_names, is_file, named, words_of
 from crewlog.definition.replies import RESPONSE
 from crewlog.errors import CrewlogError
 from crewlog.graph.timers import waits_for
 from crewlog.model import Json
-from crewlog.state.content_blocks import file_names, is_file, named, words_of
 from crewlog.state.excerpt import shortened
 from crewlog.state.frontier import item_agent, items_description
 from crewlog.state.journal import MessageAdded, entry_from_json

@@ -29,10 +29,11 @@ from crewlog.graph.timers import deadline_of, held, status_by_journal, waiting_f
 from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.reporting.drawing import mermaid
+from crewlog.run_status import CLOSED
 from crewlog.state.fold import fold
 from crewlog.state.frontier import item_agent
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import CLOSED, CrewState, Interrupt, PromptState
+from crewlog.state.model import CrewState, Interrupt, PromptState
 from crewlog.store.missing_rows import MissingRows
 from crewlog.store.protocol import Store
 from crewlog.wire import EntryView, InterruptView

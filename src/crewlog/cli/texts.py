@@ -16,9 +16,9 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
 
 from crewlog.cli.screen import Part, Screen, plain_lines
+from crewlog.content_blocks import words_of
+from crewlog.message_files import files_of
 from crewlog.model import Json
-from crewlog.state.content_blocks import words_of
-from crewlog.state.files import files_of
 
 if TYPE_CHECKING:
     from crewlog.client import Client

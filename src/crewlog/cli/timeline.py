@@ -19,6 +19,7 @@ from crewlog.cli.told_by_hand import (
     ruling_in_words,
 )
 from crewlog.cli.told_changes import STATEFUL, requirements_after, state_of, told
+from crewlog.content_blocks import file_names, names_in, words_of
 from crewlog.definition.replies import RESPONSE
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
@@ -27,7 +28,6 @@ from crewlog.reporting.trace import operations_description
 from crewlog.state import excerpt
 from crewlog.state import journal as j
 from crewlog.state.body_metadata import argument_changes
-from crewlog.state.content_blocks import file_names, names_in, words_of
 from crewlog.state.excerpt import shortened
 from crewlog.state.finish_reason import NO_READINGS, TAKEN
 

@@ -12,13 +12,14 @@ from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plai
 from crewlog.cli.timeline import Timeline
 from crewlog.cli.tracing import Traced
 from crewlog.client.pending_calls import PendingCall
+from crewlog.content_blocks import words_of
 from crewlog.ids import item_number
+from crewlog.message_files import files_of
 from crewlog.model import Json
 from crewlog.reporting.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align, body_of
-from crewlog.state.content_blocks import words_of
-from crewlog.state.files import files_of
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import CallDelay, Usage
+from crewlog.state.model import CallDelay
+from crewlog.usage import Usage
 
 _FATES: dict[str, tuple[str, str]] = {
     "completed": ("✓", "green"),

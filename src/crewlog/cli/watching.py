@@ -16,12 +16,12 @@ from crewlog.cli.shown import facts_in_words
 from crewlog.cli.timeline import WHOLE, Row, Timeline
 from crewlog.client.filters import EventFilter
 from crewlog.client.watching import Watch, events_there
+from crewlog.content_blocks import words_of
 from crewlog.definition.creatures import channels_named
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, UsageError, WaitTimeout
 from crewlog.ids import RunId
-from crewlog.state.content_blocks import words_of
 from crewlog.state.excerpt import shortened
 from crewlog.state.journal import (
     AgentsWoken,

@@ -66,9 +66,10 @@ from crewlog.ids import CommandId, CrewName, LogName, RunId
 from crewlog.model import Json
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
+from crewlog.run_status import CLOSED, OPEN
 from crewlog.state.excerpt import brief, fenced
 from crewlog.state.initial_state import Given
-from crewlog.state.model import CLOSED, OPEN, Interrupt
+from crewlog.state.model import Interrupt
 from crewlog.store.protocol import CatalogRow, CrewRow, RunRow, Store
 from crewlog.validation_errors import faults_of
 from crewlog.wire import AskRun, RunResult, StartRun

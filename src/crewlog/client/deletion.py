@@ -26,7 +26,7 @@ from crewlog.definition.findings import did_you_mean, listed
 from crewlog.errors import RunNotFound, TemporalUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Model
-from crewlog.state.model import CLOSED, OPEN
+from crewlog.run_status import CLOSED, OPEN
 from crewlog.store.memories import MemoryFilter
 from crewlog.store.protocol import GRACE, DeletionResult
 from crewlog.temporal_errors import is_not_found

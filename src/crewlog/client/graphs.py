@@ -17,7 +17,7 @@ from crewlog.definition.creatures import creatures_of
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound
 from crewlog.ids import ContentHash, RunId
-from crewlog.state.model import OPEN
+from crewlog.run_status import OPEN
 from crewlog.store.protocol import RunRow, Store, Tie
 
 LARGEST = 10_000

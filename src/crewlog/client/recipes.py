@@ -19,9 +19,10 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.lowering_pass import lower
 from crewlog.ids import AgentName, ContentHash, CrewName, RunId
 from crewlog.model import Json
+from crewlog.run_status import RunStatus
 from crewlog.state.components import connected_agents
 from crewlog.state.journal import RunMerged, entry_from_json
-from crewlog.state.model import CrewState, RunStatus
+from crewlog.state.model import CrewState
 from crewlog.store.claims import Over
 from crewlog.store.protocol import CrewRow, Store
 from crewlog.store.remote_agents import find_remote_agents

@@ -69,6 +69,7 @@ from crewlog.file_store import GivenFile
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.reporting.report import Report
+from crewlog.run_status import CLOSED
 from crewlog.state.command_outcomes import DETAIL, may_be_older
 from crewlog.state.components import Rename
 from crewlog.state.journal import (
@@ -79,7 +80,7 @@ from crewlog.state.journal import (
     RunMerged,
     SwapFailed,
 )
-from crewlog.state.model import CLOSED, CommandOutcome, CrewState
+from crewlog.state.model import CommandOutcome, CrewState
 from crewlog.state.run_merge.renames import renamed_log, successive_renames
 from crewlog.store.checkpoints import load_last_state, taken_up
 from crewlog.store.journal_reader import find_command

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 from crewlog.canonical_json import hash_json
 from crewlog.errors import UsageError
 from crewlog.model import Json, Model
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 from crewlog.validation_errors import faults_of
 
 

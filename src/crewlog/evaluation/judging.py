@@ -22,7 +22,7 @@ from crewlog.evaluation.comparing import Verdict
 from crewlog.evaluation.waiting import GRACE, carried_out
 from crewlog.ids import AgentName
 from crewlog.model import Json
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 
 JUDGE = "judge"
 PASSED, SCORE, REASON = "passed", "score", "reason"

@@ -12,7 +12,7 @@ from typing import Literal
 
 from crewlog.evaluation.cases import StageOutput
 from crewlog.model import Model
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 
 Outcome = Literal["passed", "failed", "error"]
 """`error`: there is no output to compare, since the run did not come to its end."""

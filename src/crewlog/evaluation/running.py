@@ -33,7 +33,7 @@ from crewlog.evaluation.report import Report, Trial, report_of
 from crewlog.evaluation.stage import alone, given
 from crewlog.evaluation.waiting import GRACE, carried_out
 from crewlog.state.excerpt import brief
-from crewlog.state.model import Usage
+from crewlog.usage import Usage
 
 Compare = Callable[[Case, StageOutput, str], Awaitable[tuple[Verdict, Usage]]]
 """Compares an output with its case, made in the run of that id; what that used, too. It raises

@@ -14,14 +14,14 @@ from typing import Any
 
 from crewlog.authority.audiences import may_see_item
 from crewlog.canonical_json import hash_json
+from crewlog.content_blocks import words_of
 from crewlog.definition.doing import reference
-from crewlog.end_reason import FoundError
 from crewlog.graph.plan import PlanAgent
 from crewlog.graph.run_context import RunFacts
 from crewlog.ids import AgentName, StepId
 from crewlog.model import Json
+from crewlog.run_status import FoundError
 from crewlog.state.calls import CallModelResult, CallToolResult
-from crewlog.state.content_blocks import words_of
 from crewlog.state.excerpt import brief, shortened
 from crewlog.state.model import Call, Did, FrontierStep, Item
 

@@ -20,7 +20,6 @@ from typing_extensions import override
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.model import GROUP_TOOLS
 from crewlog.definition.times import duration_words
-from crewlog.end_reason import EndReason, error_end_reason
 from crewlog.graph import branches
 from crewlog.graph.agents_without_model import AgentsWithoutModel
 from crewlog.graph.budgets import Budgets, uses
@@ -57,10 +56,11 @@ from crewlog.ids import (
     item_number,
     visit_of,
 )
+from crewlog.message_files import FileRef
+from crewlog.run_status import EndReason, error_end_reason
 from crewlog.state import journal as j
 from crewlog.state.calls import PreparedSplitRun
 from crewlog.state.excerpt import brief
-from crewlog.state.files import FileRef
 from crewlog.state.fold import routing_after
 from crewlog.state.initial_state import Given
 from crewlog.state.model import Call, CrewState, FrontierStep

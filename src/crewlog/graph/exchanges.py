@@ -15,14 +15,14 @@ from collections.abc import Awaitable, Callable
 
 from crewlog.canonical_json import hash_json
 from crewlog.definition.times import due_in
-from crewlog.end_reason import EndReason
 from crewlog.errors import CommandRejected, ConversationBusy
 from crewlog.graph.run_context import RunFacts, message_body
 from crewlog.ids import PUBLIC, AgentName, CommandId, ContentHash, FlagName, RunId, named_readers
+from crewlog.message_files import FileRef
 from crewlog.model import Json
+from crewlog.run_status import EndReason
 from crewlog.state import journal as j
 from crewlog.state.conversation import Said, Talk
-from crewlog.state.files import FileRef
 from crewlog.state.model import Output
 from crewlog.state.reducers import CONFLICTS
 

@@ -25,7 +25,6 @@ from crewlog.definition.context import WHOLE
 from crewlog.definition.model import SEND_MESSAGE, Counted
 from crewlog.definition.quotas import is_per_run, quota_of
 from crewlog.definition.times import due_in
-from crewlog.end_reason import EndReason, interrupt_end_reason
 from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.plan import GraphPlan, PlanAgent
 from crewlog.ids import (
@@ -46,11 +45,12 @@ from crewlog.ids import (
     private_log,
     visit_of,
 )
+from crewlog.message_files import FileRef, content_with_files
 from crewlog.model import Json
+from crewlog.run_status import EndReason, interrupt_end_reason
 from crewlog.state import journal as j
 from crewlog.state.answers import call_binding
 from crewlog.state.calls import CallQuota, View
-from crewlog.state.files import FileRef, content_with_files
 from crewlog.state.frontier import item_agent
 from crewlog.state.item_specs import (
     MOST_ADDED,

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 
 from crewlog.definition.times import due_in, milliseconds, moment_words
-from crewlog.end_reason import FoundError
 from crewlog.graph.plan import PlanNode
 from crewlog.graph.run_context import RunFacts
+from crewlog.run_status import FoundError
 from crewlog.state import journal as j
 from crewlog.state.conversation import Talk
 from crewlog.state.model import CrewState, FrontierStep, Interrupt, Rest

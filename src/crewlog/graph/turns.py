@@ -26,7 +26,6 @@ from crewlog.authority.bindings import arguments_hash
 from crewlog.authority.permissions import Decision, authorize_output
 from crewlog.canonical_json import hash_json
 from crewlog.definition.interrupting import CONFIDENCE
-from crewlog.end_reason import FoundError
 from crewlog.graph import interrupts
 from crewlog.graph.agents_without_model import did, text_of
 from crewlog.graph.artifacts import landed, operations_of
@@ -38,10 +37,12 @@ from crewlog.graph.run_context import RunFacts
 from crewlog.graph.wakes import Wakes
 from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log, step_log
 from crewlog.model import Json
+from crewlog.run_status import FoundError
 from crewlog.state import journal as j
 from crewlog.state.calls import CallModelResult, CallToolResult
 from crewlog.state.excerpt import brief, message_excerpt
-from crewlog.state.model import Call, FrontierStep, Turn, Usage
+from crewlog.state.model import Call, FrontierStep, Turn
+from crewlog.usage import Usage
 
 Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
 """Called when a turn is over, with the nodes that its tools hand off to."""

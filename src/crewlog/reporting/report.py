@@ -13,7 +13,6 @@ from typing import Any, Literal, cast
 
 from pydantic import Field
 
-from crewlog.end_reason import EndReason
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -26,11 +25,13 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.reporting.trace import StepTrace, Trace, run_trace
+from crewlog.run_status import EndReason
 from crewlog.state import journal as j
 from crewlog.state.excerpt import brief
 from crewlog.state.finish_reason import BadEnding
 from crewlog.state.fold import reduce
-from crewlog.state.model import CrewState, Interrupt, Output, Usage
+from crewlog.state.model import CrewState, Interrupt, Output
+from crewlog.usage import Usage
 
 Kind = Literal["reply", "refused", "route", "person", "denied", "conflict", "change"]
 """What a decision is: `reply`, of a model, which was read; `refused`, one that was not; `route`, of

@@ -37,8 +37,9 @@ from crewlog.state.excerpt import brief
 from crewlog.state.finish_reason import BadEnding
 from crewlog.state.fold import reduce
 from crewlog.state.frontier import item_agent
-from crewlog.state.model import Call, CallDelay, CrewState, Interrupt, Usage
+from crewlog.state.model import Call, CallDelay, CrewState, Interrupt
 from crewlog.state.run_merge.surviving_state import Names, merged_steps, merged_visit_numbers
+from crewlog.usage import Usage
 
 Entries = Iterable[tuple[int, j.JournalEntry]]
 """A journal: entries with their positions, in order."""

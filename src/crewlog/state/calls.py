@@ -48,9 +48,9 @@ from crewlog.state.model import (
     LogHead,
     PromptDiagnostic,
     PromptReply,
-    Usage,
 )
 from crewlog.state.split import Share
+from crewlog.usage import Usage
 
 OPEN_RUN = "open_run"
 COMPILE_PROMPT = "compile_prompt"

@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from crewlog.errors import UsageError
 from crewlog.ids import CommandId
+from crewlog.message_files import FileRef
 from crewlog.model import Json, Model
-from crewlog.state.files import FileRef
 from crewlog.state.journal import Batch
 from crewlog.state.model import PromptReply
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from crewlog.end_reason import EndReason
 from crewlog.ids import AgentName, CommandId, ContentHash, LogName
 from crewlog.model import Model
+from crewlog.run_status import EndReason
 
 
 class Said(Model):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from crewlog.content_blocks import is_file
 from crewlog.model import Json
-from crewlog.state.content_blocks import is_file
 
 _TEXTS = frozenset({"text", "output_text"})
 

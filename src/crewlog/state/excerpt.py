@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from crewlog.state.content_blocks import is_file, named
+from crewlog.content_blocks import is_file, named
 
 if TYPE_CHECKING:
     from crewlog.model import Json

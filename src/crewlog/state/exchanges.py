@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlog.end_reason import EndReason, error_end_reason
 from crewlog.ids import CommandId, NodeName, node_of
+from crewlog.run_status import EndReason, error_end_reason
 from crewlog.state import journal as j
 from crewlog.state.conversation import Response, Said, Talk
 from crewlog.state.frontier import ERROR

@@ -56,7 +56,6 @@ from crewlog.state.model import (
     SourceRun,
     StatusReason,
     Turn,
-    Usage,
 )
 from crewlog.state.reducers import (
     CONFLICTS,
@@ -72,6 +71,7 @@ from crewlog.state.run_merge.protocol import outcome_changes
 from crewlog.state.run_merge.renames import took_in
 from crewlog.state.run_merge.surviving_state import Names, union
 from crewlog.state.split import original_run_changes
+from crewlog.usage import Usage
 
 MUTATIONS_KEPT = 100
 """Changes that the state tells of, at most; the journal has them all."""

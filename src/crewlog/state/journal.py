@@ -16,7 +16,6 @@ from pydantic import Field, TypeAdapter
 from typing_extensions import override
 
 from crewlog.authority.permissions import Ruling
-from crewlog.end_reason import EndReason
 from crewlog.ids import (
     AgentName,
     CommandId,
@@ -30,13 +29,15 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.run_status import EndReason
 from crewlog.state.agent_inputs import WindowResult
 from crewlog.state.claim import ClaimedAgent
 from crewlog.state.components import Rename
 from crewlog.state.finish_reason import BadEnding
 from crewlog.state.item_specs import ItemSpec, ListSpec
-from crewlog.state.model import Call, CallDelay, Did, Draft, Interrupt, PromptDiagnostic, Usage
+from crewlog.state.model import Call, CallDelay, Did, Draft, Interrupt, PromptDiagnostic
 from crewlog.state.split import RemainingBudget, Share
+from crewlog.usage import Usage
 
 
 class MessageRef(Model):

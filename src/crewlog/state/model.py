@@ -10,12 +10,11 @@ What a state knows of what its creatures hear: which message a visit is for, and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import Field
 
 from crewlog.authority.permissions import Ruling
-from crewlog.end_reason import EndReason
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -28,17 +27,11 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.run_status import CLOSED, EndReason, RunStatus
 from crewlog.state.components import Rename
 from crewlog.state.conversation import Said, Talk
 from crewlog.state.item_specs import ItemSpec, ListSpec
-
-RunStatus = Literal[
-    "running", "paused", "waiting", "stopping", "completed", "failed", "stopped", "merged"
-]
-"""`merged`: the run has ended, and what it was goes on in another run."""
-CLOSED: frozenset[RunStatus] = frozenset({"completed", "failed", "stopped", "merged"})
-OPEN: frozenset[RunStatus] = frozenset(get_args(RunStatus)) - CLOSED
-"""Of runs that go on."""
+from crewlog.usage import Usage
 
 
 class LogHead(Model):
@@ -174,33 +167,6 @@ class CallDelay(Model):
     """The failed attempts, with the waits between them."""
     queue_ms: int = 0
     """How long the last attempt waited for a worker."""
-
-
-class Usage(Model):
-    """What model calls used."""
-
-    calls: int = 0
-    """Model calls."""
-    tool_calls: int = 0
-    """Calls of tools that were asked for and answered, those that were refused among them."""
-    input_tokens: int = 0
-    """Tokens read."""
-    output_tokens: int = 0
-    """Tokens written."""
-    cost: float = 0.0
-    """US dollars, as far as the price of the model is known."""
-    unpriced: str = ""
-    """The first model that was called whose price is not known."""
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            calls=self.calls + other.calls,
-            tool_calls=self.tool_calls + other.tool_calls,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cost=round(self.cost + other.cost, 9),
-            unpriced=self.unpriced or other.unpriced,
-        )
 
 
 class Call(Model):

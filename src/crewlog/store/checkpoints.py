@@ -16,10 +16,11 @@ from typing import NamedTuple
 from crewlog.definition.model import CheckpointPolicy
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import NodeName, RunId
+from crewlog.run_status import CLOSED
 from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint_message
 from crewlog.state.fold import after
 from crewlog.state.journal import CommandRejected, JournalEntry, RunForked, entry_from_json
-from crewlog.state.model import CLOSED, CrewState
+from crewlog.state.model import CrewState
 from crewlog.state.restore import ENDINGS, LONGEST_ANSWER, ReopenPoint, reopen_point, settled
 from crewlog.store.journal_reader import load_state
 from crewlog.store.missing_rows import missing_rows_error

@@ -20,8 +20,8 @@ from crewlog.canonical_json import hash_json
 from crewlog.errors import HistoryConflict
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
+from crewlog.run_status import CLOSED, RunStatus
 from crewlog.state.journal import Batch
-from crewlog.state.model import CLOSED, RunStatus
 from crewlog.store.codec import dump_json, load_json
 from crewlog.store.deletion import (
     check_no_pending_fork,

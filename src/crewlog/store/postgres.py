@@ -17,8 +17,8 @@ from crewlog.encryption.rows import RowCipher
 from crewlog.errors import HistoryConflict
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
+from crewlog.run_status import RunStatus
 from crewlog.state.journal import Batch
-from crewlog.state.model import RunStatus
 from crewlog.store.append_statement import append_statement
 from crewlog.store.codec import dump_json, load_json, pack, pack_optional, spellings, unpack
 from crewlog.store.deletion import (

@@ -40,12 +40,13 @@ from crewlog.ids import (
     node_of,
 )
 from crewlog.model import Json
+from crewlog.run_status import CLOSED, RunStatus
 from crewlog.state import journal as j
 from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind, exchange_name
 from crewlog.state.edits import edit_bodies
 from crewlog.state.journal import goes_on
 from crewlog.state.logs import Link, batch_entries, batch_links, empty_log_head
-from crewlog.state.model import CLOSED, Interrupt, RunStatus
+from crewlog.state.model import Interrupt
 from crewlog.store.missing_rows import LINK, MissingRows
 from crewlog.store.protocol import InterruptRow, JournalRow, LogLink, RunRow
 

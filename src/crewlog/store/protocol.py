@@ -27,9 +27,9 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.run_status import RunStatus
 from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.journal import Batch
-from crewlog.state.model import RunStatus
 from crewlog.store.memories import Memories
 
 

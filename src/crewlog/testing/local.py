@@ -30,8 +30,9 @@ from crewlog.errors import CrewlogError, UsageError, WorkerMissing
 from crewlog.ids import CrewName, NodeName, node_of
 from crewlog.model import Json
 from crewlog.payloads import data_converter
+from crewlog.run_status import CLOSED
 from crewlog.state.journal import StepCompleted, StepStarted
-from crewlog.state.model import CLOSED, CrewState
+from crewlog.state.model import CrewState
 from crewlog.store import InMemoryStore
 from crewlog.testing.background import Background
 from crewlog.wire import RunResult

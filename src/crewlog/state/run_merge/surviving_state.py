@@ -45,14 +45,8 @@ from crewlog.model import Json
 from crewlog.state.command_outcomes import merged_filter, remember
 from crewlog.state.components import Rename
 from crewlog.state.journal import LogMerge, RunMerged
-from crewlog.state.model import (
-    CrewState,
-    FrontierStep,
-    Interrupt,
-    Output,
-    Routing,
-    Usage,
-)
+from crewlog.state.model import CrewState, FrontierStep, Interrupt, Output, Routing
+from crewlog.usage import Usage
 
 PRIVATE = "private:"
 _ARTIFACT = "artifact:"

@@ -1,13 +1,22 @@
-"""Why a run, or an exchange of a conversation, ended: a word that programs read.
+"""What a run's status is, and why the run ended: words that programs read.
 
-A crew that came to the bound of a loop ends as well as one whose reviewer was content: both are
-`completed`. Which of the two it was must not be told by words for people alone.
+`completed` says that a run ended by its flow, and also that it ended at a limit. The end reason
+tells the two apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
+
+RunStatus = Literal[
+    "running", "paused", "waiting", "stopping", "completed", "failed", "stopped", "merged"
+]
+"""The status of a run. `merged`: the run has ended, and its agents continue in another run."""
+CLOSED: frozenset[RunStatus] = frozenset({"completed", "failed", "stopped", "merged"})
+"""The statuses of ended runs."""
+OPEN: frozenset[RunStatus] = frozenset(get_args(RunStatus)) - CLOSED
+"""The statuses of open runs."""
 
 EndReason = Literal[
     "",

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from crewlog.content_blocks import LONGEST_NAME, MIME_TYPE, SHA256, is_file, kind_of
 from crewlog.model import Json, Model
-from crewlog.state.content_blocks import LONGEST_NAME, MIME_TYPE, SHA256, is_file, kind_of
 
 MOST_FILES = 20
 """Files of one message."""
