@@ -52,9 +52,9 @@ from crewlog.activities.run_merge import (
 from crewlog.activities.tool_calls import ToolCalls
 from crewlog.activities.tools import ToolLoader
 from crewlog.errors import NotPermitted
-from crewlog.file_store import FileStore
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
+from crewlog.payload_storage.file_store import FileStore
 from crewlog.state.calls import (
     CALL_MODEL,
     CALL_TOOL,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from crewlog.content_blocks import MIME_TYPE, is_file, kind_of, named
-from crewlog.file_store import FileStore
+from crewlog.payload_storage.file_store import FileStore
 
 _M = TypeVar("_M", bound=BaseMessage)
 FileData = tuple[str, str, str]

@@ -19,7 +19,7 @@ from bench import against, commits, report
 from bench.cases import CASES, Bench, case
 from bench.crews import RING
 from bench.site import Site, throwaway_site
-from crewlog.dev.temporal_server import server_version
+from crewlog.temporal_service.namespaces import server_version
 
 LATEST = commits.ROOT / commits.FIGURES
 LEAST = 10

@@ -34,7 +34,7 @@ from crewlog.dev.ephemeral import ephemeral, own_environ
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring
 from crewlog.encryption.rows import RowCipher
 from crewlog.ids import CrewName
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.store import PostgresStore, Store
 from crewlog.wire import WORKFLOW_TYPE
 

@@ -31,7 +31,7 @@ from crewlog.dev.paths import Home
 from crewlog.dev.processes import Guard
 from crewlog.dev.services import Services
 from crewlog.errors import StoreUnavailable
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.store import InMemoryStore, PostgresStore, Store
 from crewlog.testing import LocalServer
 from crewlog.workers.settings import WorkerSettings

@@ -18,11 +18,11 @@ from pydantic import ValidationError
 from temporalio.runtime import Runtime, TelemetryConfig
 
 from crewlog.client import connect
-from crewlog.dev.last_words import LAST_WORDS
-from crewlog.dev.sdk_log import forwarded
 from crewlog.errors import CrewlogError, UsageError
 from crewlog.redaction import filter_logs, log_processor, redacted_text
+from crewlog.temporal_service.sdk_log import sdk_logging
 from crewlog.validation_errors import rule_of_error
+from crewlog.workers.log_tail import END_EVENT
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import loop_factory, run_until, tune_garbage_collector
 
@@ -45,7 +45,7 @@ def configure_logging() -> None:
     )
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     filter_logs()
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=forwarded())))
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=sdk_logging())))
 
 
 async def serve(settings: WorkerSettings) -> None:
@@ -80,8 +80,8 @@ def main() -> int:
 
 
 def _mark_log_tail() -> None:
-    """Marks where in the log it begins to say why it ends; see `crewlog.dev.last_words`."""
-    structlog.get_logger("crewlog.worker").critical(LAST_WORDS)
+    """Marks where in the log it begins to say why it ends; see `crewlog.workers.log_tail`."""
+    structlog.get_logger("crewlog.worker").critical(END_EVENT)
 
 
 def _report(error: CrewlogError) -> int:

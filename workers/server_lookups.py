@@ -15,7 +15,7 @@ from crewlog.activities.run_merge import Begun, Came, Ended, Ending, Hinted, Que
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.state.calls import MergeNotification
-from crewlog.temporal_errors import is_execution_not_found
+from crewlog.temporal_service.errors import is_execution_not_found
 from crewlog.wire import MERGING, WORKFLOW_TYPE
 
 _LIMIT = timedelta(seconds=10)

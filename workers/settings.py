@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from crewlog.client.connection import PayloadSettings
+from crewlog.payload_storage.settings import PayloadSettings
 from crewlog.wire import TASK_QUEUE
 
 

@@ -24,12 +24,12 @@ from temporalio.worker import Worker, WorkerDeploymentConfig
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.crew_activities import CrewActivities
 from crewlog.activities.executions import OwnRunInterceptor
-from crewlog.dev.deployment import can_pin, current_build, make_current
-from crewlog.dev.temporal_cli import program
-from crewlog.dev.temporal_server import check_namespace, server_version
 from crewlog.errors import TemporalUnavailable
-from crewlog.file_store import FileStore
+from crewlog.payload_storage.file_store import FileStore
 from crewlog.store.protocol import Store
+from crewlog.temporal_service.cli import program
+from crewlog.temporal_service.deployments import can_pin, current_build, make_current
+from crewlog.temporal_service.namespaces import check_namespace, server_version
 from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.loop_lag import watch_loop
 from crewlog.workers.sandbox import sandbox

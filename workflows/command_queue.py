@@ -55,7 +55,6 @@ with workflow.unsafe.imports_passed_through():
         NotPermitted,
         UsageError,
     )
-    from crewlog.external_storage import request_payload, unavailable_payload_error
     from crewlog.graph.answers import (
         StopAnswer,
         answer,
@@ -74,6 +73,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.tags import tag
     from crewlog.graph.wakes import check_log
     from crewlog.ids import PUBLIC, RESERVED, CommandId
+    from crewlog.payload_storage.external_storage import request_payload, unavailable_payload_error
     from crewlog.state import journal as j
     from crewlog.state.body_metadata import arguments_excerpt
     from crewlog.state.calls import (
@@ -196,7 +196,7 @@ class InvalidPayload:
 
 @dataclass(frozen=True)
 class Lost(InvalidPayload):
-    """A payload whose file or key is missing: no run acts on it, see `crewlog.external_storage`."""
+    """A payload whose file or key is missing: no run acts on it, see `payload_storage`."""
 
     file: str = ""
     """Where it would be."""

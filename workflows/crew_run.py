@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.prompt_approval import PromptApproval
     from crewlog.ids import CommandId, RunId
-    from crewlog.payloads import payload_hash
+    from crewlog.payload_storage.converter import payload_hash
     from crewlog.state.calls import OPEN_RUN, PrepareRun, PrepareRunResult, SignedStart
     from crewlog.state.carry import PromptCarry, read_carry
     from crewlog.state.model import CrewState

@@ -17,7 +17,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from bench.peers.bare import BareRun
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.interceptors import StartArgumentInterceptor

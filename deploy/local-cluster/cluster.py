@@ -69,8 +69,8 @@ from crewlog.dev.processes import (
     tail,
 )
 from crewlog.dev.progress import SILENT, Progress
-from crewlog.dev.temporal_cli import find_cli
 from crewlog.errors import CrewlogError, ServiceError, StoreUnavailable, TemporalUnavailable
+from crewlog.temporal_service.cli import find_cli
 
 READY_LIMIT = 90.0
 """Seconds for a service to answer."""

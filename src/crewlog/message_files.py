@@ -1,7 +1,8 @@
 """Files of messages: images, documents, audio and video, which messages have by their hash.
 
 A message's content is a list of blocks then, as LangChain has them. A block of a file says what it
-is, and not what is in it: the bytes are beside the history, see `crewlog.file_store`.
+is, and not what is in it: the bytes are beside the history, see
+`crewlog.payload_storage.file_store`.
 """
 
 from __future__ import annotations

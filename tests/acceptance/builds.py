@@ -16,8 +16,8 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 
 from crewlog.client import Run
-from crewlog.dev.deployment import current_build
-from crewlog.dev.temporal_cli import find_cli
+from crewlog.temporal_service.cli import find_cli
+from crewlog.temporal_service.deployments import current_build
 
 from .harness import LIMIT, Site, WorkerProcess
 

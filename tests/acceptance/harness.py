@@ -42,7 +42,7 @@ from crewlog.encryption.codec import decrypt_payload
 from crewlog.encryption.keys import environment_keyring
 from crewlog.errors import CrewlogError, TemporalUnavailable, WorkerMissing
 from crewlog.ids import RunId
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.state.fold import reduce
 from crewlog.state.journal import JournalEntry, RunForked, RunMerged, entry_from_json
 from crewlog.state.model import CrewState

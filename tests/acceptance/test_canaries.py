@@ -35,7 +35,7 @@ from crewlog.encryption.rows import PREFIX
 from crewlog.errors import CrewlogError
 from crewlog.ids import ContentHash
 from crewlog.operations import add
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.state.journal import entry_to_json
 from crewlog.store import PostgresStore, open_store
 from crewlog.store.key_check import COLUMNS

@@ -43,7 +43,7 @@ from crewlog.encryption.codec import LOST_FILE, LOST_KEY
 from crewlog.encryption.keys import KEYS, KeyFile, Keyring, new_key, read_keys, write_keys
 from crewlog.errors import DecryptionFailed, RunFailed
 from crewlog.ids import AgentName
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.state.journal import entry_to_json
 from crewlog.store.reencryption import key_uses, reseal
 

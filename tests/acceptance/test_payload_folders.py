@@ -20,7 +20,7 @@ from crewlog.client.gateway import Gateway
 from crewlog.encryption.codec import GIVEN_UP_MARK, LOST, LOST_FILE
 from crewlog.encryption.keys import KEYS
 from crewlog.errors import UsageError
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 
 from .harness import LIMIT, Site
 

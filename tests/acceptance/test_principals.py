@@ -25,7 +25,7 @@ from crewlog.definition.operations import EditAgent, EditCrew, EditPermission, R
 from crewlog.errors import NotPermitted, RunFailed
 from crewlog.evaluation import Case, Plan, StageOutput, Verdict, evaluate, exact
 from crewlog.ids import LogName
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.state.calls import FLUSH
 from crewlog.state.initial_state import Given, InitialMessage
 from crewlog.usage import Usage

@@ -15,7 +15,7 @@ from langchain_core.messages import (
 )
 
 from covers import covers
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.state.journal import ToolCallCompleted
 
 from .harness import Site, calls, tool

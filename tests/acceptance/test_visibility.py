@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 from covers import covers
 from crewlog.client import Run
 from crewlog.dev import temporal_server
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool
 

@@ -14,8 +14,8 @@ import pytest
 
 from covers import covers
 from crewlog.client import Run
-from crewlog.dev.temporal_cli import find_cli
 from crewlog.encryption.keys import KEYS
+from crewlog.temporal_service.cli import find_cli
 
 from .harness import LIMIT, SHARED, Site, calls, tool, until
 

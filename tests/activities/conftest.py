@@ -17,9 +17,9 @@ from activity_kit import RUN, Log, crew
 from crewlog.activities.crew_activities import CrewActivities
 from crewlog.canonical_json import hash_json
 from crewlog.definition.model import CrewDefinition
-from crewlog.file_store import FileStore
 from crewlog.ids import AgentName, StepId, ToolName
 from crewlog.model import Json
+from crewlog.payload_storage.file_store import FileStore
 from crewlog.state.calls import CallModel, CallModelResult, CallTool, CallToolResult, View
 from crewlog.store.in_process import InMemoryStore
 

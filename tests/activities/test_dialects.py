@@ -23,10 +23,10 @@ from crewlog.activities.chunks import stream_message
 from crewlog.canonical_json import hash_json
 from crewlog.content_blocks import named
 from crewlog.definition.providers import PROVIDERS
-from crewlog.file_store import FileStore
 from crewlog.graph.run_context import message_body
 from crewlog.ids import AgentName, StepId
 from crewlog.message_files import files_of
+from crewlog.payload_storage.file_store import FileStore
 from crewlog.state.agent_inputs import Given
 from crewlog.state.calls import CallModelResult
 from crewlog.state.excerpt import message_excerpt

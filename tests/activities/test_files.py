@@ -17,9 +17,9 @@ from crewlog.content_blocks import is_file, named
 from crewlog.encryption.codec import EncryptionCodec
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
 from crewlog.errors import StoreIncomplete, UsageError
-from crewlog.file_store import FileStore, mime_type_of
 from crewlog.message_files import FileRef, files_of
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
+from crewlog.payload_storage.file_store import FileStore, mime_type_of
 
 DATA = base64.b64encode(PNG).decode()
 LARGE = base64.b64encode(PNG * 12).decode()

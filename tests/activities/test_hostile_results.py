@@ -11,7 +11,7 @@ from langchain_core.messages import ToolMessage
 
 from crewlog.canonical_json import canonical, check_depth, hash_json
 from crewlog.definition.model import CrewDefinition
-from crewlog.payloads import CrewPayloadConverter
+from crewlog.payload_storage.converter import CrewPayloadConverter
 from crewlog.state.calls import CallToolResult
 from crewlog.state.messages import message_from_json
 

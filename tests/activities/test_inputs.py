@@ -15,9 +15,9 @@ from crewlog.activities.files import Files
 from crewlog.canonical_json import hash_json
 from crewlog.content_blocks import named
 from crewlog.definition.context import Input
-from crewlog.file_store import FileStore
 from crewlog.ids import LogName
 from crewlog.message_files import FileRef
+from crewlog.payload_storage.file_store import FileStore
 from crewlog.state.agent_inputs import Given, InputValue
 from crewlog.testing.scripted import recorded_prompts, scripted
 

@@ -24,7 +24,7 @@ from crewlog.dev.paths import Home
 from crewlog.dev.services import Services
 from crewlog.encryption.codec import EncryptionCodec
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring, read_keys
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.store import PostgresStore
 
 from .conftest import LIMIT, Cli, Done

@@ -17,10 +17,10 @@ from temporalio.api.taskqueue.v1 import PollerInfo
 from crewlog.cli.hands import Hand
 from crewlog.cli.presence import Server, Worker
 from crewlog.cli.screen import Screen
-from crewlog.dev.last_words import LAST_WORDS, last_words
 from crewlog.dev.pollers import POLLER_LIFE, alive
 from crewlog.dev.processes import Guard, spawn
 from crewlog.errors import WorkerMissing
+from crewlog.workers.log_tail import END_EVENT, log_tail
 
 
 async def _there() -> bool:
@@ -109,17 +109,17 @@ crewlog.errors.CommandRejected: nobody is called 'x'
 """
 
 
-def test_only_the_words_of_a_crash_are_its_last_words(tmp_path: Path) -> None:
-    log = tmp_path / "worker.log"
-    log.write_text(_REFUSED)
-    assert last_words(log, 0) == []
-    mark = f'{{"event": "{LAST_WORDS}", "level": "critical", "timestamp": "2026-01-01T10:05:00Z"}}'
-    log.write_text(f"{_REFUSED}{mark}\nthe store is away\n  Remedy: start it\n")
-    assert last_words(log, 0) == ["the store is away", "  Remedy: start it"]
-    log.write_text(f"{_REFUSED}Fatal Python error: Aborted\n\nThread 1:\n")
-    assert last_words(log, 0)[0] == "Fatal Python error: Aborted"
-    log.write_text("ModuleNotFoundError: No module named 'x'\n")
-    assert last_words(log, 0) == ["ModuleNotFoundError: No module named 'x'"]
+def test_the_log_tail_has_the_lines_of_a_crash_only() -> None:
+    assert log_tail(_REFUSED) == []
+    mark = f'{{"event": "{END_EVENT}", "level": "critical", "timestamp": "2026-01-01T10:05:00Z"}}'
+    log = f"{_REFUSED}{mark}\nthe store is away\n  Remedy: start it\n"
+    assert log_tail(log) == ["the store is away", "  Remedy: start it"]
+    assert log_tail(f"{_REFUSED}Fatal Python error: Aborted\n\nThread 1:\n")[0] == (
+        "Fatal Python error: Aborted"
+    )
+    assert log_tail("ModuleNotFoundError: No module named 'x'\n") == [
+        "ModuleNotFoundError: No module named 'x'"
+    ]
 
 
 def test_a_worker_that_was_told_to_end_did_not_end_by_itself(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from client import crews
 from crewlog import connect
 from crewlog.activities.run_merge import Ending
 from crewlog.client import Client, Endpoints
-from crewlog.dev.deployment import current_build
 from crewlog.errors import NamespaceNotFound, RunNotFound, StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.store import InMemoryStore
-from crewlog.temporal_errors import is_execution_not_found, is_not_found, missing_namespace
+from crewlog.temporal_service.deployments import current_build
+from crewlog.temporal_service.errors import is_execution_not_found, is_not_found, missing_namespace
 from crewlog.workers.server_lookups import beginnings, endings
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import run_until

@@ -41,7 +41,7 @@ from crewlog.client import Client, Endpoints, Run
 from crewlog.client.connection import LazyStore
 from crewlog.definition.load import load_data
 from crewlog.ids import CrewName
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.store import PostgresStore, Store
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import loop_factory, running_worker

@@ -12,7 +12,8 @@ import pytest
 
 from crewlog.client import Endpoints
 from crewlog.dev import temporal_server
-from crewlog.dev.temporal_cli import find_cli
+from crewlog.temporal_service import namespaces
+from crewlog.temporal_service.cli import find_cli
 from shared import Lab
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -50,8 +51,8 @@ async def test_the_init_job_prepares_a_namespace_and_may_run_again(
         code, said = await _run("sh", str(DEPLOY / "temporal-init.sh"), **environ)
         assert code == 0, said
         assert f"the namespace {namespace} is ready: retention {days}d" in said
-        described = await temporal_server.describe_namespace(client, namespace)
-        assert temporal_server.retention_of(described).days == days
+        described = await namespaces.describe_namespace(client, namespace)
+        assert namespaces.retention_of(described).days == days
         assert await temporal_server.missing_search_attributes(client, namespace) == []
 
 

@@ -35,7 +35,7 @@ from temporalio.service import RPCError
 from crewlog.dev import temporal_server
 from crewlog.dev.paths import Home
 from crewlog.dev.processes import Guard
-from crewlog.dev.temporal_cli import TemporalCli
+from crewlog.temporal_service.cli import TemporalCli
 
 READS = 6000
 """Reads of a full measurement: CLI 1.5.1 wedges after some 3,000 of them."""

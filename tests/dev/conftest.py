@@ -15,7 +15,7 @@ from crewlog.dev.ephemeral import Ephemeral, ephemeral, own_environ
 from crewlog.dev.paths import Home
 from crewlog.dev.processes import end
 from crewlog.dev.services import Services
-from crewlog.dev.temporal_cli import TemporalCli, find_cli
+from crewlog.temporal_service.cli import TemporalCli, find_cli
 
 
 @pytest.fixture

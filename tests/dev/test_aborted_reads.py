@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from crewlog.dev.temporal_cli import TemporalCli
+from crewlog.temporal_service.cli import TemporalCli
 
 from .aborted_reads import READS, measure
 

@@ -8,11 +8,12 @@ import pytest
 from temporalio import workflow
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from crewlog.dev import doctor, temporal_cli, temporal_server
+from crewlog.dev import doctor, temporal_server
 from crewlog.dev.doctor import Check, examine
 from crewlog.dev.ephemeral import Ephemeral
 from crewlog.dev.paths import Home
-from crewlog.dev.temporal_cli import look_up
+from crewlog.temporal_service import cli as temporal_cli
+from crewlog.temporal_service.cli import look_up
 
 
 def by_name(checks: list[Check]) -> dict[str, Check]:

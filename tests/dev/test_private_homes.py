@@ -20,7 +20,7 @@ from crewlog.dev.ephemeral import own_environ
 from crewlog.dev.paths import Home
 from crewlog.dev.processes import end, spawn
 from crewlog.dev.services import Services
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts Postgres as another user")
 

@@ -22,9 +22,9 @@ from crewlog.dev.processes import Guard, ProcessRecord, end, identify, spawn
 from crewlog.dev.progress import Progress
 from crewlog.dev.registry import Registry, ServiceRecord
 from crewlog.dev.services import Services, temporal_profile
-from crewlog.dev.temporal_cli import TemporalCli
 from crewlog.dev.temporal_server import Ports
 from crewlog.errors import ServiceError, TemporalUnavailable, UsageError
+from crewlog.temporal_service.cli import TemporalCli
 
 ENSURE = """
 import asyncio, dataclasses, json

@@ -16,9 +16,9 @@ from crewlog.dev import supervisor, temporal_server
 from crewlog.dev.registry import ServiceRecord
 from crewlog.dev.services import Services
 from crewlog.dev.supervisor import Supervisor
-from crewlog.dev.temporal_cli import TemporalCli
 from crewlog.errors import TemporalUnavailable
 from crewlog.store import InMemoryStore
+from crewlog.temporal_service.cli import TemporalCli
 
 LIMIT = 60.0
 ENDED = "the local Temporal server ended; restarted it on the same data"

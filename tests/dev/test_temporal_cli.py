@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crewlog.dev import temporal_cli
-from crewlog.dev.temporal_cli import find_cli, look_up, program
 from crewlog.errors import TemporalUnavailable
+from crewlog.temporal_service import cli as temporal_cli
+from crewlog.temporal_service.cli import find_cli, look_up, program
 
 Script = Callable[[Path, str], Path]
 RELEASED = 'echo "temporal version 1.9.1 (Server 1.32.0, UI 2.54.1)"'

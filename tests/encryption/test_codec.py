@@ -32,8 +32,8 @@ from crewlog.encryption.codec import (
 )
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, read_keys, write_keys
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
-from crewlog.external_storage import DirectoryDriver
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
+from crewlog.payload_storage.external_storage import DirectoryDriver
 
 SECRET = "the canary sings at dawn"
 

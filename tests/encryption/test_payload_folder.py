@@ -25,8 +25,8 @@ from crewlog.encryption.codec import (
 )
 from crewlog.encryption.keys import Keyring, read_keys, write_keys
 from crewlog.errors import EncryptionKeyMissing, StoreIncomplete
-from crewlog.external_storage import DirectoryDriver, request_payload
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
+from crewlog.payload_storage.external_storage import DirectoryDriver, request_payload
 
 LARGE = "x" * 300_000
 

@@ -17,7 +17,7 @@ from crewlog.activities.failures import to_application_error
 from crewlog.definition.load import load_definition
 from crewlog.encryption.failures import RedactingFailureConverter
 from crewlog.errors import InvalidDefinition, SecretMissing, ToolFailed
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.redaction import (
     REDACTED,
     LogFilter,

@@ -15,7 +15,7 @@ from temporalio.converter import WorkflowSerializationContext
 from crewlog.encryption.codec import EncryptionCodec
 from crewlog.encryption.keys import Keyring
 from crewlog.encryption.server import AT_ONCE, LARGEST, CodecServer
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 
 ORIGIN = "http://localhost:8233"
 GOOD = {"Authorization": "Bearer the-token", "Origin": ORIGIN, "X-Namespace": "default"}

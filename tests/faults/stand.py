@@ -20,7 +20,7 @@ from crewlog.dev.paths import Home
 from crewlog.dev.processes import Guard
 from crewlog.dev.services import Services
 from crewlog.ids import RunId
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.state.calls import CALL_MODEL, CALL_TOOL, CallInput, CallModel, CallTool
 from crewlog.store import PostgresStore
 

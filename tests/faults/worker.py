@@ -43,7 +43,7 @@ from temporalio.worker._worker import load_default_build_id
 
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.state.journal import Batch
 from crewlog.store import PostgresStore
 from crewlog.store.protocol import Snapshot

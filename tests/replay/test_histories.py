@@ -15,7 +15,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowReplayResult
 
 from crewlog.graph.driver import clear_graph_caches
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.state.recorder import Ledger
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun

@@ -12,9 +12,9 @@ from crewlog.activities.tool_node import ToolRunner
 from crewlog.activities.tools import ToolLoader
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import McpServer
-from crewlog.file_store import FileStore
 from crewlog.ids import ToolName
 from crewlog.message_files import files_of
+from crewlog.payload_storage.file_store import FileStore
 from crewlog.store.in_process import InMemoryStore
 from crewlog.tool_call import ToolCall, calling
 

@@ -18,7 +18,7 @@ from temporalio.converter import DefaultPayloadConverter
 import crewlog
 from crewlog.definition.load import load_data, load_definition
 from crewlog.errors import CrewlogError, InternalError, InvalidDefinition
-from crewlog.payloads import CrewPayloadConverter
+from crewlog.payload_storage.converter import CrewPayloadConverter
 from crewlog.state.calls import CallToolResult
 from crewlog.state.journal import entry_from_json
 from crewlog.state.messages import MESSAGE_TYPES, message_from_json

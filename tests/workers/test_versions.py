@@ -17,8 +17,8 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.dev import doctor
-from crewlog.dev.deployment import can_pin, make_current
-from crewlog.dev.temporal_cli import program
+from crewlog.temporal_service.cli import program
+from crewlog.temporal_service.deployments import can_pin, make_current
 from crewlog.testing import scripted
 from crewlog.workers.sandbox import SandboxedInstance
 from crewlog.workers.settings import WorkerSettings

@@ -88,9 +88,9 @@ def _keep_sdk_quiet(*, debug: bool) -> None:
     # Slow, and only commands that connect come here.
     from temporalio.runtime import Runtime, TelemetryConfig  # noqa: PLC0415
 
-    from crewlog.dev.sdk_log import forwarded  # noqa: PLC0415
+    from crewlog.temporal_service.sdk_log import sdk_logging  # noqa: PLC0415
 
-    telemetry = TelemetryConfig(logging=forwarded() if debug else None)
+    telemetry = TelemetryConfig(logging=sdk_logging() if debug else None)
     with suppress(RuntimeError):  # whoever calls us in a process of theirs may have one already
         Runtime.set_default(Runtime(telemetry=telemetry))
 

@@ -27,9 +27,9 @@ from crewlog.client import Client
 from crewlog.definition.load import load_file
 from crewlog.dev.processes import Guard, end, identify
 from crewlog.dev.services import Services
-from crewlog.dev.temporal_cli import look_up
-from crewlog.dev.temporal_server import check_namespace
 from crewlog.errors import CrewlogError, InvalidDefinition, WorkerMissing
+from crewlog.temporal_service.cli import look_up
+from crewlog.temporal_service.namespaces import check_namespace
 
 READY_LIMIT = 60.0
 """Seconds for a worker to begin to poll."""

@@ -395,8 +395,8 @@ def _path(given: Path | None) -> Path:
 
 async def _uses(client: Client) -> tuple[dict[str, list[str]], dict[str, int]]:
     """What needs each key: open runs, and how many texts in the store."""
-    from crewlog.client.connection import PayloadSettings  # noqa: PLC0415
     from crewlog.client.key_uses import open_runs  # noqa: PLC0415
+    from crewlog.payload_storage.settings import PayloadSettings  # noqa: PLC0415
     from crewlog.store.reencryption import key_uses  # noqa: PLC0415
 
     folder = PayloadSettings().payloads.expanduser()

@@ -31,13 +31,13 @@ import psutil
 
 from crewlog.cli.screen import Screen
 from crewlog.cli.services import is_local
-from crewlog.dev.last_words import last_words
 from crewlog.dev.paths import PRIVATE_FOLDER, Home, open_private
-from crewlog.dev.processes import Guard, ProcessRecord, end, exit_code, size_of, spawn
+from crewlog.dev.processes import Guard, ProcessRecord, end, exit_code, size_of, spawn, tail
 from crewlog.dev.registry import ServiceRecord
 from crewlog.dev.services import Endpoints, Services
 from crewlog.errors import UsageError, WorkerMissing
 from crewlog.wire import TASK_QUEUE
+from crewlog.workers.log_tail import log_tail
 
 PREFIX = "crewlog-"
 RESTARTS = 3
@@ -206,7 +206,8 @@ class Hand:
         """
         if self.process.alive:
             return
-        lines = [log_words(line) for line in last_words(self.log, self._start)]
+        log = tail(self.log, start=self._start, lines=1000)
+        lines = [log_words(line) for line in log_tail(log)]
         said = "".join(f"\n    | {line}" for line in lines)
         if self._assignment is None:
             # To a queue that is not a project's own, commands that follow runs bring no worker.

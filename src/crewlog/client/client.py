@@ -61,9 +61,9 @@ from crewlog.definition.policy import Policy
 from crewlog.dev.services import Services
 from crewlog.dev.supervisor import Supervisor
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
-from crewlog.file_store import FileStore, GivenFile
 from crewlog.ids import CommandId, CrewName, LogName, RunId
 from crewlog.model import Json
+from crewlog.payload_storage.file_store import FileStore, GivenFile
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
 from crewlog.run_status import CLOSED, OPEN

@@ -11,26 +11,19 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
 from temporalio.client import Client as TemporalClient
 from temporalio.common import HeaderCodecBehavior
-from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile
 
 from crewlog import wire
-from crewlog.dev.paths import Home
 from crewlog.dev.progress import SILENT, Progress
 from crewlog.dev.services import Services, temporal_profile
-from crewlog.errors import CrewlogError, StoreUnavailable, TemporalUnavailable, UsageError
-from crewlog.payloads import data_converter
-from crewlog.state.recorder import LARGEST_TOLD
+from crewlog.errors import CrewlogError, StoreUnavailable, TemporalUnavailable
+from crewlog.payload_storage.settings import environment_converter
 from crewlog.store import open_store
 from crewlog.store.protocol import Store
-from crewlog.validation_errors import rule_of_error
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client
@@ -151,7 +144,7 @@ async def connect(
 async def _dial(address: str, config: dict[str, Any]) -> TemporalClient:
     try:
         async with asyncio.timeout(CONNECT_LIMIT):
-            converter = _converter()
+            converter = environment_converter()
             if converter.payload_codec is not None:
                 config["header_codec_behavior"] = HeaderCodecBehavior.CODEC
             return await TemporalClient.connect(address, data_converter=converter, **config)
@@ -170,31 +163,6 @@ def _reason(error: Exception) -> str:
         if known.lower() in text.lower():
             return f": {known.lower()}"
     return ""
-
-
-class PayloadSettings(BaseSettings):
-    """Where payloads go that are too large for the history; workers and clients must agree."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="CREWLOG_", use_attribute_docstrings=True, extra="ignore"
-    )
-
-    payloads: Path = Field(default_factory=lambda: Home.default().payloads)
-    """Where payloads that are too large for the history go; all workers and clients share it."""
-    payload_threshold: int = Field(default=256 * 1024, ge=2 * LARGEST_TOLD)
-    """Bytes above which a payload goes there. Not less than 64 KiB: what the journal is told by
-    must be in the history itself."""
-
-
-def _converter() -> DataConverter:
-    try:
-        settings = PayloadSettings()
-    except ValidationError as error:
-        faults = "; ".join(
-            f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of_error(e)}" for e in error.errors()
-        )
-        raise UsageError(f"the settings of large payloads are wrong: {faults}") from error
-    return data_converter(settings.payloads.expanduser(), settings.payload_threshold)
 
 
 async def _local(start: bool, progress: Progress) -> Endpoints:

@@ -29,7 +29,7 @@ from crewlog.model import Model
 from crewlog.run_status import CLOSED, OPEN
 from crewlog.store.memories import MemoryFilter
 from crewlog.store.protocol import GRACE, DeletionResult
-from crewlog.temporal_errors import is_not_found
+from crewlog.temporal_service.errors import is_not_found
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client

@@ -64,10 +64,10 @@ from crewlog.errors import (
 )
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json
-from crewlog.payloads import external_payloads, payload_hash
+from crewlog.payload_storage.converter import external_payloads, payload_hash
 from crewlog.state.components import Rename
 from crewlog.state.run_merge.renames import renames_description
-from crewlog.temporal_errors import missing_namespace, namespace_not_found_error
+from crewlog.temporal_service.errors import missing_namespace, namespace_not_found_error
 
 ANSWER_LIMIT = 2.7
 """Seconds for a worker's answer. A run whose worker was killed moves on after at most two."""
@@ -360,7 +360,7 @@ class Gateway:
         return ""
 
     async def unread(self, error: ApplicationError, run: RunId) -> CrewlogError:
-        """The error for an answer that was refused when it was decoded; see `crewlog.payloads`."""
+        """The error for an answer that was refused when it was decoded."""
         found = await locked(self.temporal, run)
         return found or DecryptionFailed(error.message, place=f"run {run!r}")
 

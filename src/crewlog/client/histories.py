@@ -39,7 +39,7 @@ from crewlog.client.outcomes import completed, unanswered, uncertain
 from crewlog.errors import NotPermitted, RunNotFound
 from crewlog.ids import RunId
 from crewlog.model import Json
-from crewlog.temporal_errors import is_execution_not_found
+from crewlog.temporal_service.errors import is_execution_not_found
 
 Tell = Callable[[str], None]
 """Told how far it is."""

@@ -21,8 +21,8 @@ from temporalio.service import RPCError
 from crewlog import wire
 from crewlog.encryption.codec import ENCRYPTED, KEY
 from crewlog.errors import TemporalUnavailable
-from crewlog.external_storage import DirectoryDriver
-from crewlog.temporal_errors import missing_namespace, namespace_not_found_error
+from crewlog.payload_storage.external_storage import DirectoryDriver
+from crewlog.temporal_service.errors import missing_namespace, namespace_not_found_error
 
 _LIMIT = timedelta(seconds=30)
 _CLAIM = re.compile(rb'"sha256" *: *"([0-9a-f]{64})"')

@@ -38,7 +38,7 @@ from crewlog.encryption.rows import PREFIX, RowCipher
 from crewlog.errors import CrewlogError, DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.ids import RunId
 from crewlog.model import Json
-from crewlog.temporal_errors import is_not_found
+from crewlog.temporal_service.errors import is_not_found
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client, Crew

@@ -29,18 +29,24 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.dev import temporal_server
-from crewlog.dev.deployment import can_pin, current_build, make_current
 from crewlog.dev.paths import Home
 from crewlog.dev.pg_install import pg_version
 from crewlog.dev.pollers import alive
 from crewlog.dev.services import Services, ServiceStatus, temporal_profile
-from crewlog.dev.temporal_cli import INSTALL, look_up, program, remedy
 from crewlog.encryption.keys import ACCEPT_PLAIN, environment_keyring
 from crewlog.encryption.rows import RowCipher
 from crewlog.errors import CrewlogError
 from crewlog.store.database_health import check_database
 from crewlog.store.key_check import refused
-from crewlog.temporal_errors import is_not_found, missing_namespace, namespace_not_found_error
+from crewlog.temporal_service import namespaces
+from crewlog.temporal_service.cli import INSTALL, look_up, program, remedy
+from crewlog.temporal_service.deployments import can_pin, current_build, make_current
+from crewlog.temporal_service.errors import (
+    is_not_found,
+    missing_namespace,
+    namespace_not_found_error,
+)
+from crewlog.temporal_service.namespaces import RPC_TIMEOUT
 
 Status = Literal["ok", "warn", "fail"]
 TASK_QUEUE = "crewlog"
@@ -140,13 +146,13 @@ async def _temporal(services: Services, listed: list[ServiceStatus]) -> list[Che
     namespace = (profile.namespace if profile.address else None) or temporal_server.NAMESPACE
     try:
         if profile.address:
-            async with asyncio.timeout(temporal_server.ASK_LIMIT):
+            async with asyncio.timeout(RPC_TIMEOUT.total_seconds()):
                 config = profile.to_client_connect_config()
                 config["namespace"] = namespace
                 client = await Client.connect(**config)
         else:
             client = await temporal_server.connect(local.address if local else "")
-        version = await temporal_server.server_version(client)
+        version = await namespaces.server_version(client)
     except (CrewlogError, RuntimeError, TimeoutError, RPCError, ValueError) as error:
         where = profile.address or (local.address if local else "")
         remedy = "Check TEMPORAL_ADDRESS." if profile.address else "`crewlog dev` starts it again."
@@ -184,17 +190,15 @@ async def _refusal(client: Client, namespace: str) -> RPCError | None:
         namespace=namespace, execution=WorkflowExecution(workflow_id=UNKNOWN)
     )
     try:
-        await client.workflow_service.describe_workflow_execution(
-            request, timeout=timedelta(seconds=temporal_server.ASK_LIMIT)
-        )
+        await client.workflow_service.describe_workflow_execution(request, timeout=RPC_TIMEOUT)
     except RPCError as error:
         return error
     return None
 
 
 async def _retention(client: Client, namespace: str) -> list[Check]:
-    described = await temporal_server.describe_namespace(client, namespace)
-    retention = temporal_server.retention_of(described)
+    described = await namespaces.describe_namespace(client, namespace)
+    retention = namespaces.retention_of(described)
     old = await _runs_older_than(client, namespace, retention) if retention else []
     detail = f"namespace {namespace!r} keeps what has ended for {retention.days} days"
     if old:

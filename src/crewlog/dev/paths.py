@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
 from filelock import FileLock, Timeout
 
 from crewlog.errors import ServiceError
+from crewlog.payload_storage.directory import data_directory
 
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
@@ -36,9 +36,7 @@ class Home:
     @classmethod
     def default(cls, environ: Mapping[str, str] | None = None) -> Home:
         """`CREWLOG_HOME`, else the user's data directory (`~/.local/share/crewlog`)."""
-        env = os.environ if environ is None else environ
-        chosen = env.get("CREWLOG_HOME")
-        return cls.at(Path(chosen) if chosen else Path(platformdirs.user_data_dir("crewlog")))
+        return cls(data_directory(environ))
 
     @property
     def temporal(self) -> Path:

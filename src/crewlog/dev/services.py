@@ -24,8 +24,8 @@ from crewlog.dev.paths import Home, hold
 from crewlog.dev.processes import Guard, ProcessRecord, directory_of, end, identify
 from crewlog.dev.progress import SILENT, Progress
 from crewlog.dev.registry import Registry, ServiceRecord
-from crewlog.dev.temporal_cli import find_cli
 from crewlog.errors import TemporalUnavailable, UsageError
+from crewlog.temporal_service.cli import find_cli
 
 HUNG_LIMIT = 15.0
 """Seconds for which a live server may not answer before it is ended and started again."""

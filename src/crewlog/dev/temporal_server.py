@@ -24,8 +24,6 @@ from temporalio.api.operatorservice.v1 import (
 )
 from temporalio.api.workflowservice.v1 import (
     DescribeNamespaceRequest,
-    DescribeNamespaceResponse,
-    GetSystemInfoRequest,
     RegisterNamespaceRequest,
     UpdateNamespaceRequest,
 )
@@ -44,9 +42,14 @@ from crewlog.dev.processes import (
     tail,
 )
 from crewlog.dev.registry import ServiceRecord
-from crewlog.dev.temporal_cli import TemporalCli
 from crewlog.errors import TemporalUnavailable
-from crewlog.temporal_errors import missing_namespace, namespace_not_found_error
+from crewlog.temporal_service.cli import TemporalCli
+from crewlog.temporal_service.namespaces import (
+    RPC_TIMEOUT,
+    describe_namespace,
+    retention_of,
+    server_version,
+)
 
 NAMESPACE = "default"
 RETENTION = timedelta(days=30)
@@ -56,8 +59,6 @@ DEFAULT_PORT = 7233
 DEFAULT_UI_PORT = 8233
 READY_LIMIT = 90.0
 """Seconds within which a started server must answer; a slow, busy disk takes ten."""
-ASK_LIMIT = 10.0
-"""Seconds for one question."""
 ATTEMPTS = 3
 """Starts, if another program takes the port between our look and the server's."""
 SHOWN = 8
@@ -247,7 +248,7 @@ def find(home: Home) -> ServiceRecord | None:
     )
 
 
-async def connect(address: str, namespace: str = NAMESPACE, *, limit: float = ASK_LIMIT) -> Client:
+async def connect(address: str, namespace: str = NAMESPACE, *, limit: float = 10.0) -> Client:
     """A client of the server at `address`.
 
     Args:
@@ -278,7 +279,7 @@ async def version_at(address: str) -> str | None:
         return None
 
 
-async def fault(client: Client, limit: float = ASK_LIMIT) -> str:
+async def fault(client: Client, limit: float = 10.0) -> str:
     """Why a server with the client's namespace cannot serve; empty if it can.
 
     The frontend reads the namespace from the database: a wedged server knows its own version, and
@@ -299,51 +300,10 @@ async def fault(client: Client, limit: float = ASK_LIMIT) -> str:
     return ""
 
 
-async def server_version(client: Client) -> str:
-    """The server's version.
-
-    Raises:
-        TemporalUnavailable: It does not answer.
-    """
-    try:
-        info = await client.workflow_service.get_system_info(
-            GetSystemInfoRequest(), timeout=timedelta(seconds=ASK_LIMIT)
-        )
-    except RPCError as error:
-        raise TemporalUnavailable(f"the Temporal server refused: {error.message}") from error
-    return info.server_version
-
-
-async def describe_namespace(client: Client, namespace: str) -> DescribeNamespaceResponse:
-    """The namespace as the server has it."""
-    return await client.workflow_service.describe_namespace(
-        DescribeNamespaceRequest(namespace=namespace), timeout=timedelta(seconds=ASK_LIMIT)
-    )
-
-
-async def check_namespace(client: Client) -> None:
-    """Checks that the server has the client's namespace, as far as the server says.
-
-    Raises:
-        NamespaceNotFound: it does not.
-    """
-    try:
-        await describe_namespace(client, client.namespace)
-    except RPCError as error:
-        if missing_namespace(error) is not None:
-            address = client.service_client.config.target_host
-            raise namespace_not_found_error(client.namespace, address) from error
-
-
-def retention_of(described: DescribeNamespaceResponse) -> timedelta:
-    """How long the server keeps what has ended."""
-    return described.config.workflow_execution_retention_ttl.ToTimedelta()
-
-
 async def missing_search_attributes(client: Client, namespace: str) -> list[str]:
     """Those of ours that the namespace lacks."""
     have = await client.operator_service.list_search_attributes(
-        ListSearchAttributesRequest(namespace=namespace), timeout=timedelta(seconds=ASK_LIMIT)
+        ListSearchAttributesRequest(namespace=namespace), timeout=RPC_TIMEOUT
     )
     return [name for name in SEARCH_ATTRIBUTES if name not in have.custom_attributes]
 

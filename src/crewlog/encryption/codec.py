@@ -7,9 +7,10 @@ refused like one that was changed.
 What cannot be read is told where it is read, and not where it is decoded: a decoder that fails
 would keep a run from its next task for good, whoever sent it the signal. So a payload that is
 refused becomes one that says why. Whoever reads a command finds that it is unreadable, and records
-it as refused; whoever reads anything else fails, see `crewlog.payloads`. Where a key is missing the
+it as refused; whoever reads anything else fails, see
+`crewlog.payload_storage`. Where a key is missing the
 value may be good, and a run that took it for bad would go another way than its next replay: it is
-waited for, and a command is given up, as `crewlog.external_storage` says.
+waited for, and a command is given up, as `crewlog.payload_storage.external_storage` says.
 
 What a schedule starts its runs with is encrypted once for all of them, whose ids nobody knows yet.
 It says, authenticated, that it is a schedule's: that alone opens in runs whose ids begin with its

@@ -29,7 +29,7 @@ from crewlog.dev.services import Services
 from crewlog.errors import CrewlogError, UsageError, WorkerMissing
 from crewlog.ids import CrewName, NodeName, node_of
 from crewlog.model import Json
-from crewlog.payloads import data_converter
+from crewlog.payload_storage.converter import data_converter
 from crewlog.run_status import CLOSED
 from crewlog.state.journal import StepCompleted, StepStarted
 from crewlog.state.model import CrewState

@@ -19,8 +19,8 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter, PayloadCodec
 
 from crewlog.errors import StoreIncomplete, StoreUnavailable, UsageError
-from crewlog.external_storage import DirectoryDriver
 from crewlog.message_files import MOST_FILES, FileRef
+from crewlog.payload_storage.external_storage import DirectoryDriver
 
 GivenFile = Path | str | bytes | FileRef
 """A file as people and programs give it: its path, its bytes, or one that is kept."""

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from datetime import timedelta
 
 from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from crewlog.temporal_errors import is_not_found
+from crewlog.temporal_service.errors import is_not_found
+from crewlog.temporal_service.namespaces import RPC_TIMEOUT
 
 MINIMUM_SERVER = (1, 31)
 """The oldest server that is known to move a pinned run at continue-as-new; 1.29 ignores that."""
-ASK_LIMIT = timedelta(seconds=10)
 
 
 def can_pin(server_version: str) -> bool:
@@ -37,7 +36,7 @@ async def current_build(client: Client, deployment: str) -> str | None:
     try:
         described = await client.workflow_service.describe_worker_deployment(
             DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=deployment),
-            timeout=ASK_LIMIT,
+            timeout=RPC_TIMEOUT,
         )
     except RPCError as error:
         if is_not_found(error):  # no worker of it has polled yet

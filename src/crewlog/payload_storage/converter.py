@@ -46,7 +46,11 @@ from crewlog.encryption.codec import (
 from crewlog.encryption.failures import EncryptingFailureConverter, RedactingFailureConverter
 from crewlog.encryption.keys import ACCEPT_PLAIN, Keyring, environment_keyring, key_missing_error
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
-from crewlog.external_storage import DirectoryDriver, DirectoryStorage, unavailable_payload_error
+from crewlog.payload_storage.external_storage import (
+    DirectoryDriver,
+    DirectoryStorage,
+    unavailable_payload_error,
+)
 
 MESSAGE_TAG = "lc_message"
 """The key of a tagged message body."""
