@@ -1,4 +1,10 @@
-"""What an instance of a workflow asks of the worker that it is in."""
+"""What an instance of a workflow asks of its worker.
+
+An instance runs in a thread of its own, which must not wait: a workflow task that makes no progress
+for two seconds counts as a deadlock. So the event loop of the worker does the work. The one answer
+that an instance waits for, at most `ANSWER_LIMIT`, is that of `has_done`: it decides whether the
+instance is kept once it has answered a query, and the next task may follow that answer at once.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +19,31 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
+from crewlog.payload_storage.external_storage import request_payload
+
 ANSWER_LIMIT = 1.0
-"""Seconds for which it is waited for the server; an instance that does nothing for two is taken
-for a deadlock."""
+"""Seconds to wait for the server."""
 
 
 class Host(Protocol):
     """The worker of an instance."""
 
     def evict(self, execution: str) -> None:
-        """Has an execution forgotten, by Temporal's id of it, once what it is asked is answered."""
+        """Evicts an execution once it has answered what it was asked.
+
+        Args:
+            execution: Temporal's id of the execution.
+        """
+
+    def request_payload(self, file: str) -> None:
+        """Requests the missing content of a command; see `external_storage`. It does not wait.
+
+        Args:
+            file: The file of the content.
+        """
 
     def has_done(self, workflow: str, execution: str, began: int) -> bool:
-        """Whether the workflow task that began at a time is completed, as the server says.
+        """Whether the server has completed the workflow task that began at a time.
 
         Args:
             workflow: The workflow's id.
@@ -34,22 +52,25 @@ class Host(Protocol):
         """
 
 
-class Nobody:
-    """Where there is no worker, as in a replay: there all tasks are done."""
+class NoHost:
+    """In place of a worker where there is none, as in a replay: there all tasks are completed."""
 
     def evict(self, execution: str) -> None:
-        """Forgets none."""
+        """Evicts nothing."""
+
+    def request_payload(self, file: str) -> None:
+        """Requests nothing."""
 
     def has_done(self, workflow: str, execution: str, began: int) -> bool:
-        """They all are."""
+        """True."""
         del workflow, execution, began
         return True
 
 
 class WorkerHost:
-    """A worker, once it runs; it is asked in the threads that workflow tasks are done in.
+    """A running worker. Its methods are called in the threads of workflow tasks.
 
-    Of evictions the SDK has its bridge only, which it shows nowhere else.
+    The SDK has no public call for evictions, only its bridge.
     """
 
     def __init__(self) -> None:
@@ -57,16 +78,22 @@ class WorkerHost:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def serve(self, worker: Worker) -> None:
-        """Asks this worker from now on, in the loop that runs."""
+        """Uses this worker, and the event loop that runs now."""
         self._worker, self._loop = worker, asyncio.get_running_loop()
 
     def evict(self, execution: str) -> None:
-        """Has an execution forgotten."""
+        """Evicts an execution."""
         if self._worker is not None:
             self._worker._bridge_worker.request_workflow_eviction(execution)  # noqa: SLF001
 
+    def request_payload(self, file: str) -> None:
+        """Requests the missing content of a command, in a thread of the worker's event loop."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(lambda: loop.run_in_executor(None, request_payload, file))
+
     def has_done(self, workflow: str, execution: str, began: int) -> bool:
-        """Whether a task is completed; where that cannot be found out, it is not."""
+        """Whether a task is completed; False if the server does not answer in time."""
         if self._worker is None or self._loop is None or self._loop.is_closed():
             return False
         asked = asyncio.run_coroutine_threadsafe(

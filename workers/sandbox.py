@@ -7,9 +7,11 @@ Crewlog's converter asks is which run a payload belongs to, so these questions a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
+from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import CommandType
 from temporalio.bridge.proto.workflow_activation import (
     WorkflowActivation,
@@ -32,10 +34,11 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from temporalio.workflow import Info
 from typing_extensions import override
 
+from crewlog.encryption.codec import is_given_up, is_unavailable, missing_file
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers.activity_ids import ActivityIds, call_names
 from crewlog.workers.history_progress import ALONE, Progress, has_history_events
-from crewlog.workers.instance_host import Host, Nobody, WorkerHost
+from crewlog.workers.instance_host import Host, NoHost, WorkerHost
 from crewlog.workflows.command_queue import TOGETHER, contents
 
 PASSED_THROUGH: dict[str, str] = {
@@ -85,6 +88,13 @@ rules of ruff (docs/decisions/0012).
 """
 
 
+_PRELOADED = (
+    "langchain_core.tracers.context",
+    "langchain_core.tracers.run_collector",
+    "langchain_core.tracers.stdout",
+)
+"""LangChain imports these at its first use, which would read files in a workflow thread."""
+
 _LAST = frozenset(
     {
         "complete_workflow_execution",
@@ -131,7 +141,7 @@ class SandboxedInstance(WorkflowInstance):
         self._ended = 0
         """How long the history was when the execution ended here; 0: it has not."""
         self._progress = Progress()
-        self._host = host or Nobody()
+        self._host = host or NoHost()
         self._run = WorkflowSerializationContext(
             namespace=info.namespace, workflow_id=info.workflow_id
         )
@@ -157,6 +167,8 @@ class SandboxedInstance(WorkflowInstance):
             self._names = call_names(act, self._seed) if self._joins else None
         if self._names is not None:
             self._names.check(act)
+        for payload in _unavailable_commands(act):
+            self._host.request_payload(missing_file(payload))
         if self._joins:
             act = _joined(act)
         completion = self._activate(act)
@@ -255,6 +267,23 @@ class SandboxedInstance(WorkflowInstance):
         return self._inner.get_thread_id()
 
 
+def _unavailable_commands(act: WorkflowActivation) -> Iterator[Payload]:
+    """The payloads of new commands whose file or key is missing.
+
+    A replay requests nothing: the run has taken, or refused, those commands already.
+    """
+    for job in () if act.is_replaying else act.jobs:
+        if job.HasField("signal_workflow"):
+            given = job.signal_workflow.input
+        elif job.HasField("do_update"):
+            given = job.do_update.input
+        else:
+            continue
+        # A command has one argument; any other number is refused, whatever it has.
+        if len(given) == 1 and is_unavailable(given[0]) and not is_given_up(given[0]):
+            yield given[0]
+
+
 def _failed(act: WorkflowActivation, why: str) -> WorkflowActivationCompletion:
     failed = WorkflowActivationCompletion(run_id=act.run_id)
     failed.failed.failure.message = why
@@ -316,5 +345,7 @@ class Runner(WorkflowRunner):
 
 def sandbox() -> Runner:
     """The runner of workflow code."""
+    for name in _PRELOADED:
+        import_module(name)
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     return Runner(SandboxedWorkflowRunner(restrictions=restrictions))

@@ -73,7 +73,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.tags import tag
     from crewlog.graph.wakes import check_log
     from crewlog.ids import PUBLIC, RESERVED, CommandId
-    from crewlog.payload_storage.external_storage import request_payload, unavailable_payload_error
+    from crewlog.payload_storage.external_storage import unavailable_payload_error
     from crewlog.state import journal as j
     from crewlog.state.body_metadata import arguments_excerpt
     from crewlog.state.calls import (
@@ -304,8 +304,6 @@ def read_args(args: Sequence[RawValue]) -> Any:
 def read_client_args(args: Sequence[RawValue]) -> Any:
     """`read_args` of what a client sent, who may not use the run's own command ids."""
     data = read_args(args)
-    if isinstance(data, Lost) and not workflow.unsafe.is_replaying():
-        request_payload(data.file)
     command = data.get("id") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if isinstance(command, str) and command.startswith(RESERVED):
         return InvalidPayload(f"ids that begin with {RESERVED!r} are the run's own")
@@ -324,7 +322,7 @@ def receive_command(name: str, args: Sequence[RawValue]) -> QueuedCommand:
 def unread(name: str, args: Sequence[RawValue]) -> QueuedCommand:
     """A signal on its way to the loop, which reads it."""
     if any(is_unavailable(each.payload) for each in args):
-        return receive_command(name, args)  # its file is asked for at once
+        return receive_command(name, args)  # the worker has requested its content
     return QueuedCommand(name, UndecodedPayload("it is not read yet", args), now())
 
 

@@ -23,6 +23,7 @@ from temporalio.common import RawValue
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
+from crewlog.encryption.codec import give_up, lost
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers import history_progress
 from crewlog.workers.instance_host import has_no_pending_task
@@ -142,12 +143,16 @@ class Asked:
     def __init__(self, *, done: bool = True) -> None:
         self.evicted = 0
         self.looked: list[int] = []
+        self.requested: list[str] = []
         self._done = done
         self._instance = SandboxedInstance(Inner(), self)  # type: ignore[arg-type]
 
     def evict(self, execution: str) -> None:
         assert execution == "r"
         self.evicted += 1
+
+    def request_payload(self, file: str) -> None:
+        self.requested.append(file)
 
     def has_done(self, workflow: str, execution: str, began: int) -> bool:
         assert (workflow, execution) == ("w", "r")
@@ -163,9 +168,29 @@ class Asked:
         self._give(act, began)
         return self.evicted
 
+    def brings(
+        self, *payloads: Payload, kind: str = "signal_workflow", replay: bool = False
+    ) -> None:
+        act = activation(kind)
+        act.is_replaying = replay
+        getattr(act.jobs[0], kind).input.extend(payloads)
+        self._give(act, 1)
+
     def _give(self, act: WorkflowActivation, began: int) -> None:
         act.timestamp.FromSeconds(began)
         self._instance.activate(act)
+
+
+def test_the_missing_content_of_a_new_command_is_requested() -> None:
+    one = Asked()
+    one.brings(lost("/a"))
+    one.brings(lost("/b"), kind="do_update")
+    assert one.requested == ["/a", "/b"]
+    one.brings(lost("/a"), replay=True)
+    one.brings(give_up(lost("/a")))
+    one.brings(lost("/a"), lost("/b"))  # refused: a command has one argument
+    one.brings(Payload(metadata={"encoding": b"json/plain"}, data=b"{}"))
+    assert one.requested == ["/a", "/b"]
 
 
 def test_news_whose_task_has_not_begun_were_given_for_a_query() -> None:
