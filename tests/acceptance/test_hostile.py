@@ -15,7 +15,7 @@ from authority.hostile import agrees
 from covers import covers
 from crewlog.client import Run
 from crewlog.errors import CommandRejected
-from crewlog.reporting.audit import audit_records
+from crewlog.reporting.audit.auditor import audit_records
 from crewlog.state import journal as j
 from crewlog.state.calls import CALL_TOOL
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from covers import covers
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.tokens import Growth
-from crewlog.reporting.trace import run_trace
+from crewlog.reporting.trace.builder import run_trace
 from crewlog.state import journal as j
 
 from .harness import LIMIT, Site, until

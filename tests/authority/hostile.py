@@ -11,7 +11,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from crewlog.reporting.audit import AuditRecord
+from crewlog.reporting.audit.view import AuditRecord
 
 TOOLS = ("t0", "t1", "t2", "t3", "t4")
 AGENTS = ("a", "b", "c", "d")

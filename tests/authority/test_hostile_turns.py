@@ -17,7 +17,7 @@ from crewlog.definition.validate import check
 from crewlog.graph.engine import Order
 from crewlog.graph.lowering_pass import lower_validated
 from crewlog.ids import FlagName
-from crewlog.reporting.audit import audit_records
+from crewlog.reporting.audit.auditor import audit_records
 from crewlog.state import journal as j
 from crewlog.state.calls import CallModelResult, RequestedToolCall
 from graph.simulation import Outcome, Simulation, returns, says

@@ -18,7 +18,7 @@ from crewlog.cli.screen import Screen
 from crewlog.client.inbox import OpenQuestion
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName, CrewName, RunId, ToolName
-from crewlog.reporting.audit import AuditRecord
+from crewlog.reporting.audit.view import AuditRecord
 from crewlog.reporting.permission_matrix import Cell, LivePermissionView, QuotaView
 from crewlog.wire import PermissionsPage
 

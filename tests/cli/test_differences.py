@@ -14,7 +14,8 @@ from crewlog.definition.diff import diff
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.graph.lowering_pass import lower
-from crewlog.reporting.diff import Change, StateDiff, plan_diff
+from crewlog.reporting.diff.plan import plan_diff
+from crewlog.reporting.diff.state import Change, StateDiff
 
 OLD = "You write the report.\nBe polite.\nSay what was tested.\nEnd with a summary."
 NEW = "You write the report.\nBe brief.\nSay what was tested.\nEnd with a summary."

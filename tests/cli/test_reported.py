@@ -13,7 +13,7 @@ from crewlog.cli.reported import in_markdown, show_report
 from crewlog.cli.reporting import as_seen
 from crewlog.cli.screen import Screen
 from crewlog.ids import InterruptId
-from crewlog.reporting.report import Report
+from crewlog.reporting.report.view import Report
 from crewlog.wire import InterruptView, RunResult
 
 ITEMS = [{"id": "prices", "agent": "pricing", "task": "Write the prices."}]

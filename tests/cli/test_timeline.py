@@ -11,7 +11,7 @@ from crewlog.cli.screen import clock, counted, money, plain, plain_lines
 from crewlog.cli.timeline import Row, Timeline
 from crewlog.cli.traced import _is
 from crewlog.ids import ContentHash, NodeName, StepId
-from crewlog.reporting.trace import CallTrace, StepTrace
+from crewlog.reporting.trace.view import CallTrace, StepTrace
 from crewlog.state.excerpt import message_excerpt
 from crewlog.state.journal import entry_from_json
 

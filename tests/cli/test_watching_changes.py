@@ -22,7 +22,7 @@ from crewlog.definition.load import load_data
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
-from crewlog.reporting.audit import command_records
+from crewlog.reporting.audit.command_records import command_records
 from crewlog.state.fold import fold
 from crewlog.state.journal import JournalEntry, entry_from_json
 from crewlog.state.model import (

@@ -11,7 +11,7 @@ from crewlog.definition.expand import expand
 from crewlog.definition.load import load_data, load_definition
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lowering_pass import lower
-from crewlog.reporting.drawing import mermaid
+from crewlog.reporting.drawing.mermaid import mermaid
 from crewlog.reporting.explanation import explain
 from definition.test_operations import after, edit_phase, only, refused, remove
 

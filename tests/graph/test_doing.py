@@ -9,7 +9,7 @@ import pytest
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
-from crewlog.reporting.dry_run import dry_run
+from crewlog.reporting.dry_run.runner import dry_run
 from crewlog.state.calls import OutputValue, StructuredOutput, apart
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, returns, run, says

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 
 from crewlog.graph.plan import Ask, GraphPlan, PlanNode
 from crewlog.ids import NodeName
-from crewlog.reporting.drawing import mermaid, picture
+from crewlog.reporting.drawing.mermaid import mermaid
+from crewlog.reporting.drawing.terminal import picture
 from graph.crews import flows, flutter, plan_of
 from graph.simulation import Replies, run
 from pace import assert_within

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from crewlog.errors import UsageError
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
-from crewlog.reporting.dry_run import MOST_STEPS, DryRun, dry_run
+from crewlog.reporting.dry_run.runner import MOST_STEPS, dry_run
+from crewlog.reporting.dry_run.view import DryRun
 from graph.crews import flows, flutter, plan_of
 
 LOOP = [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.cli.auditing import said
-from crewlog.reporting.audit import audit_records
+from crewlog.reporting.audit.auditor import audit_records
 from crewlog.state import journal as j
 from crewlog.workflows.command_queue import QueuedCommand, take
 from graph.crews import plan_of

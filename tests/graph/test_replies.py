@@ -16,8 +16,8 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.graph.engine import Order
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan, PlanStructuredOutput
-from crewlog.reporting.dry_run import dry_run
-from crewlog.reporting.trace import run_trace
+from crewlog.reporting.dry_run.runner import dry_run
+from crewlog.reporting.trace.builder import run_trace
 from crewlog.state import journal as j
 from crewlog.state.calls import CallModelResult, OutputValue, StructuredOutput
 from crewlog.state.drafts import draft_of

@@ -8,7 +8,7 @@ import pytest
 
 from crewlog.errors import InvalidDefinition
 from crewlog.ids import NodeName
-from crewlog.reporting.drawing import mermaid
+from crewlog.reporting.drawing.mermaid import mermaid
 from crewlog.reporting.explanation import explain
 from crewlog.state.calls import OutputValue
 from graph.crews import crew, plan_of

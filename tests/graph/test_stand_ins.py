@@ -16,8 +16,9 @@ from crewlog.graph.compiler import compile_plan
 from crewlog.graph.plan import GraphPlan, PlanNode
 from crewlog.graph.timers import TIMEOUT
 from crewlog.ids import AgentName, NodeName, item_number
-from crewlog.reporting.diff import plan_diff
-from crewlog.reporting.drawing import mermaid, picture
+from crewlog.reporting.diff.plan import plan_diff
+from crewlog.reporting.drawing.mermaid import mermaid
+from crewlog.reporting.drawing.terminal import picture
 from crewlog.reporting.explanation import explain
 from graph.crews import crew, plan_of
 from graph.simulation import (

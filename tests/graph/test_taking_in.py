@@ -19,7 +19,7 @@ from crewlog.graph.restore import roll_back
 from crewlog.graph.run_merge import apply_merge
 from crewlog.graph.run_merge_definition import merged_definition
 from crewlog.ids import AgentName, InterruptId, LogName, RunId, StepId
-from crewlog.reporting.trace import run_trace
+from crewlog.reporting.trace.builder import run_trace
 from crewlog.state.calls import PrepareMergeResult
 from crewlog.state.journal import RunMerged, entry_from_json
 from crewlog.state.model import Interrupt, LogHead, MergeOutcome, PendingChange

@@ -13,8 +13,8 @@ from crewlog.errors import InvalidDefinition
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import Wait
 from crewlog.graph.swap import swap_report
-from crewlog.reporting.drawing import mermaid
-from crewlog.reporting.dry_run import dry_run
+from crewlog.reporting.drawing.mermaid import mermaid
+from crewlog.reporting.dry_run.runner import dry_run
 from crewlog.reporting.explanation import explain
 from graph.crews import crew, plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says

@@ -13,7 +13,8 @@ from crewlog.client import Run
 from crewlog.definition.load import load_data
 from crewlog.graph.compiler import compile_plan
 from crewlog.graph.lowering_pass import lower
-from crewlog.reporting.drawing import mermaid, picture
+from crewlog.reporting.drawing.mermaid import mermaid
+from crewlog.reporting.drawing.terminal import picture
 from pace import paced
 
 from .measure import TASK_LIMIT, assert_calm, executions, figure

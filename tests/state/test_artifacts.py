@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crewlog.canonical_json import DEEPEST, canonical
 from crewlog.model import Json
-from crewlog.reporting.diff import differences, patched
+from crewlog.reporting.diff.content import differences, patched
 from crewlog.state.artifacts import (
     KEPT,
     LARGEST,

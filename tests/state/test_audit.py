@@ -10,13 +10,9 @@ from crewlog.canonical_json import hash_json
 from crewlog.cli.auditing import said as told
 from crewlog.graph.permission_commands import set_agent_permission
 from crewlog.ids import ToolName
-from crewlog.reporting.audit import (
-    AuditFilter,
-    Auditor,
-    AuditRecord,
-    PermissionHistory,
-    audit_records,
-)
+from crewlog.reporting.audit.auditor import Auditor, audit_records
+from crewlog.reporting.audit.permission_history import PermissionHistory
+from crewlog.reporting.audit.view import AuditFilter, AuditRecord
 from crewlog.state.journal import entry_from_json
 from graph.crews import plan_of
 from graph.simulation import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlog.reporting.diff import SECTIONS, Change, difference, plan_diff, plan_edges
+from crewlog.reporting.diff.plan import plan_diff, plan_edges
+from crewlog.reporting.diff.state import SECTIONS, Change, difference
 from crewlog.state import journal as j
 from crewlog.state.fold import reduce
 from crewlog.state.model import CrewState

@@ -6,7 +6,8 @@ from crewlog.cli.reported import in_markdown
 from crewlog.cli.screen import counted
 from crewlog.ids import AgentName, ContentHash, CrewName, FlagName, RunId
 from crewlog.model import Json
-from crewlog.reporting.report import Report, filled, report_of
+from crewlog.reporting.report.builder import filled, report_of
+from crewlog.reporting.report.view import Report
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
 from crewlog.state.journal import entry_from_json

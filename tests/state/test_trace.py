@@ -7,15 +7,11 @@ from typing import Any
 
 from crewlog.graph.engine import Order
 from crewlog.ids import AgentName, LogName, StepId, item_number
-from crewlog.reporting.diff import difference
-from crewlog.reporting.trace import (
-    StepTrace,
-    Trace,
-    align,
-    changes_by_position,
-    changes_by_step,
-    run_trace,
-)
+from crewlog.reporting.diff.state import difference
+from crewlog.reporting.trace.builder import run_trace
+from crewlog.reporting.trace.comparison import align
+from crewlog.reporting.trace.step_changes import changes_by_position, changes_by_step
+from crewlog.reporting.trace.view import StepTrace, Trace
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
 from crewlog.state.journal import entry_from_json

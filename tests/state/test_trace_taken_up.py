@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crewlog.graph.restore import reopen
 from crewlog.ids import InterruptId
-from crewlog.reporting.trace import run_trace
+from crewlog.reporting.trace.builder import run_trace
 from crewlog.state.fold import after, fold
 from crewlog.state.journal import entry_from_json
 from crewlog.state.recorder import Ledger

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crewlog.client import ArtifactView
     from crewlog.client.artifacts import ArtifactChange
     from crewlog.model import Json
-    from crewlog.reporting.diff import ContentChange
+    from crewlog.reporting.diff.content import ContentChange
 
 LOOK = "Look"
 _LONGEST = 88
@@ -105,7 +105,7 @@ async def _diff(
     from crewlog.cli.texts import tell  # noqa: PLC0415
     from crewlog.client.artifacts import artifact_changes, artifacts_of  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
-    from crewlog.reporting.diff import differences  # noqa: PLC0415
+    from crewlog.reporting.diff.content import differences  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     names = None if name is None else [name]

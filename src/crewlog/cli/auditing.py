@@ -15,7 +15,7 @@ from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
-    from crewlog.reporting.audit import AuditFilter, AuditKind, AuditRecord
+    from crewlog.reporting.audit.view import AuditFilter, AuditKind, AuditRecord
 
 _INDENT = 13
 """Columns before what a line says."""
@@ -108,7 +108,7 @@ def audit(
     With --json it is a record a line, to be kept or searched elsewhere. Nothing is written for it:
     it follows from the journal, also of runs that have ended.
     """
-    from crewlog.reporting.audit import AuditFilter  # noqa: PLC0415
+    from crewlog.reporting.audit.view import AuditFilter  # noqa: PLC0415
 
     kinds: tuple[AuditKind, ...] = tuple(_kind(each) for each in kind or ())
     wanted = AuditFilter(agent=agent, tool=tool, kinds=kinds, outcome=outcome, since=when(since))
@@ -122,7 +122,7 @@ def _kind(given: str) -> AuditKind:
         UsageError: there is no such kind.
     """
     from crewlog.definition.findings import did_you_mean  # noqa: PLC0415
-    from crewlog.reporting.audit import AuditKind  # noqa: PLC0415
+    from crewlog.reporting.audit.view import AuditKind  # noqa: PLC0415
 
     known: tuple[AuditKind, ...] = get_args(AuditKind)
     for kind in known:
@@ -248,7 +248,7 @@ def said(record: AuditRecord) -> str:
 def _summary(counted: Counter[tuple[str, str]]) -> str:
     """`12 checks: 8 allowed, 1 asked, 3 denied · 4 commands · 1 refusal`."""
     from crewlog.cli.screen import counted as of  # noqa: PLC0415
-    from crewlog.reporting.audit import AuditKind  # noqa: PLC0415
+    from crewlog.reporting.audit.view import AuditKind  # noqa: PLC0415
 
     parts: list[str] = []
     for kind in get_args(AuditKind):

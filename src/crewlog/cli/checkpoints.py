@@ -13,7 +13,7 @@ from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
 if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
     from crewlog.client import Client, Run
-    from crewlog.reporting.diff import StateDiff
+    from crewlog.reporting.diff.state import StateDiff
     from crewlog.wire import CheckpointView
 
 REWIND = "Rewind"
@@ -54,7 +54,7 @@ async def _checkpoints(run_id: str, *, diff: bool, full: bool, as_json: bool) ->
 
 async def _changes(run: Run, found: list[CheckpointView]) -> dict[int, StateDiff]:
     from crewlog.cli.sight import whole_journal  # noqa: PLC0415
-    from crewlog.reporting.trace import changes_by_position  # noqa: PLC0415
+    from crewlog.reporting.trace.step_changes import changes_by_position  # noqa: PLC0415
     from crewlog.state.journal import entry_from_json  # noqa: PLC0415
 
     items = await whole_journal(run)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from crewlog.cli.texts import Bodies, Told
     from crewlog.definition.diff import Change as DefinitionChange
     from crewlog.definition.diff import DefinitionDiff
-    from crewlog.reporting.diff import Change, PlanDiff, StateDiff
+    from crewlog.reporting.diff.plan import PlanDiff
+    from crewlog.reporting.diff.state import Change, StateDiff
 
 LOOK = "Look"
 _LONGEST = 60
@@ -64,7 +65,8 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
     from crewlog.cli.sight import crew_of, see_at  # noqa: PLC0415
     from crewlog.cli.texts import Told, bodies_in_brief, bodies_of, tell  # noqa: PLC0415
     from crewlog.definition.diff import diff as diff_crews  # noqa: PLC0415
-    from crewlog.reporting.diff import difference, plan_diff  # noqa: PLC0415
+    from crewlog.reporting.diff.plan import plan_diff  # noqa: PLC0415
+    from crewlog.reporting.diff.state import difference  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:

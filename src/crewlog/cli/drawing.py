@@ -51,7 +51,7 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
     from crewlog.cli.told_creatures import creatures_json, show_channels, show_creatures  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
     from crewlog.graph.plan import GraphPlan  # noqa: PLC0415
-    from crewlog.reporting import drawing  # noqa: PLC0415
+    from crewlog.reporting.drawing import mermaid as mermaid_drawing  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     number, url, statuses, over = 1, None, {}, ""
@@ -88,7 +88,7 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
             f"the run {target!r} has no graph yet: its prompt is not compiled",
             remedy=f"`crewlog show {target}` shows where it is.",
         )
-    text = drawing.mermaid(plan, statuses)
+    text = mermaid_drawing.mermaid(plan, statuses)
     if as_json:
         screen.document(
             {

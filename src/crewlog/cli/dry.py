@@ -10,7 +10,7 @@ from crewlog.cli.screen import Part, Screen, counted, plain
 from crewlog.errors import UsageError
 from crewlog.graph.plan import GraphPlan
 from crewlog.model import Json
-from crewlog.reporting.dry_run import (
+from crewlog.reporting.dry_run.view import (
     ConditionCheckView,
     DryRun,
     DryRunInterruptView,
@@ -63,7 +63,7 @@ def _value(text: str) -> Json:
 
 def dry_run_of(plan: GraphPlan, given: Sequence[str]) -> DryRun:
     """The dry run of a plan."""
-    from crewlog.reporting.dry_run import dry_run  # noqa: PLC0415 - LangGraph is slow to import
+    from crewlog.reporting.dry_run.runner import dry_run  # noqa: PLC0415 - LangGraph is slow to import
 
     flags, outputs = assumptions(given)
     errors = _errors(plan, outputs)

@@ -49,7 +49,7 @@ from crewlog.errors import (
     WorkerMissing,
 )
 from crewlog.ids import CommandId, InterruptId, StepId
-from crewlog.reporting.drawing import mermaid
+from crewlog.reporting.drawing.mermaid import mermaid
 from crewlog.run_status import EndReason
 from crewlog.state import journal as j
 from crewlog.state.journal import entry_to_json

@@ -8,7 +8,7 @@ from crewlog.cli.screen import Screen
 from crewlog.cli.told_creatures import show_creatures
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
-from crewlog.reporting.drawing import picture
+from crewlog.reporting.drawing.terminal import picture
 
 _WIDEST = 120
 """Columns that a picture may take, the indentation included: a wider one is hard to read."""

@@ -16,7 +16,7 @@ from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plai
 from crewlog.definition.replies import RESPONSE
 from crewlog.ids import ContentHash
 from crewlog.model import Json
-from crewlog.reporting.report import (
+from crewlog.reporting.report.view import (
     DecisionReport,
     ExchangeReport,
     ItemListReport,

@@ -12,7 +12,7 @@ from crewlog.cli.options import AsJson, Debug, RunPlaceArgument
 
 if TYPE_CHECKING:
     from crewlog.cli.sight import Sight
-    from crewlog.reporting.report import Report
+    from crewlog.reporting.report.view import Report
 
 LOOK = "Look"
 

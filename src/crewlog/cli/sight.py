@@ -28,7 +28,7 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.timers import deadline_of, held, status_by_journal, waiting_for, waits_for
 from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
-from crewlog.reporting.drawing import mermaid
+from crewlog.reporting.drawing.mermaid import mermaid
 from crewlog.run_status import CLOSED
 from crewlog.state.fold import fold
 from crewlog.state.frontier import item_agent

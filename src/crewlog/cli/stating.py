@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crewlog.client import Event
-from crewlog.reporting.diff import StateDiff, difference
+from crewlog.reporting.diff.state import StateDiff, difference
 from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.fold import reduce
 from crewlog.state.journal import NodesReached

@@ -23,7 +23,7 @@ from crewlog.model import Json
 if TYPE_CHECKING:
     from crewlog.client import Client
     from crewlog.ids import ContentHash
-    from crewlog.reporting.diff import StateDiff
+    from crewlog.reporting.diff.state import StateDiff
 
 LONGEST = 60
 """Characters of a value that stand in a row, of each side."""

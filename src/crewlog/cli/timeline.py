@@ -24,11 +24,10 @@ from crewlog.definition.replies import RESPONSE
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_number, node_of, visit_of
-from crewlog.reporting.trace import operations_description
 from crewlog.state import excerpt
 from crewlog.state import journal as j
 from crewlog.state.body_metadata import argument_changes
-from crewlog.state.excerpt import shortened
+from crewlog.state.excerpt import brief, shortened
 from crewlog.state.finish_reason import NO_READINGS, TAKEN
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
@@ -204,7 +203,7 @@ class Timeline:
                 node = node_of(entry.step) if entry.step else entry.by
                 return self._row(entry, node, "≠", entry.words, "red")
             case j.ArtifactOperationsApplied() | j.ArtifactOperationsRefused():
-                return self._row(entry, entry.agent, "±", operations_description(entry), "dim")
+                return self._row(entry, entry.agent, "±", _operations_description(entry), "dim")
             case (
                 j.ChangeAccepted()
                 | j.GraphReplacement()
@@ -758,3 +757,15 @@ def _final_words(entry: j.ModelCallCompleted) -> str:
     if not entry.ending:
         return plain(entry.brief) or "done"
     return f"{plain(entry.brief)} ({entry.ending}, accepted)".lstrip()
+
+
+def _operations_description(
+    entry: j.ArtifactOperationsApplied | j.ArtifactOperationsRefused,
+) -> str:
+    """`workflow: 3 operations, 1 left out (2: remove '/nodes/b': there is no 'b')`."""
+    why = f" ({brief(entry.why[0], 160)})" if entry.why else ""
+    left = f"{entry.refused} left out{why}" if entry.refused else ""
+    if isinstance(entry, j.ArtifactOperationsRefused):
+        return f"{entry.artifact}: of call {entry.call}, {left}"
+    count = f"{entry.count} {'operation' if entry.count == 1 else 'operations'}"
+    return f"{entry.artifact}: {count}" + (f", {left}" if left else "")

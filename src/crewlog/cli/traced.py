@@ -16,7 +16,8 @@ from crewlog.content_blocks import words_of
 from crewlog.ids import item_number
 from crewlog.message_files import files_of
 from crewlog.model import Json
-from crewlog.reporting.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align, body_of
+from crewlog.reporting.trace.comparison import Pair, align
+from crewlog.reporting.trace.view import Asked, CallTrace, Mark, StepTrace, Trace, body_of
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CallDelay
 from crewlog.usage import Usage

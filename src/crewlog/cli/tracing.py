@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from crewlog.client.pending_calls import PendingCall
     from crewlog.ids import StepId
     from crewlog.model import Json
-    from crewlog.reporting.diff import StateDiff
-    from crewlog.reporting.trace import Pair, Trace
+    from crewlog.reporting.diff.state import StateDiff
+    from crewlog.reporting.trace.comparison import Pair
+    from crewlog.reporting.trace.view import Trace
     from crewlog.state.journal import JournalEntry
 
 LOOK = "Look"
@@ -118,7 +119,8 @@ async def _look(
     """A run's trace; where it is to be `whole`, with what a fork shares with its source."""
     from crewlog.cli.sight import see_at, whole_journal  # noqa: PLC0415
     from crewlog.ids import RunId  # noqa: PLC0415
-    from crewlog.reporting.trace import changes_by_step, run_trace  # noqa: PLC0415
+    from crewlog.reporting.trace.builder import run_trace  # noqa: PLC0415
+    from crewlog.reporting.trace.step_changes import changes_by_step  # noqa: PLC0415
     from crewlog.state.journal import entry_from_json  # noqa: PLC0415
 
     sight = await see_at(client, target)
@@ -181,7 +183,7 @@ def _only(found: Trace, wanted: str, run_id: str) -> None:
 async def _bodies(client: Client, found: Trace) -> Mapping[Any, Json]:
     """The messages of a trace that the store has: one that is missing is told by its start."""
     from crewlog.cli.texts import stored  # noqa: PLC0415
-    from crewlog.reporting.trace import body_of  # noqa: PLC0415
+    from crewlog.reporting.trace.view import body_of  # noqa: PLC0415
 
     calls = [call for step in found.all_steps() for call in step.calls]
     wanted = {hash_ for call in calls for hash_ in (call.body, call.message) if hash_}
@@ -211,7 +213,7 @@ def _plain_json(found: Trace | Pair) -> dict[str, Any]:
 
 
 def _parting_json(one: Traced, two: Traced) -> dict[str, Any]:
-    from crewlog.reporting.trace import align  # noqa: PLC0415
+    from crewlog.reporting.trace.comparison import align  # noqa: PLC0415
 
     pairs = align(one.trace, two.trace)
     parted = next((pair for pair in pairs if pair.differs), None)

@@ -11,7 +11,8 @@ from crewlog.definition.findings import did_you_mean
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName, RunId
 from crewlog.model import Json
-from crewlog.reporting.audit import AuditFilter, AuditKind, Auditor, AuditRecord
+from crewlog.reporting.audit.auditor import Auditor
+from crewlog.reporting.audit.view import AuditFilter, AuditKind, AuditRecord
 from crewlog.reporting.permission_matrix import Cell
 from crewlog.wire import (
     Command,

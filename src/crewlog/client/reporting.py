@@ -10,7 +10,8 @@ from crewlog.errors import StoreIncomplete, StoreUnavailable
 from crewlog.graph.timers import status_by_journal
 from crewlog.ids import ContentHash
 from crewlog.model import Json
-from crewlog.reporting.report import Report, filled, report_of
+from crewlog.reporting.report.builder import filled, report_of
+from crewlog.reporting.report.view import Report
 from crewlog.state.fold import fold
 from crewlog.state.journal import JournalEntry, entry_from_json
 

@@ -68,7 +68,7 @@ from crewlog.errors import (
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.payload_storage.file_store import GivenFile
-from crewlog.reporting.report import Report
+from crewlog.reporting.report.view import Report
 from crewlog.run_status import CLOSED
 from crewlog.state.command_outcomes import DETAIL, may_be_older
 from crewlog.state.components import Rename

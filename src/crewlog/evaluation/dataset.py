@@ -28,7 +28,8 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.run_context import RunFacts
 from crewlog.ids import AgentName, ContentHash, RunId, StepId, item_number, node_of, visit_of
 from crewlog.model import Json
-from crewlog.reporting.trace import StepTrace, run_trace
+from crewlog.reporting.trace.builder import run_trace
+from crewlog.reporting.trace.view import StepTrace
 from crewlog.state.calls import CallModel
 from crewlog.state.fold import reduce
 from crewlog.state.journal import (

@@ -43,7 +43,7 @@ from crewlog.graph.plan import (
 )
 from crewlog.ids import AgentName, LogName, NodeName, ToolName, private_log
 from crewlog.model import Json, Model
-from crewlog.reporting.drawing import sent
+from crewlog.reporting.drawing.labels import outgoing_edges
 
 
 class Way(Model):
@@ -221,7 +221,7 @@ def _pool(node: PlanNode) -> Iterator[str]:
 
 
 def _ways(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[Way]:
-    for target, why in sent(node, plan.nodes):
+    for target, why in outgoing_edges(node, plan.nodes):
         yield Way(to=target, when=why)
     if node.route is not None and node.route.otherwise == ASK_HUMAN:
         yield Way(to="people", when="else")
@@ -250,7 +250,7 @@ def _ways(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[Way]:
 
 def _incoming_edges(plan: GraphPlan, name: NodeName) -> Iterator[Way]:
     for source, node in plan.nodes.items():
-        for target, why in sent(node, plan.nodes):
+        for target, why in outgoing_edges(node, plan.nodes):
             if target == name:
                 yield Way(to=source, when=why)
 

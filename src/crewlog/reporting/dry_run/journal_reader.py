@@ -1,24 +1,11 @@
-"""What a dry run's journal says, told for people: each visit with its reason.
-
-What a dry run tells: visits with their reasons, questions, and what is never reached.
-
-A dry run: the graph routed on an empty state, with the real engine, and nothing called.
-
-Every agent's turn is over at once, says nothing and sets nothing but what is assumed, unless it is
-assumed to fail; every question gets its first answer; every wait is over once nothing else goes on.
-`crewlog.reporting.dry_run` makes the account from the journal: which node follows which and why,
-which questions are asked, which nodes are never reached.
-"""
+"""Builds the view of a dry run from its journal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pydantic import Field
-
-from crewlog.canonical_json import hash_json
 from crewlog.definition.conditions import (
     Condition,
     facts_in,
@@ -26,123 +13,25 @@ from crewlog.definition.conditions import (
     render_condition,
     value_of,
 )
-from crewlog.definition.findings import did_you_mean, listed
-from crewlog.errors import UsageError
-from crewlog.graph.answers import StopAnswer, answer
-from crewlog.graph.engine import Engine, Order
+from crewlog.definition.findings import listed
 from crewlog.graph.joins import unfilled
 from crewlog.graph.plan import ASK_HUMAN, SKIP, GraphPlan, PlanNode
-from crewlog.ids import AgentName, FlagName, NodeName, RunId, StepId, item_number, node_of, visit_of
-from crewlog.model import Json, Model
-from crewlog.reporting.drawing import ON_ERROR, sent
+from crewlog.ids import AgentName, NodeName, RunId, StepId, item_number, node_of, visit_of
+from crewlog.model import Json
+from crewlog.reporting.drawing.labels import ON_ERROR, outgoing_edges
+from crewlog.reporting.dry_run.view import (
+    ConditionCheckView,
+    DryRun,
+    DryRunInterruptView,
+    DryRunStepView,
+    End,
+    IncompleteJoinView,
+    Never,
+    Unmet,
+)
 from crewlog.state import journal as j
-from crewlog.state.calls import CallModelResult, OutputValue, StructuredOutput
 from crewlog.state.fold import reduce
 from crewlog.state.model import CrewState, Interrupt
-
-End = Literal["completed", "failed", "stopped", "cut"]
-"""How a dry run ended; `cut` where it took too many steps."""
-
-
-class ConditionCheckView(Model):
-    """A condition that was looked at, and what it saw."""
-
-    kind: Literal["when", "only_if", "decide"]
-    """A requirement, a condition to work at all, or a decision's."""
-    condition: str
-    """As it is written."""
-    holds: bool
-    """Whether it held."""
-    values: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """What its names stood for; null is what nobody has set."""
-
-
-class IncompleteJoinView(Model):
-    """A join that a node arrived at without making it run."""
-
-    node: NodeName
-    """The node with the join."""
-    missing: tuple[NodeName, ...] = ()
-    """What it lacks; empty where it has run already and needs no more."""
-
-
-class DryRunInterruptView(Model):
-    """A question that would be asked, and the answer that the dry run gave."""
-
-    kind: str
-    """Why it is asked: `ask`, `requirement`, `limit`, …"""
-    node: NodeName | None = None
-    """The node that waits for the answer; none for the whole run."""
-    step: StepId | None = None
-    """The visit that waits for it."""
-    question: str
-    options: tuple[str, ...]
-    answer: str
-    """What was answered here: the first option, as a rule."""
-
-
-class DryRunStepView(Model):
-    """A visit to a node."""
-
-    step: StepId
-    node: NodeName
-    kind: Literal["agent", "decide", "ask", "wait", "route"]
-    agent: AgentName | None = None
-    why: str
-    """Why it was reached."""
-    conditions: tuple[ConditionCheckView, ...] = ()
-    """The conditions that were looked at, in order."""
-    outcome: Literal["done", "skipped", "failed", "open"] = "open"
-    """`failed` where it was assumed to fail, `open` where the run ended before it."""
-    because: str = ""
-    """Why it was skipped, or where a decision or an answer went."""
-    items: int | None = None
-    """How many items it has a step for, where it has one for each item of a list."""
-    sets: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """The flags and outputs that it was assumed to set."""
-    to: tuple[NodeName, ...] = ()
-    """The nodes that follow."""
-    unfilled: tuple[IncompleteJoinView, ...] = ()
-    """Joins that it arrived at, and that do not run by it."""
-
-
-class Unmet(Model):
-    """A requirement that nothing met."""
-
-    node: NodeName
-    requirement: str
-    then: str
-    """What happens: people are asked, it is skipped, or another node takes its place."""
-
-
-class Never(Model):
-    """A node that was not reached."""
-
-    node: NodeName
-    why: str
-
-
-class DryRun(Model):
-    """What a crew does where nobody says or sets anything."""
-
-    crew: str
-    flags: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """The flags that were assumed."""
-    outputs: dict[str, dict[str, Json]] = Field(default_factory=dict[str, dict[str, Json]])
-    """The outputs that were assumed."""
-    errors: dict[str, str] = Field(default_factory=dict[str, str])
-    """The errors with which steps were assumed to fail, by node or by agent."""
-    steps: tuple[DryRunStepView, ...] = ()
-    """The visits, in the order in which nodes were reached."""
-    questions: tuple[DryRunInterruptView, ...] = ()
-    """What people would be asked, in order."""
-    unmet: tuple[Unmet, ...] = ()
-    """Requirements that nothing met."""
-    never: tuple[Never, ...] = ()
-    """Nodes that were not reached, in the order of the plan."""
-    end: End = "completed"
-    because: str = ""
-    """Why it did not complete."""
 
 
 def account(
@@ -418,7 +307,7 @@ def _unreached_reason(
     ways = [
         (source, why)
         for source, other in plan.nodes.items()
-        for target, why in sent(other, plan.nodes)
+        for target, why in outgoing_edges(other, plan.nodes)
         if target == name
     ]
     if not ways:
@@ -451,180 +340,3 @@ def _unsent_reason(told: _JournalReader, plan: GraphPlan, source: NodeName, why:
     if node.stand_in is not None and why == ON_ERROR:
         return f"it runs only where {source} fails"
     return f"it runs only in the place of {source}"
-
-
-MOST_STEPS = 200
-"""Steps after which a dry run is cut off: what loops so long is seen by then."""
-
-Outputs = Mapping[str, Mapping[str, Json]]
-"""Outputs by agent and key."""
-ASSUMED = "Assumed"
-"""The error type of a step that is assumed to fail."""
-
-
-async def dry_run(
-    plan: GraphPlan,
-    *,
-    flags: Mapping[str, Json] | None = None,
-    outputs: Outputs | None = None,
-    errors: Mapping[str, str] | None = None,
-    most: int = MOST_STEPS,
-) -> DryRun:
-    """Routes a plan's graph without calling anything.
-
-    Args:
-        plan: The plan.
-        flags: Flags that are assumed: those an agent writes are set when its turn ends, others
-            at the start.
-        outputs: Outputs that are assumed, set when their agents' turns end.
-        errors: Errors with which steps are assumed to fail, by their node, or by their agent for
-            all of its steps.
-        most: After so many steps it is cut off.
-
-    Raises:
-        UsageError: where what is assumed is nothing that the crew has.
-    """
-    drill = _DryRunner(plan, flags or {}, outputs or {}, errors or {})
-    end, because = await drill.go(most)
-    entries = [j.entry_from_json(data) for data in drill.engine.ledger.entries]
-    return account(plan, entries, end=end, because=because).model_copy(
-        update={
-            "flags": dict(flags or {}),
-            "outputs": {agent: dict(found) for agent, found in (outputs or {}).items()},
-            "errors": dict(errors or {}),
-        }
-    )
-
-
-class _DryRunner:
-    """The engine, and what stands in for models and people."""
-
-    engine: Engine
-
-    def __init__(
-        self,
-        plan: GraphPlan,
-        flags: Mapping[str, Json],
-        outputs: Outputs,
-        errors: Mapping[str, str],
-    ) -> None:
-        # One turn of a conversation; and the turns of agents that ask no model are over at once, as
-        # those of all others: nothing is called, and no step takes any time.
-        idle = {name: rules.model_copy(update={"does": ()}) for name, rules in plan.agents.items()}
-        nodes = {
-            name: node if node.timeout is None else node.model_copy(update={"timeout": None})
-            for name, node in plan.nodes.items()
-        }
-        self.plan = plan.model_copy(update={"conversation": None, "agents": idle, "nodes": nodes})
-        self.flags = flags
-        self.outputs = outputs
-        self.errors = errors
-        self._answered: set[tuple[NodeName | None, str]] = set()
-        _check(plan, flags, outputs)
-        _check_assumed_errors(plan, errors)
-
-    async def go(self, most: int) -> tuple[End, str]:
-        """Runs to the end, or to `most` steps; how it ended and why."""
-        self.engine = engine = await Engine.begin(
-            self.plan, RunId("dry-run"), input_text="", by="", at=0
-        )
-        written = {flag for rules in self.plan.agents.values() for flag in rules.flags}
-        for flag in self.flags:
-            if flag not in written:
-                engine.record(j.RunOutputSet(flag=FlagName(flag), value=self.flags[flag]))
-        while True:
-            await engine.settle(())
-            order = next(engine.orders(()), None)
-            if engine.state.status == "failed":
-                return "failed", engine.state.error
-            if engine.state.closed:
-                return "completed", ""
-            if engine.state.steps > most or engine.state.position > most * 20:
-                return "cut", f"it goes on after {most} steps"
-            if order is not None:
-                await self._end_turn(order)
-            elif (due := engine.waits.next_deadline()) is not None:
-                engine.at = max(engine.at, due)
-                engine.waits.rung(due)
-            elif engine.state.interrupts:
-                asked = next(iter(engine.state.interrupts.values()))
-                try:
-                    await answer(engine, asked, self._chosen_answer(asked), by="", command=None)
-                except StopAnswer:
-                    return "stopped", f"the answer to {asked.question!r} ends the run"
-            else:
-                return "stopped", "nothing is left that could go on"
-
-    async def _end_turn(self, order: Order) -> None:
-        """The agent's turn is over: it sets what is assumed, and says nothing; or it fails."""
-        agent, rules = order.agent, self.plan.agents[order.agent]
-        error = self.errors.get(node_of(order.step), self.errors.get(agent))
-        if error is not None:
-            await self.engine.fail_step(order.step, order.call.call, error, ASSUMED)
-            return
-        for flag in rules.flags:
-            if flag in self.flags:
-                self.engine.record(j.RunOutputSet(flag=flag, value=self.flags[flag], by=agent))
-        assumed, said = self.outputs.get(agent, {}), rules.reply.fields if rules.reply else ()
-        for key in rules.outputs:
-            if key in assumed and key not in said:
-                self.engine.record(j.OutputSet(agent=agent, key=key, value=assumed[key]))
-        body = {"type": "ai", "content": "", "id": f"{order.step}/{order.call.call}"}
-        fields = tuple(OutputValue(key=key, value=assumed[key]) for key in said if key in assumed)
-        read = StructuredOutput(outputs=fields) if rules.reply else None
-        reply = CallModelResult(body=body, hash=hash_json(body), reply=read)
-        await self.engine.turns.apply_model_call(order.step, order.call.call, reply)
-
-    def _chosen_answer(self, asked: Interrupt) -> str:
-        """The first option; another one where that would only lead here again.
-
-        It does where it goes to a node and was given before, and where it says to look again for
-        a list that nobody sets.
-        """
-        if asked.kind == "step_failed":
-            return "skip"  # it would only fail again
-        first, *others = asked.options
-        node = self.engine.state.frontier[asked.step].node if asked.step else None
-        key = (node, asked.question)
-        again = key in self._answered
-        self._answered.add(key)
-        if first != "again" and not (again and first in self.plan.nodes):
-            return first
-        on = [option for option in others if option not in self.plan.nodes]
-        return next((option for option in on if option != "stop"), on[0] if on else first)
-
-
-def _check_assumed_errors(plan: GraphPlan, errors: Mapping[str, str]) -> None:
-    known = {name: node.agents for name, node in plan.nodes.items() if node.agents}
-    for name in errors:
-        if name not in known and not any(name in agents for agents in known.values()):
-            raise UsageError(
-                f"the crew {str(plan.crew)!r} has no step {name!r} that could fail",
-                remedy=did_you_mean(name, known, f"Its agents' phases are: {', '.join(known)}."),
-            )
-
-
-def _check(plan: GraphPlan, flags: Mapping[str, Json], outputs: Outputs) -> None:
-    known = {*plan.flags} | {flag for rules in plan.agents.values() for flag in rules.flags}
-    known |= {node.ask.sets for node in plan.nodes.values() if node.ask and node.ask.sets}
-    for flag in flags:
-        if flag not in known:
-            there = f"Its flags are: {', '.join(sorted(known))}." if known else "It has none."
-            raise UsageError(
-                f"the crew {str(plan.crew)!r} has no flag {flag!r} that could be assumed",
-                remedy=did_you_mean(flag, known, there),
-            )
-    for agent, found in outputs.items():
-        rules = plan.agents.get(AgentName(agent))
-        if rules is None:
-            raise UsageError(
-                f"the crew {str(plan.crew)!r} has no agent {agent!r}",
-                remedy=did_you_mean(agent, plan.agents, f"It has: {', '.join(plan.agents)}."),
-            )
-        for key in found:
-            if key not in rules.outputs:
-                there = ", ".join(rules.outputs) or "none"
-                raise UsageError(
-                    f"agent {agent!r} declares no output {key!r}",
-                    remedy=did_you_mean(key, rules.outputs, f"It declares: {there}."),
-                )

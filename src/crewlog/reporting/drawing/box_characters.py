@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crewlog.reporting.layout import Place
+from crewlog.reporting.drawing.layout import Place
 
 _LEFT, _RIGHT, _UP, _DOWN = 1, 2, 4, 8
 _BOXES = " ╴╶─╵┘└┴╷┐┌┬│┤├┼"

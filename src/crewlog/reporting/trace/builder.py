@@ -1,26 +1,21 @@
-"""The execution trace of a run: its steps with times, inputs, calls and what became of them.
+"""Builds a trace from a journal, entry by entry.
 
-    trace_of(journal) → Trace(steps=[StepTrace(calls=[CallTrace, …], items=[StepTrace, …]), …])
+    run_trace(journal) → Trace(steps=[StepTrace(calls=[CallTrace, …], items=[StepTrace, …]), …])
 
-All of it follows from the journal; the values themselves are bodies in the store, named by their
-hashes. A step that a rollback brings back has a second trace, from there on.
-
-What journal entries about artifacts say, in words for people.
+Everything follows from the journal; the values themselves are bodies in the store, named by their
+hashes. A step that a rollback brings back has a second trace from there on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from crewlog.ids import (
     AgentName,
-    ContentHash,
     InterruptId,
     LogName,
     NodeName,
-    RunId,
     StepId,
     child_step_log,
     item_number,
@@ -30,169 +25,14 @@ from crewlog.ids import (
     step_id,
     visit_of,
 )
-from crewlog.model import Json
-from crewlog.reporting.diff import Change, StateDiff, difference
+from crewlog.reporting.trace.view import Asked, CallTrace, Mark, StepTrace, Trace
 from crewlog.state import journal as j
-from crewlog.state.excerpt import brief
-from crewlog.state.finish_reason import BadEnding
-from crewlog.state.fold import reduce
 from crewlog.state.frontier import item_agent
-from crewlog.state.model import Call, CallDelay, CrewState, Interrupt
+from crewlog.state.model import Call, CrewState, Interrupt
 from crewlog.state.run_merge.surviving_state import Names, merged_steps, merged_visit_numbers
-from crewlog.usage import Usage
 
 Entries = Iterable[tuple[int, j.JournalEntry]]
 """A journal: entries with their positions, in order."""
-Fate = Literal["reached", "running", "parked", "completed", "skipped", "cancelled", "undone"]
-"""What became of a step: `reached` has not begun; `parked` is kept aside, as a change took its node
-away; `undone` was under way when the run went back to an earlier checkpoint."""
-
-
-@dataclass
-class Asked:
-    """A question to people."""
-
-    id: InterruptId
-    kind: str
-    question: str
-    raised: int
-    """Milliseconds since the epoch, as all times here."""
-    answered: int | None = None
-    decision: str = ""
-    """`withdrawn` where nobody needed the answer any more."""
-    by: str = ""
-
-
-@dataclass
-class CallTrace:
-    """A model call or a tool call."""
-
-    call: int
-    """Its number in the step, from 1."""
-    tool: str | None
-    """None of a model call."""
-    start: int
-    """When it was asked for."""
-    arguments: str = ""
-    """The start of a tool's arguments."""
-    end: int | None = None
-    ms: int | None = None
-    """How long it took by itself: a tool where it ran, a model from being asked for to its answer,
-    without its `delay`; one that was asked again, from then on: what people took to say so is not
-    the model's."""
-    delay: CallDelay | None = None
-    """What it took before the attempt that answered: failed attempts with the waits between them,
-    and the wait for a worker; none where that is little."""
-    ok: bool | None = None
-    """None where it has no answer."""
-    result: str = ""
-    """The start of what came back."""
-    body: ContentHash | None = None
-    """The message that came back."""
-    message: ContentHash | None = None
-    """Of a tool call: the message that asks for it, with all of its arguments."""
-    model: str = ""
-    usage: Usage = field(default_factory=Usage)
-    errors: list[str] = field(default_factory=list[str])
-    """Why earlier tries failed, or this one."""
-    denied: str = ""
-    """Why it was refused."""
-    retries: int = 0
-    """How often people or a policy had it made again."""
-    accepted: BadEnding = ""
-    """How a reply ended that is no good answer and was taken as it is; empty: it is a good one, or
-    was refused."""
-    composed: bool = False
-    """Whether no model was asked: its agent has none, and what its tools said is put together."""
-
-
-@dataclass
-class StepTrace:
-    """A visit to a node, or the step of an item."""
-
-    step: StepId
-    node: NodeName
-    agent: AgentName | None = None
-    reached: int = 0
-    started: int | None = None
-    ended: int | None = None
-    position: int = 0
-    """Where it was reached, or an item's step began."""
-    began: int | None = None
-    """The position of its beginning."""
-    checkpoint: int | None = None
-    """The position of its end."""
-    fate: Fate = "reached"
-    because: str = ""
-    waited_for: str = ""
-    """The requirement that it had to wait for."""
-    reads: dict[LogName, int] = field(default_factory=dict[LogName, int])
-    """What it could read when it began: how many messages of each log, its agent's own included."""
-    calls: list[CallTrace] = field(default_factory=list[CallTrace])
-    asked: list[Asked] = field(default_factory=list[Asked])
-    errors: list[str] = field(default_factory=list[str])
-    retries: int = 0
-    of: int = 0
-    """How many items it has a step for each of."""
-    items: list[StepTrace] = field(default_factory=list["StepTrace"])
-    went: tuple[str, ...] = ()
-    """The nodes that its end reached."""
-    sets: dict[str, Json] = field(default_factory=dict[str, Json])
-    """Flags by name and outputs by `agent.key` that it set; `{"body": hash}` of large ones."""
-
-    @property
-    def within(self) -> str:
-        """The part that it is in, where its node's name says so: `writer` of `writer.reviewer`."""
-        return self.node.rpartition(".")[0]
-
-    @property
-    def accepted(self) -> BadEnding:
-        """How the last reply ended, where that is no good answer and was taken as it is."""
-        replies = [call for call in self.calls if call.tool is None]
-        return replies[-1].accepted if replies else ""
-
-    @property
-    def usage(self) -> Usage:
-        """What its calls used, those of its items included."""
-        used = sum((call.usage for call in self.calls), Usage())
-        tools = sum(call.tool is not None and call.end is not None for call in self.calls)
-        used += Usage(tool_calls=tools)
-        return sum((item.usage for item in self.items), used)
-
-
-@dataclass
-class Mark:
-    """Something that happened to the run as a whole: a swap, a rollback, an edit, a pause."""
-
-    position: int
-    at: int
-    kind: str
-    entry: dict[str, Json]
-    """The journal entry."""
-
-
-@dataclass
-class Trace:
-    """A run's execution."""
-
-    run: str = ""
-    crew: str = ""
-    started: int = 0
-    ended: int | None = None
-    status: str = "running"
-    error: str = ""
-    position: int = 0
-    steps: list[StepTrace] = field(default_factory=list[StepTrace])
-    """In the order in which they were reached; those of items are in their visits."""
-    marks: list[Mark] = field(default_factory=list[Mark])
-    asked: list[Asked] = field(default_factory=list[Asked])
-    """Questions about the whole run."""
-
-    def all_steps(self) -> Iterator[StepTrace]:
-        """Every step, each visit before its items."""
-        for step in self.steps:
-            yield step
-            yield from step.items
 
 
 MARKS: tuple[type[j.Fact], ...] = (
@@ -566,142 +406,3 @@ def _call(call: Call, at: int) -> CallTrace:
 def _silent(entry: j.Fact) -> bool:
     """Whether it is no command of anybody's: the run's own input."""
     return isinstance(entry, j.MessageAdded) and entry.command is None
-
-
-# -- what each step changed -------------------------------------------------------------------
-
-
-def changes_by_step(run: RunId, entries: Entries) -> dict[StepId, StateDiff]:
-    """What each step changed in the state, from its beginning to its end and what follows.
-
-    What other steps and people did meanwhile is not in it: each entry counts for its own step.
-    """
-    state = CrewState(run=run)
-    found: dict[StepId, dict[tuple[str, str], Change]] = {}
-    step: StepId | None = None
-    of: dict[str, StepId | None] = {}
-    for position, entry in entries:
-        if not state.position:  # a fork's journal begins after its base
-            state = state.model_copy(update={"position": position - 1})
-        after = reduce(state, entry)
-        if isinstance(entry, j.InterruptRaised):
-            step = of[entry.interrupt.id] = entry.interrupt.step
-        elif isinstance(entry, j.InterruptAnswered):
-            step = of.get(entry.interrupt)
-        elif not isinstance(entry, j.RunOutputSet | j.OutputSet | j.NodesReached):
-            step = getattr(entry, "step", None)
-        if step is not None:
-            changes = found.setdefault(step, {})
-            for change in difference(state, after).changes:
-                _merge(changes, change)
-        state = after
-    return {step: StateDiff(changes=tuple(changes.values())) for step, changes in found.items()}
-
-
-def changes_by_position(
-    run: RunId, entries: Entries, positions: Iterable[int]
-) -> dict[int, StateDiff]:
-    """What was changed up to each of some positions, since the one before it, by whomever."""
-    wanted = {*positions}
-    before = state = CrewState(run=run)
-    found: dict[int, StateDiff] = {}
-    for position, entry in entries:
-        if not state.position:  # a fork's journal begins after its base
-            before = state = state.model_copy(update={"position": position - 1})
-        state = reduce(state, entry)
-        if position in wanted:
-            found[position] = difference(before, state)
-            before = state
-    return found
-
-
-def _merge(changes: dict[tuple[str, str], Change], change: Change) -> None:
-    """Adds a later change of a thing to what is known of earlier ones."""
-    key = (change.section, change.name)
-    before = changes.pop(key, None)
-    if before is None:
-        changes[key] = change
-        return
-    there, here = before.kind != "added", change.kind != "removed"
-    if not there and not here:
-        return
-    kind: Literal["added", "removed", "changed"]
-    kind = "changed" if there and here else "added" if here else "removed"
-    if kind != "changed" or before.old != change.new:
-        changes[key] = change.model_copy(update={"kind": kind, "old": before.old})
-
-
-# -- two runs ---------------------------------------------------------------------------------
-
-
-@dataclass
-class Pair:
-    """A step of two traces."""
-
-    step: StepId
-    one: StepTrace | None
-    other: StepTrace | None
-    differs: tuple[str, ...] = ()
-    """In what: `fate`, `calls`, `results`, `went`, …; empty where it does not."""
-
-
-def align(one: Trace, other: Trace) -> list[Pair]:
-    """The steps of two traces side by side, in the order of the first, then of the second.
-
-    A visit that a rollback brought back counts as it was at last.
-    """
-    ours = {step.step: step for step in one.all_steps()}
-    theirs = {step.step: step for step in other.all_steps()}
-    return [
-        Pair(step, ours.get(step), theirs.get(step), _step_diff(ours.get(step), theirs.get(step)))
-        for step in (*ours, *(step for step in theirs if step not in ours))
-    ]
-
-
-def _step_diff(one: StepTrace | None, other: StepTrace | None) -> tuple[str, ...]:
-    if one is None or other is None:
-        return ("only in one",)
-    pairs: dict[str, tuple[object, object]] = {
-        "fate": (one.fate, other.fate),
-        "agent": (one.agent, other.agent) if one.agent and other.agent else (None, None),
-        "items": (one.of, other.of),
-        "calls": (_call_texts(one), _call_texts(other)),
-        "results": (_results(one), _results(other)),
-        "sets": (one.sets, other.sets),
-        "answers": (_answers(one), _answers(other)),
-        "errors": (_errors(one), _errors(other)),
-        "went": (one.went, other.went),
-    }
-    return tuple(name for name, (a, b) in pairs.items() if a != b)
-
-
-def _call_texts(step: StepTrace) -> list[tuple[str, str]]:
-    return [(call.tool or "model", call.arguments) for call in step.calls]
-
-
-def _results(step: StepTrace) -> list[tuple[str, bool | None]]:
-    return [(call.result, call.ok) for call in step.calls]
-
-
-def _answers(step: StepTrace) -> list[tuple[str, str]]:
-    return [(asked.kind, asked.decision) for asked in step.asked]
-
-
-def _errors(step: StepTrace) -> list[str]:
-    return [*step.errors, *(error for call in step.calls for error in call.errors)]
-
-
-def body_of(value: Json) -> str:
-    """The body that holds a large value that was set; empty where the value is there itself."""
-    body = cast("dict[str, Json]", value).get("body") if isinstance(value, dict) else None
-    return body if isinstance(body, str) and value == {"body": body} else ""
-
-
-def operations_description(entry: j.ArtifactOperationsApplied | j.ArtifactOperationsRefused) -> str:
-    """`workflow: 3 operations, 1 left out (2: remove '/nodes/b': there is no 'b')`."""
-    why = f" ({brief(entry.why[0], 160)})" if entry.why else ""
-    left = f"{entry.refused} left out{why}" if entry.refused else ""
-    if isinstance(entry, j.ArtifactOperationsRefused):
-        return f"{entry.artifact}: of call {entry.call}, {left}"
-    count = f"{entry.count} {'operation' if entry.count == 1 else 'operations'}"
-    return f"{entry.artifact}: {count}" + (f", {left}" if left else "")

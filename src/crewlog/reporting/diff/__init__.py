@@ -1,0 +1,1 @@
+"""Diffs of two states, two plans, or two contents of an artifact."""

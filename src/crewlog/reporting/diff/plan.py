@@ -1,0 +1,100 @@
+"""The diff of two plans: nodes and edges added, removed and changed, and the other settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import Field
+
+from crewlog.graph.plan import GraphPlan, PlanNode
+from crewlog.ids import NodeName
+from crewlog.model import Json, Model
+
+Edge = tuple[str, str, str]
+"""Source, target, and what leads there: `join`, `go`, `to`, `answer`, `else`, `on_error`."""
+_EDGES = frozenset({"join"})
+"""Fields of a node that its edges tell."""
+
+
+class PlanDiff(Model):
+    """All differences between two plans; false where there is none."""
+
+    added: tuple[NodeName, ...] = ()
+    removed: tuple[NodeName, ...] = ()
+    changed: dict[NodeName, tuple[str, ...]] = Field(
+        default_factory=dict[NodeName, tuple[str, ...]]
+    )
+    """Kept nodes that are otherwise, with the fields."""
+    edges_added: tuple[Edge, ...] = ()
+    edges_removed: tuple[Edge, ...] = ()
+    rules: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
+    """What else is otherwise, as `agents.writer`, `tools.read`, `permissions.read`, `limits`, with
+    the fields, or `added`, or `removed`."""
+
+    def __bool__(self) -> bool:
+        return bool(self.to_json())
+
+
+def plan_diff(old: GraphPlan, new: GraphPlan) -> PlanDiff:
+    """What was added, removed and changed from `old` to `new`; prompts are in definitions."""
+    before, after = {*plan_edges(old)}, {*plan_edges(new)}
+    kept = [name for name in new.nodes if name in old.nodes]
+    changed = {name: _fields(old.nodes[name], new.nodes[name]) for name in kept}
+    return PlanDiff(
+        added=tuple(name for name in new.nodes if name not in old.nodes),
+        removed=tuple(name for name in old.nodes if name not in new.nodes),
+        changed={name: fields for name, fields in changed.items() if fields},
+        edges_added=tuple(edge for edge in plan_edges(new) if edge not in before),
+        edges_removed=tuple(edge for edge in plan_edges(old) if edge not in after),
+        rules=dict(_rules(old, new)),
+    )
+
+
+def plan_edges(plan: GraphPlan) -> list[Edge]:
+    """The edges of a plan, once each, in its order."""
+    return list(dict.fromkeys(_edges(plan)))
+
+
+def _edges(plan: GraphPlan) -> Iterator[Edge]:
+    for name, node in plan.nodes.items():
+        for source in node.join.of if node.join else ():
+            yield source, name, "join"
+        for how, target in node.sends:
+            if target in plan.nodes:
+                yield name, target, how
+
+
+def _fields(old: PlanNode, new: PlanNode) -> tuple[str, ...]:
+    found = [f for f in _changed_fields(old, new) if f not in _EDGES]
+    if old.join and new.join and old.join.need != new.join.need:
+        found.append("join.need")
+    return tuple(found)
+
+
+def _changed_fields(old: Model, new: Model) -> list[str]:
+    before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
+    return [key for key in after if before.get(key) != after[key]]
+
+
+def _rules(old: GraphPlan, new: GraphPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for section in ("agents", "tools", "permissions", "approvals", "merge", "flags"):
+        yield from _mapping(section, getattr(old, section), getattr(new, section))
+    if limits := _changed_fields(old.limits, new.limits):
+        yield "limits", tuple(limits)
+    if interrupts := _changed_fields(old.interrupts, new.interrupts):
+        yield "interrupts", tuple(interrupts)
+
+
+def _mapping(
+    section: str, old: Mapping[Any, Json], new: Mapping[Any, Json]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for name in (*new, *(name for name in old if name not in new)):
+        if name not in old:
+            yield f"{section}.{name}", ("added",)
+        elif name not in new:
+            yield f"{section}.{name}", ("removed",)
+        elif old[name] != new[name]:
+            model = isinstance(new[name], Model) and isinstance(old[name], Model)
+            fields = _changed_fields(old[name], new[name]) if model else ["changed"]
+            yield f"{section}.{name}", tuple(fields)

@@ -1,0 +1,218 @@
+"""The diff of two states: of one run at two positions, or of two runs.
+
+    difference(before, after).changes  →  flags/approved: added true; frontier/writer#1: removed …
+
+States are compared by what they mean to people: transcripts by their number of messages (the logs
+of two runs never have the same heads), outputs by their values or by the hash of a large value, the
+frontier by the position of each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, TypeVar, get_args
+
+from crewlog.canonical_json import canonical
+from crewlog.model import Json, Model
+from crewlog.state.model import CrewState, FrontierStep, Output, Part
+
+Section = Literal[
+    "run",
+    "graph",
+    "flags",
+    "outputs",
+    "shared",
+    "private",
+    "frontier",
+    "parked",
+    "done",
+    "visits",
+    "loops",
+    "messages",
+    "permissions",
+    "rulings",
+    "quotas",
+    "interrupts",
+    "breaks",
+    "tags",
+    "usage",
+]
+SECTIONS: tuple[Section, ...] = get_args(Section)
+"""The parts of a state, in the order in which they are told."""
+V = TypeVar("V")
+
+
+class Change(Model):
+    """One difference."""
+
+    section: Section
+    """The part of the state."""
+    name: str
+    """Which thing in it: a flag, `agent.output`, a step, a log, …"""
+    kind: Literal["added", "removed", "changed"]
+    old: Json = None
+    """The value before; null where there was none."""
+    new: Json = None
+    """The value after; null where there is none."""
+
+
+class StateDiff(Model):
+    """All differences between two states; false where there is none."""
+
+    changes: tuple[Change, ...] = ()
+    """By section, and within it in the order of the new state, then of the old."""
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def under(self, section: Section) -> tuple[Change, ...]:
+        """The differences in one part."""
+        return tuple(change for change in self.changes if change.section == section)
+
+
+def difference(old: CrewState, new: CrewState) -> StateDiff:
+    """What was added, removed and changed from `old` to `new`; positions and times are none."""
+    # What `reduce` leaves alone is the very same object: it need not be looked into.
+    touched = {
+        name for name in CrewState.model_fields if getattr(old, name) is not getattr(new, name)
+    }
+    return StateDiff(
+        changes=tuple(
+            change
+            for section in SECTIONS
+            if touched & _FIELDS[section]
+            for change in _between(section, _PARTS[section](old), _PARTS[section](new))
+        )
+    )
+
+
+def _between(
+    section: Section, old: Mapping[str, Json], new: Mapping[str, Json]
+) -> Iterator[Change]:
+    for name in (*new, *(name for name in old if name not in new)):
+        if name not in old:
+            yield Change(section=section, name=name, kind="added", new=new[name])
+        elif name not in new:
+            yield Change(section=section, name=name, kind="removed", old=old[name])
+        elif canonical(old[name]) != canonical(new[name]):  # by `==`, 1 would equal true
+            yield Change(section=section, name=name, kind="changed", old=old[name], new=new[name])
+
+
+def _run(state: CrewState) -> dict[str, Json]:
+    found: dict[str, Json] = {"status": state.status, "crew": state.crew, "error": state.error}
+    found["execution"] = state.execution
+    if state.resume_info is not None:
+        info = state.resume_info
+        found["stands since"] = " ".join(filter(None, [info.by, info.reason])) or "asked to"
+    return {key: value for key, value in found.items() if value != ""}
+
+
+def _graph(state: CrewState) -> dict[str, Json]:
+    found: dict[str, Json] = {"version": state.graph_version}
+    if state.definition:
+        found["definition"] = state.definition
+    if state.changing is not None:
+        found["drains for"] = state.changing.what or f"version {state.changing.graph_version}"
+    if state.joining is not None:
+        found["is to be one graph with"] = state.joining.other
+    found |= {f"merge {op}": each.outcome for op, each in state.merges.items()}
+    return found
+
+
+def value_of(output: Output | Part) -> Json:
+    """An output as it is compared and told: the value, or `{"body": hash}` of a large one."""
+    if isinstance(output, Output) and output.parts:
+        return [value_of(part) for part in output.parts]
+    return output.value if output.body is None else {"body": output.body}
+
+
+def _outputs(state: CrewState) -> dict[str, Json]:
+    return {
+        f"{agent}.{key}": value_of(output)
+        for agent, found in state.agent_outputs.items()
+        for key, output in found.items()
+    }
+
+
+def _steps(entries: Mapping[Any, FrontierStep]) -> dict[str, Json]:
+    return {str(step): where(entry) for step, entry in entries.items()}
+
+
+def where(entry: FrontierStep) -> str:
+    """Where a step that is not done is, in words: `running: 2 model calls, read under way`."""
+    said: list[str] = []
+    if entry.requirement:
+        said.append(f"for {entry.requirement}")
+    if entry.mapped is not None:
+        said.append(f"{entry.mapped.done} of {entry.mapped.of} items done")
+    if entry.turn is not None:
+        under_way = [call.tool or "model" for call in entry.turn.calls]
+        said.append(f"model call {entry.turn.model_calls}")
+        said += [f"{', '.join(under_way)} under way"] if under_way else []
+    if entry.redirect is not None:
+        said.append(f"then to {entry.redirect}")
+    return f"{entry.status}: {', '.join(said)}" if said else entry.status
+
+
+def _usage(state: CrewState) -> dict[str, Json]:
+    found: dict[str, Json] = {"steps": state.steps}
+    for agent, used in state.usage.items():
+        data = used.to_json()
+        found |= {f"{agent} {key.replace('_', ' ')}": value for key, value in data.items()}
+    return found
+
+
+def _named(mapping: Mapping[Any, V]) -> dict[str, Json]:
+    return {str(name): value for name, value in mapping.items()}
+
+
+_PARTS: dict[Section, Callable[[CrewState], dict[str, Json]]] = {
+    "run": _run,
+    "graph": _graph,
+    "flags": lambda s: _named(s.flags),
+    "outputs": _outputs,
+    "shared": lambda s: _named(s.shared_context),
+    "private": lambda s: {
+        f"{who}.{name}": value for who, f in s.private_context.items() for name, value in f.items()
+    },
+    "frontier": lambda s: _steps(s.frontier),
+    "parked": lambda s: _steps(s.parked),
+    "done": lambda s: _named(s.routing.done),
+    "visits": lambda s: _named(s.visits),
+    "loops": lambda s: _named(s.routing.loops),
+    "messages": lambda s: {log: head.length for log, head in s.messages.items()},
+    "permissions": lambda s: {
+        tool: None if agents is None else list(agents)
+        for tool, agents in s.tool_permissions.items()
+    },
+    "rulings": lambda s: {
+        f"{tool}.{agent}": do for tool, row in s.rulings.items() for agent, do in row.items()
+    },
+    "quotas": lambda s: dict(s.quotas),
+    "interrupts": lambda s: {id_: asked.question for id_, asked in s.interrupts.items()},
+    "breaks": lambda s: dict.fromkeys(map(str, s.break_before), True),
+    "tags": lambda s: _named(s.tags),
+    "usage": _usage,
+}
+_FIELDS: dict[Section, frozenset[str]] = {
+    "run": frozenset({"status", "crew", "error", "execution", "resume_info"}),
+    "graph": frozenset({"graph_version", "definition", "changing", "joining", "merges", "took_in"}),
+    "flags": frozenset({"flags"}),
+    "outputs": frozenset({"agent_outputs"}),
+    "shared": frozenset({"shared_context"}),
+    "private": frozenset({"private_context"}),
+    "frontier": frozenset({"frontier"}),
+    "parked": frozenset({"parked"}),
+    "done": frozenset({"routing"}),
+    "visits": frozenset({"visits"}),
+    "loops": frozenset({"routing"}),
+    "messages": frozenset({"messages"}),
+    "permissions": frozenset({"tool_permissions"}),
+    "rulings": frozenset({"rulings"}),
+    "quotas": frozenset({"quotas"}),
+    "interrupts": frozenset({"interrupts"}),
+    "breaks": frozenset({"break_before"}),
+    "tags": frozenset({"tags"}),
+    "usage": frozenset({"usage", "steps"}),
+}
+"""The fields of the state that each part is made of."""

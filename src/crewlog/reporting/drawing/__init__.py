@@ -1,0 +1,1 @@
+"""Drawings of a graph: Mermaid for web pages, box characters for terminals."""

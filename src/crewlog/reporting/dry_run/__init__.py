@@ -1,0 +1,1 @@
+"""Dry runs: the route of a graph without a call of a model or a tool."""
