@@ -29,10 +29,9 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.claim import ClaimedAgent
 from crewlog.state.components import Component
-from crewlog.state.model import CrewState, Interrupt, LogHead
+from crewlog.state.model import NEVER_RESTORED, CrewState, Interrupt, LogHead
 from crewlog.state.recorder import Ledger
 from crewlog.state.restore import (
-    NEVER_BACK,
     ReopenPoint,
     RestoredState,
     forked,
@@ -262,5 +261,5 @@ def _ask_anew(engine: Engine, questions: tuple[Interrupt, ...]) -> None:
 
 def _restored_fields(state: CrewState) -> dict[str, Json]:
     """The state as an entry holds it: without what is not taken from there, but for the run."""
-    gone = NEVER_BACK - {"run"}
+    gone = NEVER_RESTORED - {"run"}
     return {key: value for key, value in state.to_json().items() if key not in gone}

@@ -38,6 +38,7 @@ from crewlog.state.frontier import child_step_started, failed_step_changes, queu
 from crewlog.state.live_permissions import agent_permission_change, tool_permission_change
 from crewlog.state.logs import chain, empty_log_head, joined
 from crewlog.state.model import (
+    NEVER_RESTORED,
     Call,
     ChildStepProgress,
     CrewState,
@@ -66,7 +67,6 @@ from crewlog.state.reducers import (
     output_with_write,
     place_of,
 )
-from crewlog.state.restore import NEVER_BACK
 from crewlog.state.run_merge.protocol import outcome_changes
 from crewlog.state.run_merge.renames import took_in
 from crewlog.state.run_merge.surviving_state import Names, union
@@ -1142,11 +1142,13 @@ def _failed(_state: CrewState, entry: j.RunFailed, _position: int) -> Changes:
 # -- going back, forking and taking up again -------------------------------------------------
 
 
+_RESTORED = CrewState.model_fields.keys() - NEVER_RESTORED
+
+
 def _put_back(state: CrewState, data: dict[str, Any]) -> Changes:
     """A state that an entry holds, but for what never goes back."""
     then = CrewState.from_json(data)
-    names = CrewState.model_fields.keys() - NEVER_BACK
-    return {**{name: getattr(then, name) for name in names}, "end_reason": ""}
+    return {**{name: getattr(then, name) for name in _RESTORED}, "end_reason": ""}
 
 
 @_on(j.RunRolledBack)

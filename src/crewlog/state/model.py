@@ -10,7 +10,7 @@ What a state knows of what its creatures hear: which message a visit is for, and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -30,6 +30,7 @@ from crewlog.model import Json, Model
 from crewlog.run_status import CLOSED, EndReason, RunStatus
 from crewlog.state.components import Rename
 from crewlog.state.conversation import Said, Talk
+from crewlog.state.field_policy import FieldPolicy, fields_where
 from crewlog.state.item_specs import ItemSpec, ListSpec
 from crewlog.usage import Usage
 
@@ -275,6 +276,28 @@ class Turn(Model):
             for call in self.calls
         )
         return self.model_copy(update={"calls": calls})
+
+
+class Heard(Model):
+    """The message that a visit is for."""
+
+    log: LogName
+    """The log that it was said in."""
+    body: ContentHash
+    """The message's hash."""
+    by: str = ""
+    """Who said it."""
+    more: int = 0
+    """Messages that came when as many visits waited as may: this one is for them, too."""
+
+
+class Rest(Model):
+    """Nothing is to do: the run waits for the next message."""
+
+    due: int = 0
+    """Until when, in milliseconds since the epoch; 0: for ever."""
+    position: int = 0
+    """The journal position since which it rests."""
 
 
 class FrontierStep(Model):
@@ -665,145 +688,406 @@ class StepError(Model):
 class CrewState(Model):
     """The state of a run at a journal position."""
 
-    run: RunId
+    run: Annotated[
+        RunId,
+        FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="transferred"),
+    ]
     """The run."""
-    crew: CrewName = CrewName("")
+    crew: Annotated[
+        CrewName,
+        FieldPolicy(
+            rollback="restored", fork="copied", split="copied", merge="dropped", diff=("run",)
+        ),
+    ] = CrewName("")
     """The crew's name."""
-    definition: ContentHash = ContentHash("")
+    definition: Annotated[
+        ContentHash,
+        FieldPolicy(
+            rollback="restored", fork="copied", split="copied", merge="dropped", diff=("graph",)
+        ),
+    ] = ContentHash("")
     """The definition's content hash."""
-    graph_version: int = 1
+    graph_version: Annotated[
+        int,
+        FieldPolicy(
+            rollback="computed", fork="reset", split="reset", merge="dropped", diff=("graph",)
+        ),
+    ] = 1
     """Which plan of the run, from 1."""
-    execution: int = 1
+    execution: Annotated[
+        int,
+        FieldPolicy(
+            rollback="never restored", fork="reset", split="reset", merge="dropped", diff=("run",)
+        ),
+    ] = 1
     """Which execution of the chain, from 1."""
-    position: int = 0
+    position: Annotated[
+        int,
+        FieldPolicy(rollback="never restored", fork="copied", split="copied", merge="transferred"),
+    ] = 0
     """The journal position: entries applied so far."""
-    started: int = 0
+    started: Annotated[
+        int,
+        FieldPolicy(rollback="never restored", fork="reset", split="copied", merge="transferred"),
+    ] = 0
     """When the run started, in milliseconds since the epoch."""
-    status: RunStatus = "running"
+    status: Annotated[
+        RunStatus,
+        FieldPolicy(
+            rollback="computed", fork="reset", split="reset", merge="dropped", diff=("run",)
+        ),
+    ] = "running"
     """What the run is doing as a whole."""
-    messages: dict[LogName, LogHead] = Field(default_factory=dict[LogName, LogHead])
+    messages: Annotated[
+        dict[LogName, LogHead],
+        FieldPolicy(
+            rollback="computed",
+            fork="copied",
+            split="computed",
+            merge="transferred",
+            diff=("messages",),
+        ),
+    ] = Field(default_factory=dict[LogName, LogHead])
     """The logs by name, as heads."""
-    agent_outputs: dict[AgentName, dict[str, Output]] = Field(
-        default_factory=dict[AgentName, dict[str, Output]]
-    )
+    agent_outputs: Annotated[
+        dict[AgentName, dict[str, Output]],
+        FieldPolicy(
+            rollback="restored",
+            fork="copied",
+            split="copied",
+            merge="transferred",
+            diff=("outputs",),
+        ),
+    ] = Field(default_factory=dict[AgentName, dict[str, Output]])
     """Outputs by agent and key; `text` is the final message of the last turn."""
-    flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
+    flags: Annotated[
+        dict[FlagName, Json],
+        FieldPolicy(
+            rollback="restored", fork="copied", split="copied", merge="transferred", diff=("flags",)
+        ),
+    ] = Field(default_factory=dict[FlagName, Json])
     """Flags."""
-    flag_places: dict[FlagName, tuple[Place, ...]] = Field(
-        default_factory=dict[FlagName, tuple[Place, ...]]
-    )
+    flag_places: Annotated[
+        dict[FlagName, tuple[Place, ...]],
+        FieldPolicy(rollback="restored", fork="copied", split="copied", merge="transferred"),
+    ] = Field(default_factory=dict[FlagName, tuple[Place, ...]])
     """Where each value stands in the list of a flag that steps add to."""
-    tool_permissions: dict[str, tuple[AgentName, ...] | None] = Field(
-        default_factory=dict[str, tuple[AgentName, ...] | None]
-    )
+    tool_permissions: Annotated[
+        dict[str, tuple[AgentName, ...] | None],
+        FieldPolicy(
+            rollback="restored",
+            fork="copied",
+            split="copied",
+            merge="transferred",
+            diff=("permissions",),
+        ),
+    ] = Field(default_factory=dict[str, tuple[AgentName, ...] | None])
     """Who may call a tool: null inherits, an empty list means nobody."""
-    rulings: dict[str, dict[str, Ruling]] = Field(default_factory=dict[str, dict[str, Ruling]])
+    rulings: Annotated[
+        dict[str, dict[str, Ruling]],
+        FieldPolicy(
+            rollback="kept", fork="copied", split="copied", merge="transferred", diff=("rulings",)
+        ),
+    ] = Field(default_factory=dict[str, dict[str, Ruling]])
     """What people ruled while the run lived, by tool and agent, `*` for every agent: it counts in
     the place of what the definition says."""
-    quotas: dict[str, int] = Field(default_factory=dict[str, int])
+    quotas: Annotated[
+        dict[str, int],
+        FieldPolicy(
+            rollback="kept", fork="reset", split="computed", merge="transferred", diff=("quotas",)
+        ),
+    ] = Field(default_factory=dict[str, int])
     """How many calls of quotas per run are used, by the quota's key."""
-    coordination_rules: tuple[str, ...] = ()
+    coordination_rules: Annotated[
+        tuple[str, ...],
+        FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped"),
+    ] = ()
     """The crew's rules as text: its joins, conditions and decisions."""
-    shared_context: dict[str, Json] = Field(default_factory=dict[str, Json])
+    shared_context: Annotated[
+        dict[str, Json],
+        FieldPolicy(
+            rollback="restored",
+            fork="copied",
+            split="copied",
+            merge="transferred",
+            diff=("shared",),
+        ),
+    ] = Field(default_factory=dict[str, Json])
     """Small values that every agent may read."""
-    private_context: dict[str, dict[str, Json]] = Field(default_factory=dict[str, dict[str, Json]])
+    private_context: Annotated[
+        dict[str, dict[str, Json]],
+        FieldPolicy(
+            rollback="restored",
+            fork="copied",
+            split="copied",
+            merge="transferred",
+            diff=("private",),
+        ),
+    ] = Field(default_factory=dict[str, dict[str, Json]])
     """Small values by audience: `agent:A` or `group:G`."""
-    execution_trace: LogHead = LogHead(head=ContentHash(""))
+    execution_trace: Annotated[
+        LogHead,
+        FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="dropped"),
+    ] = LogHead(head=ContentHash(""))
     """The journal itself, as a chain: equal heads mean equal journals."""
-    interrupts: dict[InterruptId, Interrupt] = Field(default_factory=dict[InterruptId, Interrupt])
+    interrupts: Annotated[
+        dict[InterruptId, Interrupt],
+        FieldPolicy(
+            rollback="computed",
+            fork="reset",
+            split="computed",
+            merge="transferred",
+            diff=("interrupts",),
+        ),
+    ] = Field(default_factory=dict[InterruptId, Interrupt])
     """The open questions."""
-    resume_info: StatusReason | None = None
+    resume_info: Annotated[
+        StatusReason | None,
+        FieldPolicy(
+            rollback="computed", fork="reset", split="reset", merge="dropped", diff=("run",)
+        ),
+    ] = None
     """Set while the run is paused or stopping."""
-    routing: Routing = Routing()
+    routing: Annotated[
+        Routing,
+        FieldPolicy(
+            rollback="restored",
+            fork="copied",
+            split="reset",
+            merge="transferred",
+            diff=(
+                "done",
+                "loops",
+            ),
+        ),
+    ] = Routing()
     """What the routers read."""
-    frontier: dict[StepId, FrontierStep] = Field(default_factory=dict[StepId, FrontierStep])
+    frontier: Annotated[
+        dict[StepId, FrontierStep],
+        FieldPolicy(
+            rollback="computed",
+            fork="computed",
+            split="computed",
+            merge="transferred",
+            diff=("frontier",),
+        ),
+    ] = Field(default_factory=dict[StepId, FrontierStep])
     """The steps that are not done, in the order they were reached."""
-    visits: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    visits: Annotated[
+        dict[NodeName, int],
+        FieldPolicy(
+            rollback="computed",
+            fork="copied",
+            split="computed",
+            merge="transferred",
+            diff=("visits",),
+        ),
+    ] = Field(default_factory=dict[NodeName, int])
     """Visits begun, by node; never repeated."""
-    execution_count: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    execution_count: Annotated[
+        dict[NodeName, int],
+        FieldPolicy(rollback="restored", fork="copied", split="reset", merge="dropped"),
+    ] = Field(default_factory=dict[NodeName, int])
     """How often a route would send the run to a node, also where it may not any more; in a
     conversation, in its present turn."""
-    asked: int = 0
+    asked: Annotated[
+        int, FieldPolicy(rollback="never restored", fork="copied", split="copied", merge="dropped")
+    ] = 0
     """Interrupts raised so far."""
-    break_before: tuple[NodeName, ...] = ()
+    break_before: Annotated[
+        tuple[NodeName, ...],
+        FieldPolicy(
+            rollback="restored", fork="copied", split="reset", merge="transferred", diff=("breaks",)
+        ),
+    ] = ()
     """Nodes before which people asked to be asked; `*` is the next step, whichever it is."""
-    commands: dict[str, CommandOutcome] = Field(default_factory=dict[str, CommandOutcome])
+    commands: Annotated[
+        dict[str, CommandOutcome],
+        FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="transferred"),
+    ] = Field(default_factory=dict[str, CommandOutcome])
     """The outcome of recent commands, by id, oldest first: the newest 100, or fewer where they are
     long."""
-    older_commands: str = ""
+    older_commands: Annotated[
+        str,
+        FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="transferred"),
+    ] = ""
     """The ids of all others, as a Bloom filter; see `crewlog.state.command_outcomes`. Empty where
     there are none."""
-    usage: dict[AgentName, Usage] = Field(default_factory=dict[AgentName, Usage])
+    usage: Annotated[
+        dict[AgentName, Usage],
+        FieldPolicy(
+            rollback="never restored",
+            fork="reset",
+            split="copied",
+            merge="transferred",
+            diff=("usage",),
+        ),
+    ] = Field(default_factory=dict[AgentName, Usage])
     """What each agent used."""
-    steps: int = 0
+    steps: Annotated[
+        int,
+        FieldPolicy(
+            rollback="restored", fork="copied", split="copied", merge="dropped", diff=("usage",)
+        ),
+    ] = 0
     """Steps started."""
-    extensions: int = 0
+    extensions: Annotated[
+        int, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
+    ] = 0
     """How often people let the run go on past its limit of steps."""
-    allowed: dict[str, float] = Field(default_factory=dict[str, float])
+    allowed: Annotated[
+        dict[str, float],
+        FieldPolicy(rollback="never restored", fork="reset", split="computed", merge="transferred"),
+    ] = Field(default_factory=dict[str, float])
     """What people added to budgets: `tokens`, `cost`; and as `wall` until when the run may go on,
     in milliseconds since the epoch."""
-    answered: dict[InterruptId, InterruptAnswer] = Field(
-        default_factory=dict[InterruptId, InterruptAnswer]
-    )
+    answered: Annotated[
+        dict[InterruptId, InterruptAnswer],
+        FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="dropped"),
+    ] = Field(default_factory=dict[InterruptId, InterruptAnswer])
     """The last questions that were answered, oldest first: whoever comes too late is told who
     was first."""
-    error: str = ""
+    error: Annotated[
+        str,
+        FieldPolicy(
+            rollback="restored", fork="copied", split="copied", merge="dropped", diff=("run",)
+        ),
+    ] = ""
     """Why the run failed."""
-    warning: str = ""
+    warning: Annotated[
+        str, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
+    ] = ""
     """The last bound that the run came to, in a sentence: of a route, a loop, or an agent's calls;
     or the last bad reply that was taken as it is. In a conversation, in its present turn."""
-    bound: EndReason = ""
+    bound: Annotated[
+        EndReason, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
+    ] = ""
     """The last bound that it came to and did not get past; in a conversation, in this turn."""
-    bound_at: NodeName = NodeName("")
+    bound_at: Annotated[
+        NodeName, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
+    ] = NodeName("")
     """The node that came to it."""
-    end_reason: EndReason = ""
+    end_reason: Annotated[
+        EndReason, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
+    ] = ""
     """Why it ended; empty while it goes on."""
-    error_type: str = ""
+    error_type: Annotated[
+        str, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
+    ] = ""
     """The kind of failure, where it has one: `InvalidPrompt`."""
-    errors: tuple[StepError, ...] = ()
+    errors: Annotated[
+        tuple[StepError, ...],
+        FieldPolicy(rollback="restored", fork="copied", split="reset", merge="dropped"),
+    ] = ()
     """The last errors that the run went on without, oldest first."""
-    prompt: PromptState | None = None
+    prompt: Annotated[
+        PromptState | None,
+        FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped"),
+    ] = None
     """What the run was started with, where that was a prompt."""
-    recipe: ContentHash = ContentHash("")
+    recipe: Annotated[
+        ContentHash,
+        FieldPolicy(rollback="never restored", fork="computed", split="copied", merge="dropped"),
+    ] = ContentHash("")
     """The definition that the run was started with; `definition` is the live one."""
-    basis: ContentHash = ContentHash("")
+    basis: Annotated[
+        ContentHash, FieldPolicy(rollback="restored", fork="reset", split="copied", merge="dropped")
+    ] = ContentHash("")
     """The last whole crew that the run was given, by its start, a definition or a prompt, where it
     was changed since by operations or a merge: another prompt is given the same changes. Empty
     where it was not."""
-    changing: PendingChange | None = None
+    changing: Annotated[
+        PendingChange | None,
+        FieldPolicy(
+            rollback="computed", fork="reset", split="reset", merge="dropped", diff=("graph",)
+        ),
+    ] = None
     """The change that the run drains for."""
-    parted: int = 0
+    parted: Annotated[
+        int, FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="dropped")
+    ] = 0
     """The position at which creatures left for another run, or came from one, the last time: it
     does not go back beyond."""
-    mutations: tuple[Mutation, ...] = ()
+    mutations: Annotated[
+        tuple[Mutation, ...],
+        FieldPolicy(rollback="never restored", fork="reset", split="copied", merge="dropped"),
+    ] = ()
     """The last changes that were made to it, oldest first; all of them are in the journal."""
-    parked: dict[StepId, FrontierStep] = Field(default_factory=dict[StepId, FrontierStep])
+    parked: Annotated[
+        dict[StepId, FrontierStep],
+        FieldPolicy(
+            rollback="computed",
+            fork="copied",
+            split="computed",
+            merge="transferred",
+            diff=("parked",),
+        ),
+    ] = Field(default_factory=dict[StepId, FrontierStep])
     """Steps whose nodes a change took away: they come back when their nodes do."""
-    tags: dict[str, int] = Field(default_factory=dict[str, int])
+    tags: Annotated[
+        dict[str, int],
+        FieldPolicy(
+            rollback="never restored", fork="reset", split="reset", merge="dropped", diff=("tags",)
+        ),
+    ] = Field(default_factory=dict[str, int])
     """Names that people gave to checkpoints, with their positions."""
-    source: SourceRun | None = None
+    source: Annotated[
+        SourceRun | None,
+        FieldPolicy(rollback="never restored", fork="copied", split="copied", merge="dropped"),
+    ] = None
     """What it was forked from."""
-    talk: Talk | None = None
+    talk: Annotated[
+        Talk | None,
+        FieldPolicy(rollback="computed", fork="computed", split="copied", merge="dropped"),
+    ] = None
     """The conversation that it is."""
-    turns: int = 0
+    turns: Annotated[
+        int, FieldPolicy(rollback="never restored", fork="copied", split="copied", merge="dropped")
+    ] = 0
     """Turns of it that have begun; never repeated."""
-    queue: tuple[Said, ...] = ()
+    queue: Annotated[
+        tuple[Said, ...],
+        FieldPolicy(rollback="never restored", fork="reset", split="copied", merge="dropped"),
+    ] = ()
     """Messages that came during a turn: each gets one of its own."""
-    rest: Rest | None = None
+    rest: Annotated[
+        Rest | None, FieldPolicy(rollback="restored", fork="copied", split="reset", merge="dropped")
+    ] = None
     """Set while nothing is to do in a run whose agents hear."""
-    request: ContentHash | None = None
+    request: Annotated[
+        ContentHash | None,
+        FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped"),
+    ] = None
     """The message of people that agents are shown as their input, where they ask for it."""
-    formerly: dict[LogName, tuple[LogName, ...]] = Field(
-        default_factory=dict[LogName, tuple[LogName, ...]]
-    )
+    formerly: Annotated[
+        dict[LogName, tuple[LogName, ...]],
+        FieldPolicy(rollback="restored", fork="copied", split="copied", merge="transferred"),
+    ] = Field(default_factory=dict[LogName, tuple[LogName, ...]])
     """The names that logs had before, where their channels or agents were renamed."""
-    joining: PendingMerge | None = None
+    joining: Annotated[
+        PendingMerge | None,
+        FieldPolicy(
+            rollback="never restored", fork="reset", split="reset", merge="dropped", diff=("graph",)
+        ),
+    ] = None
     """The merge with another run that is under way."""
-    merges: dict[str, MergeOutcome] = Field(default_factory=dict[str, MergeOutcome])
+    merges: Annotated[
+        dict[str, MergeOutcome],
+        FieldPolicy(
+            rollback="never restored", fork="reset", split="reset", merge="dropped", diff=("graph",)
+        ),
+    ] = Field(default_factory=dict[str, MergeOutcome])
     """The last merges that ended, by their ids, oldest first; all of them are in the journal."""
-    took_in: dict[RunId, tuple[Rename, ...]] = Field(
-        default_factory=dict[RunId, tuple[Rename, ...]]
-    )
+    took_in: Annotated[
+        dict[RunId, tuple[Rename, ...]],
+        FieldPolicy(
+            rollback="never restored",
+            fork="reset",
+            split="reset",
+            merge="transferred",
+            diff=("graph",),
+        ),
+    ] = Field(default_factory=dict[RunId, tuple[Rename, ...]])
     """The last runs that are part of this one by now, oldest first, with what of each is called
     otherwise here: what was said to one of them, and comes here, is meant as that one called it."""
 
@@ -853,23 +1137,5 @@ class CrewState(Model):
         return sum(self.usage.values(), Usage())
 
 
-class Heard(Model):
-    """The message that a visit is for."""
-
-    log: LogName
-    """The log that it was said in."""
-    body: ContentHash
-    """The message's hash."""
-    by: str = ""
-    """Who said it."""
-    more: int = 0
-    """Messages that came when as many visits waited as may: this one is for them, too."""
-
-
-class Rest(Model):
-    """Nothing is to do: the run waits for the next message."""
-
-    due: int = 0
-    """Until when, in milliseconds since the epoch; 0: for ever."""
-    position: int = 0
-    """The journal position since which it rests."""
+NEVER_RESTORED = fields_where(CrewState, lambda policy: policy.rollback == "never restored")
+"""Fields that the entries of rollback, fork and reopen do not record."""

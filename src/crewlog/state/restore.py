@@ -6,9 +6,8 @@
     resumption(entries)      from where a run that has ended goes on
     reopened(then)           its state from there on
 
-Pure: no plan and no store. What comes of it is recorded as one fact that holds the whole state
-(`RunRolledBack`, `RunForked`, `RunReopened`); what never goes back stays as it is, see
-`NEVER_BACK`.
+Pure: no plan and no store. One entry records the resulting state (`RunRolledBack`, `RunForked`,
+`RunReopened`). What each operation does with a field of the state follows from its `FieldPolicy`.
 """
 
 from __future__ import annotations
@@ -33,40 +32,14 @@ from crewlog.ids import (
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.conversation import Talk
+from crewlog.state.field_policy import fields_where
 from crewlog.state.frontier import queued
 from crewlog.state.model import CrewState, FrontierStep, Interrupt
 
-NEVER_BACK = frozenset(
-    {
-        "run",
-        "position",
-        "execution",
-        "execution_trace",
-        "commands",
-        "older_commands",
-        "usage",
-        "asked",
-        "answered",
-        "allowed",
-        "mutations",
-        "parted",
-        "tags",
-        "recipe",
-        "started",
-        "source",
-        "turns",
-        "queue",
-        "joining",
-        "merges",
-        "took_in",
-    }
+_KEPT_BY_ROLLBACK = fields_where(
+    CrewState, lambda policy: policy.rollback in ("kept", "never restored")
 )
-"""Fields that a run has as they are now, wherever it goes back to. What was paid is paid, a command
-has its outcome, and the numbers of questions do not repeat."""
-
-OF_NOW = ("rulings", "quotas")
-"""Fields that a rollback leaves as they are, and that a fork takes over or begins anew: what people
-forbade does not come back because the run goes back, and calls that were made were made."""
+_RESET_BY_FORK = fields_where(CrewState, lambda policy: policy.fork == "reset")
 
 _ANSWERS = (
     ["InterruptAnswered"],
@@ -173,7 +146,7 @@ def rollback_state(now: CrewState, then: CrewState, *, other_graph: bool = False
     names = _fresh_names([*there, *then.parked], visits)
     state = then.model_copy(
         update={
-            **{name: getattr(now, name) for name in (*NEVER_BACK, *OF_NOW)},
+            **{name: getattr(now, name) for name in _KEPT_BY_ROLLBACK},
             "graph_version": now.graph_version + other_graph,
             "status": "paused" if now.status == "paused" else "running",
             "resume_info": now.resume_info if now.status == "paused" else None,
@@ -277,36 +250,11 @@ def forked(then: CrewState, run: RunId) -> RestoredState:
     """
     there = _there(then, then.position)
     fresh = CrewState(run=run)
-    apart = (
-        "execution",
-        "execution_trace",
-        "commands",
-        "older_commands",
-        "usage",
-        "answered",
-        "allowed",
-        "basis",
-        "mutations",
-        "parted",
-        "tags",
-        "started",
-        "quotas",
-        "queue",
-        "joining",
-        "merges",
-        "took_in",
-    )
     state = then.model_copy(
         update={
-            **{name: getattr(fresh, name) for name in apart},
-            "run": run,
+            **{name: getattr(fresh, name) for name in _RESET_BY_FORK},
             "recipe": then.definition,
-            "graph_version": 1,
-            "status": "running",
-            "resume_info": None,
             "frontier": there,
-            "interrupts": {},
-            "changing": None,
             "talk": without_idle_deadline(then.talk),
         }
     )

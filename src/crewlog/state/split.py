@@ -35,6 +35,7 @@ from crewlog.ids import (
     private_log,
 )
 from crewlog.model import Model
+from crewlog.state.field_policy import fields_where
 from crewlog.state.model import CrewState, FrontierStep, Interrupt, LogHead
 
 
@@ -71,6 +72,9 @@ class Share(Model):
     """What they may use still."""
 
 
+_RESET_BY_SPLIT = fields_where(CrewState, lambda policy: policy.split == "reset")
+
+
 def parted(state: CrewState, run: RunId, share: Share) -> CrewState:
     """The first state of the run that some creatures are from now on.
 
@@ -85,36 +89,14 @@ def parted(state: CrewState, run: RunId, share: Share) -> CrewState:
         share: What goes.
     """
     fresh = CrewState(run=run)
-    begins = (
-        "execution",
-        "execution_trace",
-        "parted",
-        "commands",
-        "older_commands",
-        "answered",
-        "tags",
-        "routing",
-        "resume_info",
-        "break_before",
-        "errors",
-        "rest",
-        "joining",
-        "merges",
-        "took_in",
-    )
     steps = _steps(state.frontier.values(), share)
     return state.model_copy(
         update={
-            **{name: getattr(fresh, name) for name in begins},
-            "run": run,
-            "graph_version": 1,
-            "status": "running",
-            "changing": None,
+            **{name: getattr(fresh, name) for name in _RESET_BY_SPLIT},
             "frontier": {step: state.frontier[step] for step in steps},
             "parked": _of(state.parked, share),
             "interrupts": _asked(state, share),
             "visits": {n: count for n, count in state.visits.items() if n in share.nodes},
-            "execution_count": {},
             "messages": _logs(state, share),
             **share.bounds.put(state),
         }

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from crewlog.canonical_json import canonical
 from crewlog.model import Json, Model
+from crewlog.state.field_policy import fields_where
 from crewlog.state.model import CrewState, FrontierStep, Output, Part
 
 Section = Literal[
@@ -84,6 +85,10 @@ def difference(old: CrewState, new: CrewState) -> StateDiff:
             for change in _between(section, _PARTS[section](old), _PARTS[section](new))
         )
     )
+
+
+def _fields_of(section: Section) -> frozenset[str]:
+    return fields_where(CrewState, lambda policy: section in policy.diff)
 
 
 def _between(
@@ -194,25 +199,5 @@ _PARTS: dict[Section, Callable[[CrewState], dict[str, Json]]] = {
     "tags": lambda s: _named(s.tags),
     "usage": _usage,
 }
-_FIELDS: dict[Section, frozenset[str]] = {
-    "run": frozenset({"status", "crew", "error", "execution", "resume_info"}),
-    "graph": frozenset({"graph_version", "definition", "changing", "joining", "merges", "took_in"}),
-    "flags": frozenset({"flags"}),
-    "outputs": frozenset({"agent_outputs"}),
-    "shared": frozenset({"shared_context"}),
-    "private": frozenset({"private_context"}),
-    "frontier": frozenset({"frontier"}),
-    "parked": frozenset({"parked"}),
-    "done": frozenset({"routing"}),
-    "visits": frozenset({"visits"}),
-    "loops": frozenset({"routing"}),
-    "messages": frozenset({"messages"}),
-    "permissions": frozenset({"tool_permissions"}),
-    "rulings": frozenset({"rulings"}),
-    "quotas": frozenset({"quotas"}),
-    "interrupts": frozenset({"interrupts"}),
-    "breaks": frozenset({"break_before"}),
-    "tags": frozenset({"tags"}),
-    "usage": frozenset({"usage", "steps"}),
-}
-"""The fields of the state that each part is made of."""
+_FIELDS: dict[Section, frozenset[str]] = {section: _fields_of(section) for section in SECTIONS}
+"""The state fields that each section shows."""

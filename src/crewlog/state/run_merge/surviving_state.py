@@ -44,41 +44,14 @@ from crewlog.ids import child_step_id as step_of_item
 from crewlog.model import Json
 from crewlog.state.command_outcomes import merged_filter, remember
 from crewlog.state.components import Rename
+from crewlog.state.field_policy import fields_where
 from crewlog.state.journal import LogMerge, RunMerged
 from crewlog.state.model import CrewState, FrontierStep, Interrupt, Output, Routing
 from crewlog.usage import Usage
 
 PRIVATE = "private:"
 _ARTIFACT = "artifact:"
-_TAKEN = frozenset(
-    {
-        "run",
-        "position",
-        "started",
-        "messages",
-        "formerly",
-        "agent_outputs",
-        "flags",
-        "flag_places",
-        "tool_permissions",
-        "rulings",
-        "quotas",
-        "shared_context",
-        "private_context",
-        "interrupts",
-        "routing",
-        "frontier",
-        "parked",
-        "visits",
-        "break_before",
-        "commands",
-        "older_commands",
-        "usage",
-        "allowed",
-        "took_in",
-    }
-)
-"""The fields of a state that a run takes over from another one."""
+_TRANSFERRED = fields_where(CrewState, lambda policy: policy.merge == "transferred")
 
 
 def part_of(state: CrewState) -> dict[str, Json]:
@@ -87,7 +60,7 @@ def part_of(state: CrewState) -> dict[str, Json]:
     Args:
         state: Its last state: none of its calls is under way.
     """
-    return {key: value for key, value in state.to_json().items() if key in _TAKEN}
+    return {key: value for key, value in state.to_json().items() if key in _TRANSFERRED}
 
 
 class Names(NamedTuple):
