@@ -32,7 +32,7 @@ from crewlog.activities.model_errors import is_request_rejected, model_error
 from crewlog.activities.usage import counted, usage_of
 from crewlog.canonical_json import utf8_text
 from crewlog.errors import InvalidDefinition, ModelError, ModelRequestRejected, StoreUnavailable
-from crewlog.graph.prompt_approval import COMPILER, STEP
+from crewlog.graph.prompt_compilation import COMPILER, STEP
 from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt, Remark

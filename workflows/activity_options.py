@@ -11,8 +11,8 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.model import Retry
-    from crewlog.graph.engine import Order
     from crewlog.graph.plan import GraphPlan, PlanTool
+    from crewlog.graph.run_context import Order
     from crewlog.state.excerpt import fenced
     from crewlog.state.frontier import step_description
     from crewlog.state.model import CrewState

@@ -30,7 +30,6 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph import bypasses
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.prompt_approval import PromptApproval
     from crewlog.graph.wakes import check_log
     from crewlog.ids import RESERVED, CommandId, LogName, RunId
     from crewlog.state.calls import TELL_TIME, USE_ONCE, RecordUse, RestoreStateResult, SignedStart
@@ -49,7 +48,7 @@ _NEVER = -1
 """A time at which nothing has expired."""
 
 
-def look(engine: Engine | PromptApproval, incoming: QueuedCommand) -> Standing | None:
+def look(engine: Engine, incoming: QueuedCommand) -> Standing | None:
     """Who a command is of, and whether it is let in; none where nobody asks.
 
     What has no object as its content is not looked at: nothing can come of it.
@@ -73,7 +72,7 @@ def look(engine: Engine | PromptApproval, incoming: QueuedCommand) -> Standing |
     return found
 
 
-def said_to(engine: Engine | PromptApproval, incoming: QueuedCommand) -> RunId | None:
+def said_to(engine: Engine, incoming: QueuedCommand) -> RunId | None:
     """The run that a message was said to, where that is part of this one by now; else none.
 
     It names that run itself, and only so far as this run's own state says that it took it in: of
@@ -81,11 +80,7 @@ def said_to(engine: Engine | PromptApproval, incoming: QueuedCommand) -> RunId |
     """
     data: Any = incoming.data
     first = data.get("said_to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if (
-        incoming.name != "message"
-        or not isinstance(first, str)
-        or isinstance(engine, PromptApproval)
-    ):
+    if incoming.name != "message" or not isinstance(first, str):
         return None
     return RunId(first) if RunId(first) in engine.state.took_in else None
 
@@ -103,7 +98,7 @@ def _check_sender(
     return standing(policy, name, data, proof, run=run, at=at, namespace=place)
 
 
-def check(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
+def check(engine: Engine, incoming: QueuedCommand) -> None:
     """Notes who a command is of, before it is applied.
 
     Raises:
@@ -114,13 +109,13 @@ def check(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
         raise refusal(found)
 
 
-def is_authorized(engine: Engine | PromptApproval, incoming: QueuedCommand) -> bool:
+def is_authorized(engine: Engine, incoming: QueuedCommand) -> bool:
     """Whether anything may be done for a command before the loop takes it."""
     found = look(engine, incoming)
     return found is None or found.allowed
 
 
-async def tell_time(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
+async def tell_time(engine: Engine, incoming: QueuedCommand) -> None:
     """Notes when a signal came, where its proof needs it.
 
     Whether it does depends on the signature alone: a replay asks for the same.
@@ -165,7 +160,7 @@ def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str
 
 
 def check_manual_command(
-    engine: Engine | PromptApproval,
+    engine: Engine,
     incoming: QueuedCommand,
     command: Command,
 ) -> None:
@@ -208,9 +203,7 @@ def _check_side_effects(
                 raise refusal(asked)
 
 
-def check_answer(
-    engine: Engine | PromptApproval, incoming: QueuedCommand, asked: Interrupt, decision: str
-) -> None:
+def check_answer(engine: Engine, incoming: QueuedCommand, asked: Interrupt, decision: str) -> None:
     """Checks that who answers that a requirement is met lifts no rule by that.
 
     What the crew's own questions set is theirs to answer: the crew says so.
@@ -233,9 +226,7 @@ def check_answer(
             raise refusal(able)
 
 
-def _side_effects(
-    engine: Engine | PromptApproval, incoming: QueuedCommand, command: Command
-) -> Iterator[_Deed]:
+def _side_effects(engine: Engine, incoming: QueuedCommand, command: Command) -> Iterator[_Deed]:
     """What a command does besides steering, with the right that this needs."""
     plan, now = engine.plan, engine.state
     match command:
@@ -376,7 +367,7 @@ async def use_encrypted_start(payload: Payload) -> None:
         )
 
 
-async def use_command(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
+async def use_command(engine: Engine, incoming: QueuedCommand) -> None:
     """Uses a command that gives authority, where it is signed or came encrypted.
 
     A run knows its own commands by their ids. One that gets the id of a deleted run does not know
@@ -408,7 +399,7 @@ USED_ONCE = frozenset({"respond", "change", "edit_state", "redirect", "rollback"
 """Commands that give authority or stand for a person's decision."""
 
 
-def _used(engine: Engine | PromptApproval, incoming: QueuedCommand, data: dict[str, Any]) -> str:
+def _used(engine: Engine, incoming: QueuedCommand, data: dict[str, Any]) -> str:
     """What a command is known by that nobody can make again; empty where anybody can."""
     policy, proof = engine.plan.policy, _signature(data)
     if policy is not None and policy.signed and proof is not None:

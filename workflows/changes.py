@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.graph import live_change
     from crewlog.graph.engine import Engine
-    from crewlog.graph.prompt_approval import COMPILER, PromptApproval
+    from crewlog.graph.prompt_compilation import COMPILER
     from crewlog.graph.swap import SwapReport
     from crewlog.ids import RESERVED, AgentName, CommandId, ContentHash, RunId, ToolName
     from crewlog.state import journal as j
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 async def prepare(
     incoming: QueuedCommand,
     command: Change,
-    engine: Engine | PromptApproval,
+    engine: Engine,
     queue: str,
     closing: Callable[[], bool],
 ) -> None:
@@ -108,7 +108,7 @@ async def prepare_agent_change(
         incoming.refusal = error
 
 
-def check(engine: Engine | PromptApproval, command: Change) -> Engine:
+def check(engine: Engine, command: Change) -> Engine:
     """What can be said of a change before anything is made: the engine that it is for.
 
     Raises:
@@ -122,7 +122,7 @@ def check(engine: Engine | PromptApproval, command: Change) -> Engine:
             f"the run is {state.status}: its graph stays as it is",
             remedy="Nothing can be changed in a run that ends or has ended.",
         )
-    if isinstance(engine, PromptApproval):
+    if engine.prompt.is_active:
         raise CommandRejected(
             "the run has no crew yet that could be changed",
             remedy="Answer its question with `edit`: that puts another definition in its place.",
@@ -137,7 +137,7 @@ def check(engine: Engine | PromptApproval, command: Change) -> Engine:
     return engine
 
 
-def check_pending_change(engine: Engine | PromptApproval, command: Change | Rollback) -> None:
+def check_pending_change(engine: Engine, command: Change | Rollback) -> None:
     """Checks whether a command may wait a moment for a change that is under way.
 
     It may, where it takes any graph, or the one that the change leads to. Made against the graph
@@ -153,7 +153,7 @@ def check_pending_change(engine: Engine | PromptApproval, command: Change | Roll
         check_no_pending_change(engine, command)
 
 
-def check_no_pending_change(engine: Engine | PromptApproval, command: Change | Rollback) -> None:
+def check_no_pending_change(engine: Engine, command: Change | Rollback) -> None:
     """Checks that no change is under way, unless the command has an outcome already.
 
     Raises:
@@ -296,9 +296,7 @@ def _no_crew(faults: str, remedy: str = "") -> CommandRejected:
     )
 
 
-def apply(
-    engine: Engine | PromptApproval, incoming: QueuedCommand, command: Change
-) -> Changed | None:
+def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> Changed | None:
     """Applies a change, or tells what it would do; none where it must be prepared anew.
 
     Raises:
@@ -422,7 +420,7 @@ def _edge_text(operation: Connect | Wire) -> str:
     return f"connects {operation.sender} to {operation.listener} of {operation.other}{over}"
 
 
-def repeated(engine: Engine | PromptApproval, command: str, known: CommandOutcome) -> Changed:
+def repeated(engine: Engine, command: str, known: CommandOutcome) -> Changed:
     """The recorded outcome of a change, for who sends it again."""
     state = engine.state
     return Changed(
@@ -435,7 +433,7 @@ def repeated(engine: Engine | PromptApproval, command: str, known: CommandOutcom
     )
 
 
-def spent(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
+def spent(engine: Engine, incoming: QueuedCommand) -> None:
     """Records what models cost that read the change's prompt, whatever becomes of it."""
     for number, each in enumerate(incoming.rounds, 1):
         engine.record(j.PromptRead(agent=COMPILER, round=number, usage=each.usage))

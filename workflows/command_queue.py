@@ -55,18 +55,12 @@ with workflow.unsafe.imports_passed_through():
         NotPermitted,
         UsageError,
     )
-    from crewlog.graph.answers import (
-        StopAnswer,
-        answer,
-        check_answer,
-        check_may_answer,
-        find_interrupt,
-    )
+    from crewlog.graph.answers import answer, check_may_answer, find_interrupt
     from crewlog.graph.engine import Engine
-    from crewlog.graph.interrupts import ACTION, decided
+    from crewlog.graph.interrupts import ACTION, StopAnswer, check_answer, decided
     from crewlog.graph.permission_commands import set_agent_permission, set_permission
     from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.prompt_approval import PromptApproval, check_answer_hash, edit_rejection
+    from crewlog.graph.prompt_compilation import check_answer_hash, edit_rejection
     from crewlog.graph.redirect import redirect
     from crewlog.graph.restore import roll_back
     from crewlog.graph.state_edit import edit_state
@@ -360,7 +354,7 @@ def id_of(incoming: QueuedCommand) -> str:
     return command if isinstance(command, str) and 0 < len(command) <= 200 else ""
 
 
-def doubtful(engine: Engine | PromptApproval, incoming: QueuedCommand) -> str:
+def doubtful(engine: Engine, incoming: QueuedCommand) -> str:
     """The id of a command that may have an outcome which the state does not remember; else empty.
 
     What no activity has stored yet is looked at here, so that the store can tell the rest.
@@ -378,7 +372,7 @@ def doubtful(engine: Engine | PromptApproval, incoming: QueuedCommand) -> str:
     return "" if incoming.known else command
 
 
-async def take(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
+async def take(engine: Engine, incoming: QueuedCommand) -> None:
     """Applies one command, and records its outcome, whatever that is, except for a dry run.
 
     Args:
@@ -434,7 +428,7 @@ def _tried(incoming: QueuedCommand) -> dict[str, str]:
     return {"interrupt": command.interrupt[:LONGEST_BY], "tried": brief(words)}
 
 
-def _is_free(engine: Engine | PromptApproval, incoming: QueuedCommand, *, refused: bool) -> bool:
+def _is_free(engine: Engine, incoming: QueuedCommand, *, refused: bool) -> bool:
     """Whether a command that is rejected gets an outcome: by an id that can be used, and is not.
 
     Who is not permitted uses up no id: the outcome of one that had none is only lent.
@@ -453,7 +447,7 @@ def _is_provisional(known: CommandOutcome) -> bool:
     return known.error_type == NotPermitted.__name__
 
 
-async def _apply(engine: Engine | PromptApproval, incoming: QueuedCommand) -> CommandResult | None:
+async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | None:
     authorization.check(engine, incoming)
     try:
         command = parse(incoming.name, incoming.data)
@@ -506,9 +500,7 @@ def _is_dry_run(data: Any) -> bool:
     return isinstance(data, dict) and data.get("dry_run") is True  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
-async def _record_effect(
-    engine: Engine | PromptApproval, incoming: QueuedCommand, command: Command
-) -> str:
+async def _record_effect(engine: Engine, incoming: QueuedCommand, command: Command) -> str:
     who: dict[str, Any] = {"by": command.by, "reason": command.reason, "command": command.id}
     match incoming.name, command:
         case "pause", _:
@@ -535,7 +527,7 @@ async def _record_effect(
         case "rollback", Rollback():
             _roll_back(engine, incoming, command)
         case "respond", Respond():
-            if isinstance(engine, PromptApproval):
+            if engine.prompt.is_active:
                 return _answer_draft(engine, command, incoming)
             return await _respond(engine, command, incoming)
         case _:
@@ -543,10 +535,10 @@ async def _record_effect(
     return ""
 
 
-async def _hear(engine: Engine | PromptApproval, said: MessageCommand) -> str:
+async def _hear(engine: Engine, said: MessageCommand) -> str:
     """A message: to a conversation it begins a turn, or waits for one."""
     said = _with_new_name(engine.state, said)
-    if said.to == PUBLIC and isinstance(engine, Engine) and engine.talks.talks:
+    if said.to == PUBLIC and engine.talks.talks:
         return await engine.talks.hear(said.text, by=said.by, command=said.id, files=said.files)
     check_log(engine.plan, said.to, engine.state.frontier)
     body = engine.say(
@@ -557,8 +549,7 @@ async def _hear(engine: Engine | PromptApproval, said: MessageCommand) -> str:
         command=said.id,
         files=said.files,
     )
-    if isinstance(engine, Engine):
-        engine.listening.said(said.to, body, said.by)
+    engine.listening.said(said.to, body, said.by)
     return ""
 
 
@@ -575,9 +566,7 @@ def _with_new_name(state: CrewState, said: MessageCommand) -> MessageCommand:
     return said.model_copy(update={"to": renamed_log(said.to, renamed)})
 
 
-async def _by_hand(
-    engine: Engine | PromptApproval, name: str, command: Command, who: dict[str, Any]
-) -> str:
+async def _by_hand(engine: Engine, name: str, command: Command, who: dict[str, Any]) -> str:
     """What people do to a run besides changing its graph."""
     match command:
         case TagCommand():
@@ -621,20 +610,20 @@ def _not_paused(state: CrewState) -> CommandRejected:
     )
 
 
-def _crew(engine: Engine | PromptApproval) -> Engine:
+def _crew(engine: Engine) -> Engine:
     """The run's engine, for what needs a crew.
 
     Raises:
         CommandRejected: its prompt is not approved yet.
     """
-    if isinstance(engine, PromptApproval):
+    if engine.prompt.is_active:
         raise CommandRejected(
             "the run has no crew yet", remedy="Send it again once its crew is approved."
         )
     return engine
 
 
-def _roll_back(engine: Engine | PromptApproval, incoming: QueuedCommand, command: Rollback) -> None:
+def _roll_back(engine: Engine, incoming: QueuedCommand, command: Rollback) -> None:
     loaded = incoming.prepared
     if not isinstance(loaded, RestoreStateResult):
         raise CommandRejected("the checkpoint was not loaded", remedy="Send it with a new id.")
@@ -721,7 +710,7 @@ def _decision(interrupt: Interrupt, given: Decision) -> str:
     return chosen.get(given.type, given.message)
 
 
-def _answer_draft(engine: PromptApproval, command: Respond, incoming: QueuedCommand) -> str:
+def _answer_draft(engine: Engine, command: Respond, incoming: QueuedCommand) -> str:
     edited = incoming.edited
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
@@ -732,17 +721,17 @@ def _answer_draft(engine: PromptApproval, command: Respond, incoming: QueuedComm
         if edited is None:
             _check_is_update(incoming)
             raise edit_rejection(interrupt)
-        return engine.edit(interrupt, edited, by=command.by, command=command.id)
+        return engine.prompt.edit(interrupt, edited, by=command.by, command=command.id)
     decision = _decision(interrupt, given)
     reason = given.message if given.type == "reject" and given.message else command.reason
     try:
-        engine.answer(interrupt, decision, by=command.by, command=command.id, reason=reason)
+        engine.prompt.answer(interrupt, decision, by=command.by, command=command.id, reason=reason)
     except StopAnswer:
         engine.record(j.StopRequested(by=command.by, reason=f"answered {decision!r}"))
     return decision
 
 
-def edited_definition(engine: PromptApproval, data: Any) -> dict[str, Any] | None:
+def edited_definition(engine: Engine, data: Any) -> dict[str, Any] | None:
     """The definition that an answer to an open question puts in place of ours, to be checked."""
     try:
         command = parse("respond", data)

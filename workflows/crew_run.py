@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine
     from crewlog.graph.exchanges import missing_response_error
     from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.prompt_approval import PromptApproval
+    from crewlog.graph.prompt_compilation import NO_PLAN
     from crewlog.ids import CommandId, RunId
     from crewlog.payload_storage.converter import payload_hash
     from crewlog.state.calls import OPEN_RUN, PrepareRun, PrepareRunResult, SignedStart
@@ -213,20 +213,15 @@ class CrewRun:
             command=CommandId(start.command) if start.command else None,
         )
         run = RunId(workflow.info().workflow_id)
-        engine = PromptApproval.begin(run, text, draft, registry=start.registry, at=_started())
+        engine = Engine.begin_with_prompt(run, text, draft, registry=start.registry, at=_started())
         # Whether the server knows the search attributes is told by the check of the definition.
         return Execution(engine, self._inbox, queue=start.queue, search_attributes=False)
 
     def _continue(self, data: Any) -> Execution:
         carry = read_carry(data)
         ledger = Ledger.carried(CrewState.from_json(carry.state), carry.batch)
-        engine: Engine | PromptApproval
-        if carry.draft is not None:
-            engine = PromptApproval(
-                ledger, carry.draft, *map(GraphPlan.from_json, filter(None, [carry.plan]))
-            )
-        else:
-            engine = Engine(GraphPlan.from_json(carry.plan), ledger)
+        plan = GraphPlan.from_json(carry.plan) if carry.plan else NO_PLAN
+        engine = Engine(plan, ledger, carry.draft)
         engine.at = at = _started()
         self._inbox[:0] = [
             *(QueuedCommand(name, InvalidPayload(reason), at) for name, reason in carry.unreadable),
@@ -413,7 +408,7 @@ class CrewRun:
     def _talks(self) -> bool:
         """Whether the run is a conversation."""
         engine = self._execution.engine if self._execution is not None else None
-        return isinstance(engine, Engine) and engine.talks.talks
+        return engine is not None and not engine.prompt.is_active and engine.talks.talks
 
     async def _replied(self, asked: str, data: Any) -> dict[str, Any]:
         """The answer of the turn that a message began; without one, of the turn under way."""
@@ -422,8 +417,6 @@ class CrewRun:
 
         def reply() -> Reply | None:
             engine = execution.engine
-            if not isinstance(engine, Engine):
-                return None
             if said:
                 return execution.answers.to(engine, said)
             return execution.answers.last(engine) if engine.state.resting else None
@@ -522,9 +515,10 @@ class CrewRun:
         """
         execution = self._execution
         engine = execution.engine if execution is not None else None
-        if execution is not None and isinstance(engine, Engine):
+        if execution is None or engine is None:
+            return
+        if not engine.prompt.is_active:
             await argument_edits.check_edited_arguments(engine, incoming, execution.queue)
-        if not isinstance(engine, PromptApproval):
             return
         definition = edited_definition(engine, incoming.data)
         if definition is None:
@@ -536,8 +530,8 @@ class CrewRun:
                     run=engine.state.run,
                     crew=definition,
                     edited=True,
-                    registry=engine.prompt.registry,
-                    model=engine.draft.model,
+                    registry=engine.prompt.state.registry,
+                    model=engine.prompt.draft.model if engine.prompt.draft else "",
                 ),
                 result_type=PrepareRunResult,
                 **CHECKING,
@@ -594,7 +588,7 @@ class CrewRun:
     def conversation(self) -> dict[str, Any]:
         """Where a conversation is: a `ConversationView`."""
         execution = self._ready()
-        if not isinstance(execution.engine, Engine) or not self._talks():
+        if not self._talks():
             raise ApplicationError("the run is no conversation", type="UsageError")
         return conversation.view(execution.engine, execution.answers).model_dump(mode="json")
 

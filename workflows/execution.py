@@ -50,10 +50,11 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph import live_change
     from crewlog.graph.answers import answer_expired_interrupts
     from crewlog.graph.artifacts import unsettled
-    from crewlog.graph.engine import Engine, Order
+    from crewlog.graph.engine import Engine
     from crewlog.graph.final_messages import truncated_messages
     from crewlog.graph.inputs import agent_inputs
-    from crewlog.graph.prompt_approval import PromptApproval
+    from crewlog.graph.prompt_compilation import STEP
+    from crewlog.graph.run_context import Order
     from crewlog.graph.wakes import waking_message
     from crewlog.ids import RESERVED, CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
@@ -263,11 +264,11 @@ class Ended:
 
 
 class Execution:
-    """The loop of one execution. The engine of a run without a crew is a `PromptApproval`."""
+    """The loop of one execution."""
 
     def __init__(
         self,
-        engine: Engine | PromptApproval,
+        engine: Engine,
         inbox: list[QueuedCommand],
         *,
         queue: str,
@@ -358,7 +359,7 @@ class Execution:
             elif self._is_finishing_turns and not self.closing:
                 await self.engine.settle(self._call_tasks)
                 await self._launch()
-            if isinstance(self.engine, Engine):
+            if not self.engine.prompt.is_active:
                 self.answers.look(self.engine)  # before the words of the next turn are noted
             self._set_timer()
             self._cancel_calls()
@@ -402,7 +403,7 @@ class Execution:
             self.closing = True
             return
         await self._begin_crew()
-        if isinstance(self.engine, Engine):
+        if not self.engine.prompt.is_active:
             if not self._whole:
                 self._whole = True
                 await self._split_at_start(self.engine)
@@ -434,9 +435,9 @@ class Execution:
         self.closing = reached == "shut"
 
     async def _begin_crew(self) -> None:
-        """Puts the engine in the place of the draft, once people have approved its definition."""
-        if isinstance(self.engine, PromptApproval) and self.engine.ready:
-            self.engine = await self.engine.crew()
+        """Starts the crew of a prompt, once people have approved its definition."""
+        if self.engine.prompt.is_ready:
+            await self.engine.prompt.start_crew()
             self._inbox += self._take_deferred_commands()
             await self._apply_commands()
 
@@ -456,9 +457,9 @@ class Execution:
             present(incoming)
             if incoming.plain and self.encrypted:
                 incoming.data = InvalidPayload(NOT_ENCRYPTED)
-            drafting = isinstance(self.engine, PromptApproval) and not self.engine.state.closed
+            drafting = self.engine.prompt.is_active and not self.engine.state.closed
             if incoming.name == MERGING:
-                if isinstance(self.engine, Engine):  # else nobody can have been told of it
+                if not self.engine.prompt.is_active:  # else nobody can have been told of it
                     self._run_merge.hint(incoming.data)
                 continue
             if (drafting and incoming.name in FOR_CREWS) or self._is_merge_offered:
@@ -519,17 +520,20 @@ class Execution:
             if self.engine.state.closed:
                 continue
             asks = landed.question or self.engine.state.interrupts
-            if asks and isinstance(self.engine, Engine):
+            if asks and not self.engine.prompt.is_active:
                 self._update_mcp_approval(self.engine, landed)
-            if isinstance(self.engine, PromptApproval) and result is not None:
-                self._apply_draft(self.engine, result)
-            elif isinstance(self.engine, Engine) and isinstance(result, CallModelResult):
+            if isinstance(result, CompilePromptResult):
+                self.engine.prompt.apply_result(result)
+            elif isinstance(result, PrepareRunResult):
+                self._search_attributes = result.search_attributes
+                self.engine.prompt.ask_for_approval(result)
+            elif isinstance(result, CallModelResult):
                 if self.engine.talks.talks:
                     self.answers.note(result)
                 await self.engine.turns.apply_model_call(order.step, order.call.call, result)
-            elif isinstance(self.engine, Engine) and landed.change is not None:
+            elif landed.change is not None:
                 await group_tools.apply(self.engine, landed.change)
-            elif isinstance(self.engine, Engine) and isinstance(result, CallToolResult):
+            elif isinstance(result, CallToolResult):
                 await self.engine.turns.apply_tool_call(order.step, order.call.call, result)
             elif landed.error_type == MOVED:
                 self._moved.add(key)
@@ -565,13 +569,6 @@ class Execution:
             if (each.step, each.call) == key:
                 engine.record(j.InterruptAnswered(interrupt=each.id, decision=decision))
 
-    def _apply_draft(self, draft: PromptApproval, result: Result) -> None:
-        if isinstance(result, CompilePromptResult):
-            draft.compiled(result)
-        elif isinstance(result, PrepareRunResult):
-            self._search_attributes = result.search_attributes
-            draft.opened(result)
-
     def _tick(self, at: int) -> None:
         """Moves the engine's clock: it tells when what is applied came in, see `now`."""
         self.engine.at = max(self.engine.at, at)
@@ -582,9 +579,7 @@ class Execution:
         """Has a timer run for the step that is due first; a paused run's run out, too."""
         state = self.engine.state
         idle = self.closing or state.closed or state.status == "stopping"
-        dues = [self._run_merge.due(state)]
-        if isinstance(self.engine, Engine):
-            dues.append(self.engine.waits.next_deadline())
+        dues = [self._run_merge.due(state), self.engine.waits.next_deadline()]
         due = min((each for each in dues if each is not None), default=None)
         if idle or due == (self._timer[0] if self._timer else None):
             return
@@ -613,8 +608,7 @@ class Execution:
         while self._elapsed_timers:
             due, at = self._elapsed_timers.pop(0)
             self._tick(at)
-            if isinstance(self.engine, Engine):
-                self.engine.waits.rung(due)
+            self.engine.waits.rung(due)
 
     # -- calls -------------------------------------------------------------------------------
 
@@ -660,9 +654,7 @@ class Execution:
         self, order: Order, result: Result
     ) -> group_tools.GroupToolChange | None:
         """The change that a call of a group tool asks for; none of any other call."""
-        if not isinstance(self.engine, Engine) or not isinstance(result, CallToolResult):
-            return None
-        if not result.regroups:
+        if not isinstance(result, CallToolResult) or not result.regroups:
             return None
         self._commands += 1
         return await group_tools.prepare(self.engine, order, result, self.queue)
@@ -691,22 +683,23 @@ class Execution:
         del self._waiting_calls[key]
 
     def _call(self, order: Order) -> Any:
-        if isinstance(self.engine, PromptApproval):
-            return self._draft_call(self.engine, order)
+        if order.step == STEP:
+            return self._compile_call(order)
         return self._tool_call(order) if order.call.tool else self._model_call(order)
 
-    def _draft_call(self, draft: PromptApproval, order: Order) -> Any:
+    def _compile_call(self, order: Order) -> Any:
+        prompt = self.engine.prompt
         if order.call.tool is None:
             return workflow.execute_activity(
                 COMPILE_PROMPT,
-                draft.compile_input(),
+                prompt.compile_input(),
                 result_type=CompilePromptResult,
                 task_queue=self.queue or None,
                 **COMPILING,
             )
         return workflow.execute_activity(
             OPEN_RUN,
-            PrepareRun(run=draft.state.run, crew=draft.definition or {}),
+            PrepareRun(run=self.engine.state.run, crew=prompt.definition or {}),
             result_type=PrepareRunResult,
             **CHECKING,
         )
@@ -717,7 +710,7 @@ class Execution:
             CALL_MODEL,
             CallModel(
                 tools=engine.tools_of(order.agent, order.step),
-                item=engine.maps.item(order.step) if isinstance(engine, Engine) else None,
+                item=engine.maps.item(order.step),
                 unsettled=unsettled(engine.state, order.step),
                 heard=waking_message(engine.state, order.step),
                 cut=truncated_messages(engine.state, order.step),
@@ -845,7 +838,7 @@ class Execution:
         if cause.type != ModelRateLimited.__name__:
             return None
         policy: RetryPolicy = COMPILING["retry_policy"]
-        if isinstance(self.engine, Engine):
+        if order.step != STEP:
             policy = model_retries(self.engine.plan, order)
         rounds = self._limited[order.step, order.call.call]
         return retry_delay(
@@ -882,7 +875,7 @@ class Execution:
             self._fail_swap("the run was stopped")
         elif any(map(self._is_draining_call, self._call_tasks)):
             return
-        elif state.changing.nodes and isinstance(self.engine, Engine):
+        elif state.changing.nodes:
             await self._part(self.engine, state.changing)
         else:
             self.closing = True
@@ -928,7 +921,7 @@ class Execution:
     async def _merge(self) -> None:
         """Goes on with what is to be one graph with another run's, or has offered itself to be."""
         engine = self.engine
-        if not isinstance(engine, Engine):
+        if engine.prompt.is_active:
             return
         before, markers = engine.state.position, self._run_merge.markers
         landed = not (self._call_tasks or self._completions or self._is_finishing_turns)
@@ -940,7 +933,7 @@ class Execution:
     @property
     def _is_finishing_turns(self) -> bool:
         """Whether turns go on to their end before the run is part of another one, and no others."""
-        return isinstance(self.engine, Engine) and self.engine.is_finishing_detached_turns
+        return self.engine.is_finishing_detached_turns
 
     @property
     def _is_merge_offered(self) -> bool:
@@ -973,7 +966,7 @@ class Execution:
     def _swapped(self) -> bool:
         """Puts the new graph in the place of the old one, where there is one; else, why not."""
         before = self.engine
-        if before.state.changing is None or not isinstance(before, Engine):
+        if before.state.changing is None:
             return True
         version = before.state.changing.graph_version
         self.engine, error = live_change.swap(before)
@@ -1188,12 +1181,11 @@ class Execution:
         for each in map(present, self._inbox):  # the next execution is not told how it came
             if each.plain and self.encrypted:
                 each.data = InvalidPayload(NOT_ENCRYPTED)
-        draft = self.engine.draft if isinstance(self.engine, PromptApproval) else None
         planned = bool(self.engine.plan.nodes)
         return Ended(
             carry=Carry(
                 plan=self.engine.plan.to_json() if planned else {},
-                draft=draft,
+                draft=self.engine.prompt.draft,
                 state=self.engine.state.to_json(),
                 batch=batch,
                 inbox=tuple(
@@ -1206,7 +1198,7 @@ class Execution:
                 ),
                 queue=self.queue,
                 search_attributes=self._search_attributes,
-                reply=self.answers.carried(self.engine) if isinstance(self.engine, Engine) else {},
+                reply=self.answers.carried(self.engine),
             )
         )
 

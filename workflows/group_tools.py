@@ -17,7 +17,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import ChangeConflict, CrewlogError
     from crewlog.graph.agents_without_model import text_of
-    from crewlog.graph.engine import Engine, Order
+    from crewlog.graph.engine import Engine
     from crewlog.graph.group_tools import (
         ASKED,
         authorize_group_change,
@@ -25,6 +25,7 @@ with workflow.unsafe.imports_passed_through():
         change_result_text,
         group_command_id,
     )
+    from crewlog.graph.run_context import Order
     from crewlog.state.calls import CallToolResult
     from crewlog.wire import Change
 

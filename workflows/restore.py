@@ -15,7 +15,6 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph import live_change, restore
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.prompt_approval import PromptApproval
     from crewlog.graph.swap import swap_report
     from crewlog.ids import ContentHash, RunId, StepId
     from crewlog.model import Json
@@ -41,14 +40,12 @@ from crewlog.workflows.command_queue import QueuedCommand, parse
 from crewlog.workflows.local_activity import made
 
 
-async def prepare(
-    engine: Engine | PromptApproval, incoming: QueuedCommand, command: Rollback
-) -> None:
+async def prepare(engine: Engine, incoming: QueuedCommand, command: Rollback) -> None:
     """Has the state of a rollback's checkpoint loaded; what is wrong with it becomes a refusal."""
     await _load(engine, incoming, command, command.position)
 
 
-async def prepare_tag(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
+async def prepare_tag(engine: Engine, incoming: QueuedCommand) -> None:
     """Has it looked up whether a position of an earlier execution is a checkpoint, to tag it.
 
     What a tag of any other position needs is known here. The loop waits for it: where the run
@@ -64,9 +61,7 @@ async def prepare_tag(engine: Engine | PromptApproval, incoming: QueuedCommand) 
         await _load(engine, incoming, command, command.checkpoint)
 
 
-async def _load(
-    engine: Engine | PromptApproval, incoming: QueuedCommand, command: Command, position: int
-) -> None:
+async def _load(engine: Engine, incoming: QueuedCommand, command: Command, position: int) -> None:
     if command.id in engine.state.commands or engine.state.closed:
         return
     task = RestoreState(

@@ -22,7 +22,6 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import CommandRejected, NotPermitted
     from crewlog.graph.engine import Engine
-    from crewlog.graph.prompt_approval import PromptApproval
     from crewlog.ids import RESERVED
     from crewlog.state import journal as j
 
@@ -64,7 +63,7 @@ class UnauthenticatedSignals:
         self._spent = 0
         return True
 
-    def count_undecoded(self, engine: Engine | PromptApproval, incoming: QueuedCommand) -> bool:
+    def count_undecoded(self, engine: Engine, incoming: QueuedCommand) -> bool:
         """Whether a signal is done with by counting it, without being read."""
         brought = incoming.data
         if self._met < TOLD or not isinstance(brought, UndecodedPayload) or not brought.is_unsigned:
@@ -74,7 +73,7 @@ class UnauthenticatedSignals:
         self._count(engine, incoming)
         return True
 
-    def counted(self, engine: Engine | PromptApproval, incoming: QueuedCommand) -> bool:
+    def counted(self, engine: Engine, incoming: QueuedCommand) -> bool:
         """Whether a command is done with by counting it: nothing more comes of it."""
         # An update is always answered. It came at a known time, which a signal does not.
         if (
@@ -92,7 +91,7 @@ class UnauthenticatedSignals:
         if incoming.arrived is None and not proven:
             self._met += incoming.standing is not None or incoming.unfit
 
-    def tell(self, engine: Engine | PromptApproval) -> None:
+    def tell(self, engine: Engine) -> None:
         """Records how many there were since that was recorded last."""
         if self.untold:
             signed = _is_signed(engine)
@@ -106,7 +105,7 @@ class UnauthenticatedSignals:
             )
             self.untold = 0
 
-    def _count(self, engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
+    def _count(self, engine: Engine, incoming: QueuedCommand) -> None:
         incoming.done = True
         self.untold += 1
         if self.untold >= COUNTED:
@@ -127,12 +126,12 @@ def work(incoming: QueuedCommand, *, many: bool, encrypted: bool) -> int:
     return 1 if many and brought.is_unsigned else READING + brought.size // BYTES
 
 
-def _is_signed(engine: Engine | PromptApproval) -> bool:
+def _is_signed(engine: Engine) -> bool:
     policy = engine.plan.policy
     return policy is not None and policy.signed
 
 
-def _is_unauthenticated(engine: Engine | PromptApproval, incoming: QueuedCommand) -> bool:
+def _is_unauthenticated(engine: Engine, incoming: QueuedCommand) -> bool:
     """Whether a signal proves nothing where it must, or is no command."""
     found = authorization.look(engine, incoming)
     if found is not None:

@@ -11,7 +11,6 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph import interrupts, timers
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.prompt_approval import PromptApproval
     from crewlog.graph.run_context import RunFacts
     from crewlog.ids import AgentName, NodeName, StepId, node_of
     from crewlog.model import Json
@@ -49,9 +48,7 @@ WAITING_LIMIT = 200
 """Characters of the search attribute `CrewlogWaiting`; a server keeps no longer words."""
 
 
-def run_view(
-    engine: Engine | PromptApproval, flights: Flights, drains_for: Sequence[StepId] = ()
-) -> RunView:
+def run_view(engine: Engine, flights: Flights, drains_for: Sequence[StepId] = ()) -> RunView:
     """Where the run is."""
     state = engine.state
     steps = tuple(
@@ -109,7 +106,7 @@ def ordered_outputs(
     return sorted(outputs.items(), key=order)
 
 
-def replied(engine: Engine | PromptApproval, reply: Reply) -> RunResult:
+def replied(engine: Engine, reply: Reply) -> RunResult:
     """What a conversation answers who asks it."""
     state = engine.state
     said: dict[str, Json] = {"text": reply.text}
@@ -164,7 +161,7 @@ def statuses(state: CrewState, nodes: Collection[NodeName]) -> dict[NodeName, st
     return {node: status for node, status in found.items() if node in nodes}
 
 
-def graph_view(engine: Engine | PromptApproval) -> GraphView:
+def graph_view(engine: Engine) -> GraphView:
     """The graph with the state of its nodes."""
     colours = statuses(engine.state, engine.plan.nodes)
     return GraphView(
@@ -175,12 +172,12 @@ def graph_view(engine: Engine | PromptApproval) -> GraphView:
     )
 
 
-def interrupt_view(interrupt: Interrupt, engine: Engine | PromptApproval) -> InterruptView:
+def interrupt_view(interrupt: Interrupt, engine: Engine) -> InterruptView:
     """A question in LangChain's human-in-the-loop shape."""
-    if isinstance(engine, PromptApproval):
-        request, review = interrupts.shape(interrupt, engine.prompt, engine.definition)
-    else:
-        request, review = interrupts.shape(interrupt, None, None)
+    prompt = engine.prompt
+    request, review = interrupts.shape(
+        interrupt, prompt.state if prompt.is_active else None, prompt.definition
+    )
     return InterruptView(
         id=interrupt.id,
         kind=interrupt.kind,
@@ -207,7 +204,7 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | PromptApproval) -> Int
     )
 
 
-def journal_page(engine: Engine | PromptApproval, page: Page) -> JournalPage:
+def journal_page(engine: Engine, page: Page) -> JournalPage:
     """A part of this execution's journal."""
     ledger = engine.ledger
     return JournalPage(
@@ -221,7 +218,7 @@ def journal_page(engine: Engine | PromptApproval, page: Page) -> JournalPage:
     )
 
 
-def checkpoint_page(engine: Engine | PromptApproval, page: Page) -> CheckpointPage:
+def checkpoint_page(engine: Engine, page: Page) -> CheckpointPage:
     """Checkpoints of this execution: its start, and the places after each step."""
     ledger = engine.ledger
     tags: dict[int, list[str]] = {}
@@ -257,7 +254,7 @@ def checkpoint_page(engine: Engine | PromptApproval, page: Page) -> CheckpointPa
     )
 
 
-def permissions_page(engine: Engine | PromptApproval, asked: PermissionsQuery) -> PermissionsPage:
+def permissions_page(engine: Engine, asked: PermissionsQuery) -> PermissionsPage:
     """A part of the matrix of agents and tools; a run that has no crew yet has none."""
     plan, state = engine.plan, engine.state
     found, total = cells(
@@ -281,9 +278,7 @@ def permissions_page(engine: Engine | PromptApproval, asked: PermissionsQuery) -
     )
 
 
-def details(
-    engine: Engine | PromptApproval, flights: Flights, drains_for: Sequence[StepId] = ()
-) -> str:
+def details(engine: Engine, flights: Flights, drains_for: Sequence[StepId] = ()) -> str:
     """The run in Markdown, for the web UI.
 
     All that is not the run's own words is fenced: people decide by what they read here, and a model
@@ -335,7 +330,7 @@ def _by(who: str) -> str:
     return f" by {fenced(who)}" if who else ""
 
 
-def _step_line(engine: Engine | PromptApproval, entry: FrontierStep, flights: Flights) -> str:
+def _step_line(engine: Engine, entry: FrontierStep, flights: Flights) -> str:
     known = entry.node in engine.plan.nodes  # a change may have taken it away
     name = step_description(
         engine.state, entry.step, engine.agent_of(entry.step) if known else None

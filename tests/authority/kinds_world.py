@@ -24,7 +24,7 @@ from crewlog.client import Client
 from crewlog.definition.load import load_data
 from crewlog.errors import InvalidDefinition
 from crewlog.evaluation import dataset
-from crewlog.graph.engine import Order
+from crewlog.graph.run_context import Order
 from crewlog.ids import StepId, visit_of
 from crewlog.state.calls import CallModelResult
 

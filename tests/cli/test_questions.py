@@ -16,9 +16,9 @@ from crewlog.cli.sight import question_of
 from crewlog.client import Event
 from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected, NotPermitted
+from crewlog.graph.engine import Engine
 from crewlog.graph.interrupts import detail as detail_of
 from crewlog.graph.lowering_pass import lower
-from crewlog.graph.prompt_approval import PromptApproval
 from crewlog.ids import InterruptId, RunId
 from crewlog.state.calls import CompilePromptResult, PrepareRunResult
 from crewlog.state.carry import PromptCarry
@@ -183,11 +183,13 @@ def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
     }
     definition = load_data(crew)
     draft = PromptCarry(input="go", by="ana", model="scripted:x")
-    run = PromptApproval.begin(RunId("r"), "The a writes.", draft, registry="", at=1)
+    run = Engine.begin_with_prompt(RunId("r"), "The a writes.", draft, registry="", at=1)
     remark = PromptDiagnostic(code="assumed", message="so it is", line=1, column=5)
     data = definition.to_json()
-    run.compiled(CompilePromptResult(reader="forms", definition=data, remarks=(remark,), at=1))
-    run.opened(PrepareRunResult(definition=data, plan=lower(definition).to_json()))
+    run.prompt.apply_result(
+        CompilePromptResult(reader="forms", definition=data, remarks=(remark,), at=1)
+    )
+    run.prompt.ask_for_approval(PrepareRunResult(definition=data, plan=lower(definition).to_json()))
     (question,) = run.state.interrupts.values()
     stored = question_of(question, run.state.prompt, data)
     assert stored == interrupt_view(question, run)

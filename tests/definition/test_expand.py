@@ -15,8 +15,8 @@ from crewlog.definition.model import AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.definition.validate import check
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.engine import Order
 from crewlog.graph.lowering_pass import lower
+from crewlog.graph.run_context import Order
 from crewlog.state.calls import CallModelResult, CallToolResult, OutputValue
 from definition.kit import registered
 from graph.crews import agents_in

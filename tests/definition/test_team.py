@@ -11,8 +11,8 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.team import Team
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.engine import Order
 from crewlog.graph.lowering_pass import lower
+from crewlog.graph.run_context import Order
 from crewlog.state.calls import CallModelResult, CallToolResult, OutputValue, StructuredOutput
 from graph.simulation import Simulation, run, says
 

@@ -19,9 +19,10 @@ from typing_extensions import override
 from crewlog.canonical_json import hash_json
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.answers import answer_expired_interrupts
-from crewlog.graph.engine import Engine, Order
+from crewlog.graph.engine import Engine
 from crewlog.graph.live_change import accept, change_report, swap
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.run_context import Order
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import CommandId, RunId, visit_of
 from crewlog.state import journal as j

@@ -7,14 +7,14 @@ import pytest
 from crewlog.canonical_json import hash_json
 from crewlog.definition.load import load_data
 from crewlog.errors import ApprovalMismatch, CommandRejected, InternalError
+from crewlog.graph.engine import Engine
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.prompt_approval import (
+from crewlog.graph.prompt_compilation import (
     CHECK,
     INVALID,
     NO_PLAN,
     STEP,
-    PromptApproval,
     check_answer_hash,
 )
 from crewlog.ids import CommandId, RunId
@@ -38,9 +38,9 @@ CREW: dict[str, Json] = {
 REMARK = PromptDiagnostic(code="assumed", message="at most 3 times is assumed", line=1, column=5)
 
 
-def begun() -> PromptApproval:
+def begun() -> Engine:
     draft = PromptCarry(input="go", by="ana", model="scripted:x")
-    return PromptApproval.begin(RUN, TEXT, draft, registry="ours", at=1000)
+    return Engine.begin_with_prompt(RUN, TEXT, draft, registry="ours", at=1000)
 
 
 def opened(data: dict[str, Json]) -> PrepareRunResult:
@@ -55,19 +55,19 @@ def compiled(**more: Json) -> CompilePromptResult:
     )
 
 
-def asking() -> tuple[PromptApproval, Interrupt]:
+def asking() -> tuple[Engine, Interrupt]:
     draft = begun()
-    draft.compiled(compiled(reply="{}", usage=Usage(calls=1, input_tokens=5)))
-    draft.opened(opened(CREW))
+    draft.prompt.apply_result(compiled(reply="{}", usage=Usage(calls=1, input_tokens=5)))
+    draft.prompt.ask_for_approval(opened(CREW))
     (asked,) = draft.state.interrupts.values()
     return draft, asked
 
 
-def answer(draft: PromptApproval, asked: Interrupt, decision: str, reason: str = "") -> None:
-    draft.answer(asked, decision, by="bo", command=CommandId("c1"), reason=reason)
+def answer(draft: Engine, asked: Interrupt, decision: str, reason: str = "") -> None:
+    draft.prompt.answer(asked, decision, by="bo", command=CommandId("c1"), reason=reason)
 
 
-def assert_folds(draft: PromptApproval) -> None:
+def assert_folds(draft: Engine) -> None:
     entries = [j.entry_from_json(data) for data in draft.ledger.entries]
     assert fold(RUN, entries) == draft.state
     assert CrewState.from_json(draft.state.to_json()) == draft.state
@@ -80,16 +80,16 @@ async def test_one_call_is_made_at_a_time() -> None:
     (order,) = draft.orders(())
     assert order.call.tool is None
     assert not list(draft.orders({(order.step, order.call.call)}))
-    assert draft.compile_input().replies == ()
-    draft.compiled(CompilePromptResult(reply="no", faults=1, again=True, at=1))
+    assert draft.prompt.compile_input().replies == ()
+    draft.prompt.apply_result(CompilePromptResult(reply="no", faults=1, again=True, at=1))
     (order,) = draft.orders(())
     assert order.call.call == 2
-    assert draft.compile_input().replies == ("no",)
-    draft.compiled(compiled(reply="yes"))
+    assert draft.prompt.compile_input().replies == ("no",)
+    draft.prompt.apply_result(compiled(reply="yes"))
     (order,) = draft.orders(())
     assert order.call.tool == CHECK
     assert draft.plan is NO_PLAN
-    draft.opened(opened(CREW))
+    draft.prompt.ask_for_approval(opened(CREW))
     assert not list(draft.orders(()))
     assert_folds(draft)
 
@@ -97,24 +97,24 @@ async def test_one_call_is_made_at_a_time() -> None:
 async def test_what_is_approved_is_the_hash_and_it_alone_begins() -> None:
     draft, asked = asking()
     assert asked.kind == "approval"
-    assert asked.hash == hash_json(draft.definition) == draft.plan.definition
+    assert asked.hash == hash_json(draft.prompt.definition) == draft.plan.definition
     assert str(asked.hash) in asked.detail
     assert "1:5  at most 3 times is assumed" in asked.detail
-    assert not draft.ready
+    assert not draft.prompt.is_ready
     answer(draft, asked, "approve")
-    assert draft.ready
+    assert draft.prompt.is_ready
     draft.at = 5000
-    engine = await draft.crew()
+    await draft.prompt.start_crew()
     started = draft.ledger.entries[-3]
     assert (started["kind"], started["began"], started["definition"]) == (
         "RunStarted",
         1000,
         asked.hash,
     )
-    assert engine.state.started == 1000
-    assert list(engine.state.frontier) == ["writer#1"]
-    assert engine.state.prompt is not None
-    assert engine.state.prompt.approved == asked.hash
+    assert draft.state.started == 1000
+    assert list(draft.state.frontier) == ["writer#1"]
+    assert draft.state.prompt is not None
+    assert draft.state.prompt.approved == asked.hash
     assert_folds(draft)
 
 
@@ -124,17 +124,20 @@ async def test_a_plan_of_another_definition_never_begins() -> None:
     other = opened({**CREW, "description": "another"})
     draft.plan = GraphPlan.from_json(other.plan)
     with pytest.raises(InternalError, match="was approved"):
-        await draft.crew()
+        await draft.prompt.start_crew()
     draft, asked = asking()
     answer(draft, asked, "approve")
-    draft.draft = draft.draft.model_copy(update={"definition": other.definition})
+    assert draft.prompt.draft is not None
+    draft.prompt.draft = draft.prompt.draft.model_copy(update={"definition": other.definition})
     with pytest.raises(InternalError, match="was approved"):
-        await draft.crew()
+        await draft.prompt.start_crew()
 
 
 def test_an_edit_raises_another_question_about_another_hash() -> None:
     draft, asked = asking()
-    new = draft.edit(asked, opened({**CREW, "description": "x"}), by="bo", command=CommandId("e1"))
+    new = draft.prompt.edit(
+        asked, opened({**CREW, "description": "x"}), by="bo", command=CommandId("e1")
+    )
     (second,) = draft.state.interrupts.values()
     assert (second.id, second.hash) == ("i2", new)
     assert new != asked.hash
@@ -161,7 +164,7 @@ def test_an_error_fails_the_run_with_every_remark() -> None:
     bad = PromptDiagnostic(
         code="unknown_tool", severity="error", message="no tool", line=1, column=9
     )
-    draft.compiled(CompilePromptResult(reader="forms", remarks=(REMARK, bad), at=1))
+    draft.prompt.apply_result(CompilePromptResult(reader="forms", remarks=(REMARK, bad), at=1))
     assert (draft.state.status, draft.state.error_type) == ("failed", INVALID)
     assert "1:5  at most 3" in draft.state.error
     assert "1:9  no tool" in draft.state.error
@@ -183,12 +186,15 @@ async def test_a_call_that_failed_is_made_again_when_people_say_so() -> None:
 
 async def test_people_may_let_the_forms_read_where_the_model_cannot_be_asked() -> None:
     draft = begun()
-    draft.compiled(CompilePromptResult(reply="no", faults=1, again=True, at=1))
+    draft.prompt.apply_result(CompilePromptResult(reply="no", faults=1, again=True, at=1))
     await draft.apply_call_failure(STEP, 2, "no key", "ModelRequestRejected")
     (asked,) = draft.state.interrupts.values()
     assert asked.options == ("retry", "forms", "stop")
     answer(draft, asked, "forms")
-    assert (draft.compile_input().reader, draft.compile_input().replies) == ("forms", ())
+    assert (draft.prompt.compile_input().reader, draft.prompt.compile_input().replies) == (
+        "forms",
+        (),
+    )
     (order,) = draft.orders(())
     assert order.call.tool is None
 
@@ -200,20 +206,21 @@ def test_nothing_is_called_while_the_run_is_paused() -> None:
     draft, asked = asking()
     draft.record(j.Paused())
     answer(draft, asked, "approve")
-    assert not draft.ready
+    assert not draft.prompt.is_ready
     draft.record(j.RunResumed())
-    assert draft.ready
+    assert draft.prompt.is_ready
 
 
 async def test_it_is_carried_with_an_open_question() -> None:
     draft, asked = asking()
     data = Carry(
-        plan=draft.plan.to_json(), state=draft.state.to_json(), draft=draft.draft
+        plan=draft.plan.to_json(), state=draft.state.to_json(), draft=draft.prompt.draft
     ).to_json()
     carry = read_carry(data)
     assert carry.draft is not None
     state = CrewState.from_json(carry.state)
-    again = PromptApproval(Ledger(state), carry.draft, GraphPlan.from_json(carry.plan))
+    again = Engine(GraphPlan.from_json(carry.plan), Ledger(state), carry.draft)
     assert not list(again.orders(()))
     answer(again, asked, "approve")
-    assert (await again.crew()).state.definition == asked.hash
+    await again.prompt.start_crew()
+    assert again.state.definition == asked.hash

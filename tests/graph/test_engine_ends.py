@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected, CrewlogError, InterruptNotOpen
-from crewlog.graph.answers import StopAnswer, answer, check_answer, find_interrupt
+from crewlog.graph.answers import answer, find_interrupt
+from crewlog.graph.interrupts import StopAnswer, check_answer
 from crewlog.graph.plan import GraphPlan
 from crewlog.state import journal as j
 from graph.crews import plan_of

@@ -17,9 +17,9 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import GROUP_TOOLS, CrewDefinition
 from crewlog.definition.operations import AddChannel, Operation, apply_operations
 from crewlog.errors import CommandRejected, InvalidDefinition, UsageError
-from crewlog.graph.engine import Order
 from crewlog.graph.group_tools import authorize_group_change, change_result_text, group_command_id
 from crewlog.graph.lowering_pass import lower
+from crewlog.graph.run_context import Order
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, ContentHash, NodeName, RunId, StepId
 from crewlog.state.calls import PrepareChangeResult, SentMessage

@@ -12,9 +12,9 @@ from crewlog.definition.load import load_data
 from crewlog.definition.operations import RemoveAgent, apply_operations
 from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.engine import Order
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.run_context import Order
 from crewlog.graph.wakes import component_events, plan_component_change, waking_message
 from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId
 from crewlog.state import journal as j

@@ -9,7 +9,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from crewlog.canonical_json import hash_json
-from crewlog.graph.engine import Engine, Order
+from crewlog.graph.engine import Engine
+from crewlog.graph.run_context import Order
 from crewlog.ids import ContentHash, StepId
 from crewlog.state.calls import CallModelResult, RequestedToolCall
 from crewlog.state.excerpt import fenced

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected
-from crewlog.graph.engine import Order
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.run_context import Order
 from crewlog.state.calls import OutputValue
 from graph.crews import plan_of
 from graph.simulation import Failure, Outcome, Replies, Simulation, final, returns, says

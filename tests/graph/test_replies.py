@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from crewlog.canonical_json import hash_json
 from crewlog.cli.timeline import Timeline
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.engine import Order
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan, PlanStructuredOutput
+from crewlog.graph.run_context import Order
 from crewlog.reporting.dry_run.runner import dry_run
 from crewlog.reporting.trace.builder import run_trace
 from crewlog.state import journal as j

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected, UsageError
-from crewlog.graph.engine import Engine, Order
+from crewlog.graph.engine import Engine
 from crewlog.graph.live_change import accept, change_report
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import fork, reopen, roll_back
+from crewlog.graph.run_context import Order
 from crewlog.ids import (
     ContentHash,
     RunId,

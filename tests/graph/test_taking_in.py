@@ -13,9 +13,9 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent, apply_operations
 from crewlog.errors import ChangeConflict, CommandRejected, ComponentConflict
-from crewlog.graph.engine import Order
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.restore import roll_back
+from crewlog.graph.run_context import Order
 from crewlog.graph.run_merge import apply_merge
 from crewlog.graph.run_merge_definition import merged_definition
 from crewlog.ids import AgentName, InterruptId, LogName, RunId, StepId

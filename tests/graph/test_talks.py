@@ -9,9 +9,9 @@ import pytest
 
 from crewlog.definition.validate import warnings
 from crewlog.errors import CommandRejected, ConversationBusy, InvalidDefinition
-from crewlog.graph.engine import Order
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import fork, roll_back
+from crewlog.graph.run_context import Order
 from crewlog.ids import RunId
 from crewlog.state.calls import OutputValue
 from crewlog.state.model import CrewState

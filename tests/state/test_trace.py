@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from crewlog.graph.engine import Order
+from crewlog.graph.run_context import Order
 from crewlog.ids import AgentName, LogName, StepId, item_number
 from crewlog.reporting.diff.state import difference
 from crewlog.reporting.trace.builder import run_trace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crewlog.graph.engine import Order
+from crewlog.graph.run_context import Order
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState
 from crewlog.store import Store

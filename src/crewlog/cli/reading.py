@@ -102,7 +102,7 @@ async def _check_model(name: str, placed: str, models: ModelFactory) -> None:
         UsageError: there is no such model, it has no key, or a script has no replies for it.
     """
     from crewlog.activities.prompt_compiler import TIMEOUT  # noqa: PLC0415
-    from crewlog.graph.prompt_approval import COMPILER  # noqa: PLC0415
+    from crewlog.graph.prompt_compilation import COMPILER  # noqa: PLC0415
 
     try:
         chat = await models.ready(placed, {}, TIMEOUT)

@@ -12,15 +12,15 @@ as the policy's answer and not as a person's.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable
 
 from crewlog.authority.bindings import arguments_hash
 from crewlog.definition.times import due_in, moment_words
-from crewlog.errors import CommandRejected, InterruptNotOpen, NotPermitted
+from crewlog.errors import InterruptNotOpen, NotPermitted
 from crewlog.graph import interrupts
 from crewlog.graph.bypasses import answer_output
 from crewlog.graph.engine import Engine
+from crewlog.graph.interrupts import StopAnswer
 from crewlog.graph.outputs import set_flag
 from crewlog.graph.plan import END, NEXT
 from crewlog.graph.run_context import RunFacts
@@ -28,13 +28,9 @@ from crewlog.graph.turns import calls_of
 from crewlog.ids import CommandId, InterruptId, NodeName, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.answers import ESCALATED, granted
+from crewlog.state.answers import ESCALATED
 from crewlog.state.excerpt import brief
 from crewlog.state.model import Interrupt
-
-
-class StopAnswer(Exception):
-    """The answer ends the run; the caller stops it as it would by the `stop` signal."""
 
 
 def find_interrupt(engine: RunFacts, interrupt: str) -> Interrupt:
@@ -58,27 +54,6 @@ def find_interrupt(engine: RunFacts, interrupt: str) -> Interrupt:
             remedy=f"Open now: {is_open}. Somebody may have answered it already.",
         )
     return found
-
-
-def check_answer(interrupt: Interrupt, decision: str) -> None:
-    """Checks that a decision is one that the interrupt can take.
-
-    Raises:
-        CommandRejected: where it is not; the message lists the options.
-    """
-    if decision in interrupt.options:
-        return
-    if interrupt.kind == "budget":
-        if granted(interrupt, decision):
-            return
-    elif interrupt.words and decision.strip():
-        return
-    close = difflib.get_close_matches(decision, interrupt.options, 1)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
-    raise CommandRejected(
-        f"{decision!r} is no answer to {interrupt.id!r}",
-        remedy=f"{hint}Its options are: {', '.join(interrupt.options)}.",
-    )
 
 
 async def answer(

@@ -13,10 +13,10 @@ from the journal alone, and the graph can be restored from the frontier's routin
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
 
 from typing_extensions import override
 
+from crewlog.canonical_json import hash_json
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.model import GROUP_TOOLS
 from crewlog.definition.times import duration_words
@@ -40,14 +40,14 @@ from crewlog.graph.joins import (
 from crewlog.graph.loops import Joins, Loops
 from crewlog.graph.outputs import begun, reset_error_output, unset
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode, Route
-from crewlog.graph.run_context import RunFacts, disabled_reason
+from crewlog.graph.prompt_compilation import NO_PLAN, STEP, PromptCompilation
+from crewlog.graph.run_context import Order, RunFacts, disabled_reason
 from crewlog.graph.state_edit import give
 from crewlog.graph.timers import TIMEOUT, Waits
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.graph.wakes import Wakes
 from crewlog.ids import (
     PUBLIC,
-    AgentName,
     CommandId,
     ContentHash,
     NodeName,
@@ -60,6 +60,7 @@ from crewlog.message_files import FileRef
 from crewlog.run_status import EndReason, error_end_reason
 from crewlog.state import journal as j
 from crewlog.state.calls import PreparedSplitRun
+from crewlog.state.carry import PromptCarry
 from crewlog.state.excerpt import brief
 from crewlog.state.fold import routing_after
 from crewlog.state.initial_state import Given
@@ -68,25 +69,18 @@ from crewlog.state.recorder import Ledger
 from crewlog.state.restore import handed_off
 
 
-class Order(NamedTuple):
-    """A call that is to be made."""
-
-    step: StepId
-    agent: AgentName
-    call: Call
-    """A model call where `call.tool` is none."""
-
-
 class Engine(RunFacts):
     """A run between two completions.
 
     Args:
         plan: The run's plan.
         ledger: Its state: empty, or carried here from another execution.
+        draft: What a run knows besides its state whose prompt is not compiled and approved yet.
     """
 
-    def __init__(self, plan: GraphPlan, ledger: Ledger) -> None:
+    def __init__(self, plan: GraphPlan, ledger: Ledger, draft: PromptCarry | None = None) -> None:
         super().__init__(plan, ledger)
+        self.prompt = PromptCompilation(self, draft, self.use, self._start_drafted_crew)
         self.listening = Wakes(self)
         self.turns = Turns(self, self.listening, self._end_turn, self.fail_step)
         self.maps = Maps(self, self._complete, self._may_start)
@@ -121,48 +115,78 @@ class Engine(RunFacts):
         by: str,
         at: int,
         command: CommandId | None = None,
-        ledger: Ledger | None = None,
         given: Given | None = None,
         files: tuple[FileRef, ...] = (),
     ) -> Engine:
-        """A new run: its input is the first public message, and its entry nodes are ready.
-
-        With a ledger it is a run that had a prompt and has got its crew; with a command it was
-        asked, and the input is what was said.
+        """A new run with a crew.
 
         Raises:
-            UsageError: what is `given` to it cannot stand where it is to.
+            UsageError: `given` has a value or message that does not fit the crew.
         """
-        engine = cls(plan, ledger or Ledger(CrewState(run=run)))
+        engine = cls(plan, Ledger(CrewState(run=run)))
+        engine.at = at
+        await engine._start_crew(input_text, by=by, command=command, given=given, files=files)
+        return engine
+
+    @classmethod
+    def begin_with_prompt(
+        cls, run: RunId, text: str, draft: PromptCarry, *, registry: str, at: int
+    ) -> Engine:
+        """A new run with a prompt: its crew starts once people have approved its definition."""
+        engine = cls(NO_PLAN, Ledger(CrewState(run=run)), draft)
         engine.at = at
         engine.record(
+            j.PromptReceived(
+                run=run, prompt=hash_json(text), inline=text, registry=registry, by=draft.by
+            )
+        )
+        return engine
+
+    async def _start_drafted_crew(self, draft: PromptCarry) -> None:
+        await self._start_crew(draft.input, by=draft.by, command=draft.command, files=draft.files)
+
+    async def _start_crew(
+        self,
+        input_text: str,
+        *,
+        by: str,
+        command: CommandId | None = None,
+        given: Given | None = None,
+        files: tuple[FileRef, ...] = (),
+    ) -> None:
+        """Starts the crew of the plan in force.
+
+        The input is the first public message, and the entry nodes become ready. With a command the
+        input is the message of that command.
+        """
+        plan = self.plan
+        self.record(
             j.RunStarted(
-                run=run,
+                run=self.state.run,
                 crew=plan.crew,
                 definition=plan.definition,
                 flags=plan.flags,
                 permissions={**plan.permissions},
                 rules=plan.rules,
                 by=by,
-                began=engine.state.started,
+                began=self.state.started,
             )
         )
         said: ContentHash | None = None
         if input_text or files:
-            said = engine.say(
+            said = self.say(
                 input_text, by=by, to=PUBLIC, message_id="input", command=command, files=files
             )
         if given is not None:
-            give(engine, given, by=by)
-        if not engine.talks.talks:
-            await engine._enter_flow()
+            give(self, given, by=by)
+        if not self.talks.talks:
+            await self._enter_flow()
             if said is not None:
-                engine.listening.said(PUBLIC, said, by)
+                self.listening.said(PUBLIC, said, by)
         elif said is not None:
-            await engine.talks.begin(command or "input", by, said)
+            await self.talks.begin(command or "input", by, said)
         else:
-            engine.talks.wait_for_first_message()
-        return engine
+            self.talks.wait_for_first_message()
 
     async def _enter_flow(self) -> None:
         """Reaches the nodes that the flow begins with."""
@@ -172,6 +196,10 @@ class Engine(RunFacts):
             "__start__", {"routing": self.state.routing, "outcome": (NEXT,)}
         )
         self.record(j.NodesReached(to=self._reached(targets)))
+
+    @override
+    def goes_on(self, step: StepId) -> bool:
+        return super().goes_on(step) or (step == STEP and self.prompt.is_active)
 
     @override
     def fail(self, error: str, end_reason: EndReason = "") -> None:
@@ -189,6 +217,8 @@ class Engine(RunFacts):
         Args:
             in_flight: The calls under way, as step and call number.
         """
+        if self.prompt.is_active:
+            return  # the calls that compile, and people, move it
         while self.state.status == "running" and (
             not self.state.still or self.is_finishing_detached_turns
         ):
@@ -232,6 +262,9 @@ class Engine(RunFacts):
 
     def orders(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
         """The calls to make now, in the order of the frontier."""
+        if self.prompt.is_active:
+            yield from self.prompt.orders(in_flight)
+            return
         held = self.budgets.held()
         yield from (each for each in self._wanted_calls(in_flight) if not uses(each.call, held))
 
@@ -263,6 +296,9 @@ class Engine(RunFacts):
         self, step: StepId, number: int, error: str, error_type: str
     ) -> None:
         """Applies a call that failed for good: people are asked, or the agent's policy decides."""
+        if step == STEP:
+            self.prompt.apply_failure(error, error_type)
+            return
         entry = self.state.frontier.get(step)
         call = next((c for c in calls_of(entry) if c.call == number), None)
         if entry is None or call is None:

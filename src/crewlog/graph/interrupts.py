@@ -21,6 +21,7 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.plan import Ask, GraphPlan
 from crewlog.ids import AgentName, NodeName
 from crewlog.model import Json
+from crewlog.state.answers import granted
 from crewlog.state.calls import CallQuota, quota_store_name
 from crewlog.state.model import Interrupt, InterruptQuota, Output, PromptState
 from crewlog.state.value_text import value_text
@@ -224,3 +225,28 @@ def text_target(plan: GraphPlan, ask: Ask) -> NodeName | None:
     nodes = (plan.nodes.get(NodeName(option)) for option in ask.options)
     told = [NodeName(o) for o, n in zip(ask.options, nodes, strict=True) if n and n.agent]
     return told[0] if len(told) == 1 else None
+
+
+class StopAnswer(Exception):
+    """The answer ends the run; the caller stops it as it would by the `stop` signal."""
+
+
+def check_answer(interrupt: Interrupt, decision: str) -> None:
+    """Checks that a decision is one that the interrupt can take.
+
+    Raises:
+        CommandRejected: where it is not; the message lists the options.
+    """
+    if decision in interrupt.options:
+        return
+    if interrupt.kind == "budget":
+        if granted(interrupt, decision):
+            return
+    elif interrupt.words and decision.strip():
+        return
+    close = difflib.get_close_matches(decision, interrupt.options, 1)
+    hint = f"Did you mean {close[0]!r}? " if close else ""
+    raise CommandRejected(
+        f"{decision!r} is no answer to {interrupt.id!r}",
+        remedy=f"{hint}Its options are: {', '.join(interrupt.options)}.",
+    )

@@ -13,7 +13,6 @@ from crewlog.definition.audiences import CHANNEL
 from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.graph.engine import Engine
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.run_context import RunFacts
 from crewlog.graph.swap import is_same_graph, permissions_after
 from crewlog.ids import (
     AgentName,
@@ -43,7 +42,7 @@ from crewlog.state.run_merge.protocol import check_no_merge
 
 
 def roll_back(
-    engine: RunFacts, to: int, then: CrewState, plan: GraphPlan, *, by: str, **who: Any
+    engine: Engine, to: int, then: CrewState, plan: GraphPlan, *, by: str, **who: Any
 ) -> None:
     """Takes a run back to a checkpoint: open questions are withdrawn, those of then asked anew.
 
@@ -62,7 +61,7 @@ def roll_back(
         ChangeConflict: it is about to change its graph, or to be one with another run.
     """
     now = engine.state
-    if not isinstance(engine, Engine):
+    if engine.prompt.is_active:
         raise CommandRejected("the run has no crew yet: there is nothing to go back to")
     if now.status == "stopping":
         raise CommandRejected("the run is ending; it does not go back any more")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from crewlog.authority.audiences import may_read, may_read_input, may_write
 from crewlog.authority.bindings import check_binding
@@ -96,6 +96,15 @@ def _common_audience(agent: AgentName, then: PlanAgent, now: PlanAgent) -> tuple
 def disabled_reason(agent: AgentName) -> str:
     """Why an agent's step is skipped that takes no part."""
     return f"{agent} is switched off"
+
+
+class Order(NamedTuple):
+    """A call that is to be made."""
+
+    step: StepId
+    agent: AgentName
+    call: Call
+    """A model call where `call.tool` is none."""
 
 
 class RunFacts:

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from crewlog.canonical_json import hash_json
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import UsageError
-from crewlog.graph.answers import StopAnswer, answer
-from crewlog.graph.engine import Engine, Order
+from crewlog.graph.answers import answer
+from crewlog.graph.engine import Engine
+from crewlog.graph.interrupts import StopAnswer
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.run_context import Order
 from crewlog.ids import AgentName, FlagName, NodeName, RunId, node_of
 from crewlog.model import Json
 from crewlog.reporting.dry_run.journal_reader import account
