@@ -522,29 +522,34 @@ class Execution:
             asks = landed.question or self.engine.state.interrupts
             if asks and not self.engine.prompt.is_active:
                 self._update_mcp_approval(self.engine, landed)
-            if isinstance(result, CompilePromptResult):
-                self.engine.prompt.apply_result(result)
-            elif isinstance(result, PrepareRunResult):
-                self._search_attributes = result.search_attributes
-                self.engine.prompt.ask_for_approval(result)
-            elif isinstance(result, CallModelResult):
-                if self.engine.talks.talks:
-                    self.answers.note(result)
-                await self.engine.turns.apply_model_call(order.step, order.call.call, result)
-            elif landed.change is not None:
-                await group_tools.apply(self.engine, landed.change)
-            elif isinstance(result, CallToolResult):
-                await self.engine.turns.apply_tool_call(order.step, order.call.call, result)
-            elif landed.error_type == MOVED:
-                self._moved.add(key)
-            elif (
-                landed.error_type not in ("Cancelled", AGAIN, RULED)
-                and not cut
-                and self.engine.goes_on(order.step)
-            ):
-                await self.engine.apply_call_failure(
-                    order.step, order.call.call, landed.error, landed.error_type
-                )
+            if not cut or result is not None or landed.error_type == MOVED:
+                await self._apply_completion(landed)
+
+    async def _apply_completion(self, landed: CallCompletion) -> None:
+        """Applies a call's result or failure to the engine."""
+        order, result = landed.order, landed.result
+        key = (order.step, order.call.call)
+        if isinstance(result, CompilePromptResult):
+            self.engine.prompt.apply_result(result)
+        elif isinstance(result, PrepareRunResult):
+            self._search_attributes = result.search_attributes
+            self.engine.prompt.ask_for_approval(result)
+        elif isinstance(result, CallModelResult):
+            if self.engine.talks.talks:
+                self.answers.note(result)
+            await self.engine.turns.apply_model_call(order.step, order.call.call, result)
+        elif landed.change is not None:
+            await group_tools.apply(self.engine, landed.change)
+        elif isinstance(result, CallToolResult):
+            await self.engine.turns.apply_tool_call(order.step, order.call.call, result)
+        elif landed.error_type == MOVED:
+            self._moved.add(key)
+        elif landed.error_type not in ("Cancelled", AGAIN, RULED) and self.engine.goes_on(
+            order.step
+        ):
+            await self.engine.apply_call_failure(
+                order.step, order.call.call, landed.error, landed.error_type
+            )
 
     def _update_mcp_approval(self, engine: Engine, landed: CallCompletion) -> None:
         """Asks people to approve a server's tool; takes the question back once somebody has.
