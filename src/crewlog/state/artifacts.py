@@ -3,13 +3,13 @@
     fold([{"operations": [{"op": "add", "path": "/a", "value": 1}]}], {}).value  →  {"a": 1}
 
 An operation is one of JSON Patch (RFC 6902: `add`, `replace`, `remove`, `test`), or `merge`, which
-is a JSON Merge Patch (RFC 7396) at a path. Paths are JSON pointers (RFC 6901). What does not apply
-is left out with a reason, and the rest goes on; but where a `test` does not hold, what follows it
-in the same call is left out, so that a tool can guard what it does.
+is a JSON Merge Patch (RFC 7396) at a path. Paths are JSON pointers (RFC 6901). An operation that
+does not apply is skipped with a reason, and the next one is tried. If a `test` fails, the rest of
+the call is skipped: a tool can guard its operations with it.
 
-Pure, and the same everywhere: nothing but the operations and their order counts. A content is never
-changed in place: what an operation does not touch is shared with the content before. So one more
-operation costs what it touches, whatever the artifact has grown to, and old contents stay whole.
+Pure: the content depends on the operations and their order alone. A content is never changed in
+place. It shares everything that an operation does not touch with the content before. So an
+operation costs what it touches, whatever the size of the artifact, and old contents stay valid.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ _Object = dict[str, Json]
 _Items = Sequence[Json]
 
 OPERATIONS = ("add", "replace", "remove", "test", "merge")
-"""What an operation may do."""
+"""The kinds of operations."""
 MOST = 1_000
 """Operations that one call may return."""
 LARGEST_CALL = 1024 * 1024
 """Bytes of JSON of one call's operations."""
 LARGEST = 8 * 1024 * 1024
-"""Bytes of JSON that an artifact may have."""
+"""The most bytes of JSON of an artifact."""
 LONGEST_PATH = 2_000
-"""Characters of a path."""
+"""The most characters of a path."""
 KEPT = 100
-"""How many of the last operations that were left out a content tells of."""
+"""How many of the last skipped operations a content keeps."""
 TOLD = 5
-"""How many of those of one call are told with their reasons."""
+"""How many skipped operations of one call are reported with their reasons."""
 
 _SHOWN = 200
-"""Characters of a path that a content tells of."""
+"""Characters of a skipped operation's path that a content keeps."""
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 
 
 class LeftOut(NamedTuple):
-    """An operation that was left out."""
+    """An operation that was skipped."""
 
     id: str
-    """The call that it is of: `builder#1/3`."""
+    """Its call: `builder#1/3`."""
     number: int
-    """Which of the call's, from 1."""
+    """Its number in the call, from 1."""
     op: str
     path: str
     reason: str
@@ -65,37 +65,37 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """An artifact at a place of its log."""
+    """An artifact at a position of its log."""
 
     value: Json
-    """What it is. It is shared with other contents: never change it."""
+    """The document. Other contents share parts of it: never change it."""
     size: int
-    """Bytes of it as canonical JSON."""
+    """Bytes of the document as canonical JSON."""
     calls: int = 0
-    """How many calls changed it, or tried to."""
+    """Calls with operations on it."""
     applied: int = 0
-    """How many operations applied."""
+    """Operations that applied."""
     missed: int = 0
-    """How many were left out."""
+    """Operations that were skipped."""
     left_out: tuple[LeftOut, ...] = ()
-    """The last of these."""
+    """The last skipped operations, at most `KEPT`."""
 
     def of(self, id_: str) -> tuple[LeftOut, ...]:
-        """What was left out of a call's operations, as far as it is told."""
+        """The skipped operations of a call, as far as they are kept."""
         return tuple(each for each in self.left_out if each.id == id_)
 
 
 def begin(initial: Json) -> Content:
-    """An artifact that nobody has changed."""
+    """The content before any operation."""
     return Content(initial, len(canonical(initial)))
 
 
 def fold(bodies: Iterable[Mapping[str, Json]], initial: Json) -> Content:
-    """The content after some bodies of its log, from its beginning.
+    """The content after the first bodies of its log.
 
     Args:
         bodies: The log's bodies, oldest first.
-        initial: What it is before the first, where that does not say it.
+        initial: The document before the first body, unless that body has its own.
     """
     content: Content | None = None
     for body in bodies:
@@ -104,11 +104,13 @@ def fold(bodies: Iterable[Mapping[str, Json]], initial: Json) -> Content:
 
 
 def first(body: Mapping[str, Json], initial: Json) -> Content:
-    """What an artifact was before the first body of its log: that says it, definitions may change.
+    """The content before the first body of a log.
+
+    The body records the initial document, since the definition may change.
 
     Args:
         body: The first body.
-        initial: What the definition says; counts where the body says nothing.
+        initial: The definition's initial document, for a body without one.
     """
     return begin(body.get("initial", initial))
 
@@ -145,15 +147,15 @@ def after(content: Content, body: Mapping[str, Json]) -> Content:
 
 
 def told(missed: Sequence[LeftOut]) -> tuple[str, ...]:
-    """The first operations that were left out, as entries and models are told them."""
+    """The first skipped operations with their reasons, for entries and models."""
     return tuple(brief(str(each), 300) for each in missed[:TOLD])
 
 
 def at(value: Json, path: str) -> Json:
-    """The part of a content that a path names.
+    """The part of a document at a path.
 
     Raises:
-        OperationRefused: there is none.
+        OperationRefused: the path leads nowhere.
     """
     for token in pointer_keys(path):
         value = _child(value, token, path)
@@ -161,19 +163,19 @@ def at(value: Json, path: str) -> Json:
 
 
 class OperationRefused(Exception):
-    """An operation does not apply; why."""
+    """An operation does not apply; the message is the reason."""
 
 
 def body_of(
     id_: str, agent: str, operations: Sequence[Mapping[str, Json]], initial: Json = None
 ) -> dict[str, Json]:
-    """The body that an artifact's log has of a call.
+    """The body that a call adds to an artifact's log.
 
     Args:
         id_: The call: `builder#1/3`.
-        agent: Whose it is.
-        operations: What it does.
-        initial: What the artifact was before anybody changed it; none where somebody has.
+        agent: The agent that made the call.
+        operations: The call's operations.
+        initial: The initial document, for the first body of the log.
     """
     body: dict[str, Json] = {
         "type": "operations",
@@ -188,10 +190,10 @@ def body_of(
 
 
 def pointer_keys(path: str) -> list[str]:
-    """The keys of a JSON pointer; none for the whole.
+    """The keys of a JSON pointer; empty for the whole document.
 
     Raises:
-        OperationRefused: it is none.
+        OperationRefused: the path is not a valid pointer.
     """
     if path == "":
         return []
@@ -208,7 +210,7 @@ def pointer_keys(path: str) -> list[str]:
 
 
 def escaped(key: str) -> str:
-    """A key as a path spells it."""
+    """A key, escaped for a path."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
@@ -223,7 +225,7 @@ def _kind(value: Json) -> str:
 
 
 def _index(key: str, length: int, *, end: bool = False) -> int:
-    """The place in a list that a key names; with `end`, also the one behind the last."""
+    """The list index that a key names; with `end`, also the one after the last item."""
     if end and key == "-":
         return length
     if not _INDEX.fullmatch(key):
@@ -251,17 +253,17 @@ def _child(value: Json, token: str, path: str) -> Json:
 
 
 class _ChangedValue(NamedTuple):
-    """A value after a change, and by how many bytes it has grown."""
+    """A value after an operation, and by how many bytes it has grown."""
 
     value: Json
     grown: int
 
 
 def _changed(value: Json, operation: Mapping[str, Json]) -> _ChangedValue:
-    """A content after an operation.
+    """A document after an operation.
 
     Raises:
-        OperationRefused: it does not apply.
+        OperationRefused: the operation does not apply.
     """
     op, path, new = operation.get("op"), operation.get("path"), operation.get("value")
     if op not in OPERATIONS or not isinstance(path, str):
@@ -287,7 +289,7 @@ def _changed(value: Json, operation: Mapping[str, Json]) -> _ChangedValue:
 
 
 def _with(owner: Json, token: str, value: Json) -> Json:
-    """An object or a list with another value in a place that it has."""
+    """An object or a list with another value at an existing key."""
     if isinstance(owner, dict):
         return {**cast("_Object", owner), token: value}
     items = [*cast("_Items", owner)]
@@ -296,7 +298,7 @@ def _with(owner: Json, token: str, value: Json) -> Json:
 
 
 def _whole(value: Json, op: str, new: Json) -> _ChangedValue:
-    """A content as a whole after an operation."""
+    """A document after an operation on the whole of it."""
     match op:
         case "remove":
             raise OperationRefused("an artifact cannot be removed as a whole; replace it by {}")
@@ -310,7 +312,7 @@ def _whole(value: Json, op: str, new: Json) -> _ChangedValue:
 
 
 def _in_parent(parent: Json, key: str, op: str, new: Json, path: str) -> _ChangedValue:
-    """An object or a list after an operation on one of its places."""
+    """An object or a list after an operation on one of its keys."""
     if isinstance(parent, dict):
         return _in_object(cast("_Object", parent), key, op, new)
     if isinstance(parent, list):
@@ -363,7 +365,7 @@ def _in_list(owner: _Items, key: str, op: str, new: Json) -> _ChangedValue:
 
 
 def _merged(old: Json, patch: Json) -> _ChangedValue:
-    """An object with another merged into it: null takes a key away."""
+    """An object after a JSON Merge Patch: null removes a key."""
     if not _is_object(patch):
         raise OperationRefused("what is merged is an object; to put a value there, replace it")
     if not _is_object(old):
@@ -414,7 +416,7 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         c, d = cast("_Items", one), cast("_Items", other)
         return len(c) == len(d) and all(map(_equal, c, d))
-    # By `==`, 1 would be true.
+    # `==` takes 1 and true for equal.
     return bool(isinstance(one, bool) == isinstance(other, bool) and one == other)
 
 
@@ -426,12 +428,12 @@ def _size(value: Json) -> int:
 
 
 def _entry_size(key: str, value: Json, *, others: int) -> int:
-    """What a key with its value takes in an object, with the comma where there are others."""
+    """The bytes of a key and its value in an object, with a comma if there are other keys."""
     return len(json.dumps(key)) + 1 + _size(value) + (others > 0)
 
 
 def _depth(value: Json) -> int:
-    """How deep a value is nested; one more than is allowed, where it is deeper."""
+    """How deep a value is nested, at most `DEEPEST + 1`."""
     level: list[Json] = [value]
     for depth in range(DEEPEST + 1):
         below: list[Json] = []

@@ -1,7 +1,7 @@
-"""What a message's body tells by itself: who said it in which call, what it asks for and used.
+"""The metadata that follows from a message's body: step, call, agent, tool calls and usage.
 
-Journal entries and activities' results say these things, too. A history would hold each of them
-twice or three times, so they are left out there wherever the body tells the same.
+Entries and activity results have the same fields. To keep histories small, they leave out whatever
+the body already says.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BRIEF_EDIT = 500
 
 
 def requested_tool_calls(body: Body) -> list[dict[str, Json]]:
-    """The tool calls that a reply asks for, well-formed ones first: id, tool and brief of each."""
+    """The tool calls of an AI message, valid ones first, each with id, tool and excerpt."""
     well = [_asked(c, _arguments(c["args"])) for c in body.get("tool_calls") or ()]
     ill = [_asked(c, c.get("args") or "") for c in body.get("invalid_tool_calls") or ()]
     return [*well, *ill]
@@ -35,18 +35,18 @@ def _asked(call: Body, arguments: str) -> dict[str, Json]:
 
 
 def arguments_excerpt(args: Mapping[str, Json]) -> str:
-    """The start of a call's arguments."""
+    """The excerpt of a call's arguments."""
     return brief(_arguments(args), _BRIEF_ARGUMENTS)
 
 
 def edited_arguments_excerpt(args: Mapping[str, Json], asked: Json) -> str:
-    """The start of the arguments that people gave a call.
+    """The excerpt of a call's arguments after people edited them.
 
-    Where it is cut, what they changed comes first: else it might look as if they changed nothing.
+    If it must be cut, the changed arguments come first, so that the excerpt shows a change.
 
     Args:
-        args: The arguments that run.
-        asked: Those that were asked for, as people were shown them.
+        args: The edited arguments.
+        asked: The arguments that the interrupt showed.
     """
     text = arguments_excerpt(args)
     if not (text.endswith("…") and isinstance(asked, dict)):
@@ -58,7 +58,7 @@ def edited_arguments_excerpt(args: Mapping[str, Json], asked: Json) -> str:
 
 
 def _arguments(args: Mapping[str, Json]) -> str:
-    # Arguments may be megabytes: each is cut before it is made one line.
+    # Arguments may be megabytes: cut each before the whitespace is normalized.
     return " ".join(
         v[: _BRIEF_ARGUMENTS + 1] if isinstance(v, str) else str(v)[: _BRIEF_ARGUMENTS + 1]
         for v in args.values()
@@ -66,11 +66,11 @@ def _arguments(args: Mapping[str, Json]) -> str:
 
 
 def argument_changes(args: Json, asked: Json) -> str:
-    """`euros = 15 (was 20)`: what people put into a call's arguments, for people.
+    """How people edited a call's arguments: `euros = 15 (was 20)`.
 
     Args:
-        args: The arguments that run; none where nobody edited them.
-        asked: Those that people were asked about; long texts may be shortened in them.
+        args: The edited arguments; none if nobody edited them.
+        asked: The arguments that the interrupt showed, with long texts shortened.
     """
     if not isinstance(args, dict):
         return ""
@@ -90,9 +90,9 @@ def _value(value: Json) -> str:
 
 
 def used(body: Body) -> dict[str, Json]:
-    """The usage of the call that made a reply, as `Usage` in JSON.
+    """The usage of a model call, as `Usage` in JSON.
 
-    The body does not have the cost: the usage is that of a model without a known price.
+    A body has no cost, so the usage is that of a model without a known price.
     """
     said: Body = body.get("usage_metadata") or {}
     found: dict[str, Json] = {"calls": 1}
@@ -107,11 +107,11 @@ def used(body: Body) -> dict[str, Json]:
 def usage_without_metadata(
     usage: Mapping[str, Json], body_tells: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """What of a usage its body does not tell. `usage_with_metadata` is the inverse.
+    """The part of a usage that does not follow from the body. Inverse: `usage_with_metadata`.
 
     Args:
         usage: The usage as `Usage` in JSON, without defaults.
-        body_tells: What `used` says of the body.
+        body_tells: The usage that follows from the body.
     """
     known = _of_model(body_tells, priced="cost" in usage)
     found = {key: value for key, value in usage.items() if known.get(key) != value}
@@ -121,11 +121,11 @@ def usage_without_metadata(
 def usage_with_metadata(
     beyond: Mapping[str, Json], body_tells: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """The usage that `usage_without_metadata` shortened; fields with their defaults may be in it.
+    """The whole usage again. Inverse of `usage_without_metadata`.
 
     Args:
-        beyond: What it left.
-        body_tells: What `used` says of the body.
+        beyond: The part that does not follow from the body; it may contain defaults.
+        body_tells: The usage that follows from the body.
     """
     found = {**_of_model(body_tells, priced="cost" in beyond), **beyond}
     return {key: value for key, value in found.items() if value != _NO_USE.get(key)}
@@ -137,26 +137,26 @@ _NO_USE: Mapping[str, Json] = {
     "output_tokens": 0,
     "unpriced": "",
 }
-"""The defaults of the fields of `Usage` that a body tells."""
+"""The defaults of the `Usage` fields that follow from a body."""
 
 
 def _of_model(body_tells: Mapping[str, Json], *, priced: bool) -> Mapping[str, Json]:
-    """What a body tells of a model whose price is known, or not known."""
+    """The usage of a body; a model with a known price is not listed as `unpriced`."""
     if not priced:
         return body_tells
     return {key: value for key, value in body_tells.items() if key != "unpriced"}
 
 
 def model_name(body: Body) -> str:
-    """The model that replied, as it names itself; empty where it does not."""
+    """The name that the model gave itself; empty if it gave none."""
     said: Body = body.get("response_metadata") or {}
     return str(said.get("model_name") or "")
 
 
 def told(body: Body) -> dict[str, Json]:
-    """The fields of the journal entry about a reply or a tool's result that its body tells.
+    """The fields of the entry about a message that follow from its body.
 
-    A reply's `calls` are without numbers and the message: those come from the entry.
+    The `calls` of an AI message have neither numbers nor the message: the entry adds them.
     """
     step, _, call = str(body.get("id") or "").rpartition("/")
     if not step or not call.isdecimal():

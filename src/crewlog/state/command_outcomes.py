@@ -1,11 +1,11 @@
-"""What a state knows of the commands that a run has had, in few bytes however many there were.
+"""The outcomes of a run's commands, in a bounded number of bytes.
 
-commands        the outcomes of the newest ones, in full
-older_commands  a Bloom filter of the ids of all others that had an outcome
+    commands        the outcomes of the newest commands, in full
+    older_commands  a Bloom filter of the ids of all older commands
 
-An id that neither has is certainly new. One that the filter seems to have may be an older one: the
-journal says, where its outcome stands. So whoever applies commands looks there first, and no run
-pays for it before it has had more commands than it remembers.
+An id in neither is certainly new. An id in the filter is probably an older command: the run then
+searches its journal for the outcome before it applies the command. A run with few commands never
+needs that search.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from crewlog.state.excerpt import brief
 from crewlog.state.model import CommandOutcome
 
 KEPT = 100
-"""Outcomes that are kept in full, at most."""
+"""The most outcomes that are kept in full."""
 KEPT_BYTES = 4 * 1024
-"""Bytes of JSON that they take, at most: every execution carries them."""
+"""The most bytes of JSON of these outcomes: continue-as-new carries them."""
 DETAIL = 120
-"""Characters of a refusal's reason that its outcome keeps; the journal has all of it."""
+"""Characters of a rejection's reason that an outcome keeps; the journal has all of it."""
 _FILTER_BYTES = 5 * 1024
-"""The filter's size: 6,828 characters of text. With 1,000 ids it takes one new id in 10,000 for an
-older one, with 5,000 one in 50, with 10,000 one in 7; then the journal is asked in vain."""
+"""The filter's size: 6,828 characters of text. Of false positives there is 1 in 10,000 new ids with
+1,000 ids in it, 1 in 50 with 5,000, 1 in 7 with 10,000. Each costs a search of the journal."""
 _BITS = 4
-"""Bits that stand for an id."""
+"""Bits of the filter for each id."""
 _OVERHEAD = len('"":{"ok":false,"position":1000000,"detail":"","digest":""},') - len(
     '["","","",""],'
 )
@@ -39,7 +39,7 @@ Commands = dict[str, CommandOutcome]
 
 
 def outcome_of(entry: j.JournalEntry, position: int) -> CommandOutcome:
-    """The outcome of the command that a fact is of."""
+    """The outcome of the command that caused an entry."""
     refused = entry if isinstance(entry, j.CommandRejected) else None
     return CommandOutcome(
         ok=refused is None,
@@ -54,10 +54,10 @@ def outcome_of(entry: j.JournalEntry, position: int) -> CommandOutcome:
 def remember(
     commands: Mapping[str, CommandOutcome], older: str, command: str, outcome: CommandOutcome
 ) -> tuple[Commands, str]:
-    """`commands` and `older_commands` of a state, after one more command.
+    """The `commands` and `older_commands` of a state after one more command.
 
-    The run's own commands stay: what they did is looked at later, and there are few. Those of its
-    agents are not few.
+    The run's own commands are never dropped: there are few, and their outcomes are read later. The
+    commands of its agents are dropped like those of people.
     """
     kept = {**commands, command: outcome}
     size = _size(kept)
@@ -75,11 +75,11 @@ def _stays(command: str) -> bool:
 
 
 def may_be_older(older: str, command: str) -> bool:
-    """Whether a command of this id may have had its outcome before those that are kept in full.
+    """Whether a command may have an outcome that is no longer kept in full. False is certain.
 
     Args:
         older: The state's `older_commands`.
-        command: The id. False is certain.
+        command: The command's id.
     """
     if not older:
         return False
@@ -88,7 +88,7 @@ def may_be_older(older: str, command: str) -> bool:
 
 
 def merged_filter(one: str, two: str) -> str:
-    """The `older_commands` of two runs that are one: it knows the ids of both."""
+    """The `older_commands` of the surviving run of a run merge: the ids of both runs."""
     if not one or not two:
         return one or two
     first, second = base64.b64decode(one), base64.b64decode(two)
@@ -97,7 +97,7 @@ def merged_filter(one: str, two: str) -> str:
 
 
 def _size(commands: Mapping[str, CommandOutcome]) -> int:
-    """Bytes of JSON, about."""
+    """The approximate bytes of JSON."""
     said = [(c, o.detail, o.error_type, o.digest) for c, o in commands.items()]
     return _OVERHEAD * len(said) + len(_utf8(json.dumps(said, ensure_ascii=False)))
 
@@ -117,5 +117,5 @@ def _places(command: str) -> list[int]:
 
 
 def _utf8(text: str) -> bytes:
-    """An id as bytes, whatever a stranger put into it."""
+    """An id as bytes. Unauthenticated clients may send lone surrogates."""
     return text.encode("utf-8", "surrogatepass")

@@ -1,7 +1,7 @@
-"""Drafts: the text of a reply that a turn ends with where its model may not be called again.
+"""Drafts: the text that a turn ends with when it reaches its limit of model calls.
 
-A reply that calls tools goes on in the log of its agent's turn, with its calls and with what the
-model thought. What others are shown of it is a message of its own: the text and the files alone.
+An AI message with tool calls stays in the private log of its turn, with calls and reasoning. Other
+agents see the draft instead, a message with its text and files alone.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _TEXTS = frozenset({"text", "output_text"})
 
 
 def draft_of(body: Mapping[str, Json]) -> dict[str, Json]:
-    """The message that has the text and the files of a reply, and nothing else of it.
+    """A message with nothing but the text and the files of an AI message.
 
     Args:
-        body: The reply, as `crewlog.state.messages` spells it.
+        body: The AI message, as `crewlog.state.messages` encodes it.
     """
     content: Json = body.get("content", "")
     if isinstance(content, list):
@@ -30,7 +30,7 @@ def draft_of(body: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _said(block: Any) -> Json:
-    """A block that is a text or a file; none of any other."""
+    """The block, if it is a text or a file; else none."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
     if not isinstance(block, dict):

@@ -1,7 +1,7 @@
-"""How a model's reply ended: the one table of what the providers' words for it mean.
+"""The finish reason of a model call, from the providers' words for it.
 
-A provider says it under one of several names in the reply's metadata. A word that the table does
-not have is no success: nobody knows what is missing from such a reply.
+Each provider has its own key and words in a message's metadata. A word that the table lacks never
+counts as success, since the message may be incomplete.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ if TYPE_CHECKING:  # the journal's readers need none of it
     from langchain_core.messages import AIMessage, BaseMessage
 
 Ending = Literal["complete", "cut", "refused", "withheld", "empty", "unknown", "broken"]
-"""What an ending means.
+"""Why a message ended.
 
-- `complete`: the model said all that it had to say, or calls tools.
-- `cut`: a limit of tokens, or of the service, ended it: text and calls may be half of it.
+- `complete`: the model finished its text, or asked for tool calls.
+- `cut`: a limit on tokens or of the service truncated it: text and tool calls may be incomplete.
 - `refused`: the model refused to answer; its text says so.
-- `withheld`: a filter of the service took it away, or the rest of it.
-- `empty`: it has neither text nor calls nor files.
-- `unknown`: a word that is not in the table; or no word, of a reply in which nothing came.
-- `broken`: the service failed while it answered. It is repeated like a call that failed.
+- `withheld`: a content filter of the service removed all or the rest of it.
+- `empty`: it has no text, no tool calls and no files.
+- `unknown`: the table lacks the provider's word; or there is no word and the message is empty.
+- `broken`: the service failed while it answered. The call is retried like a failed call.
 """
 BadEnding = Literal["", "cut", "refused", "withheld", "empty", "unknown"]
-"""How a reply ended that is no good answer; empty where it is one."""
+"""Why a message is not usable; empty for a usable one."""
 
 _WORDS: Mapping[Ending, frozenset[str]] = {
     "complete": frozenset(
         {
-            # OpenAI's and its kind's, and what servers of open models say
+            # OpenAI, compatible services, and servers of open models
             *("stop", "tool_calls", "function_call", "eos", "eos_token", "completed"),
-            # Anthropic's and Bedrock's
+            # Anthropic and Bedrock
             *("end_turn", "stop_sequence", "tool_use"),
-            "complete",  # Cohere's
+            "complete",  # Cohere
         }
     ),
     "cut": frozenset(
@@ -62,13 +62,13 @@ _MEANINGS: Mapping[str, Ending] = {
     word: ending for ending, words in _WORDS.items() for word in words
 }
 _NAMES = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
-"""The names under which LangChain's integrations keep it."""
+"""The metadata keys that LangChain's integrations use."""
 REASONING = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
-"""Types of content blocks in which a model thinks."""
+"""Types of content blocks with a model's reasoning."""
 REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_details")
-"""Fields of a message in which services of OpenAI's kind give a model's reasoning."""
+"""Fields of a message in which OpenAI-compatible services return a model's reasoning."""
 CALL_BLOCKS = frozenset({"tool_call", "tool_use", "function_call", "invalid_tool_call"})
-"""Types of content blocks that spell a tool call once more."""
+"""Types of content blocks that repeat a tool call."""
 
 FAULTS: Mapping[str, str] = {
     "cut": "it was cut off at the limit of output, and none of its calls was made",
@@ -77,9 +77,9 @@ FAULTS: Mapping[str, str] = {
     "empty": "it was empty: it had neither text nor a tool call",
     "unknown": "its service ended it without a reason that Crewlog knows",
 }
-"""What is wrong with a reply, by its ending: for the agent that is asked again, and for people."""
+"""What is wrong with a message, by its finish reason, for people and for the next model call."""
 TAKEN: Mapping[str, str] = {**FAULTS, "cut": "it was cut off at the limit of output"}
-"""What is wrong with a reply that counts all the same, by `bad_reply: accept`."""
+"""What is wrong with a message that `bad_reply: accept` accepts."""
 NO_READINGS: Mapping[str, str] = {
     "cut": "its reply was cut off at the limit of output",
     "refused": "it refused to answer",
@@ -87,7 +87,7 @@ NO_READINGS: Mapping[str, str] = {
     "empty": "its reply was empty",
     "unknown": "its service ended the reply without a reason that Crewlog knows",
 }
-"""Why a model's reply to a prompt is no reading, by its ending."""
+"""Why a model's answer to a prompt is not a reading, by its finish reason."""
 REMEDIES: Mapping[str, str] = {
     "cut": "Raise `max_tokens` in the agent's model_settings, or let its prompt ask for less",
     "refused": "Change what the agent is asked, or choose another model",
@@ -96,11 +96,11 @@ REMEDIES: Mapping[str, str] = {
     "unknown": "Choose another model",
 }
 ACCEPTING = "or take such replies as they are by `on_error: {bad_reply: accept}`."
-"""The end of every remedy."""
+"""The last part of every remedy."""
 
 
 def provider_finish_reason(message: BaseMessage) -> str:
-    """The word with which a reply's service says how it ended; empty where it does not say."""
+    """The provider's word for why a message ended; empty if it gives none."""
     metadata: Mapping[str, Any] = message.response_metadata
     details = metadata.get("incomplete_details")
     if details and isinstance(details, Mapping) and details.get("reason"):  # pyright: ignore[reportUnknownMemberType]
@@ -114,7 +114,7 @@ def provider_finish_reason(message: BaseMessage) -> str:
 
 
 def finish_reason(message: BaseMessage) -> Ending:
-    """How a reply ended."""
+    """Why a message ended."""
     if _blocked(message.response_metadata):
         return "withheld"
     ending: Ending = "complete"
@@ -123,12 +123,12 @@ def finish_reason(message: BaseMessage) -> Ending:
     if ending == "complete" and _has_refusal(message):
         return "refused"
     if ending == "complete" and is_empty(message):
-        return "empty" if reason else "unknown"  # nobody says that the model has nothing to say
+        return "empty" if reason else "unknown"  # without a word, the model may have had more
     return ending
 
 
 def _blocked(metadata: Mapping[str, Any]) -> str:
-    """Why Google's service blocked the prompt, in which case it gives no reply; empty otherwise."""
+    """Why Google's service blocked the prompt; empty if it did not."""
     feedback = metadata.get("prompt_feedback")
     if not feedback or not isinstance(feedback, Mapping):
         return ""
@@ -151,7 +151,7 @@ def _has_refusal(message: BaseMessage) -> bool:
 
 
 def is_empty(message: BaseMessage) -> bool:
-    """Whether an assistant's message has neither text nor calls nor files."""
+    """Whether an AI message has no text, no tool calls and no files."""
     calls: Any = getattr(message, "tool_calls", None)
     if calls or getattr(message, "invalid_tool_calls", None):
         return False
@@ -174,7 +174,7 @@ def _says_nothing(block: Any) -> bool:
 
 
 def without_reasoning(message: AIMessage) -> AIMessage:
-    """The message as anybody may read it who must not know what its model thought."""
+    """The message without its model's reasoning, for other agents."""
     extra = {k: v for k, v in message.additional_kwargs.items() if k not in REASONING_KEYS}
     content: Any = message.content
     if isinstance(content, list):
@@ -188,7 +188,7 @@ def without_reasoning(message: AIMessage) -> AIMessage:
 
 
 def _without_id(block: Any) -> Any:
-    """A block without the id by which OpenAI's Responses tie it to the reasoning before it."""
+    """A block without the id that links it to reasoning in OpenAI's Responses API."""
     if not isinstance(block, dict):
         return block
     found = cast("dict[str, Any]", block)
@@ -198,7 +198,7 @@ def _without_id(block: Any) -> Any:
 
 
 def without_blocks(blocks: list[Any], kinds: frozenset[str]) -> list[Any]:
-    """Blocks of content without those of some types."""
+    """Content blocks, except those of some types."""
     return [
         block
         for block in blocks

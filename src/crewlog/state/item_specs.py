@@ -1,14 +1,14 @@
-"""What the items of a list say of how they are worked on: who does it, and what it comes after.
+"""The agents and dependencies that the items of a list name.
 
     [{"id": "api", "agent": "backend", "task": …}, {"id": "page", "agent": "web", "after": ["api"]}]
 
-The workflow routes by that and by nothing else of an item; a long list's bodies it never reads. So
-the shape of a list is kept beside its hash, and is read as leniently as models write: a number is
-an id, and one id is a list of one.
+The workflow routes by these fields alone and never reads the bodies of a long list. So the state
+keeps a `ListSpec` beside the list's hash. Parsing is lenient, since models write the items: a
+number is an id, and a single id is a list of one.
 
-Every execution carries it, so it is small: agents and items are numbers, items that stand side by
-side are kept by the first and the last of them, and there is a bound to all of it. What is over
-that is a fault of the list, and told as any other. A plan of 200 steps fits, whatever it says.
+Continue-as-new carries the spec, so it is small: agents and items are numbers, consecutive items
+are kept as ranges, and its size is limited. A list beyond a limit has an error, like any other
+error of a list. A plan of 200 steps always fits.
 """
 
 from __future__ import annotations
@@ -23,35 +23,34 @@ from crewlog.definition.findings import did_you_mean
 from crewlog.model import Json, Model
 
 LONGEST_ID = 64
-"""Characters of an id, or of an agent's name, in an item."""
+"""The most characters of an id, or of an agent's name, in an item."""
 FAULTS_TOLD = 5
-"""Faults of a list that are told, at most."""
+"""The most errors of a list that are reported."""
 NEAR_AMONG = 500
-"""Ids among which one is looked for that is near to one that is not there."""
+"""The most ids that are searched for one similar to an unknown id."""
 MOST_ITEMS = 10_000
-"""Items of a list that says how they are worked on."""
+"""The most items of a list with agents or dependencies."""
 MOST_READ = 100_000
-"""Ids in the `after` of all items together, which are read at all."""
+"""The most ids that are read in the `after` of all items together."""
 MOST_WAITS = 10_000
-"""What is kept of them: items that stand side by side count twice at the most, however many they
-are."""
+"""The most numbers that are kept of them: a range of consecutive items counts as two."""
 MOST_ADDED = 20
-"""Ids in the `after` of a large item that is added to a list by itself: kept as they are."""
+"""The most ids in the `after` of a large item that is appended to a list; they are kept as ids."""
 MOST_NAMES = 100
-"""Different agents that items name."""
+"""The most different agents that items name."""
 NAMED_IDS = 2_000
-"""Characters of the ids that are kept, so that people are told of items by them."""
+"""The most characters of all ids together for which errors name items by id."""
 MOST_BYTES = 65_536
-"""Bytes of JSON of the shapes of all lists of a run together."""
+"""The most bytes of JSON of all specs of a run."""
 
 
 class ItemSpec(Model):
-    """What an item says of how it is worked on."""
+    """The id, agents and dependencies of an item."""
 
     id: str = ""
-    """The name by which other items wait for it; empty: none."""
+    """The id that other items name in `after`; empty: none."""
     named: dict[str, str] = Field(default_factory=dict[str, str])
-    """The agents that it names, by the key at which it does."""
+    """The agents that it names, by the key of the item that names them."""
     after: tuple[str, ...] = ()
     """The ids of the items that it waits for."""
     fault: str = ""
@@ -59,10 +58,10 @@ class ItemSpec(Model):
 
 
 def item_spec(item: Json, keys: Collection[str]) -> ItemSpec:
-    """What an item says of how it is worked on.
+    """The id, agents and dependencies of an item.
 
     Args:
-        item: The item; what is no object says nothing.
+        item: The item; a value that is not an object has none of them.
         keys: The keys at which it may name an agent.
     """
     if not isinstance(item, dict):
@@ -88,10 +87,10 @@ def item_spec(item: Json, keys: Collection[str]) -> ItemSpec:
 
 
 class ListSpec(Model):
-    """What a list's items say of how they are worked on, all together."""
+    """The agents and dependencies of all items of a list."""
 
     names: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
-    """By key: the agents that items name at it."""
+    """The agents that items name, by key."""
     whose: dict[str, tuple[int, ...]] = Field(default_factory=dict[str, tuple[int, ...]])
     """By key, by item: which of them, from 1. 0: none, below zero: what it says is no name."""
     after: tuple[tuple[int, ...], ...] = ()
@@ -114,9 +113,9 @@ class ListSpec(Model):
 
 
 def list_spec(items: Sequence[Json], keys: Collection[str]) -> ListSpec | None:
-    """What a list's items say of how they are worked on; none where that is nothing.
+    """The agents and dependencies of a list's items; none if there are neither.
 
-    Ids alone say nothing: nobody waits for them, and nobody asked for them to be different.
+    Ids alone do not count: without `after` they may repeat.
     """
     waits = sum(map(_waits, items))
     if not keys and not waits:
@@ -129,7 +128,7 @@ def list_spec(items: Sequence[Json], keys: Collection[str]) -> ListSpec | None:
 
 
 def _waits(item: Json) -> int:
-    """How many others an item says that it waits for."""
+    """How many other items an item waits for."""
     if not isinstance(item, dict):
         return 0
     fields: dict[str, Json] = item  # pyright: ignore[reportUnknownVariableType]
@@ -145,7 +144,7 @@ def _too_large(what: str) -> ListSpec:
 
 
 def joined(shapes: Sequence[ItemSpec], keys: Collection[str]) -> ListSpec:
-    """The shape of a list, of what its items say one by one."""
+    """The spec of a list, made of the specs of its items."""
     numbers = {shape.id: number for number, shape in enumerate(shapes, 1) if shape.id}
     faults = list(_faults(shapes, numbers))
     after = tuple(packed(numbers[i] for i in s.after if i in numbers) for s in shapes)
@@ -170,7 +169,7 @@ def joined(shapes: Sequence[ItemSpec], keys: Collection[str]) -> ListSpec:
 
 
 def bounded_spec(shape: ListSpec) -> ListSpec:
-    """A list's shape, where it is small enough to be kept; else one that says that it is not."""
+    """The spec of a list, or if it is too large to carry, a spec with that error."""
     waits = sum(map(len, shape.after))
     if waits > MOST_WAITS:
         each = max(sum(last - first + 1 for first, last in spans(packed)) for packed in shape.after)
@@ -183,7 +182,7 @@ def bounded_spec(shape: ListSpec) -> ListSpec:
 
 
 def packed(numbers: Iterable[int]) -> tuple[int, ...]:
-    """Numbers in order, each row of three or more by its first and, below zero, its last."""
+    """Sorted numbers, where a range of three or more is its first and its negated last number."""
     found: list[int] = []
     row: list[int] = []
     for number in sorted({*numbers}):

@@ -1,6 +1,6 @@
-"""Links: what a batch of journal entries adds to the logs it extends.
+"""The links that a batch of entries adds to logs, and the heads of logs.
 
-Heads of logs: hashes that name a whole transcript. Content addresses are `crewlog.canonical_json`.
+A head is a hash that names a whole transcript. Hashes of bodies: `crewlog.canonical_json`.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from crewlog.model import Json
 from crewlog.state.journal import Batch, JournalEntry, entry_from_json
 
 _REWINDS = frozenset({"RunRolledBack", "RunForked", "RunReopened"})
-"""Entries after which the logs stand where the state says that they hold."""
+"""Entries that record a state: each log continues at the head of that state."""
 _LINKING = frozenset({"ref", "joined", "state"})
-"""An entry with none of these keys leaves the logs as they are."""
+"""An entry with none of these keys changes no log."""
 _NO_BODY = ContentHash("")
 _WAITING = frozenset({"MessageQueued"})
-"""Entries with a message that is in no log yet."""
+"""Entries whose message is queued, and in no log yet."""
 
 
 class Link(NamedTuple):
-    """A message's place in a log, or the place where two logs become one."""
+    """One element of a log: a message, or the point where a run merge merges two logs."""
 
     log: LogName
     head: ContentHash
     previous: ContentHash
     position: int
     body: ContentHash
-    """The message's body; empty where logs are joined."""
+    """The message's body; empty where logs merge."""
     other: ContentHash | None = None
-    """The other head that is gone on from, where logs are joined."""
+    """The head of the merged run's log, where logs merge."""
 
 
 def batch_entries(batch: Batch) -> Iterator[tuple[int, JournalEntry]]:
@@ -43,9 +43,9 @@ def batch_entries(batch: Batch) -> Iterator[tuple[int, JournalEntry]]:
 
 
 def heads_of(entry: Mapping[str, Json]) -> dict[LogName, ContentHash] | None:
-    """All logs' heads after an entry that goes on from another state; none after any other.
+    """The heads of all logs after an entry that records a state; none for any other entry.
 
-    Read from the JSON, as `message_of`. A log that is not among them begins at its root.
+    Read from the JSON, like `message_of`. A log that is missing is empty there.
     """
     if entry["kind"] not in _REWINDS:
         return None
@@ -54,21 +54,21 @@ def heads_of(entry: Mapping[str, Json]) -> dict[LogName, ContentHash] | None:
 
 
 def fork_source(batch: Batch) -> RunId | None:
-    """The run that a fork goes on from whose journal begins with this batch; none of any other."""
+    """The source run of a fork whose journal begins with this batch; none for other batches."""
     first = batch.entries[0] if batch.entries else None
     return RunId(first["source"]) if first is not None and first["kind"] == "RunForked" else None
 
 
 def source_run_ids(batch: Batch) -> set[RunId]:
-    """The runs whose logs a batch's entries bring."""
+    """The runs whose logs a batch merges into the run's own."""
     return {RunId(parent) for entry in batch.entries for parent in entry.get("parents", ())}
 
 
 def heads_before(run: RunId, batch: Batch, log: LogName) -> set[ContentHash]:
-    """The heads that what a batch adds to a log goes on from; none where that is no matter.
+    """The heads that a batch extends a log from; empty if the batch does not depend on any.
 
-    Where the run went back within the batch, that is the head that it went back to. Heads that
-    other runs bring are among them.
+    After a rollback within the batch, it is the head of the restored state. The heads of merged
+    runs are included.
     """
     start, heads = 0, batch.heads
     for place, entry in enumerate(batch.entries, 1):
@@ -81,12 +81,12 @@ def heads_before(run: RunId, batch: Batch, log: LogName) -> set[ContentHash]:
 
 
 def batch_links(run: RunId, batch: Batch) -> Iterator[Link]:
-    """The chain links that a batch's whole entries make, in order: the same in every process."""
+    """The links of a batch of unpacked entries, in order: the same in every process."""
     return _links(run, batch, dict(batch.heads))
 
 
 def _links(run: RunId, batch: Batch, heads: dict[LogName, ContentHash]) -> Iterator[Link]:
-    """The links; `heads` are those before the batch, and then those after what was yielded."""
+    """The links. `heads` has the heads before the batch, and is updated with each link."""
     for position, entry in zip(batch.positions(), batch.entries, strict=True):
         if _LINKING.isdisjoint(entry):
             continue
@@ -101,12 +101,12 @@ def _links(run: RunId, batch: Batch, heads: dict[LogName, ContentHash]) -> Itera
         for join in log_merges_of(entry):
             log, one, two = join["log"], join.get("one", ""), join["two"]
             head = heads[log] = joined(one, two, position)
-            if head != two:  # or else the log goes on at that head, and there is nothing to link
+            if head != two:  # an equal head continues the log of the other run: no link
                 yield Link(log, head, one, position, _NO_BODY, two)
 
 
 def extended_logs(batch: Batch) -> set[LogName]:
-    """The logs that a batch extends, since the run last went back in it."""
+    """The logs that a batch extends after the last entry that records a state."""
     logs: set[LogName] = set()
     for entry in batch.entries:
         if _LINKING.isdisjoint(entry):
@@ -121,12 +121,12 @@ def extended_logs(batch: Batch) -> set[LogName]:
 def heads_after_batch(
     run: RunId, heads: Mapping[LogName, ContentHash], batch: Batch
 ) -> dict[LogName, ContentHash]:
-    """The logs' heads after a batch's whole entries.
+    """The heads of all logs after a batch.
 
     Args:
         run: The run.
-        heads: All logs' heads before it.
-        batch: The batch.
+        heads: The heads of all logs before it.
+        batch: The batch, unpacked.
     """
     found = dict(heads)
     deque(_links(run, batch, found), maxlen=0)
@@ -134,7 +134,7 @@ def heads_after_batch(
 
 
 def log_merges_of(entry: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
-    """The logs that an entry joins with those of other runs, each a `LogMerge` in JSON."""
+    """The logs that an entry merges with those of other runs, each a `LogMerge` in JSON."""
     found: Sequence[Mapping[str, Json]] = entry.get("joined") or ()
     return found
 
@@ -142,7 +142,7 @@ def log_merges_of(entry: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
 def message_of(entry: Mapping[str, Json]) -> Mapping[str, Json]:
     """The message that an entry adds to logs, as a `MessageRef` in JSON; empty if it adds none.
 
-    Read from the JSON itself: links are made several times for an entry, models take long.
+    Read from the JSON itself: links are made several times per entry, and validation is slow.
     """
     if entry["kind"] in _WAITING:
         return {}
@@ -151,7 +151,7 @@ def message_of(entry: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def said_in(entry: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The message that an entry has itself, also one that only waits to be added to logs."""
+    """The message of an entry, also a queued one, which is in no log yet."""
     found: Mapping[str, Json] = entry.get("ref") or {}
     return found
 
@@ -159,16 +159,15 @@ def said_in(entry: Mapping[str, Json]) -> Mapping[str, Json]:
 def chain(previous: ContentHash, position: int, body: ContentHash) -> ContentHash:
     """The head of a log after one more message: `hash(previous head, journal position, body)`.
 
-    So a head names a whole transcript, and two writers cannot extend one log differently without
-    ending at different heads.
+    So a head names a whole transcript: different transcripts have different heads.
     """
     return hash_bytes(previous.encode(), position.to_bytes(8, "big"), body.encode())
 
 
 def joined(one: ContentHash, two: ContentHash, position: int) -> ContentHash:
-    """The head of a log that goes on from two heads: it names both transcripts, in this order.
+    """The head of a log that merges two logs: it names both transcripts, in this order.
 
-    Where the first is empty, or both are the same, there is nothing to join: it is the second.
+    If the first head is empty, or both are equal, it is the second one.
     """
     if not one or one == two:
         return two
@@ -177,10 +176,10 @@ def joined(one: ContentHash, two: ContentHash, position: int) -> ContentHash:
 
 @lru_cache(maxsize=1024)
 def empty_log_head(run: str, log: str) -> ContentHash:
-    """The head of an empty log; it names the run, so that equal names never mix two runs."""
+    """The head of an empty log. It includes the run id, so logs of two runs never share heads."""
     return hash_bytes(b"log", _utf8(run), _utf8(log))
 
 
 def _utf8(text: str) -> bytes:
-    """A name as bytes, whatever a stranger put into it."""
+    """A name as bytes. Unauthenticated clients may send lone surrogates."""
     return text.encode("utf-8", "surrogatepass")

@@ -1,7 +1,7 @@
 """Message bodies: LangChain messages as compact JSON, and back.
 
-A body is what the store keeps by its hash. It has the fields of the message that are not empty,
-and its `type`; the constructors are a closed list, so a body can never make anything else.
+The store keeps a body by its hash. A body has the `type` of the message and its fields that are not
+empty. The constructors are a closed list: a body cannot create any other class.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ _DEFAULTS: Mapping[str, Json] = {"status": "success"}
 
 
 def message_to_json(message: BaseMessage) -> dict[str, Json]:
-    """A message as a body: its type and the fields that say something, scrubbed.
+    """A message as a body: its type and the fields that are not empty, as valid UTF-8.
 
-    The total of the tokens is left out where it is the sum.
+    The total of tokens is left out if it is the sum of input and output tokens.
     """
     kind = "ai" if isinstance(message, AIMessage) else message.type
     if kind not in MESSAGE_TYPES:
         raise InternalError(f"a message of the type {message.type!r} cannot be kept")
-    # `model_dump` makes plain data of nested models, which `content` and metadata may hold.
+    # `content` and metadata may hold models: `model_dump` converts them too.
     try:
         data = message.model_dump(mode="json", include=set(_FIELDS))
-    except UnicodeEncodeError:  # a key of a dict has a lone surrogate: pydantic makes UTF-8 of keys
+    except UnicodeEncodeError:  # pydantic encodes keys as UTF-8, and one has a lone surrogate
         given = {key: utf8_json(getattr(message, key)) for key in _FIELDS if hasattr(message, key)}
         data = message.model_copy(update=given).model_dump(mode="json", include=set(_FIELDS))
     found = {
@@ -74,7 +74,7 @@ def _total_tokens(usage: Mapping[str, Json]) -> int:
 
 
 def is_message(body: Json) -> bool:
-    """Whether a body is a message, and not a value."""
+    """Whether a body is a message. Other bodies are values."""
     return isinstance(body, dict) and body.get("type") in MESSAGE_TYPES  # pyright: ignore[reportUnknownMemberType]
 
 
@@ -82,13 +82,13 @@ def message_from_json(body: Mapping[str, Json]) -> BaseMessage:
     """The message of a body.
 
     Raises:
-        InternalError: for a type or a field that is not on the list, and for what is no message.
+        InternalError: the type or a field is not on the list, or the body is not a message.
     """
     data: dict[str, Any] = dict(body)
     kind = data.pop("type", None)
     if not isinstance(kind, str) or kind not in MESSAGE_TYPES:
         raise InternalError(f"a stored message has the unknown type {kind!r}")
-    if unknown := data.keys() - _KNOWN:  # LangChain's messages take any
+    if unknown := data.keys() - _KNOWN:  # LangChain's messages accept any field
         raise InternalError(f"a stored message has the unknown fields {sorted(unknown)}")
     try:
         if usage := data.get("usage_metadata"):

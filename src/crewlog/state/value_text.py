@@ -1,4 +1,4 @@
-"""Lists of what is to be done, in words for people: plans, and the actions of a review."""
+"""Values as text for people: plans, lists of tasks, and the actions of a review."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _WHAT = ("task", "directive", "what", "title")
 _LONGEST = 400
 """Characters of one item."""
 _MOST = 60
-"""Items that are told one by one."""
+"""Items that have a line of their own."""
 
 
 class PlannedItem(NamedTuple):
-    """What an item says, as far as it is of a known form."""
+    """The known fields of a planned item."""
 
     id: str = ""
     who: str = ""
@@ -26,7 +26,7 @@ class PlannedItem(NamedTuple):
 
 
 def planned(item: Json) -> PlannedItem:
-    """What an item of a list says of who does what, after what."""
+    """The id, agent, task and dependencies of a list item, as far as it has them."""
     if not isinstance(item, dict):
         return PlannedItem(what="" if item is None else _words(item))
     pairs = cast("dict[str, Json]", item)
@@ -39,7 +39,7 @@ def planned(item: Json) -> PlannedItem:
 
 
 def value_text(value: Json) -> str:
-    """A value in words: of a list a line for each item, `2. cart (backend, after prices): …`."""
+    """A value as text; a list has one line per item: `2. cart (backend, after prices): …`."""
     if not isinstance(value, list):
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
     items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
