@@ -36,7 +36,7 @@ from crewlog.graph.bypasses import (
 )
 from crewlog.graph.plan import DetachedStep, GraphPlan
 from crewlog.graph.swap import detached_step
-from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, visit_of
+from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import RestoreState, RestoreStateResult, SignedStart
@@ -402,25 +402,26 @@ async def _with_detached_steps(
     plan: dict[str, Json], then: CrewState, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], tuple[dict[str, Json], ...]]:
     """A plan, as JSON, that knows the visits whose nodes are gone; and the definitions of these."""
-    left, older = await _left(then, store, definitions)
-    if left:
-        plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
+    detached, older = await _detached_steps(then, store, definitions)
+    if detached:
+        steps = {step: found.to_json() for step, found in detached.items()}
+        plan = {**plan, "detached_steps": steps}
     return plan, older
 
 
-async def _left(
+async def _detached_steps(
     then: CrewState, store: Store, definitions: Definitions
 ) -> tuple[dict[StepId, DetachedStep], tuple[dict[str, Json], ...]]:
     """What the visits need whose nodes a change took away, and the definitions that had them."""
     found: dict[StepId, DetachedStep] = {}
     older: dict[ContentHash, dict[str, Json]] = {}
-    for step, entry in sorted((then.frontier | then.parked).items()):
-        visit = visit_of(step)
-        if entry.definition and visit not in found:
+    for _, entry in sorted((then.frontier | then.parked).items()):
+        step = entry.parent_or_self
+        if entry.definition and step not in found:
             older[entry.definition] = given = await store.get_definition(entry.definition)
             _, plan = await lower_stored_definition(given, store, definitions)
-            if (left := detached_step(GraphPlan.from_json(plan), entry.node)) is not None:
-                found[visit] = left
+            if (detached := detached_step(GraphPlan.from_json(plan), entry.node)) is not None:
+                found[step] = detached
     return found, tuple(older.values())
 
 

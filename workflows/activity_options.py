@@ -116,20 +116,20 @@ def model_options(
     plan: GraphPlan, state: CrewState, order: Order, queue: str | None
 ) -> dict[str, Any]:
     """Options of a model call."""
-    rules = plan.plan_agent_of(order.step, order.agent)
+    rules = plan.plan_agent_of(state.frontier[order.step], order.agent)
     return {
         "task_queue": queue,
         "start_to_close_timeout": timedelta(seconds=rules.timeout),
         "heartbeat_timeout": timedelta(seconds=rules.heartbeat),
-        "retry_policy": model_retries(plan, order),
+        "retry_policy": model_retries(plan, state, order),
         "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         "summary": f"{step_description(state, order.step, order.agent)} thinks",
     }
 
 
-def model_retries(plan: GraphPlan, order: Order) -> RetryPolicy:
+def model_retries(plan: GraphPlan, state: CrewState, order: Order) -> RetryPolicy:
     """The retry policy of a model call."""
-    return _policy(plan.plan_agent_of(order.step, order.agent).retry)
+    return _policy(plan.plan_agent_of(state.frontier[order.step], order.agent).retry)
 
 
 def tool_options(
@@ -141,7 +141,7 @@ def tool_options(
     is about to begin, and a later try that finds the note asks people instead of beginning again.
     So what fails before the tool begins (the store is away, a worker dies) costs no question.
     """
-    rules = planned_tool(plan, order)
+    rules = planned_tool(plan, state, order)
     return {
         "task_queue": rules.queue or queue,
         "start_to_close_timeout": timedelta(seconds=rules.timeout),
@@ -157,7 +157,7 @@ def local_tool_options(plan: GraphPlan, state: CrewState, order: Order) -> dict[
 
     Whatever goes wrong with it that may pass, an ordinary activity does better.
     """
-    rules = planned_tool(plan, order)
+    rules = planned_tool(plan, state, order)
     return {
         "schedule_to_close_timeout": timedelta(seconds=min(rules.timeout, LOCAL_SECONDS)),
         "retry_policy": RetryPolicy(maximum_attempts=1),
@@ -172,9 +172,10 @@ def _summary(state: CrewState, order: Order) -> str:
     return f"{name} {fenced(f'{order.call.tool} {order.call.brief}'[:180])}"
 
 
-def planned_tool(plan: GraphPlan, order: Order) -> PlanTool:
-    """The rules of the tool that is to be called: one of the crew, or a built-in one."""
-    return plan.plan_tool_of(order.step, order.call.tool or "") or BUILT_IN_RULES
+def planned_tool(plan: GraphPlan, state: CrewState, order: Order) -> PlanTool:
+    """The settings of the tool that is to be called: one of the crew, or a built-in one."""
+    step = state.frontier.get(order.step)  # a call may end after its step
+    return plan.plan_tool_of(step, order.call.tool or "") or BUILT_IN_RULES
 
 
 def _policy(retry: Retry) -> RetryPolicy:

@@ -41,12 +41,13 @@ async def check_edited_arguments(engine: Engine, incoming: QueuedCommand, queue:
     incoming.checked = True
     if not _is_open(engine, asked):
         return
-    rules = engine.plan.plan_tool_of(asked.step, asked.tool)
+    step = engine.state.frontier.get(asked.step)
+    rules = engine.plan.plan_tool_of(step, asked.tool)
     try:
         found: CheckArgumentsResult = await workflow.execute_activity(
             CHECK_ARGUMENTS,
             CheckArguments(
-                definition=engine.plan.definition_hash_of(asked.step),
+                definition=engine.plan.definition_hash_of(step),
                 tool=ToolName(asked.tool),
                 args=edited.args,
                 agent=engine.agent_of(asked.step) or AgentName(""),

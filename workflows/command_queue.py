@@ -540,7 +540,7 @@ async def _hear(engine: Engine, said: MessageCommand) -> str:
     said = _with_new_name(engine.state, said)
     if said.to == PUBLIC and engine.talks.talks:
         return await engine.talks.hear(said.text, by=said.by, command=said.id, files=said.files)
-    check_log(engine.plan, said.to, engine.state.frontier)
+    check_log(engine.plan, said.to, engine.state.frontier.values())
     body = engine.say(
         said.text,
         by=said.by,

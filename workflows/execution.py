@@ -56,7 +56,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.prompt_compilation import STEP
     from crewlog.graph.run_context import Order
     from crewlog.graph.wakes import waking_message
-    from crewlog.ids import RESERVED, CommandId, StepId, ToolName, node_of
+    from crewlog.ids import RESERVED, CommandId, StepId, ToolName
     from crewlog.state import journal as j
     from crewlog.state.answers import call_binding
     from crewlog.state.batch_codec import pack_view
@@ -761,19 +761,20 @@ class Execution:
         tool = order.call.tool
         return (
             tool is not None
-            and planned_tool(self.engine.plan, order).placed == "local"
+            and planned_tool(self.engine.plan, self.engine.state, order).placed == "local"
             and (order.step, order.call.call) not in self._moved
         )
 
     def _step_call(self, order: Order) -> dict[str, Any]:
         """What every call's input says; small, since the history keeps each of them."""
         engine, batch = self.engine, self.engine.ledger.batch()
-        same = str(node_of(order.step)) == order.agent
+        step = engine.state.frontier[order.step]
+        same = str(step.node) == order.agent
         return {
             "step": order.step,
             "call": order.call.call,
             "agent": "" if same else order.agent,
-            "definition": engine.plan.definition_hash_of(order.step),
+            "definition": engine.plan.definition_hash_of(step),
             "view": pack_view(engine.view(order.agent, order.step), batch),
             "batch": batch,
             "attempt": order.call.attempt,
@@ -792,7 +793,8 @@ class Execution:
             what = tool or f"the model of {order.agent!r}"
             owner = "the tool" if tool else "the agent"
             text = "\n".join(timeout_words(what, owner, cause.type.name if cause.type else ""))
-            began = tool and planned_tool(self.engine.plan, order).repeat == "never"
+            engine = self.engine
+            began = tool and planned_tool(engine.plan, engine.state, order).repeat == "never"
             return CallCompletion(
                 order, position, error=text, error_type="OutcomeUnknown" if began else "Timeout"
             )
@@ -843,8 +845,9 @@ class Execution:
         if cause.type != ModelRateLimited.__name__:
             return None
         policy: RetryPolicy = COMPILING["retry_policy"]
-        if order.step != STEP:
-            policy = model_retries(self.engine.plan, order)
+        engine = self.engine
+        if order.step in engine.state.frontier:
+            policy = model_retries(engine.plan, engine.state, order)
         rounds = self._limited[order.step, order.call.call]
         return retry_delay(
             rounds * policy.maximum_attempts,
@@ -899,8 +902,9 @@ class Execution:
 
     def _is_draining_call(self, key: tuple[StepId, int]) -> bool:
         """Whether a change that was accepted waits for a call."""
-        meant = self.engine.state.changing
-        return meant is not None and meant.halts(node_of(key[0]))
+        meant, step = self.engine.state.changing, self.engine.state.frontier.get(key[0])
+        # A call that was cancelled with its step is still in flight: wait for it, too.
+        return meant is not None and (step is None or meant.halts(step.node))
 
     async def _part(self, engine: Engine, meant: PendingChange) -> None:
         """Begins a run for each part of the graph, and leaves it to them.

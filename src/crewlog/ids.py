@@ -90,14 +90,6 @@ def child_step_log(step: StepId) -> LogName:
     return LogName(f"private:{step}")
 
 
-def step_log(step: StepId, agent: AgentName) -> LogName:
-    """The log of what an agent says while it works on a step: an item's step has its own.
-
-    Steps of one agent that run side by side would otherwise mix their calls in one log.
-    """
-    return child_step_log(step) if item_number(step) else private_log(agent)
-
-
 def named_readers(log: str) -> tuple[str, ...]:
     """The agents that a log is for which names its readers, `readers:A+B`; none of any other."""
     return tuple(log[len(READERS) :].split("+")) if log.startswith(READERS) else ()

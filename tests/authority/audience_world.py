@@ -34,7 +34,7 @@ from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import fork, roll_back
 from crewlog.graph.run_context import Order
-from crewlog.ids import AgentName, CommandId, RunId, StepId, ToolName, item_number, visit_of
+from crewlog.ids import AgentName, CommandId, RunId, StepId, ToolName, item_number
 from crewlog.state.batch_codec import pack_view
 from crewlog.state.calls import (
     CallModel,
@@ -327,8 +327,9 @@ class World:
             canary = self.canaries[mark]
             if not self._is_for(agent, canary) and not self.is_given(agent, step, canary):
                 self.leaks.append(Leak("shown", agent, step, mark, canary))
-        left = visit_of(step) in self.engine.plan.left  # type: ignore[arg-type]
-        if not whole or left or item_number(step) or self.more:  # type: ignore[arg-type]
+        entry = self.engine.state.frontier[StepId(step)]
+        detached = self.engine.plan.detached_step(entry)
+        if not whole or detached or entry.parent or self.more:
             return
         for mark, canary in self.canaries.items():
             if canary.said and mark not in found and self._in_logs(agent, canary):
@@ -457,7 +458,7 @@ class World:
             "step": order.step,
             "call": call.call,
             "agent": order.agent,
-            "definition": engine.plan.definition_hash_of(order.step),
+            "definition": engine.plan.definition_hash_of(engine.state.frontier[order.step]),
             "view": pack_view(engine.view(order.agent, order.step), batch),
             "batch": batch,
             "attempt": call.attempt,
@@ -506,7 +507,8 @@ class World:
             canary = self.canaries[mark]
             if there and canary.kind == "final" and canary.owner == agent:
                 # One that ends a turn though its phase is gone may write to less than it lists.
-                said = visit_of(order.step) not in engine.plan.left
+                entry = engine.state.frontier[order.step]
+                said = engine.plan.detached_step(entry) is None
                 self.canaries[mark] = Canary(tuple(writes), agent, "said", said=said)
             if there and canary.kind == "output" and isinstance(result, CallToolResult):
                 self.canaries[mark] = Canary(tuple(self.shares(agent)), agent, "output")
@@ -528,7 +530,8 @@ class World:
 
     async def _answer(self) -> None:
         asked = self.rng.choice(list(self.engine.state.interrupts.values()))
-        agent = str(self.engine.plan.node_of(asked.step).agent) if asked.step else ""
+        frontier, plan = self.engine.state.frontier, self.engine.plan
+        agent = str(plan.node_of(frontier[asked.step]).agent) if asked.step else ""
         options = [o for o in asked.options if o not in ("stop", "retry")] or ["stop"]
         said = self.rng.choice(options)
         if asked.kind == "tool_approval" and self.rng.random() < 0.5:

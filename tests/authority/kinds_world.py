@@ -25,7 +25,7 @@ from crewlog.definition.load import load_data
 from crewlog.errors import InvalidDefinition
 from crewlog.evaluation import dataset
 from crewlog.graph.run_context import Order
-from crewlog.ids import StepId, visit_of
+from crewlog.ids import StepId
 from crewlog.state.calls import CallModelResult
 
 FORM = {
@@ -195,7 +195,7 @@ class KindsWorld(ContextWorld):
         said = self.of(agent)["agents"].get(agent, {})
         inputs = said.get("inputs", [])
         public = "public" in canary.logs
-        if visit_of(StepId(step)) in self.engine.plan.left:
+        if self.engine.plan.detached_step(self.engine.state.frontier.get(StepId(step))):
             # Its node is gone: what it asks for by name is what it asked for then.
             named = any(self._names(agent, log) for log in canary.logs)
             if canary.kind == "flag" or public or named:

@@ -12,7 +12,8 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.wakes import check_log, unheard, woken_agents
-from crewlog.ids import AgentName, LogName, StepId
+from crewlog.ids import AgentName, LogName, NodeName, StepId
+from crewlog.state.model import FrontierStep
 
 AGENTS: dict[str, Any] = {
     "keeper": {"listen": ["reports"], "send": ["tasks"]},
@@ -136,6 +137,12 @@ PARTED: dict[str, Any] = {
     "graph": {"away": {"gone": "r.1"}},
     "groups": {"crew": ["keeper", "scout"]},
 }
+STEPS = [
+    FrontierStep(step=StepId("scout#1"), node=NodeName("scout")),
+    FrontierStep(
+        step=StepId("scout#2.1"), node=NodeName("scout"), parent=StepId("scout#2"), item=1
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +157,7 @@ PARTED: dict[str, Any] = {
     ],
 )
 def test_what_an_agent_reads_can_be_said_to_it(log: str) -> None:
-    check_log(plan(**PARTED), log, [StepId("scout#1"), StepId("scout#2.1")])
+    check_log(plan(**PARTED), log, STEPS)
 
 
 def test_what_is_said_to_public_is_said_to_the_run() -> None:
@@ -171,7 +178,7 @@ def test_what_nobody_reads_here_is_refused(log: str, remedy: str) -> None:
     with pytest.raises(
         CommandRejected, match=f"nobody reads {log!r}".replace("+", r"\+")
     ) as caught:
-        check_log(plan(**PARTED), log, [StepId("scout#1"), StepId("scout#2.1")])
+        check_log(plan(**PARTED), log, STEPS)
     logs = (
         "channel:reports, channel:tasks, group:crew, private:keeper, private:mute, private:scout, "
         "private:scout#2.1, public"

@@ -26,7 +26,6 @@ from crewlog.ids import (
     item_number,
     node_of,
     step_id,
-    visit_of,
 )
 from crewlog.state import journal as j
 from crewlog.state.calls import PrepareChangeResult
@@ -463,7 +462,7 @@ def test_items_and_what_is_held_go_by_the_new_names() -> None:
         visit: FrontierStep(
             step=visit, node=node_of(visit), mapped=ChildStepProgress(of=2, started=2)
         ),
-        item: FrontierStep(step=item, node=node_of(item), turn=turn),
+        item: FrontierStep(step=item, node=node_of(item), parent=visit, item=2, turn=turn),
     }
     head = LogHead(head="x", length=2)  # type: ignore[arg-type]
     then = CrewState(
@@ -480,7 +479,7 @@ def test_items_and_what_is_held_go_by_the_new_names() -> None:
     assert calls[0].held[0]["step"] == "m#5.2"
     assert calls[0].held[0]["ref"]["logs"] == ["private:m#5.2"]
     assert state.visits == {"m": 5}
-    assert visit_of(list(state.frontier)[1]) == "m#5"
+    assert state.frontier["m#5.2"].parent == "m#5"  # type: ignore[index]
 
 
 def test_a_step_whose_node_is_gone_is_not_taken_up_again() -> None:

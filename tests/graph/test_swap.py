@@ -107,11 +107,12 @@ async def test_a_step_in_mid_turn_ends_its_turn_with_what_its_agent_had() -> Non
     assert fates(report) == {"a#1": "parked", "b#1": "leaves"} | fates(report)
     assert sim.state.frontier["b#1"].leaving
     plan = GraphPlan.from_json(sim.engine.plan.to_json())  # as it is carried
-    assert plan.definition_hash_of("b#1") == old.definition != plan.definition
-    tool = plan.plan_tool_of("b#1", "read")
+    step = sim.state.frontier["b#1"]
+    assert plan.definition_hash_of(step) == old.definition != plan.definition
+    tool = plan.plan_tool_of(step, "read")
     assert tool is not None
     assert tool.timeout == 7
-    assert plan.plan_agent_of("b#1", "b") == old.agents["b"]
+    assert plan.plan_agent_of(step, "b") == old.agents["b"]
     await sim.restore()
     assert sim.engine.tools_of("b", "b#1") == ("read",)
     await sim.run()
@@ -145,7 +146,7 @@ async def test_a_step_that_has_not_begun_is_kept_aside_and_comes_back() -> None:
     assert fates(report) == {"b#1": "returns", "c#1": "retracted"}
     assert statuses(sim) == {"b#1": "ready"}
     assert not sim.state.parked
-    assert not sim.engine.plan.left
+    assert not sim.engine.plan.detached_steps
     await sim.run()
     assert sim.ran() == ["a#1", "b#1", "c#1"]
 

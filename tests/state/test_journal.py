@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from crewlog.ids import FlagName, NodeName, RunId, StepId
+from crewlog.ids import FlagName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.fold import fold, reduce
 from crewlog.state.model import CrewState
@@ -30,7 +30,6 @@ def test_values_are_not_taken_for_defaults(value: Any) -> None:
     for entry in (
         j.RunOutputSet(flag=FlagName("ok"), value=value),
         j.OutputSet(agent="a", key="k", value=value),  # type: ignore[arg-type]
-        j.NodesReached(to=(j.ReachedNode(node=NodeName("n"), item=value),)),
     ):
         data = json.loads(json.dumps(j.entry_to_json(entry)))
         back = j.entry_from_json(data)

@@ -22,7 +22,6 @@ from crewlog.ids import (
     LogName,
     StepId,
     child_step_log,
-    item_number,
     named_readers,
     private_log,
 )
@@ -42,7 +41,7 @@ def may_read(
     """
     if log == private_log(agent):
         return Decision(allowed=True, reason=f"it is the log of {agent!r}")
-    if step is not None and item_number(step) and log == child_step_log(step):
+    if step is not None and log == child_step_log(step):
         return Decision(allowed=True, reason=f"it is the log of {step}")
     if log in reads:
         return Decision(allowed=True, reason=f"{agent!r} reads {log!r}")

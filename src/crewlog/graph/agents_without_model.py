@@ -125,7 +125,7 @@ class AgentsWithoutModel:
         value: Any
         if whose == "item":
             found = self._item(entry.step)
-            value = entry.item if found is None else found.value
+            value = None if found is None else found.value
             for part in filter(None, key.split(".")):
                 value = value.get(part) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
             large = found is not None and found.value is None and not found.withheld

@@ -128,9 +128,10 @@ async def _unsure(engine: Engine, asked: Interrupt, decision: str, by: str) -> N
 
 async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
     step = asked.step
-    if step is None or step not in engine.state.frontier:
+    entry = engine.state.frontier.get(step) if step is not None else None
+    if step is None or entry is None:
         return
-    node = engine.plan.node_of(step)
+    node = engine.plan.node_of(entry)
     if node.decide is not None:
         if decision == "again":
             await engine.again(step)

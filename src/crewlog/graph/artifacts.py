@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from crewlog.authority.audiences import authorize_artifact
 from crewlog.authority.permissions import Decision
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, visit_of
+from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log
 from crewlog.state import journal as j
 from crewlog.state.calls import CallToolResult
 from crewlog.state.logs import empty_log_head
@@ -28,13 +28,13 @@ def artifact_heads(
     In a step that ends though its node is gone, those that it saw then and sees still.
     """
     found: dict[LogName, ContentHash] = {}
-    left = plan.left.get(visit_of(step)) if step is not None else None
+    detached = plan.detached_step(state.frontier.get(step)) if step is not None else None
     for name, rules in plan.artifacts.items():
         log = artifact_log(name)
         at = state.messages.get(log)
         if at is None or not authorize_artifact("see", agent, name, rules.readers).allowed:
             continue
-        was = rules if left is None else left.artifacts.get(name)
+        was = rules if detached is None else detached.artifacts.get(name)
         if was is not None and authorize_artifact("see", agent, name, was.readers).allowed:
             found[log] = at.head
     return found

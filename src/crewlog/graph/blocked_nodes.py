@@ -79,10 +79,10 @@ class _BlockedNodes:
         for name in {e.node for e in state.frontier.values() if not e.leaving}:
             self._could_run |= reachable(name, before)
         self._detached_turns = [
-            (node, {agent: old.plan_agent_of(step, agent) for agent in node.agents})
-            for step, entry in frontier.items()
+            (node, {agent: old.plan_agent_of(entry, agent) for agent in node.agents})
+            for entry in frontier.values()
             if entry.leaving or entry.node not in new.nodes
-            for node in (old.node_of(step),)
+            for node in (old.node_of(entry),)
         ]
 
     def found(self) -> Iterator[BlockedNode]:

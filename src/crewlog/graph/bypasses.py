@@ -15,7 +15,7 @@ from crewlog.definition.conditions import Condition, Fact, holds, parse_conditio
 from crewlog.definition.model import ConditionText
 from crewlog.graph.guards import PlanGuards
 from crewlog.graph.plan import ASK_HUMAN, GraphPlan
-from crewlog.ids import AgentName, FlagName, NodeName, StepId, item_number, node_of, visit_of
+from crewlog.ids import AgentName, FlagName, NodeName, StepId
 from crewlog.state.edits import FLAGS, OUTPUTS, path_parts
 from crewlog.state.model import CrewState, Interrupt
 
@@ -127,7 +127,7 @@ def answered(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
 
 def gives_way(now: CrewState, step: StepId | None) -> StepId | None:
     """The step whose place a redirect takes; none where it says none, and that is not clear."""
-    steps = [each for each in now.frontier if not item_number(each)]
+    steps = [each for each, entry in now.frontier.items() if not entry.parent]
     return step or (steps[0] if len(steps) == 1 else None)
 
 
@@ -136,7 +136,10 @@ def interrupts_of_step(now: CrewState, step: StepId | None) -> list[str]:
     return [
         f"{asked.id} ({asked.kind})"
         for asked in now.interrupts.values()
-        if step and asked.step is not None and visit_of(asked.step) == step
+        if step
+        and asked.step is not None
+        and (entry := now.frontier.get(asked.step)) is not None
+        and entry.parent_or_self == step
     ]
 
 
@@ -175,7 +178,8 @@ def requirement_edits(plan: GraphPlan, now: CrewState, paths: Iterable[str]) -> 
         paths: What is edited.
     """
     for asked in now.interrupts.values():
-        node = plan.nodes.get(node_of(asked.step)) if asked.step is not None else None
+        step = now.frontier.get(asked.step) if asked.step is not None else None
+        node = plan.nodes.get(step.node) if step is not None else None
         if asked.kind == "requirement" and node is not None and node.when is not None:
             read = names_in([node.when])
             yield from (f"{path}, which {asked.id} asks about" for path in _read(read, paths))

@@ -27,12 +27,11 @@ from crewlog.ids import (
     NodeName,
     StepId,
     child_step_id,
-    item_number,
     private_log,
-    visit_of,
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
+from crewlog.state.frontier import child_steps_of
 from crewlog.state.item_specs import ItemSpec, ListSpec, bounded_spec, item_spec, joined, list_spec
 from crewlog.state.model import ChildStepProgress, FrontierStep, Item, Output
 
@@ -137,7 +136,7 @@ class Maps:
         while self._room(visit.step, node) and (number := self._next(visit.step)) is not None:
             if not self._may_start(visit.step, visit.node):
                 return
-            await self._start(child_step_id(visit.step, number), number, node)
+            await self._start(visit, number, node)
 
     def _next(self, visit: StepId) -> int | None:
         """The item that is to start next; none where all are started, or wait for others."""
@@ -146,20 +145,22 @@ class Maps:
             return None
         if not mapped.after:
             return mapped.started + 1
-        at_work = {item_number(step): step for step in self._at_work(visit)}
+        at_work = [entry.item for entry in self._at_work(visit)]
         return ready(mapped.left, mapped.after, at_work)
 
-    async def _start(self, step: StepId, number: int, node: PlanNode) -> None:
-        """Starts the step of an item; it is skipped where its own agent cannot take it."""
-        mapped = self._mapped(visit_of(step))
-        agent = mapped.agent(number) if mapped is not None else None
-        if agent is None:
-            composed = self._run.has_no_model(node.agent)
-            self._run.record(j.StepStarted(step=step, agent=node.agent, composed=composed))
-            return
-        why = self._skip_reason(agent, node)
-        who = None if why else agent
-        self._run.record(j.StepStarted(step=step, agent=who, composed=self._run.has_no_model(who)))
+    async def _start(self, parent: FrontierStep, number: int, node: PlanNode) -> None:
+        """Starts the child step of an item, and skips it where its agent cannot take it."""
+        step = child_step_id(parent.step, number)
+        mapped = self._mapped(parent.step)
+        named = mapped.agent(number) if mapped is not None else None
+        why = self._skip_reason(named, node) if named is not None else ""
+        agent = None if why else named or node.agent
+        composed = self._run.has_no_model(agent)
+        self._run.record(
+            j.StepStarted(
+                step=step, parent=parent.step, item=number, agent=agent, composed=composed
+            )
+        )
         if why:
             await self._complete(step, because=why, skipped=True)
 
@@ -173,19 +174,24 @@ class Maps:
         return self._run.missing_tool_reason(agent, node.needs)
 
     async def complete_child_step(
-        self, step: StepId, *, because: str, skipped: bool, handoff: Sequence[NodeName]
+        self,
+        step: StepId,
+        parent: StepId,
+        *,
+        because: str,
+        skipped: bool,
+        handoff: Sequence[NodeName],
     ) -> None:
-        """Completes an item's step; with the last of them, the visit."""
+        """Completes a child step; with the last one, its parent step."""
         self._run.record(
             j.StepCompleted(step=step, because=because, skipped=skipped, goto=tuple(handoff))
         )
-        visit = visit_of(step)
-        found = self._run.state.frontier.get(visit)
+        found = self._run.state.frontier.get(parent)
         if found is None or found.mapped is None:
             return
         mapped = found.mapped
         if mapped.done == (mapped.started if found.leaving else mapped.of):
-            await self._complete(visit, because=_done(mapped), handoff=mapped.goto)
+            await self._complete(parent, because=_done(mapped), handoff=mapped.goto)
 
     def kept(self, step: StepId, agent: AgentName | None) -> dict[str, Any]:
         """What a fact says of a step that failed and that the run goes on without."""
@@ -196,37 +202,37 @@ class Maps:
 
         Not with which words: these are of what the agent did, and may hold what only it may see.
         """
-        agent, number = self._run.agent_of(step), item_number(step)
-        if agent is None:
+        agent, entry = self._run.agent_of(step), self._run.state.frontier.get(step)
+        if agent is None or entry is None:
             return
-        what = f"{agent} failed on item {number}" if number else f"{agent} failed"
+        what = f"{agent} failed on item {entry.item}" if entry.parent else f"{agent} failed"
         text, message = f"{what}: {error_type}", f"{step}/failed"
         self._run.say(text, by=CREW, to=self._run.writable_logs(agent, step), message_id=message)
 
     def item(self, step: StepId) -> Item | None:
         """The item that a step is for, as its agent may see it; none for any other step."""
-        number = item_number(step)
-        mapped = self._mapped(visit_of(step)) if number else None
-        agent = self._run.agent_of(step)
+        child = self._run.state.frontier.get(step)
+        if child is None or child.parent is None:
+            return None
+        mapped, agent = self._mapped(child.parent), self._run.agent_of(step)
         if mapped is None or agent is None:
             return None
-        return self._run.sees(agent, mapped.item(number), step)
+        return self._run.sees(agent, mapped.item(child.item), step)
 
     def _mapped(self, visit: StepId) -> ChildStepProgress | None:
         found = self._run.state.frontier.get(visit)
         return found.mapped if found else None
 
-    def _at_work(self, visit: StepId) -> dict[StepId, FrontierStep]:
-        """The steps of a visit's items that are not done."""
-        frontier = self._run.state.frontier
-        return {s: entry for s, entry in frontier.items() if s != visit and visit_of(s) == visit}
+    def _at_work(self, parent: StepId) -> list[FrontierStep]:
+        """The child steps of a parent step that are started and not done."""
+        return [*child_steps_of(self._run.state.frontier, parent).values()]
 
     def _room(self, visit: StepId, node: PlanNode) -> bool:
         """Whether another item may start. One that asks people keeps its place in a pool."""
         items = self._at_work(visit)
         if node.at_once is not None and len(items) >= node.at_once:
             return False
-        asking = sum(entry.status == "asking" for entry in items.values())
+        asking = sum(entry.status == "asking" for entry in items)
         return asking < ASKING and len(items) - asking < self._run.plan.limits.parallel
 
     def _count(self, name: str) -> tuple[int, str]:

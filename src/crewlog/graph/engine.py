@@ -53,8 +53,6 @@ from crewlog.ids import (
     NodeName,
     RunId,
     StepId,
-    item_number,
-    visit_of,
 )
 from crewlog.message_files import FileRef
 from crewlog.run_status import EndReason, error_end_reason
@@ -63,6 +61,7 @@ from crewlog.state.calls import PreparedSplitRun
 from crewlog.state.carry import PromptCarry
 from crewlog.state.excerpt import brief
 from crewlog.state.fold import routing_after
+from crewlog.state.frontier import child_steps_of
 from crewlog.state.initial_state import Given
 from crewlog.state.model import Call, CrewState, FrontierStep
 from crewlog.state.recorder import Ledger
@@ -329,12 +328,13 @@ class Engine(RunFacts):
             policy: What is to follow; empty: what `on_error` says of failures.
         """
         agent = self.agent_of(step)
-        node = self.plan.node_of(step)
+        entry = self.state.frontier[step]
+        node = self.plan.node_of(entry)
         rules = self.rules_of(agent, step) if agent else None
         said = self._refusal(step)
         policy = policy or node.on_error or (rules.on_error if rules is not None else "ask")
         kept = {} if policy in ("ask", "fail") else self.maps.kept(step, agent)
-        if kept and item_number(step):  # it makes a list of those of its visit
+        if kept and entry.parent:  # errors of child steps make a list
             reset_error_output(self, step)
         self.record(
             j.StepFailed(
@@ -358,7 +358,7 @@ class Engine(RunFacts):
             if node.stand_in is None:
                 await self._complete(step, because=because)
             else:
-                await self._start_stand_in(node.stand_in, step, because=because)
+                await self._start_stand_in(node.stand_in, entry, because=because)
         else:
             self.ask(
                 "step_failed",
@@ -376,13 +376,14 @@ class Engine(RunFacts):
         said = entry.turn.refusal if entry is not None and entry.turn is not None else ""
         return f" The model said: {said}" if said else ""
 
-    async def _start_stand_in(self, stand_in: NodeName, step: StepId, *, because: str) -> None:
-        """Completes the step of a node that failed, or the visit of its item, with a stand-in."""
-        visit = visit_of(step)
-        if visit != step:
-            self._cancel_child_steps(visit)
-            unset(self, visit)
-        await self._complete(visit, outcome=stand_in, because=because)
+    async def _start_stand_in(
+        self, stand_in: NodeName, failed: FrontierStep, *, because: str
+    ) -> None:
+        """Completes a failed step, or the parent step of a failed child step, with a stand-in."""
+        if failed.parent is not None:
+            self._cancel_child_steps(failed.parent)
+            unset(self, failed.parent)
+        await self._complete(failed.parent_or_self, outcome=stand_in, because=because)
 
     async def _fail_timed_out_steps(self) -> None:
         """Fails the steps that have taken as long as their nodes let them."""
@@ -391,7 +392,7 @@ class Engine(RunFacts):
                 return
             if entry.step not in self.state.frontier:  # an item of a visit that failed just now
                 continue
-            limit = duration_words(self.plan.node_of(entry.step).timeout or 0)
+            limit = duration_words(self.plan.node_of(entry).timeout or 0)
             self.withdraw(entry.step)
             error = f"it took longer than its timeout of {limit}"
             await self.fail_step(entry.step, None, error, TIMEOUT)
@@ -418,9 +419,9 @@ class Engine(RunFacts):
             unset(self, step)
         await self._complete(step, because=because, skipped=True)
 
-    def _cancel_child_steps(self, visit: StepId) -> None:
-        """Cancels the steps of a visit's items that are under way."""
-        for item in [each for each in self.state.frontier if visit_of(each) == visit != each]:
+    def _cancel_child_steps(self, parent: StepId) -> None:
+        """Cancels the child steps of a step that are not done."""
+        for item in child_steps_of(self.state.frontier, parent):
             unset(self, item)
             self.withdraw(item)
             self.record(j.StepCancelled(step=item))
@@ -702,9 +703,9 @@ class Engine(RunFacts):
         because = "; ".join(filter(None, (because, lost)))
         handoff = [target for target in handoff if target in self.plan.nodes]
         self.withdraw(step)
-        if item_number(step):
+        if entry.parent is not None:
             await self.maps.complete_child_step(
-                step, because=because, skipped=skipped, handoff=handoff
+                step, entry.parent, because=because, skipped=skipped, handoff=handoff
             )
             return
         if entry.redirect is not None and entry.redirect in self.plan.nodes:
@@ -738,8 +739,8 @@ class Engine(RunFacts):
         reset = next_generation(anew, self.state.routing)
         active = [
             entry.node
-            for step, entry in self.state.frontier.items()
-            if not item_number(step) and not entry.leaving
+            for entry in self.state.frontier.values()
+            if not entry.parent and not entry.leaving
         ]
         late = owed_arrivals(self.plan, anew, active)
         routing = routing_after(
@@ -791,9 +792,7 @@ class Engine(RunFacts):
         for target in targets:
             when = self.plan.nodes[NodeName(target.node)].when
             requirement = render_condition(when) if when is not None else ""
-            found.append(
-                j.ReachedNode(node=NodeName(target.node), item=target.item, requirement=requirement)
-            )
+            found.append(j.ReachedNode(node=NodeName(target.node), requirement=requirement))
         return tuple(found)
 
 

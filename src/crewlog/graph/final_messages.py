@@ -18,7 +18,7 @@ from crewlog.graph.addressed_items import set_addressed_items
 from crewlog.graph.outputs import is_set, output_entry, put, unset
 from crewlog.graph.plan import PlanStructuredOutput
 from crewlog.graph.run_context import RunFacts
-from crewlog.ids import AgentName, ContentHash, LogName, StepId, private_log, step_log
+from crewlog.ids import AgentName, ContentHash, LogName, StepId, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import INLINE_BYTES, CallModelResult, OutputValue, apart
@@ -235,7 +235,8 @@ class Replies:
             "content": f"{said}\nReply once more, with what was asked for and nothing else.",
             "id": f"{step}/{self._run.state.position + 1}",
         }
-        return j.MessageRef(body=hash_json(body), logs=(step_log(step, agent),), inline=body)
+        logs = (self._run.step_log(step, agent),)
+        return j.MessageRef(body=hash_json(body), logs=logs, inline=body)
 
     def _use_fallback(
         self, step: StepId, call: int, agent: AgentName, rules: PlanStructuredOutput, attempt: int

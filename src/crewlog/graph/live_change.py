@@ -30,7 +30,7 @@ from crewlog.graph.swap import (
     with_detached_steps,
 )
 from crewlog.graph.wakes import component_events
-from crewlog.ids import CommandId, ContentHash, FlagName, NodeName, RunId, StepId, visit_of
+from crewlog.ids import CommandId, ContentHash, FlagName, NodeName, RunId, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import PrepareChangeResult, PreparedSplitRun
@@ -200,7 +200,7 @@ def accept(
         )
         return
     old, leaving = engine.plan, _finishing_steps(report)
-    engine.use(with_detached_steps(old, plan, state.frontier, state.parked, ()))
+    engine.use(with_detached_steps(old, plan, state.frontier, state.parked))
     engine.record(
         j.DefinitionChanged(
             crew=plan.crew,
@@ -280,7 +280,7 @@ def _apply_component_change(
     then = state
     for fact in facts:
         then = reduce(then, fact)
-    after = with_detached_steps(old, plan, then.frontier, then.parked, ())
+    after = with_detached_steps(old, plan, then.frontier, then.parked)
     check_consistency(after, report.remap, state, then, gone)
     for fact in facts:
         engine.ledger.record(fact)
@@ -371,7 +371,7 @@ def _swapped(engine: Engine, changing: PendingChange) -> tuple[Engine, list[j.Jo
     then = state
     for fact in facts:
         then = reduce(then, fact)
-    plan = with_detached_steps(old, new, then.frontier, then.parked, ())
+    plan = with_detached_steps(old, new, then.frontier, then.parked)
     check_consistency(plan, report.remap, state, then)
     after = Engine(plan, engine.ledger)
     after.at = engine.at
@@ -443,7 +443,8 @@ def check_consistency(
     if lost:
         raise InternalError(f"the swap would lose {', '.join(sorted(lost))}")
     for step, entry in after.frontier.items():
-        if visit_of(step) not in plan.left if entry.leaving else entry.node not in plan.nodes:
+        detached = plan.detached_step(entry) is not None
+        if not detached if entry.leaving else entry.node not in plan.nodes:
             raise InternalError(f"the swap would leave {step} without a node")
     for asked in after.interrupts.values():
         if asked.step is not None and asked.step not in after.frontier:

@@ -19,7 +19,7 @@ from crewlog.canonical_json import canonical
 from crewlog.definition.replies import CAPPED, RESPONSE
 from crewlog.graph.plan import PlanAgent
 from crewlog.graph.run_context import RunFacts
-from crewlog.ids import AgentName, FlagName, StepId, item_number, private_log, visit_of
+from crewlog.ids import AgentName, FlagName, StepId, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
@@ -145,9 +145,9 @@ def _text(value: Json) -> str:
 def begun(run: RunFacts, step: StepId) -> int:
     """The position at which the visit of a step began; 0 where it has not."""
     entry = run.state.frontier.get(step)
-    visit = run.state.frontier.get(visit_of(step)) if item_number(step) else entry
-    if visit is not None and visit.mapped is not None:
-        return visit.mapped.position
+    parent = run.state.frontier.get(entry.parent_or_self) if entry is not None else None
+    if parent is not None and parent.mapped is not None:
+        return parent.mapped.position
     return entry.turn.began if entry is not None and entry.turn is not None else 0
 
 
@@ -165,7 +165,7 @@ def unset(run: RunFacts, step: StepId, *, but: Collection[str] = frozenset()) ->
     waits = entry.turn is None and entry.mapped is None
     since = entry.reached if waits else begun(run, step)
     for agent in _agents(run, entry):
-        rules = run.plan.plan_agent_of(step, agent) if _known(run, step, agent) else None
+        rules = run.plan.plan_agent_of(entry, agent) if _known(run, entry, agent) else None
         for key in _declared_outputs(rules) if rules is not None else ():
             if key not in but and run.plan.merge.get(f"{agent}.{key}", "last") == "last":
                 _reset_output(run, step, agent, key, since)
@@ -187,7 +187,7 @@ def _agents(run: RunFacts, entry: FrontierStep) -> tuple[AgentName, ...]:
     """The agents of a step; of a visit with a step for each item, all that take one."""
     if entry.turn is None:
         named = entry.mapped.agents if entry.mapped is not None else ()
-        return named or run.plan.node_of(entry.step).agents
+        return named or run.plan.node_of(entry).agents
     agent = run.agent_of(entry.step)
     return () if agent is None else (agent,)
 
@@ -199,9 +199,9 @@ def _declared_outputs(rules: PlanAgent) -> Iterator[str]:
     yield from dict.fromkeys((*rules.outputs, *form, *capped))
 
 
-def _known(run: RunFacts, step: StepId, agent: AgentName) -> bool:
+def _known(run: RunFacts, step: FrontierStep, agent: AgentName) -> bool:
     """Whether the rules of an agent are there; a crew may have changed since its step began."""
-    return agent in run.plan.agents or visit_of(step) in run.plan.left
+    return agent in run.plan.agents or run.plan.detached_step(step) is not None
 
 
 def _reset_output(run: RunFacts, step: StepId, agent: AgentName, key: str, since: int) -> None:

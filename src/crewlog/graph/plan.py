@@ -36,11 +36,10 @@ from crewlog.ids import (
     NodeName,
     StepId,
     ToolName,
-    node_of,
-    visit_of,
 )
 from crewlog.model import Json, Model
 from crewlog.state.components import Component
+from crewlog.state.model import FrontierStep
 
 END = "end"
 """Route target: the run (or this branch of it) ends."""
@@ -297,19 +296,20 @@ class PlanArtifact(Model):
 
 
 class DetachedStep(Model):
-    """A visit whose node a change took away: what the rest of its turn needs, or its return."""
+    """A step whose node was removed: what it needs to end its turn, or to come back."""
 
     node: PlanNode
-    rules: PlanAgent
-    """Its agent's."""
+    """The node that was removed."""
+    agent: PlanAgent
+    """The settings of its agent."""
     among: dict[AgentName, PlanAgent] = Field(default_factory=dict[AgentName, PlanAgent])
-    """Those of the agents that its items may name."""
+    """The settings of the agents that its items may name."""
     tools: dict[ToolName, PlanTool] = Field(default_factory=dict[ToolName, PlanTool])
-    """Of the tools that it could call when its node was taken away."""
+    """The tools that it could call when its node was removed."""
     artifacts: dict[str, PlanArtifact] = Field(default_factory=dict[str, PlanArtifact])
-    """The artifacts of then, whose readers its prompt's definition knows."""
+    """The artifacts of that time; the definition of its prompt knows their readers."""
     definition: ContentHash
-    """Where its agent's prompt is."""
+    """The definition that has the prompt of its agent."""
 
 
 class GraphPlan(Model):
@@ -352,8 +352,9 @@ class GraphPlan(Model):
     """Who answers questions, and what happens to those that nobody answers."""
     policy: Policy | None = None
     """Who may command; none: whoever reaches the server."""
-    left: dict[StepId, DetachedStep] = Field(default_factory=dict[StepId, DetachedStep])
-    """Visits that outlive their nodes: those that end their turns, and those kept aside."""
+    detached_steps: dict[StepId, DetachedStep] = Field(default_factory=dict[StepId, DetachedStep])
+    """The steps whose nodes were removed, without child steps: those that end their turns, and
+    those that wait until their node is back."""
 
     @property
     def away(self) -> Mapping[str, str]:
@@ -367,28 +368,37 @@ class GraphPlan(Model):
                 return name
         return None
 
-    def node_of(self, step: StepId) -> PlanNode:
-        """The node of a step, also where a change took it away."""
-        left = self.left.get(visit_of(step)) if self.left else None
-        return left.node if left is not None else self.nodes[node_of(step)]
+    def detached_step(self, step: FrontierStep | None) -> DetachedStep | None:
+        """What the plan keeps for a step whose node was removed, or for its parent step.
 
-    def plan_agent_of(self, step: StepId, agent: AgentName) -> PlanAgent:
-        """The rules of the agent that takes a step."""
-        left = self.left.get(visit_of(step)) if self.left else None
-        if left is None:
+        None for any other step, and for none.
+        """
+        if step is None or not self.detached_steps:  # asked for every step of a frontier
+            return None
+        return self.detached_steps.get(step.parent_or_self)
+
+    def node_of(self, step: FrontierStep) -> PlanNode:
+        """The node of a step, also one that was removed."""
+        detached = self.detached_step(step)
+        return detached.node if detached is not None else self.nodes[step.node]
+
+    def plan_agent_of(self, step: FrontierStep | None, agent: AgentName) -> PlanAgent:
+        """The settings of the agent that takes a step."""
+        detached = self.detached_step(step)
+        if detached is None:
             return self.agents[agent]
-        return left.among.get(agent, left.rules)
+        return detached.among.get(agent, detached.agent)
 
-    def plan_tool_of(self, step: StepId, tool: str) -> PlanTool | None:
-        """The rules of a tool that a step calls; none for one that the crew does not have."""
-        left = self.left.get(visit_of(step)) if self.left else None
-        tools = self.tools if left is None else {**self.tools, **left.tools}
+    def plan_tool_of(self, step: FrontierStep | None, tool: str) -> PlanTool | None:
+        """The settings of a tool that a step calls; none for one that the crew does not have."""
+        detached = self.detached_step(step)
+        tools = self.tools if detached is None else {**self.tools, **detached.tools}
         return tools.get(ToolName(tool))
 
-    def definition_hash_of(self, step: StepId) -> ContentHash:
+    def definition_hash_of(self, step: FrontierStep | None) -> ContentHash:
         """The definition that has the prompt of a step's agent."""
-        left = self.left.get(visit_of(step)) if self.left else None
-        return left.definition if left is not None else self.definition
+        detached = self.detached_step(step)
+        return detached.definition if detached is not None else self.definition
 
 
 BUILT_IN_TOOLS: tuple[ToolName, ...] = (ToolName("set_flag"), ToolName("set_output"))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import CommandRejected
 from crewlog.graph.engine import Engine
-from crewlog.ids import CommandId, NodeName, StepId, item_number, visit_of
+from crewlog.ids import CommandId, NodeName, StepId
 from crewlog.state import journal as j
 from crewlog.state.model import FrontierStep
 
@@ -65,7 +65,7 @@ async def redirect(
 
 def _chosen(engine: Engine, node: NodeName, step: StepId | None) -> FrontierStep:
     frontier = engine.state.frontier
-    open_ = [each for each in frontier if not item_number(each)]
+    open_ = [step for step, entry in frontier.items() if not entry.parent]
     listed = f"Not done: {', '.join(open_) or 'nothing'}."
     if step is None:
         if len(open_) != 1:
@@ -76,10 +76,10 @@ def _chosen(engine: Engine, node: NodeName, step: StepId | None) -> FrontierStep
         raise CommandRejected(
             f"the step {step!r} is not under way", remedy=did_you_mean(step, open_, listed)
         )
-    if item_number(step):
+    if entry.parent:
         raise CommandRejected(
-            f"{step!r} is the step of an item: the run goes nowhere from there",
-            remedy=f"Redirect all of its visit: {visit_of(step)!r}.",
+            f"cannot redirect {step!r}: it is a child step, and nothing follows it",
+            remedy=f"Redirect its parent step: {entry.parent!r}.",
         )
     if entry.leaving:
         raise CommandRejected(f"the node of {step!r} was taken away: nothing follows it")

@@ -26,7 +26,7 @@ from crewlog.definition.phases import reachable
 from crewlog.graph.joins import dependents, level, times_met
 from crewlog.graph.loops import Loops, forward_edges
 from crewlog.graph.plan import GraphPlan, Join
-from crewlog.ids import NodeName, StepId, node_of
+from crewlog.ids import NodeName, StepId
 from crewlog.state.model import CrewState, FrontierStep
 
 Counts = dict[NodeName, int]
@@ -76,6 +76,7 @@ class JoinRemap:
         self._displaced = displaced
         self._followed = {name for name, targets in dependents(old).items() if targets}
         self.ahead = forward_edges(new)
+        self._before_or_back = frontier
         self.frontier = dict(frontier)
         self.retracted: list[StepId] = []
         self.reached: list[NodeName] = []
@@ -101,6 +102,10 @@ class JoinRemap:
             if name not in new.nodes and node.join is not None:
                 fired = max(0, self._times_fired(name, node.join) - self._unstarted_count(name))
                 self._note(name, self._counted(name, node.join, NO_JOIN), fired)
+
+    def retracted_count(self, name: NodeName) -> int:
+        """How many steps of a node wait again."""
+        return sum(self._before_or_back[step].node == name for step in self.retracted)
 
     def is_coming(self, name: str) -> bool:
         """Whether a node is under way, or a node is that it comes after."""
@@ -310,7 +315,7 @@ class JoinRemap:
         while fired > now:
             visits = [s for s, e in self.frontier.items() if e.node == name]
             last = visits[-1] if visits else None
-            number = self._visits.get(name, 0) - sum(node_of(s) == name for s in self.retracted)
+            number = self._visits.get(name, 0) - self.retracted_count(name)
             if last is None or last != f"{name}#{number}":
                 break
             visit = self.frontier[last]

@@ -18,10 +18,8 @@ from crewlog.ids import (
     AgentName,
     InterruptId,
     LogName,
-    NodeName,
     RunId,
     StepId,
-    node_of,
     private_log,
 )
 from crewlog.model import Json
@@ -230,16 +228,16 @@ def _with_detached_steps(plan: GraphPlan, back: RestoredState) -> GraphPlan:
     """A plan that knows, under their names of now, the steps that are kept aside."""
     left = {
         back.names[visit]: found
-        for visit, found in plan.left.items()
+        for visit, found in plan.detached_steps.items()
         if visit in back.names and back.names[visit] in back.state.parked
     }
-    return plan.model_copy(update={"left": dict(sorted(left.items()))})
+    return plan.model_copy(update={"detached_steps": dict(sorted(left.items()))})
 
 
 def _ask_about_branch(engine: Engine, step: StepId) -> None:
     engine.ask(
         "ask",
-        f"{NodeName(node_of(step))} ended the run. What now?",
+        f"{engine.state.frontier[step].node} ended the run. What now?",
         step=step,
         options=("continue", "again", "stop"),
     )

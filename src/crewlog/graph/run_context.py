@@ -40,10 +40,8 @@ from crewlog.ids import (
     StepId,
     ToolName,
     child_step_log,
-    item_number,
     named_readers,
     private_log,
-    visit_of,
 )
 from crewlog.message_files import FileRef, content_with_files
 from crewlog.model import Json
@@ -51,7 +49,7 @@ from crewlog.run_status import EndReason, interrupt_end_reason
 from crewlog.state import journal as j
 from crewlog.state.answers import call_binding
 from crewlog.state.calls import CallQuota, View
-from crewlog.state.frontier import item_agent
+from crewlog.state.frontier import find_step, item_agent
 from crewlog.state.item_specs import (
     MOST_ADDED,
     MOST_BYTES,
@@ -242,7 +240,21 @@ class RunFacts:
 
         None for a decision, a question or a wait, and for a visit whose items all name their own.
         """
-        return item_agent(self.state, step) or self.plan.node_of(step).agent
+        entry = find_step(self.state, step)
+        if entry is None:
+            return None
+        return item_agent(self.state, step) or self.plan.node_of(entry).agent
+
+    def step_log(self, step: StepId, agent: AgentName) -> LogName:
+        """The log of what an agent writes while it works on a step.
+
+        A child step has a log of its own: child steps of one agent that run in parallel would mix
+        their calls in one log.
+        """
+        entry = find_step(self.state, step)
+        if entry is not None and entry.parent:
+            return child_step_log(step)
+        return private_log(agent)
 
     def has_list_reducer(self, key: str) -> bool:
         """Whether what steps set of a flag, or of `agent.output`, makes a list."""
@@ -256,8 +268,12 @@ class RunFacts:
             return said
         return said | {
             "append": True,
-            "step": step if step is not None and item_number(step) else None,
+            "step": step if step is not None and self._is_child_step(step) else None,
         }
+
+    def _is_child_step(self, step: StepId) -> bool:
+        entry = self.state.frontier.get(step)
+        return entry is not None and entry.parent is not None
 
     def listed(self, name: str, value: Json, *, small: bool, step: bool = True) -> dict[str, Any]:
         """What a fact that sets an output says of it as a list that nodes have a step each for.
@@ -345,14 +361,13 @@ class RunFacts:
         readable = [*reads, private_log(agent)]
         was: tuple[StepId, ...] = ()
         after: tuple[int, ...] = ()
-        if step is not None and item_number(step):
-            readable.append(child_step_log(step))
-            visit = self.state.frontier.get(visit_of(step))
-            if visit is not None and (mapped := visit.mapped) is not None:
+        child = self.state.frontier.get(step) if step is not None else None
+        if child is not None and child.parent is not None:
+            readable.append(child_step_log(child.step))
+            parent = self.state.frontier.get(child.parent)
+            if parent is not None and (mapped := parent.mapped) is not None:
                 was = mapped.was
-                after = (
-                    unpacked_numbers(mapped.after[item_number(step) - 1]) if mapped.after else ()
-                )
+                after = unpacked_numbers(mapped.after[child.item - 1]) if mapped.after else ()
         readable += (log for log in logs if agent in named_readers(log))
         heads = {
             log: logs[log].head
@@ -400,8 +415,9 @@ class RunFacts:
         return Item(number=item.number, of=item.of, logs=item.logs, withheld=True)
 
     def rules_of(self, agent: AgentName, step: StepId | None = None) -> PlanAgent:
-        """The rules of an agent, in a step: one whose node is gone keeps those that it had."""
-        return self.plan.agents[agent] if step is None else self.plan.plan_agent_of(step, agent)
+        """The settings of an agent, in a step: a detached step keeps those that it had."""
+        entry = find_step(self.state, step) if step is not None else None
+        return self.plan.plan_agent_of(entry, agent)
 
     def has_no_model(self, agent: AgentName | None) -> bool:
         """Whether an agent's definition lists its tool calls."""

@@ -76,7 +76,7 @@ def apply_merge(
     ]
     for fact in last:
         then = reduce(then, fact)
-    after = with_detached_steps(old, plan, then.frontier, then.parked, ())
+    after = with_detached_steps(old, plan, then.frontier, then.parked)
     check_consistency(after, report.remap, state, then)
     if lost := {*merged_steps(part, names)} - {*then.frontier}:
         raise InternalError(f"the merge would lose {', '.join(sorted(lost))}")
@@ -180,7 +180,8 @@ def _permissions(
     engine: Engine, plan: GraphPlan, state: CrewState, part: CrewState, names: Names
 ) -> Permissions:
     """Who may call a tool with the crew of both."""
-    going = {agent for step in state.ending for agent in engine.plan.node_of(step).agents}
+    steps = [state.frontier[step] for step in state.ending]
+    going = {agent for step in steps for agent in engine.plan.node_of(step).agents}
     return merged_permissions(engine.plan, plan, state, part, names, going=going)
 
 

@@ -26,10 +26,7 @@ from crewlog.ids import (
     NodeName,
     StepId,
     ToolName,
-    item_number,
-    node_of,
     step_id,
-    visit_of,
 )
 from crewlog.model import Model
 from crewlog.state.components import ComponentChange
@@ -198,7 +195,7 @@ def check_wake_nodes(
 
 
 def with_detached_steps(
-    old: GraphPlan, new: GraphPlan, frontier: Frontier, parked: Frontier, gone: Iterable[StepId]
+    old: GraphPlan, new: GraphPlan, frontier: Frontier, parked: Frontier
 ) -> GraphPlan:
     """A new plan that knows what the visits need which outlive their nodes.
 
@@ -207,16 +204,14 @@ def with_detached_steps(
         new: The plan that it has from now on.
         frontier: Its steps.
         parked: Its steps that are kept aside.
-        gone: The visits among them whose nodes go with the old plan.
     """
-    left: dict[StepId, DetachedStep] = {}
-    leaving = {step for step, entry in frontier.items() if entry.leaving} | {*parked} | {*gone}
-    for step in leaving:
-        visit = visit_of(step)
-        found = old.left.get(visit) or detached_step(old, node_of(visit))
+    detached: dict[StepId, DetachedStep] = {}
+    steps = [entry for entry in frontier.values() if entry.leaving]
+    for entry in (*steps, *parked.values()):
+        found = old.detached_step(entry) or detached_step(old, entry.node)
         if found is not None:
-            left[visit] = found
-    return new.model_copy(update={"left": dict(sorted(left.items()))})
+            detached[entry.parent_or_self] = found
+    return new.model_copy(update={"detached_steps": dict(sorted(detached.items()))})
 
 
 def detached_step(plan: GraphPlan, name: NodeName) -> DetachedStep | None:
@@ -230,7 +225,7 @@ def detached_step(plan: GraphPlan, name: NodeName) -> DetachedStep | None:
     tools = {tool: plan.tools[tool] for tool in offered if tool in plan.tools}
     return DetachedStep(
         node=node,
-        rules=rules,
+        agent=rules,
         among=among,
         tools=tools,
         artifacts=plan.artifacts,
@@ -246,7 +241,8 @@ def permissions_after(
     What people have set while the run lived stays, for tools that the two plans say the same of.
     And agents that end a turn, though their nodes are gone, keep what they had until then.
     """
-    going = {agent for step in leaving for agent in old.node_of(step).agents}
+    steps = [state.frontier[step] for step in leaving]
+    going = {agent for step in steps for agent in old.node_of(step).agents}
     known = {*old.agents, *going}
     found: dict[str, tuple[AgentName, ...] | None] = {}
     for tool in dict.fromkeys((*new.permissions, *state.tool_permissions)):
@@ -348,11 +344,10 @@ class _Swap:
 
     def _place(self) -> None:
         """What becomes of every step, as far as it follows from its node alone."""
-        items = {visit_of(s) for s in self._state.frontier if item_number(s)}
+        parents = {entry.parent for entry in self._state.frontier.values()}
         for step, entry in self._state.frontier.items():
-            visit = visit_of(step)
-            comes_back = entry.leaving and self._may_reattach(visit, entry)
-            mid_turn = entry.turn is not None or visit in items
+            comes_back = entry.leaving and self._may_reattach(entry)
+            mid_turn = entry.turn is not None or entry.parent_or_self in parents
             if entry.leaving and comes_back:
                 self._back.append(step)
                 self._step_remaps[step] = _step_remap(
@@ -373,7 +368,7 @@ class _Swap:
                 because = f"{entry.node} is gone: the turn goes on to its end"
                 self._step_remaps[step] = _step_remap(entry, "leaves", because)
         for step, entry in self._state.parked.items():
-            if self._may_reattach(visit_of(step), entry):
+            if self._may_reattach(entry):
                 self._back.append(step)
                 self._step_remaps[step] = _step_remap(
                     entry, "returns", f"{entry.node} is there again"
@@ -381,9 +376,9 @@ class _Swap:
             else:
                 self._step_remaps[step] = _step_remap(entry, "parked", f"{entry.node} is gone")
 
-    def _may_reattach(self, visit: StepId, entry: FrontierStep) -> bool:
-        left = self._old.left.get(visit)
-        return left is not None and self._is_same(left.node, entry.node)
+    def _may_reattach(self, entry: FrontierStep) -> bool:
+        detached = self._old.detached_step(entry)
+        return detached is not None and self._is_same(detached.node, entry.node)
 
     def _is_same(self, old: PlanNode | None, name: NodeName) -> bool:
         return is_same(old, self._new.nodes.get(name))
@@ -396,7 +391,7 @@ class _Swap:
     def _starts(self) -> Iterator[StepRemap]:
         for number, name in enumerate(self._joins.reached):
             begun = self._state.visits.get(name, 0) + self._joins.reached[:number].count(name)
-            begun -= sum(node_of(step) == name for step in self._joins.retracted)
+            begun -= self._joins.retracted_count(name)
             what = "it is new" if name not in self._kept else "what it waits for has come"
             yield StepRemap(step=step_id(name, begun + 1), node=name, fate="starts", because=what)
 
@@ -404,12 +399,12 @@ class _Swap:
         """What visits wait for that have not begun, where their nodes wait for other things now."""
         found: dict[StepId, str] = {}
         for step, entry in self._joins.frontier.items():
-            if entry.turn is not None or entry.mapped is not None or item_number(step):
+            if entry.turn is not None or entry.mapped is not None or entry.parent:
                 continue
             if entry.due and not entry.requirement:
                 continue  # its timer is set, and it waits for nothing else
-            left = self._old.left.get(step) if step in self._back else None
-            before = left.node if left else self._old.nodes[entry.node]
+            detached = self._old.detached_step(entry) if step in self._back else None
+            before = detached.node if detached else self._old.nodes[entry.node]
             when = self._new.nodes[entry.node].when
             requirement = render_condition(when) if when else ""
             if before.when != when and requirement != entry.requirement:
@@ -451,7 +446,8 @@ class _Swap:
     def _is_changed_question(self, asked: Interrupt, remap: Remap) -> bool:
         if asked.step is None or asked.call is not None:
             return False
-        old, new = self._old.node_of(asked.step), self._new.nodes[node_of(asked.step)]
+        step = self._joins.frontier[asked.step]
+        old, new = self._old.node_of(step), self._new.nodes[step.node]
         if asked.kind == "ask":
             return (old.ask, old.decide, old.route) != (new.ask, new.decide, new.route)
         if asked.kind != "requirement":

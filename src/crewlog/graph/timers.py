@@ -118,7 +118,7 @@ class Waits:
         A step of a node whose `timeout` a change removed may take as long as it needs.
         """
         at_work = entry.turn is not None and entry.status in ("running", "asking")
-        return at_work and self._run.plan.node_of(entry.step).timeout is not None
+        return at_work and self._run.plan.node_of(entry).timeout is not None
 
     def _is_over(self, entry: FrontierStep) -> bool:
         return (entry.step, entry.due) in self._over

@@ -35,7 +35,7 @@ from crewlog.graph.final_messages import Replies
 from crewlog.graph.outputs import output_entry, put
 from crewlog.graph.run_context import RunFacts
 from crewlog.graph.wakes import Wakes
-from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log, step_log
+from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log
 from crewlog.model import Json
 from crewlog.run_status import FoundError
 from crewlog.state import journal as j
@@ -92,7 +92,11 @@ class Turns:
         faults = () if calls else self._replies.faults(agent, step, result)
         final = not calls and not faults
         words = bool(message_excerpt(result.body))
-        logs = self._final_message_logs(agent, step, words) if final else (step_log(step, agent),)
+        logs = (
+            self._final_message_logs(agent, step, words)
+            if final
+            else (self._run.step_log(step, agent),)
+        )
         if final and self._replies.has_undeliverable_items(agent, step, result):
             logs = (private_log(agent),)
         self._run.record(
@@ -165,7 +169,7 @@ class Turns:
                 call=number,
                 agent=agent,
                 tool=call.tool,
-                ref=_ref(result, (step_log(step, agent),)),
+                ref=_ref(result, (self._run.step_log(step, agent),)),
                 ok=result.ok,
                 brief=message_excerpt(result.body),
                 ms=result.ms,
@@ -192,7 +196,9 @@ class Turns:
         }
         if not ok:
             body["status"] = "error"
-        ref = j.MessageRef(body=hash_json(body), logs=(step_log(step, agent),), inline=body)
+        ref = j.MessageRef(
+            body=hash_json(body), logs=(self._run.step_log(step, agent),), inline=body
+        )
         fact = j.ToolCallCompleted(
             at=self._run.at,
             step=step,
@@ -319,7 +325,7 @@ class Turns:
         agent = self._run.agent_of(step)
         if agent is None:
             return {}
-        rules = self._run.plan.plan_tool_of(step, tool)
+        rules = self._run.plan.plan_tool_of(self._run.state.frontier.get(step), tool)
         said = self._run.live_permission_reason(agent, tool) if decision.rule == "ruling" else ""
         risk, policy = rules.risk if rules else "low", self._run.plan.interrupts
         counted = self._run.quotas(agent, tool, step)
@@ -370,7 +376,7 @@ class Turns:
         """Says something to the agent of a step, and to nobody else."""
         agent = self._run.agent_of(step)
         if agent is not None:
-            log = step_log(step, agent)
+            log = self._run.step_log(step, agent)
             message = f"{step}/{self._run.state.position + 1}"
             self._run.say(text, by=by, to=log, message_id=message)
 

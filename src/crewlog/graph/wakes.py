@@ -33,7 +33,6 @@ from crewlog.ids import (
     RunId,
     StepId,
     child_step_log,
-    item_number,
     named_readers,
     private_log,
 )
@@ -41,7 +40,7 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import SentMessage
 from crewlog.state.components import ChannelAgent, Component, ComponentChange, change_of_components
-from crewlog.state.model import CrewState, Heard
+from crewlog.state.model import CrewState, FrontierStep, Heard
 
 
 class Wakes:
@@ -139,7 +138,7 @@ class Wakes:
         """Whether all that is left waits for agents that are stopped."""
         run = self._run
         return all(
-            entry.status in ("ready", "queued") and run.plan.node_of(entry.step).hears
+            entry.status in ("ready", "queued") and run.plan.node_of(entry).hears
             for entry in run.state.frontier.values()
         )
 
@@ -279,7 +278,7 @@ def unheard(plan: GraphPlan, log: LogName) -> tuple[str, str]:
     return why, f"Say it where somebody listens: {', '.join(ways)}."
 
 
-def check_log(plan: GraphPlan, log: str, steps: Iterable[StepId] = ()) -> None:
+def check_log(plan: GraphPlan, log: str, steps: Iterable[FrontierStep] = ()) -> None:
     """Checks that an agent reads a log.
 
     Args:
@@ -298,7 +297,7 @@ def check_log(plan: GraphPlan, log: str, steps: Iterable[StepId] = ()) -> None:
             elsewhere |= dict.fromkeys(own, plan.away[agent])
         else:
             readable |= own
-    readable |= {child_step_log(step) for step in steps if item_number(step)}
+    readable |= {child_step_log(each.step) for each in steps if each.parent}
     named = named_readers(log)
     reading = {
         agent for agent, rules in plan.agents.items() if rules.reads and agent not in plan.away

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 
-from crewlog.ids import ContentHash, RunId, StepId, node_of
+from crewlog.ids import ContentHash, RunId, StepId, child_step_id, node_of
 from crewlog.model import Json
 from crewlog.state.body_metadata import usage_with_metadata, usage_without_metadata
 from crewlog.state.calls import View
@@ -115,6 +115,7 @@ class _Context:
                 _leave_out(short, "step", self.step)
             case "StepStarted":
                 _leave_out(short, "agent", node_of(entry["step"]))
+                _pack_child_step(short)
             case "NodesReached":
                 to: list[Entry] = short.pop("to", [])
                 _leave_out(short, "source", self._node())
@@ -135,6 +136,7 @@ class _Context:
             case "StepCompleted":
                 entry.setdefault("step", self.step)
             case "StepStarted":
+                _unpack_child_step(entry)
                 _put_back(entry, "agent", node_of(entry["step"]))
             case "NodesReached":
                 to: list[Any] = short["to"]
@@ -161,6 +163,19 @@ class _Context:
     def _remember(self, entry: Entry) -> None:
         self.at = entry.get("at", 0)
         self.step = entry.get("step", self.step)
+
+
+def _pack_child_step(entry: Entry) -> None:
+    """Replaces the id of a child step, which its parent and its item say, by these two."""
+    if "parent" in entry and entry["step"] == child_step_id(entry["parent"], entry["item"]):
+        entry["step"] = [entry.pop("parent"), entry.pop("item")]
+
+
+def _unpack_child_step(entry: Entry) -> None:
+    """Undoes `_pack_child_step`."""
+    if isinstance(entry["step"], list):
+        entry["parent"], entry["item"] = entry["step"]
+        entry["step"] = child_step_id(entry["parent"], entry["item"])
 
 
 def _leave_out(entry: Entry, key: str, expected: Json, default: Json = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlog.ids import CommandId, NodeName, node_of
+from crewlog.ids import CommandId, NodeName
 from crewlog.run_status import EndReason, error_end_reason
 from crewlog.state import journal as j
 from crewlog.state.conversation import Response, Said, Talk
@@ -107,7 +107,7 @@ def warned(state: CrewState, entry: j.BranchTargetRefused, _position: int) -> Ch
     changes: Changes = {}
     if entry.used_up:
         reason: EndReason = "" if entry.goes == ASK_HUMAN else "route_limit_reached"
-        changes = bounded(entry.because, reason, node_of(entry.step))
+        changes = bounded(entry.because, reason, state.frontier[entry.step].node)
     if entry.tried is not None:
         count = state.execution_count.get(entry.tried, 0) + 1
         changes["execution_count"] = {**state.execution_count, entry.tried: count}
@@ -128,7 +128,7 @@ def bounded(why: str, reason: EndReason, node: NodeName) -> Changes:
     return {**told, "bound": reason, "bound_at": node} if reason else told
 
 
-def without(entry: j.StepFailed) -> Changes:
+def without(state: CrewState, entry: j.StepFailed) -> Changes:
     """A step failed, and the run goes on without its result: who asked is told so.
 
     Not with the words of the error: they may hold what only its agent may see.
@@ -137,7 +137,8 @@ def without(entry: j.StepFailed) -> Changes:
         return {}
     told = {"warning": f"The run went on without {entry.step}, which failed: {entry.error_type}."}
     reason = error_end_reason(entry.error_type)
-    return {**told, "bound": reason, "bound_at": node_of(entry.step)} if reason else told
+    node = state.frontier[entry.step].node
+    return {**told, "bound": reason, "bound_at": node} if reason else told
 
 
 def failing(state: CrewState, error: str) -> Changes:

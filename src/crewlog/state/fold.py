@@ -22,10 +22,7 @@ from crewlog.ids import (
     RunId,
     StepId,
     child_step_log,
-    item_number,
-    node_of,
     step_id,
-    visit_of,
 )
 from crewlog.state import exchanges
 from crewlog.state import journal as j
@@ -34,7 +31,7 @@ from crewlog.state.command_outcomes import outcome_of, remember
 from crewlog.state.edits import edited
 from crewlog.state.excerpt import brief
 from crewlog.state.finish_reason import TAKEN
-from crewlog.state.frontier import child_step_started, failed_step_changes, queued
+from crewlog.state.frontier import child_step_started, failed_step_changes, parent_of, queued
 from crewlog.state.live_permissions import agent_permission_change, tool_permission_change
 from crewlog.state.logs import chain, empty_log_head, joined
 from crewlog.state.model import (
@@ -321,7 +318,6 @@ def _reach(
             status="queued" if queued else "waiting" if reached.requirement else "ready",
             since=position,
             reached=position,
-            item=reached.item,
             requirement=reached.requirement,
             heard=heard,
         )
@@ -369,16 +365,22 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
     if entry.agent is not None:
         turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1, began=position)
     changes: Changes = {"steps": state.steps + 1, "rest": None}
-    number = item_number(entry.step)
-    if state.bound and node_of(entry.step) == state.bound_at and not number:
-        changes["bound"] = ""  # it is tried once more
-    if number:
+    parent = state.frontier.get(entry.parent) if entry.parent is not None else None
+    if parent is not None:
         started = FrontierStep(
-            step=entry.step, node=node_of(entry.step), status="running", since=position, turn=turn
+            step=entry.step,
+            node=parent.node,
+            parent=parent.step,
+            item=entry.item,
+            status="running",
+            since=position,
+            turn=turn,
         )
         frontier = _with(state.frontier, entry.step, started)
-        begun = child_step_started(state, entry.step, number)
-        return {**changes, "frontier": _mapped(frontier, entry.step, **begun)}
+        return {**changes, "frontier": _with_started_child_step(frontier, started)}
+    found = state.frontier.get(entry.step)
+    if state.bound and found is not None and found.node == state.bound_at:
+        changes["bound"] = ""  # it is tried once more
     return {
         **changes,
         **_entry(state, entry.step, status="running", since=position, turn=turn),
@@ -408,13 +410,20 @@ def _items_refused(_state: CrewState, _entry: j.ItemsRefused, _position: int) ->
     return {}  # what follows, a question or another way, is a fact of its own
 
 
-def _mapped(frontier: Frontier, step: StepId, **changes: Any) -> Frontier:
-    """The frontier with the position of an item's visit changed, where that is there."""
-    visit = frontier.get(visit_of(step))
-    if visit is None or visit.mapped is None:
+def _with_started_child_step(frontier: Frontier, child: FrontierStep) -> Frontier:
+    """The frontier in which the parent step counts a child step as started."""
+    parent = parent_of(frontier, child)
+    if parent is None or parent.mapped is None:
         return frontier
-    mapped = visit.mapped.model_copy(update=changes)
-    return _with(frontier, visit.step, visit.model_copy(update={"mapped": mapped}))
+    return _with_child_steps(frontier, parent, **child_step_started(parent.mapped, child.item))
+
+
+def _with_child_steps(frontier: Frontier, parent: FrontierStep, **changes: Any) -> Frontier:
+    """The frontier with other counts of the child steps of a parent step."""
+    if parent.mapped is None:
+        return frontier
+    mapped = parent.mapped.model_copy(update=changes)
+    return _with(frontier, parent.step, parent.model_copy(update={"mapped": mapped}))
 
 
 @_on(j.RequirementMet)
@@ -522,7 +531,7 @@ def _turn_capped(state: CrewState, entry: j.TurnLimitReached, position: int) -> 
         **exchanges.bounded(
             f"{entry.agent} was cut off, since {entry.calls} {times} most",
             "call_limit_reached",
-            node_of(entry.step),
+            state.frontier[entry.step].node,
         ),
     }
 
@@ -639,7 +648,7 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
     frontier = _without(state.frontier, step)
     if left.status == "queued":  # the visit that it was queued behind is there still
         return {"frontier": frontier}
-    if item_number(step):  # the visit goes on; what was said while working is in the store
+    if left.parent:  # the parent step goes on; the messages of this one are in the store
         return {"frontier": frontier, "messages": _without(state.messages, child_step_log(step))}
     return {"frontier": queued(frontier, position, only=node)}
 
@@ -648,19 +657,21 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
 def _step_completed(state: CrewState, entry: j.StepCompleted, position: int) -> Changes:
     changes = _leave(state, entry.step, position)
     left = state.frontier.get(entry.step)
-    if left is not None and left.leaving and not item_number(entry.step):
+    if left is None:
+        return changes
+    parent = parent_of(state.frontier, left)
+    if left.leaving and not left.parent:
         # Nothing follows, but where its node comes back it is known to have run.
         times = _with(state.routing.done, left.node, state.routing.done.get(left.node, 0) + 1)
         changes["routing"] = state.routing.model_copy(update={"done": times})
-    visit = state.frontier.get(visit_of(entry.step))
-    if changes and item_number(entry.step) and visit is not None and visit.mapped is not None:
-        goto = tuple(dict.fromkeys((*visit.mapped.goto, *entry.goto)))
-        counts = {"done": visit.mapped.done + 1, "skipped": visit.mapped.skipped + entry.skipped}
-        changes["frontier"] = _mapped(changes["frontier"], entry.step, goto=goto, **counts)
+    if parent is not None and parent.mapped is not None:
+        goto = tuple(dict.fromkeys((*parent.mapped.goto, *entry.goto)))
+        counts = {"done": parent.mapped.done + 1, "skipped": parent.mapped.skipped + entry.skipped}
+        changes["frontier"] = _with_child_steps(changes["frontier"], parent, goto=goto, **counts)
     if entry.used_up:
-        node = node_of(entry.step)
-        changes |= exchanges.bounded(f"{node} {entry.because}", "retry_budget_exhausted", node)
-    elif state.bound == "retry_budget_exhausted" and node_of(entry.step) == state.bound_at:
+        because = f"{left.node} {entry.because}"
+        changes |= exchanges.bounded(because, "retry_budget_exhausted", left.node)
+    elif state.bound == "retry_budget_exhausted" and left.node == state.bound_at:
         changes["bound"] = ""  # this time it was content
     return changes
 
@@ -678,7 +689,7 @@ def _step_failed(state: CrewState, entry: j.StepFailed, position: int) -> Change
     return {
         **failed,
         **exchanges.failing(state, entry.error),
-        **exchanges.without(entry),
+        **exchanges.without(state, entry),
         **failed_step_changes(state, entry, position, failed.get("frontier", state.frontier)),
     }
 

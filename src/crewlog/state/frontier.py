@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crewlog.ids import AgentName, NodeName, StepId, item_number, node_of, visit_of
+from crewlog.ids import AgentName, NodeName, StepId
 from crewlog.state.excerpt import brief
 from crewlog.state.journal import StepFailed
 from crewlog.state.model import ChildStepProgress, CrewState, FrontierStep, Output, Part, StepError
@@ -24,7 +24,7 @@ def queued(
     only where a visit is gone without an end can one be queued behind none.
     """
     after = dict(frontier)
-    visits = [e for e in frontier.values() if not item_number(e.step) and only in (None, e.node)]
+    visits = [e for e in frontier.values() if not e.parent and only in (None, e.node)]
     # A timer that is set goes on: its visit has begun, and waits for nothing else.
     timed = {e.step for e in visits if e.status == "waiting" and e.due and not e.requirement}
     active = {e.node for e in visits if e.status in ("running", "asking") or e.step in timed}
@@ -49,14 +49,37 @@ LONGEST_ERROR = 200
 """Characters of such an error: it is an output that conditions look at."""
 
 
+def find_step(state: CrewState, step: StepId) -> FrontierStep | None:
+    """A step that is not done, also one whose node was removed; none for any other id."""
+    return state.frontier.get(step) or state.parked.get(step)
+
+
+def parent_of(
+    steps: Mapping[StepId, FrontierStep], child: FrontierStep | None
+) -> FrontierStep | None:
+    """The parent step of a child step, among some steps; none where it has none."""
+    return steps.get(child.parent) if child is not None and child.parent is not None else None
+
+
+def child_steps_of(
+    steps: Mapping[StepId, FrontierStep], parent: StepId
+) -> dict[StepId, FrontierStep]:
+    """The child steps of a parent step, among some steps."""
+    return {step: entry for step, entry in steps.items() if entry.parent == parent}
+
+
 def item_agent(state: CrewState, step: StepId) -> AgentName | None:
-    """The agent that the item of a step names; none where it names none, or there is no item."""
-    number = item_number(step)
-    if not number:
+    """The agent that the item of a child step names.
+
+    None where the item names no agent, and for any other step.
+    """
+    child = find_step(state, step)
+    if child is None or child.parent is None:
         return None
-    visit = visit_of(step)
-    found = state.frontier.get(visit) or state.parked.get(visit)
-    return found.mapped.agent(number) if found is not None and found.mapped is not None else None
+    parent = find_step(state, child.parent)
+    if parent is None or parent.mapped is None:
+        return None
+    return parent.mapped.agent(child.item)
 
 
 def step_description(state: CrewState, step: StepId, agent: AgentName | None) -> str:
@@ -67,11 +90,13 @@ def step_description(state: CrewState, step: StepId, agent: AgentName | None) ->
         step: The step.
         agent: Whose it is; it is said where the step has another name.
     """
-    said = [str(agent)] if agent and str(agent) != str(node_of(step)) else []
-    visit = state.frontier.get(visit_of(step)) or state.parked.get(visit_of(step))
-    if (number := item_number(step)) and visit is not None and visit.mapped is not None:
-        said.append(f"item {number} of {visit.mapped.of}")
-    return f"{step} ({', '.join(said)})" if said else str(step)
+    found = find_step(state, step)
+    node = found.node if found is not None else ""
+    details = [str(agent)] if agent and str(agent) != node else []
+    parent = find_step(state, found.parent) if found is not None and found.parent else None
+    if found is not None and parent is not None and parent.mapped is not None:
+        details.append(f"item {found.item} of {parent.mapped.of}")
+    return f"{step} ({', '.join(details)})" if details else str(step)
 
 
 def items_description(mapped: ChildStepProgress) -> str:
@@ -80,13 +105,12 @@ def items_description(mapped: ChildStepProgress) -> str:
     return f"{mapped.done} of {mapped.of} items are done{failed}"
 
 
-def child_step_started(state: CrewState, step: StepId, number: int) -> dict[str, Any]:
-    """What changes in the position of a visit's items where one of them begins."""
-    visit = state.frontier.get(visit_of(step))
-    if visit is None or visit.mapped is None or not visit.mapped.after:
+def child_step_started(progress: ChildStepProgress, number: int) -> dict[str, Any]:
+    """What changes in the progress of a parent step when the child step of an item starts."""
+    if not progress.after:
         return {"started": number}  # in the order of the list
-    left = tuple(each for each in visit.mapped.left if each != number)
-    return {"started": visit.mapped.started + 1, "left": left}
+    left = tuple(each for each in progress.left if each != number)
+    return {"started": progress.started + 1, "left": left}
 
 
 def failed_step_changes(
@@ -104,8 +128,8 @@ def failed_step_changes(
         return {}
     error = brief(entry.error, LONGEST_ERROR)
     there = state.agent_outputs.get(entry.agent, {})
-    number = item_number(entry.step)
-    if number:
+    parent = parent_of(frontier, frontier.get(entry.step))
+    if parent is not None:
         place = place_of(state, entry.step, position)
         part = Part(value=error, place=place, logs=entry.logs)
         output = output_with_value(there.get(ERROR), part, position)
@@ -116,11 +140,10 @@ def failed_step_changes(
         "agent_outputs": {**state.agent_outputs, entry.agent: {**there, ERROR: output}},
         "errors": (*state.errors, told)[-ERRORS_KEPT:],
     }
-    visit = frontier.get(visit_of(entry.step))
-    if number and visit is not None and visit.mapped is not None:
-        mapped = visit.mapped.model_copy(update={"failed": visit.mapped.failed + 1})
+    if parent is not None and parent.mapped is not None:
+        mapped = parent.mapped.model_copy(update={"failed": parent.mapped.failed + 1})
         changes["frontier"] = {
             **frontier,
-            visit.step: visit.model_copy(update={"mapped": mapped}),
+            parent.step: parent.model_copy(update={"mapped": mapped}),
         }
     return changes

@@ -310,8 +310,6 @@ class ReachedNode(Model):
     """A node that a route reached."""
 
     node: NodeName
-    item: Json = None
-    """What it was sent."""
     requirement: str = ""
     """What it must wait for; empty where it is ready."""
 
@@ -372,6 +370,10 @@ class StepStarted(Fact):
     """The agent whose turn it is; none for decisions and questions."""
     composed: bool = False
     """Whether that agent asks no model."""
+    parent: StepId | None = None
+    """The parent step of a child step; none of any other."""
+    item: int = 0
+    """The number of the item that a child step is for, from 1; 0 of any other."""
 
 
 class ParentStepStarted(Fact):

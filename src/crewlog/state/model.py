@@ -304,17 +304,19 @@ class FrontierStep(Model):
     """A step that is not done: ready, running, waiting or queued."""
 
     step: StepId
-    """The visit."""
+    """Its id."""
     node: NodeName
     """The node of the plan."""
+    parent: StepId | None = None
+    """The parent step of a child step; none of any other."""
+    item: int = 0
+    """The number of the item that a child step is for, from 1; 0 of any other."""
     status: Literal["ready", "running", "waiting", "asking", "queued"] = "ready"
     """`waiting` for its condition, `asking` people, `queued` behind an earlier visit."""
     since: int = 0
     """The journal position of the last change of status."""
     reached: int = 0
     """The journal position at which its node was reached, and no earlier visit stood before it."""
-    item: Json = None
-    """What the node was sent, where the route sent something."""
     requirement: str = ""
     """What a waiting step waits for, as a condition's text."""
     turn: Turn | None = None
@@ -332,6 +334,11 @@ class FrontierStep(Model):
     """Where people sent the run, once this is done, instead of what follows it."""
     heard: Heard | None = None
     """The message that it is for, where its agent heard one."""
+
+    @property
+    def parent_or_self(self) -> StepId:
+        """The parent step of a child step; any other step itself."""
+        return self.parent or self.step
 
 
 class PromptDiagnostic(Model):

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
 from crewlog.canonical_json import canonical
-from crewlog.ids import FlagName, StepId, item_number, visit_of
+from crewlog.ids import FlagName, StepId
 from crewlog.model import Json
 from crewlog.state.excerpt import brief
 from crewlog.state.model import CrewState, Output, Part, Place
@@ -32,10 +32,11 @@ SMALL = 256
 
 def place_of(state: CrewState, step: StepId | None, position: int) -> Place:
     """Where a value stands that a step adds at a position."""
-    visit = state.frontier.get(visit_of(step)) if step is not None and item_number(step) else None
-    if step is None or visit is None or visit.mapped is None:
+    child = state.frontier.get(step) if step is not None else None
+    parent = state.frontier.get(child.parent) if child is not None and child.parent else None
+    if child is None or parent is None or parent.mapped is None:
         return (position, 0)
-    return (visit.mapped.position, item_number(step))
+    return (parent.mapped.position, child.item)
 
 
 def with_value(

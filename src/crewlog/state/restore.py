@@ -143,7 +143,7 @@ def rollback_state(now: CrewState, then: CrewState, *, other_graph: bool = False
     known = {*now.visits, *then.visits}
     visits = {node: max(now.visits.get(node, 0), then.visits.get(node, 0)) for node in known}
     there = _there(then, now.position)
-    names = _fresh_names([*there, *then.parked], visits)
+    names = _fresh_names([*there.values(), *then.parked.values()], visits)
     state = then.model_copy(
         update={
             **{name: getattr(now, name) for name in _KEPT_BY_ROLLBACK},
@@ -181,16 +181,17 @@ def _without_deadlines(then: CrewState) -> dict[StepId, FrontierStep]:
     }
 
 
-def _fresh_names(steps: Sequence[StepId], visits: dict[NodeName, int]) -> dict[StepId, StepId]:
-    """New names for steps; `visits` counts them."""
+def _fresh_names(
+    steps: Sequence[FrontierStep], visits: dict[NodeName, int]
+) -> dict[StepId, StepId]:
+    """New ids for steps; `visits` counts them. A parent step comes before its child steps."""
     names: dict[StepId, StepId] = {}
-    for step in steps:
-        if item_number(step):
-            names[step] = child_step_id(names[visit_of(step)], item_number(step))
+    for each in steps:
+        if each.parent is not None:
+            names[each.step] = child_step_id(names[each.parent], each.item)
             continue
-        node = node_of(step)
-        visits[node] = visits.get(node, 0) + 1
-        names[step] = step_id(node, visits[node])
+        visits[each.node] = visits.get(each.node, 0) + 1
+        names[each.step] = step_id(each.node, visits[each.node])
     return names
 
 
@@ -205,7 +206,8 @@ def _renamed(frontier: Mapping[StepId, FrontierStep], names: Names) -> dict[Step
             mapped = mapped.model_copy(update={"was": (*mapped.was, step)})
         if turn is not None:
             turn = turn.with_renamed_entries(partial(_renamed_entry, names=names))
-        changes = {"step": names[step], "turn": turn, "mapped": mapped}
+        parent = names[entry.parent] if entry.parent is not None else None
+        changes = {"step": names[step], "parent": parent, "turn": turn, "mapped": mapped}
         found[names[step]] = entry.model_copy(update=changes)
     return found
 
@@ -222,9 +224,7 @@ def _renamed_entry(fact: Mapping[str, Json], names: Names) -> dict[str, Json]:
 
 
 def _log_names(names: Names) -> dict[LogName, LogName]:
-    return {
-        child_step_log(old): child_step_log(new) for old, new in names.items() if item_number(old)
-    }
+    return {child_step_log(old): child_step_log(new) for old, new in names.items()}
 
 
 def _renamed_logs(state: CrewState, names: Names) -> dict[LogName, Json]:

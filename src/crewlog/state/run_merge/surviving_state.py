@@ -306,6 +306,7 @@ def _step(entry: FrontierStep, names: Names) -> FrontierStep:
     return entry.model_copy(
         update={
             "step": names.step(entry.step),
+            "parent": entry.parent and names.step(entry.parent),
             "node": names.nodes[entry.node],
             "heard": heard and heard.model_copy(update={"log": names.log(heard.log)}),
             "turn": entry.turn and entry.turn.with_renamed_entries(partial(_fact, names=names)),
