@@ -28,7 +28,9 @@ def artifact_heads(
     In a step that ends though its node is gone, those that it saw then and sees still.
     """
     found: dict[LogName, ContentHash] = {}
-    detached = plan.detached_step(state.frontier.get(step)) if step is not None else None
+    detached = (
+        plan.detached_step(state.frontier.get(step)) if step and plan.detached_steps else None
+    )
     for name, rules in plan.artifacts.items():
         log = artifact_log(name)
         at = state.messages.get(log)

@@ -373,31 +373,29 @@ class GraphPlan(Model):
 
         None for any other step, and for none.
         """
-        if step is None or not self.detached_steps:  # asked for every step of a frontier
-            return None
-        return self.detached_steps.get(step.parent_or_self)
+        return self.detached_steps.get(step.parent_or_self) if step is not None else None
 
     def node_of(self, step: FrontierStep) -> PlanNode:
         """The node of a step, also one that was removed."""
-        detached = self.detached_step(step)
+        detached = self.detached_step(step) if self.detached_steps else None
         return detached.node if detached is not None else self.nodes[step.node]
 
     def plan_agent_of(self, step: FrontierStep | None, agent: AgentName) -> PlanAgent:
         """The settings of the agent that takes a step."""
-        detached = self.detached_step(step)
+        detached = self.detached_step(step) if self.detached_steps else None
         if detached is None:
             return self.agents[agent]
         return detached.among.get(agent, detached.agent)
 
     def plan_tool_of(self, step: FrontierStep | None, tool: str) -> PlanTool | None:
         """The settings of a tool that a step calls; none for one that the crew does not have."""
-        detached = self.detached_step(step)
+        detached = self.detached_step(step) if self.detached_steps else None
         tools = self.tools if detached is None else {**self.tools, **detached.tools}
         return tools.get(ToolName(tool))
 
     def definition_hash_of(self, step: FrontierStep | None) -> ContentHash:
         """The definition that has the prompt of a step's agent."""
-        detached = self.detached_step(step)
+        detached = self.detached_step(step) if self.detached_steps else None
         return detached.definition if detached is not None else self.definition
 
 

@@ -240,10 +240,12 @@ class RunFacts:
 
         None for a decision, a question or a wait, and for a visit whose items all name their own.
         """
-        entry = find_step(self.state, step)
+        state = self.state
+        entry = state.frontier.get(step) or state.parked.get(step)
         if entry is None:
             return None
-        return item_agent(self.state, step) or self.plan.node_of(entry).agent
+        named = item_agent(state, step) if entry.parent else None
+        return named or self.plan.node_of(entry).agent
 
     def step_log(self, step: StepId, agent: AgentName) -> LogName:
         """The log of what an agent writes while it works on a step.
@@ -251,7 +253,7 @@ class RunFacts:
         A child step has a log of its own: child steps of one agent that run in parallel would mix
         their calls in one log.
         """
-        entry = find_step(self.state, step)
+        entry = self.state.frontier.get(step)
         if entry is not None and entry.parent:
             return child_step_log(step)
         return private_log(agent)
@@ -416,8 +418,9 @@ class RunFacts:
 
     def rules_of(self, agent: AgentName, step: StepId | None = None) -> PlanAgent:
         """The settings of an agent, in a step: a detached step keeps those that it had."""
-        entry = find_step(self.state, step) if step is not None else None
-        return self.plan.plan_agent_of(entry, agent)
+        if step is None or not self.plan.detached_steps:
+            return self.plan.agents[agent]
+        return self.plan.plan_agent_of(find_step(self.state, step), agent)
 
     def has_no_model(self, agent: AgentName | None) -> bool:
         """Whether an agent's definition lists its tool calls."""
