@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from crewlog.client import Run
-from crewlog.client.pending_calls import PendingCall, pending_calls
+from crewlog.client.pending_calls import pending_calls
+from crewlog.reporting.trace.view import PendingCall
 
 from .harness import LIMIT, SHARED, Site, calls, tool
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from starter import starter
@@ -50,6 +51,31 @@ class Done:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+VIEWS = {
+    "audit": "AuditRecordView",
+    "diff": "DiffView",
+    "explain": "ExplanationView",
+    "graph": "GraphDrawingView",
+    "log": "EventView",
+    "report": "ReportView",
+    "trace": "TraceView",
+}
+"""The view model that a command prints with `--json`."""
+GRAPH_COMMANDS = {"add", "remove", "wire", "channel", "connect", "disconnect"}
+
+
+def check_views(arguments: tuple[str, ...], records: list[dict[str, Any]]) -> None:
+    """Checks that what a command printed is valid by the published schema of its view model."""
+    name = VIEWS.get(arguments[0], "")
+    if arguments[0] == "trace" and "--diff" in arguments:
+        name = "TraceDiffView"
+    if not name or (name == "GraphDrawingView" and arguments[1] in GRAPH_COMMANDS):
+        return
+    schema = json.loads((ROOT / "docs/schemas/reporting" / f"{name}.json").read_text())
+    for record in records:
+        jsonschema.validate(record, schema, cls=jsonschema.Draft202012Validator)
+
+
 class Cli:
     """Runs `crewlog …` in a directory."""
 
@@ -58,7 +84,10 @@ class Cli:
         self.cwd = cwd
 
     def __call__(self, *arguments: str, cwd: Path | None = None, **env: str) -> Done:
-        return Done(*starter().run(arguments, cwd or self.cwd, {**self.env, **env}, LIMIT))
+        done = Done(*starter().run(arguments, cwd or self.cwd, {**self.env, **env}, LIMIT))
+        if done.code == 0 and "--json" in arguments:
+            check_views(arguments, done.records)
+        return done
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

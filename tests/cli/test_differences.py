@@ -15,7 +15,7 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.graph.lowering_pass import lower
 from crewlog.reporting.diff.plan import plan_diff
-from crewlog.reporting.diff.state import Change, StateDiff
+from crewlog.reporting.diff.state import StateChange, StateDiff
 
 OLD = "You write the report.\nBe polite.\nSay what was tested.\nEnd with a summary."
 NEW = "You write the report.\nBe brief.\nSay what was tested.\nEnd with a summary."
@@ -44,7 +44,7 @@ def shown(capsys: Any, told: Any) -> list[str]:
 
 def test_the_prompt_that_differs_is_named_with_its_agent(capsys: Any) -> None:
     found = diff(crew(OLD), crew(NEW, limits={"steps": 9}, model="openai:gpt-5"))
-    out = shown(capsys, definition_told(found))
+    out = shown(capsys, definition_told(found.changes))
     (line,) = [line for line in out if "writer" in line]
     assert "~ agent writer" in line
     assert "Be polite." in line
@@ -55,7 +55,7 @@ def test_the_prompt_that_differs_is_named_with_its_agent(capsys: Any) -> None:
 
 
 def test_in_full_a_prompt_is_told_line_by_line(capsys: Any) -> None:
-    out = shown(capsys, definition_told(diff(crew(OLD), crew(NEW)), full=True))
+    out = shown(capsys, definition_told(diff(crew(OLD), crew(NEW)).changes, full=True))
     assert out[0].split() == ["definition", "~", "agent", "writer", "prompt"]
     assert [line.strip() for line in out[1:]] == [
         "You write the report.",
@@ -68,10 +68,10 @@ def test_in_full_a_prompt_is_told_line_by_line(capsys: Any) -> None:
 
 def test_what_the_graph_says_is_not_said_twice() -> None:
     old, new = crew(OLD), crew(OLD, flow=["editor", "writer"])
-    assert definition_told(diff(old, new)) == []
+    assert definition_told(diff(old, new).changes) == []
     assert graph_rows(plan_diff(lower(old), lower(new)), rules=False)
     task = crew(OLD, flow=[{"agent": "writer", "task": "Write it."}, "editor"])
-    (told,) = definition_told(diff(old, task))
+    (told,) = definition_told(diff(old, task).changes)
     assert "task" in str(told.row[-1])
 
 
@@ -86,16 +86,18 @@ async def test_bodies_are_told_by_what_they_say(capsys: Any) -> None:
 
     found = StateDiff(
         changes=(
-            Change(section="flags", name="ok", kind="changed", old=False, new=True),
-            Change(
+            StateChange(section="flags", name="ok", kind="changed", old=False, new=True),
+            StateChange(
                 section="outputs",
                 name="writer.text",
                 kind="changed",
                 old={"body": "h1"},
                 new={"body": "h2"},
             ),
-            Change(section="outputs", name="editor.parts", kind="added", new=[{"body": "h2"}, "x"]),
-            Change(section="outputs", name="lost.text", kind="added", new={"body": "gone"}),
+            StateChange(
+                section="outputs", name="editor.parts", kind="added", new=[{"body": "h2"}, "x"]
+            ),
+            StateChange(section="outputs", name="lost.text", kind="added", new={"body": "gone"}),
         )
     )
     client: Any = SimpleNamespace(store=store)

@@ -150,7 +150,7 @@ def test_runs_are_traced_and_compared(crewlog: Cli, runs: tuple[str, str]) -> No
         assert words in shown.out, words
     found = crewlog("trace", run, "--step", "second", "--json", "--full").records[0]
     (step,) = found["steps"]
-    assert (step["step"], step["fate"]) == ("second#1", "completed")
+    assert (step["step"], step["status"]) == ("second#1", "completed")
     assert step["asked"][0]["decision"] == "withdrawn"
     assert step["calls"][0]["content"]["content"] == "ok"
     wrong = crewlog("trace", run, "--step", "secnd")

@@ -13,12 +13,12 @@ from crewlog.cli.reported import in_markdown, show_report
 from crewlog.cli.reporting import as_seen
 from crewlog.cli.screen import Screen
 from crewlog.ids import InterruptId
-from crewlog.reporting.report.view import Report
+from crewlog.reporting.report.view import ReportView
 from crewlog.wire import InterruptView, RunResult
 
 ITEMS = [{"id": "prices", "agent": "pricing", "task": "Write the prices."}]
 SIGNALS = [{"agent": "cart", "detail": f"case {i} fails at the sum"} for i in range(4)]
-REPORT = Report.model_validate(
+REPORT = ReportView.model_validate(
     {
         "run": "shop-1",
         "crew": "feature",
@@ -30,7 +30,7 @@ REPORT = Report.model_validate(
                 "source": "planner.steps",
                 "of": 1,
                 "items": {"value": ITEMS},
-                "fates": ["completed"],
+                "statuses": ["completed"],
             }
         ],
         "steps": [
@@ -109,7 +109,7 @@ def test_the_end_of_a_run_has_the_last_text_whole(
 def test_open_questions_have_their_answer_and_accepted_replies_their_ending(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = Report.model_validate(
+    found = ReportView.model_validate(
         {
             "run": "r",
             "status": "waiting",
@@ -132,7 +132,7 @@ def test_open_questions_have_their_answer_and_accepted_replies_their_ending(
 
 
 def test_a_report_has_the_status_and_the_answers_that_show_has() -> None:
-    found = Report.model_validate(
+    found = ReportView.model_validate(
         {"run": "r", "status": "running", "open": [{"id": "i1", "question": "Go on?"}]}
     )
     asked = InterruptView(

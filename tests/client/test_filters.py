@@ -10,10 +10,10 @@ import pytest
 
 from covers import covers
 from crewlog.client import Event, EventFilter
-from crewlog.client.filters import ENTRIES, GRAPH_EVENTS, successors
 from crewlog.client.watching import Watch
 from crewlog.errors import CrewlogError, RunFailed, RunNotFound, UsageError
 from crewlog.ids import RunId
+from crewlog.reporting.events.filters import ENTRIES, GRAPH_EVENTS, successors
 from crewlog.state.journal import entry_from_json
 
 CHANGED = {

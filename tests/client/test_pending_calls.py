@@ -18,8 +18,9 @@ from temporalio.converter import DataConverter
 
 from crewlog.cli.delays import pending_words
 from crewlog.client.gateway import Gateway
-from crewlog.client.pending_calls import PendingCall, doing, failure_of, pending_calls
+from crewlog.client.pending_calls import doing, failure_of, pending_calls
 from crewlog.ids import RunId
+from crewlog.reporting.trace.view import PendingCall
 from crewlog.state.calls import CALL_MODEL, CALL_TOOL, FLUSH
 from crewlog.testing import CrewlogLocal
 

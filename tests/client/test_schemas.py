@@ -16,7 +16,9 @@ def test_it_writes_a_new_folder_and_a_folder_of_schemas(tmp_path: Path) -> None:
     (folder / "Gone.json").write_text(json.dumps({"$schema": DIALECT}))
     (folder / "Command.json").write_text(json.dumps({"$schema": DIALECT}))
     assert main([str(folder)]) == 0
-    assert {path.name: path.read_text() for path in folder.iterdir()} == files()
+    assert {
+        path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*.json")
+    } == files()
 
 
 @pytest.mark.parametrize(

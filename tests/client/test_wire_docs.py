@@ -32,7 +32,11 @@ def examples() -> list[tuple[str, str, Any]]:
 
 
 def test_the_schemas_are_up_to_date() -> None:
-    found = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "schemas").glob("*")}
+    folder = DOCS / "schemas"
+    found = {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in folder.rglob("*.json")
+    }
     assert found == files(), "run `python -m crewlog.client.schemas`"
 
 

@@ -11,7 +11,7 @@ from crewlog.errors import UsageError
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
 from crewlog.reporting.dry_run.runner import MOST_STEPS, dry_run
-from crewlog.reporting.dry_run.view import DryRun
+from crewlog.reporting.dry_run.view import DryRunView
 from graph.crews import flows, flutter, plan_of
 
 LOOP = [
@@ -24,11 +24,11 @@ LOOP = [
 CHECKER: dict[str, Any] = {"checker": {"writes_flags": ["approved"], "outputs": ["score"]}}
 
 
-def visits(found: DryRun) -> list[str]:
+def visits(found: DryRunView) -> list[str]:
     return [str(step.step) for step in found.steps]
 
 
-def step(found: DryRun, name: str) -> Any:
+def step(found: DryRunView, name: str) -> Any:
     return next(each for each in found.steps if each.step == name)
 
 
@@ -291,7 +291,7 @@ async def test_every_crew_has_a_bounded_dry_run_that_tells_of_every_node(flow: l
     assert await dry_run(plan) == found
 
 
-def told(plan: GraphPlan, found: DryRun) -> None:
+def told(plan: GraphPlan, found: DryRunView) -> None:
     reached = {each.node for each in found.steps}
     never: set[NodeName] = {each.node for each in found.never}
     assert reached | never == set(plan.nodes)
@@ -306,4 +306,4 @@ def test_a_dry_run_is_json() -> None:
     import asyncio
 
     found = asyncio.run(dry_run(flutter()))
-    assert DryRun.model_validate_json(found.model_dump_json()) == found
+    assert DryRunView.model_validate_json(found.model_dump_json()) == found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crewlog.reporting.diff.plan import plan_diff, plan_edges
-from crewlog.reporting.diff.state import SECTIONS, Change, difference
+from crewlog.reporting.diff.state import SECTIONS, StateChange, difference
 from crewlog.state import journal as j
 from crewlog.state.fold import reduce
 from crewlog.state.model import CrewState
@@ -13,7 +13,7 @@ from graph.crews import plan_of
 from graph.simulation import RUN, Simulation, crew_run, says
 
 
-def told(changes: tuple[Change, ...]) -> list[tuple[Any, ...]]:
+def told(changes: tuple[StateChange, ...]) -> list[tuple[Any, ...]]:
     return [(c.section, c.name, c.kind, c.old, c.new) for c in changes]
 
 

@@ -7,7 +7,7 @@ from crewlog.cli.screen import counted
 from crewlog.ids import AgentName, ContentHash, CrewName, FlagName, RunId
 from crewlog.model import Json
 from crewlog.reporting.report.builder import filled, report_of
-from crewlog.reporting.report.view import Report
+from crewlog.reporting.report.view import ReportView
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
 from crewlog.state.journal import entry_from_json
@@ -18,7 +18,7 @@ TOOLS = {"plan": {"run": "m:f"}, "work": {"run": "m:f"}}
 ITEMS = [{"id": "cart", "agent": "w", "task": "Build the cart"}, {"id": "api", "task": "a | b"}]
 
 
-def report_on(sim: Simulation) -> Report:
+def report_on(sim: Simulation) -> ReportView:
     return report_of(enumerate(map(entry_from_json, sim.journal), 1))
 
 
@@ -49,7 +49,7 @@ async def test_it_tells_the_plan_who_decided_and_what_came_of_it() -> None:
     assert (found.status, found.run, found.crew) == ("completed", "sim", "t")
     (plan,) = found.plans
     assert (plan.source, plan.of, plan.items.plain) == ("p.steps", 2, ITEMS)
-    assert plan.fates == ("completed", "completed")
+    assert plan.statuses == ("completed", "completed")
     told = [(each.kind, each.who, each.what) for each in found.decisions]
     assert ("person", "ana", "Build it so? approve") in told
     (wrong,) = found.errors
@@ -86,7 +86,7 @@ async def test_of_any_run_it_is_made_and_is_what_the_state_says() -> None:
     for seed in range(12):
         sim = await crew_run(seed)
         found = report_on(sim)
-        assert Report.model_validate_json(found.model_dump_json()) == found
+        assert ReportView.model_validate_json(found.model_dump_json()) == found
         assert (found.status, found.position) == (sim.state.status, sim.state.position)
         assert found.taken == sim.state.steps
         assert f" · {counted(sim.state.steps, 'step')} · " in "\n".join(in_markdown(found))

@@ -9,9 +9,9 @@ from crewlog.graph.run_context import Order
 from crewlog.ids import AgentName, LogName, StepId, item_number
 from crewlog.reporting.diff.state import difference
 from crewlog.reporting.trace.builder import run_trace
-from crewlog.reporting.trace.comparison import align
+from crewlog.reporting.trace.comparison import trace_diff
 from crewlog.reporting.trace.step_changes import changes_by_position, changes_by_step
-from crewlog.reporting.trace.view import StepTrace, Trace
+from crewlog.reporting.trace.view import StepTrace, TraceView
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
 from crewlog.state.journal import entry_from_json
@@ -27,11 +27,11 @@ def entries(sim: Simulation) -> list[tuple[int, Any]]:
     return [(n, entry_from_json(data)) for n, data in enumerate(sim.journal, 1)]
 
 
-def traced(sim: Simulation) -> Trace:
+def traced(sim: Simulation) -> TraceView:
     return run_trace(entries(sim), READS)
 
 
-def step(trace: Trace, name: str) -> StepTrace:
+def step(trace: TraceView, name: str) -> StepTrace:
     (found,) = [each for each in trace.all_steps() if each.step == name]
     return found
 
@@ -49,7 +49,7 @@ async def test_a_step_with_its_calls_inputs_and_outputs() -> None:
     trace = traced(sim)
     assert (trace.run, trace.crew, trace.status) == ("sim", "t", "completed")
     a, b = trace.steps
-    assert (a.fate, a.agent, a.went, a.sets) == ("completed", "a", ("b",), {"a.score": 3})
+    assert (a.status, a.agent, a.went, a.sets) == ("completed", "a", ("b",), {"a.score": 3})
     assert (a.reads, b.reads) == ({"public": 1}, {"public": 2})
     assert [(c.tool, c.ok, c.ms) for c in a.calls[1:4]] == [
         ("read", True, 12),
@@ -84,7 +84,7 @@ async def test_questions_errors_and_retries() -> None:
     assert asked.answered is not None
     assert asked.answered - asked.raised >= 500
     assert (a.calls[0].errors, a.calls[0].retries, a.retries) == (["broke"], 1, 1)
-    assert (a.calls[0].ok, a.fate) == (True, "completed")
+    assert (a.calls[0].ok, a.status) == (True, "completed")
     assert a.calls[0].ms is not None
     assert a.calls[0].ms < 500, "what people took to answer is not the model's time"
 
@@ -96,14 +96,14 @@ async def test_items_are_nested_in_their_visit() -> None:
     trace = traced(await (await Simulation.begin(plan, script)).run())
     assert [s.step for s in trace.steps] == ["a#1", "b#1"]
     visit = trace.steps[1]
-    assert (visit.of, visit.fate) == (2, "completed")
-    assert [(i.step, i.fate, len(i.calls)) for i in visit.items] == [
+    assert (visit.of, visit.status) == (2, "completed")
+    assert [(i.step, i.status, len(i.calls)) for i in visit.items] == [
         ("b#1.1", "completed", 1),
         ("b#1.2", "completed", 1),
     ]
 
 
-async def test_what_people_did_is_a_mark_and_a_cut_step_is_skipped() -> None:
+async def test_what_people_did_is_an_event_and_a_cut_step_is_skipped() -> None:
     sim = await Simulation.begin(plan_of(["a", "b"]))
     await sim.settle()
     sim.launch()
@@ -111,9 +111,9 @@ async def test_what_people_did_is_a_mark_and_a_cut_step_is_skipped() -> None:
     await sim.command("redirect", node="b", cut=True)
     await sim.run()
     trace = traced(sim)
-    assert [mark.kind for mark in trace.marks] == ["StateEdited", "StepRedirected"]
+    assert [event.kind for event in trace.events] == ["StateEdited", "StepRedirected"]
     a = step(trace, "a#1")
-    assert (a.fate, a.because, a.went) == ("skipped", "redirected to b by eve", ("b",))
+    assert (a.status, a.because, a.went) == ("skipped", "redirected to b by eve", ("b",))
     assert a.calls[0].ok is None
 
 
@@ -126,13 +126,13 @@ async def test_a_rollback_begins_what_it_brings_back_anew() -> None:
     back = j.RunRolledBack(at=90, to=at, state=kept)
     again = [e for n, e in found if n > at]
     trace = run_trace([*enumerate([*(e for _, e in found), back, *again], 1)])
-    assert [(s.step, s.fate) for s in trace.steps] == [
+    assert [(s.step, s.status) for s in trace.steps] == [
         ("a#1", "completed"),
         ("b#1", "completed"),
         ("b#1", "completed"),
     ]
     assert (trace.steps[2].started, trace.steps[2].agent) == (90, "b")
-    assert [mark.kind for mark in trace.marks] == ["RunRolledBack"]
+    assert [event.kind for event in trace.events] == ["RunRolledBack"]
     assert trace.status == "completed"
 
 
@@ -210,10 +210,10 @@ async def test_two_runs_part_where_the_first_step_differs() -> None:
     plan = plan_of(["a", "b", "c"], {"b": {"tools": ["read"]}}, tools=TOOLS)
     one = traced(await (await Simulation.begin(plan)).run())
     two = traced(await (await Simulation.begin(plan)).run())
-    assert [pair.differs for pair in align(one, two)] == [(), (), ()]
+    assert [pair.differs for pair in trace_diff(one, two).steps] == [(), (), ()]
     script = Replies({"b#1": [says("", "read"), says("other")]})
     three = traced(await (await Simulation.begin(plan, script)).run())
-    pairs = align(one, three)
+    pairs = trace_diff(one, three).steps
     assert [(p.step, p.differs) for p in pairs] == [
         ("a#1", ()),
         ("b#1", ("calls", "results")),
@@ -221,7 +221,7 @@ async def test_two_runs_part_where_the_first_step_differs() -> None:
     ]
     four = await Simulation.begin(plan)
     await four.command("redirect", node="c", step="a#1")
-    last = align(one, traced(await four.run()))
+    last = trace_diff(one, traced(await four.run())).steps
     assert [(p.step, p.other is None) for p in last] == [
         ("a#1", False),
         ("b#1", True),
@@ -238,5 +238,5 @@ async def test_a_fork_begins_with_what_it_was_forked_from() -> None:
     kept = {key: value for key, value in base.to_json().items() if key != "run"}
     forked = j.RunForked(at=7, run=RUN, source=RUN, to=base.position, state=kept)
     trace = run_trace([(base.position + 1, forked)])
-    assert [(s.step, s.fate) for s in trace.steps] == [("b#1", "running")]
+    assert [(s.step, s.status) for s in trace.steps] == [("b#1", "running")]
     assert (trace.run, trace.crew, trace.started) == ("sim", "t", 7)

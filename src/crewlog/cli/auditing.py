@@ -163,6 +163,8 @@ def when(text: str) -> int:
 async def _audit(run_id: str, wanted: AuditFilter, *, as_json: bool) -> int:
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.ids import RunId  # noqa: PLC0415
+    from crewlog.reporting.audit.view import audit_record_view  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     counted: Counter[tuple[str, str]] = Counter()
@@ -178,7 +180,8 @@ async def _audit(run_id: str, wanted: AuditFilter, *, as_json: bool) -> int:
         async for record in found:
             counted[record.kind, record.outcome] += 1
             if as_json:
-                screen.record(record_json(run_id, record))
+                view = audit_record_view(RunId(run_id), record)
+                screen.record(view.model_dump(mode="json"))
                 continue
             at = datetime.fromtimestamp(record.at / 1000).astimezone()
             if (date := f"{at:%Y-%m-%d %Z}") != day:
@@ -189,12 +192,6 @@ async def _audit(run_id: str, wanted: AuditFilter, *, as_json: bool) -> int:
         screen.line()
         screen.line("  ", _summary(counted) or ("nothing of the kind is on record", "dim"))
     return exits.OK
-
-
-def record_json(run: str, record: AuditRecord) -> dict[str, object]:
-    """A record as `--json` prints it: all fields, the run, and the time for people."""
-    at = datetime.fromtimestamp(record.at / 1000).astimezone()
-    return {"run": run, "time": at.isoformat(), **record.model_dump(mode="json")}
 
 
 def show_record(screen: Screen, at: datetime, record: AuditRecord) -> None:

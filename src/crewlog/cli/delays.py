@@ -7,7 +7,7 @@ from datetime import datetime
 
 from crewlog.cli.screen import Screen, plain
 from crewlog.client.client import no_worker
-from crewlog.client.pending_calls import PendingCall
+from crewlog.reporting.trace.view import PendingCall
 from crewlog.state.calls import CALL_MODEL, COMPILE_PROMPT
 
 

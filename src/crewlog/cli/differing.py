@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
     from crewlog.cli.screen import Part
     from crewlog.cli.texts import Bodies, Told
+    from crewlog.client import Client
     from crewlog.definition.diff import Change as DefinitionChange
-    from crewlog.definition.diff import DefinitionDiff
     from crewlog.reporting.diff.plan import PlanDiff
-    from crewlog.reporting.diff.state import Change, StateDiff
+    from crewlog.reporting.diff.state import StateChange, StateDiff
+    from crewlog.reporting.diff.view import Checkpoint
 
 LOOK = "Look"
 _LONGEST = 60
@@ -62,32 +63,20 @@ def diff(
 async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) -> int:
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.cli.sight import crew_of, see_at  # noqa: PLC0415
     from crewlog.cli.texts import Told, bodies_in_brief, bodies_of, tell  # noqa: PLC0415
-    from crewlog.definition.diff import diff as diff_crews  # noqa: PLC0415
-    from crewlog.reporting.diff.plan import plan_diff  # noqa: PLC0415
-    from crewlog.reporting.diff.state import difference  # noqa: PLC0415
+    from crewlog.reporting.diff.state import StateDiff  # noqa: PLC0415
+    from crewlog.reporting.diff.view import checkpoint_diff  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        old = await see_at(client, first)
-        new = await see_at(client, second if second is not None else old.run)
-        before, after = await crew_of(client, old.state), await crew_of(client, new.state)
-        found = difference(old.state, new.state)
+        old = await _checkpoint(client, first)
+        new = await _checkpoint(client, second if second is not None else old.run)
+        view = checkpoint_diff(old, new)
+        found = StateDiff(changes=view.changes)
         looked_up = bodies_of if full else bodies_in_brief
         bodies = await looked_up(client, [] if as_json else [found])
-    graph = plan_diff(old.plan, new.plan) if old.plan and new.plan else None
-    crew = diff_crews(before, after) if before and after else None
     if as_json:
-        screen.document(
-            {
-                "from": {"run": old.run, "position": old.state.position},
-                "to": {"run": new.run, "position": new.state.position},
-                "changes": found.changes,
-                "graph": graph.model_dump(mode="json") if graph is not None else None,
-                "definition": crew.model_dump(mode="json")["changes"] if crew is not None else None,
-            }
-        )
+        screen.document(view.model_dump(mode="json"))
         return exits.OK
     steps = new.state.steps - old.state.steps
     later = f"  {abs(steps)} step{'s' * (abs(steps) != 1)} {'later' if steps > 0 else 'earlier'}"
@@ -95,8 +84,8 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
     screen.line("  ", (plain(between), "bold"), (later if steps else "", "dim"))
     screen.line("")
     told = [
-        *map(Told, graph_rows(graph, rules=crew is None)),
-        *definition_told(crew, full=full),
+        *map(Told, graph_rows(view.graph, rules=view.definition is None)),
+        *definition_told(view.definition or (), full=full),
         *state_told(found, full=full, bodies=bodies),
     ]
     tell(screen, told)
@@ -105,12 +94,22 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
     return exits.OK
 
 
-def definition_told(found: DefinitionDiff | None, *, full: bool = False) -> list[Told]:
+async def _checkpoint(client: Client, target: str) -> Checkpoint:
+    from crewlog.cli.sight import crew_of, see_at  # noqa: PLC0415
+    from crewlog.ids import RunId  # noqa: PLC0415
+    from crewlog.reporting.diff.view import Checkpoint  # noqa: PLC0415
+
+    sight = await see_at(client, target)
+    definition = await crew_of(client, sight.state)
+    return Checkpoint(RunId(sight.run), sight.state, sight.plan, definition)
+
+
+def definition_told(changes: Iterable[DefinitionChange], *, full: bool = False) -> list[Told]:
     """What of a crew's prompts and settings differs; its graph is told apart."""
     from crewlog.cli.texts import Told, is_long, lines_between  # noqa: PLC0415
 
     told: list[Told] = []
-    for change in found.changes if found is not None else ():
+    for change in changes:
         if change.path[0] == "flow" and (len(change.path) < 3 or change.path[-1] == "after"):
             continue  # nodes and edges say it
         sign, style = _SIGNS[change.kind]
@@ -177,7 +176,7 @@ def state_told(
     return told
 
 
-def _values(change: Change, full: bool) -> Part:
+def _values(change: StateChange, full: bool) -> Part:
     if change.kind == "added":
         return shown(change.new, full)
     if change.kind == "removed":

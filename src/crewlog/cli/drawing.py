@@ -48,10 +48,10 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
     from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
     from crewlog.cli.pictures import show_picture  # noqa: PLC0415
     from crewlog.cli.screen import Screen, write  # noqa: PLC0415
-    from crewlog.cli.told_creatures import creatures_json, show_channels, show_creatures  # noqa: PLC0415
+    from crewlog.cli.told_creatures import show_channels, show_creatures  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
     from crewlog.graph.plan import GraphPlan  # noqa: PLC0415
-    from crewlog.reporting.drawing import mermaid as mermaid_drawing  # noqa: PLC0415
+    from crewlog.reporting.drawing.view import graph_drawing  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     number, url, statuses, over = 1, None, {}, ""
@@ -81,28 +81,18 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
                 from crewlog.cli.sight import statuses_of  # noqa: PLC0415
                 from crewlog.cli.versions import version_of  # noqa: PLC0415
 
-                found = await version_of(client, target, version)
-                plan, number, statuses = found.plan, version, statuses_of(found.state)
+                there = await version_of(client, target, version)
+                plan, number, statuses = there.plan, version, statuses_of(there.state)
     if plan is None:
         raise UsageError(
             f"the run {target!r} has no graph yet: its prompt is not compiled",
             remedy=f"`crewlog show {target}` shows where it is.",
         )
-    text = mermaid_drawing.mermaid(plan, statuses)
+    found = graph_drawing(plan, statuses, version=number, url=url)
     if as_json:
-        screen.document(
-            {
-                "crew": plan.crew,
-                "version": number,
-                "plan": plan.to_json(),
-                "statuses": statuses,
-                "mermaid": text,
-                "url": url,
-                **creatures_json(plan, statuses),
-            }
-        )
+        screen.document(found.model_dump(mode="json"))
     elif mermaid:
-        write(text.rstrip("\n"))
+        write(found.mermaid.rstrip("\n"))
     else:
         if over:
             screen.line(("■ ", "yellow"), over)

@@ -12,9 +12,9 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.model import Json
 from crewlog.reporting.dry_run.view import (
     ConditionCheckView,
-    DryRun,
     DryRunInterruptView,
     DryRunStepView,
+    DryRunView,
 )
 from crewlog.state.frontier import ERROR
 
@@ -61,7 +61,7 @@ def _value(text: str) -> Json:
         return text
 
 
-def dry_run_of(plan: GraphPlan, given: Sequence[str]) -> DryRun:
+def dry_run_of(plan: GraphPlan, given: Sequence[str]) -> DryRunView:
     """The dry run of a plan."""
     from crewlog.reporting.dry_run.runner import dry_run  # noqa: PLC0415 - LangGraph is slow to import
 
@@ -96,7 +96,7 @@ def _errors(plan: GraphPlan, outputs: dict[str, dict[str, Json]]) -> dict[str, s
     return found
 
 
-def show_dry_run(screen: Screen, found: DryRun) -> None:
+def show_dry_run(screen: Screen, found: DryRunView) -> None:
     """The visits, numbered; questions and requirements where they come up; the end."""
     assumed = [f"{name} = {_shown(value)}" for name, value in found.flags.items()]
     assumed += [
@@ -131,7 +131,7 @@ def _question(screen: Screen, asked: DryRunInterruptView, width: int) -> None:
     _beneath(screen, width, ("  ", ""), f"answered here: {plain(asked.answer)}")
 
 
-def _tails(screen: Screen, found: DryRun) -> None:
+def _tails(screen: Screen, found: DryRunView) -> None:
     if found.unmet:
         screen.line("")
         screen.line(("  Requirements that nothing met", "bold"))

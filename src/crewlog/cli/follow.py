@@ -37,8 +37,6 @@ from crewlog.cli.topology import Plans, graph_after
 from crewlog.cli.writing import Writing
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.approvals import MCP_APPROVAL
-from crewlog.client.events import event_of
-from crewlog.client.pending_calls import PendingCall
 from crewlog.client.talking import reply_of
 from crewlog.errors import (
     InterruptNotOpen,
@@ -50,9 +48,10 @@ from crewlog.errors import (
 )
 from crewlog.ids import CommandId, InterruptId, StepId
 from crewlog.reporting.drawing.mermaid import mermaid
+from crewlog.reporting.events.view import event_of, event_view
+from crewlog.reporting.trace.view import PendingCall
 from crewlog.run_status import EndReason
 from crewlog.state import journal as j
-from crewlog.state.journal import entry_to_json
 from crewlog.wire import InterruptView
 
 if TYPE_CHECKING:
@@ -289,15 +288,8 @@ class Follower:
         self._last = event.entry
         self._behind = time.time() - event.at / 1000
         if self.screen.as_json:
-            self.screen.record(
-                {
-                    "event": "journal",
-                    "run": event.run,
-                    "position": event.position,
-                    "at": event.at,
-                    "entry": entry_to_json(event.entry),
-                }
-            )
+            view = event_view(event).model_dump(mode="json")
+            self.screen.record({"event": "journal", **view})
         self._writing.take(event)
         rows = self.timeline.feed(event.entry)
         told = isinstance(event.entry, j.CommandRejected) and event.entry.command in self._refused
@@ -318,7 +310,7 @@ class Follower:
         while self._states is not None and position < after:
             page = await self.run.journal(position, min(after - position, 1000))
             for item in page.entries:
-                self._states.take(event_of(self.run.id, item))
+                self._states.take(event_of(self.run.id, item.position, item.entry))
             if not page.entries:
                 return
             position = page.entries[-1].position

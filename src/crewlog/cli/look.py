@@ -274,6 +274,7 @@ async def _log(run_id: str, *, after: int, limit: int, as_json: bool) -> int:
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.shown import journal_line  # noqa: PLC0415
+    from crewlog.reporting.events.view import event_of, event_view  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
@@ -288,7 +289,8 @@ async def _log(run_id: str, *, after: int, limit: int, as_json: bool) -> int:
             for item in page.entries:
                 start = start or item.entry.get("at", 0)
                 if as_json:
-                    screen.record({"position": item.position, "entry": item.entry})
+                    event = event_of(run.id, item.position, item.entry)
+                    screen.record(event_view(event).model_dump(mode="json"))
                 else:
                     screen.line(*journal_line(item, start), crop=True)
             printed += len(page.entries)

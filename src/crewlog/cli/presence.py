@@ -15,8 +15,8 @@ from datetime import datetime
 from crewlog.cli.delays import tell_pending
 from crewlog.cli.screen import Screen, lasted, plain
 from crewlog.client.client import no_worker
-from crewlog.client.pending_calls import PendingCall
 from crewlog.client.stalled import Stalled
+from crewlog.reporting.trace.view import PendingCall
 
 PAUSE = 1.0
 """Seconds between two looks at the server."""

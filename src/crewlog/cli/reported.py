@@ -20,7 +20,7 @@ from crewlog.reporting.report.view import (
     DecisionReport,
     ExchangeReport,
     ItemListReport,
-    Report,
+    ReportView,
     StepReport,
     Value,
 )
@@ -28,7 +28,7 @@ from crewlog.state.excerpt import brief, fenced, sentences
 from crewlog.state.value_text import planned
 from crewlog.usage import Usage
 
-_FATES = {
+_STATUSES = {
     "completed": ("✓", "green"),
     "skipped": ("∅", "dim"),
     "cancelled": ("■", "yellow"),
@@ -61,7 +61,7 @@ _TURNS = 20
 _WHOLE = "crewlog report {run} --json"
 
 
-def show_report(screen: Screen, found: Report) -> None:
+def show_report(screen: Screen, found: ReportView) -> None:
     """A run's report, for a terminal."""
     title: list[Part] = [
         ("  crew ", "dim"),
@@ -141,7 +141,7 @@ def brief_lines(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
-def _head(found: Report) -> str:
+def _head(found: ReportView) -> str:
     took = lasted(found.started, found.ended or None)
     done = found.taken  # as `run` and `ps` count them
     return " · ".join(filter(None, [found.status, took, counted(done, "step"), _used(found.usage)]))
@@ -155,17 +155,17 @@ def _used(used: Usage) -> str:
 
 
 def _counts(plan: ItemListReport) -> str:
-    done = sum(fate == "completed" for fate in plan.fates)
+    done = sum(status == "completed" for status in plan.statuses)
     return f"{done} of {plan.of} done"
 
 
 def _planned(plan: ItemListReport) -> Iterator[list[Part]]:
     items = _items(plan)
-    for number, fate in enumerate(plan.fates, 1):
+    for number, status in enumerate(plan.statuses, 1):
         item = items[number - 1] if number <= len(items) else None
         said = planned(item)
         yield [
-            _glyph(fate),
+            _glyph(status),
             (plain(said.id or f"{plan.step}.{number}"), "bold"),
             (plain(said.who), "cyan"),
             plain(brief(said.what, _CELL)),
@@ -177,12 +177,12 @@ def _items(plan: ItemListReport) -> list[Json]:
     return found if isinstance(found, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
-def _glyph(fate: str) -> Part:
-    glyph, style = _FATES.get(fate, ("◌", "yellow"))
+def _glyph(status: str) -> Part:
+    glyph, style = _STATUSES.get(status, ("◌", "yellow"))
     return (glyph, style)
 
 
-def _steps(found: Report) -> Iterator[list[Part]]:
+def _steps(found: ReportView) -> Iterator[list[Part]]:
     for step in found.steps:
         yield _step(found, step, "")
         for item in step.items[:_ITEMS]:
@@ -191,7 +191,7 @@ def _steps(found: Report) -> Iterator[list[Part]]:
             yield ["", "", (f"  and {counted(more, 'more item')}", "dim")]
 
 
-def _step(found: Report, step: StepReport, pad: str) -> list[Part]:
+def _step(found: ReportView, step: StepReport, pad: str) -> list[Part]:
     """A step: what it called, and what it set; the values that last are told as results."""
     own = f"{step.agent or ''}."
     sets = ", ".join(
@@ -206,7 +206,7 @@ def _step(found: Report, step: StepReport, pad: str) -> list[Part]:
     notes = filter(None, [step.because, ended, "; ".join(step.errors), called, sets])
     return [
         (clock(step.started - found.started) if step.started else "", "dim"),
-        _glyph(step.fate),
+        _glyph(step.status),
         (f"{pad}{plain(step.step)}", "bold" if not pad else ""),
         (plain(step.agent) if step.agent and str(step.agent) != step.node else "", "cyan"),
         (lasted(0, step.ms) if step.ms else "", "dim"),
@@ -214,7 +214,7 @@ def _step(found: Report, step: StepReport, pad: str) -> list[Part]:
     ]
 
 
-def _decisions(found: Report) -> Iterator[list[Part]]:
+def _decisions(found: ReportView) -> Iterator[list[Part]]:
     for each in found.decisions:
         glyph, style = _KINDS[each.kind]
         yield [
@@ -230,7 +230,7 @@ def _decided(each: DecisionReport) -> str:
     return f"{what}{f' ({each.why})' if each.why else ''}"
 
 
-def _agents(found: Report) -> Iterator[list[Part]]:
+def _agents(found: ReportView) -> Iterator[list[Part]]:
     for name, agent in found.agents.items():
         keys = ", ".join(key.partition(".")[2] or key for key in agent.sets if _own(key))
         made = ", ".join(
@@ -246,7 +246,7 @@ def _agents(found: Report) -> Iterator[list[Part]]:
         ]
 
 
-def _results(found: Report) -> Iterator[list[Part]]:
+def _results(found: ReportView) -> Iterator[list[Part]]:
     for name, outputs in found.outputs.items():
         for key, value in outputs.items():
             full = f"{name}.{key}"
@@ -260,7 +260,7 @@ def _results(found: Report) -> Iterator[list[Part]]:
         yield [(plain(flag), "yellow"), plain(brief(_line(value), _CELL))]
 
 
-def _artifacts(found: Report) -> Iterator[list[Part]]:
+def _artifacts(found: ReportView) -> Iterator[list[Part]]:
     for name, made in found.artifacts.items():
         refused = f", {made.refused} refused" if made.refused else ""
         yield [
@@ -276,13 +276,13 @@ def _acceptance(ending: str) -> str:
     return f" ({ending}, accepted)" if ending else ""
 
 
-def _open(found: Report) -> Iterator[list[Part]]:
+def _open(found: ReportView) -> Iterator[list[Part]]:
     for each in found.open:
         answer = f"answer: {each.answer}" if each.answer else ""
         yield [("?", "yellow"), (plain(each.id), "bold"), plain(each.question), answer]
 
 
-def _errors(found: Report) -> Iterator[list[Part]]:
+def _errors(found: ReportView) -> Iterator[list[Part]]:
     for each in found.errors:
         yield [
             ("✗", "red"),
@@ -320,7 +320,7 @@ def _json(value: Json) -> str:
 # -- Markdown -------------------------------------------------------------------------------------
 
 
-def in_markdown(found: Report) -> Iterator[str]:
+def in_markdown(found: ReportView) -> Iterator[str]:
     """The report as Markdown, line by line."""
     yield f"# Report: {fenced(found.crew or 'crew')}, run {fenced(found.run)}"
     yield ""

@@ -12,7 +12,7 @@ from crewlog.cli.options import AsJson, Debug, RunPlaceArgument
 
 if TYPE_CHECKING:
     from crewlog.cli.sight import Sight
-    from crewlog.reporting.report.view import Report
+    from crewlog.reporting.report.view import ReportView
 
 LOOK = "Look"
 
@@ -30,7 +30,7 @@ def report(
     return go(_report(run, markdown=markdown, as_json=as_json), debug=debug)
 
 
-def as_seen(found: Report, sight: Sight) -> Report:
+def as_seen(found: ReportView, sight: Sight) -> ReportView:
     """A report with what the journal does not tell: the status, and how to answer questions."""
     from crewlog.cli.questions import answer_command  # noqa: PLC0415
 

@@ -16,7 +16,7 @@ from crewlog.client import Client, Run
 from crewlog.client.approvals import with_approved
 from crewlog.client.events import OUTSIDE, outside
 from crewlog.client.gateway import STATUS_NAMES, pauses
-from crewlog.client.pending_calls import PendingCall, doing, pending_calls
+from crewlog.client.pending_calls import doing, pending_calls
 from crewlog.client.places import place_of
 from crewlog.client.showing import with_shown
 from crewlog.client.stalled import Stalled, stalled
@@ -29,6 +29,7 @@ from crewlog.graph.timers import deadline_of, held, status_by_journal, waiting_f
 from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.reporting.drawing.mermaid import mermaid
+from crewlog.reporting.trace.view import PendingCall
 from crewlog.run_status import CLOSED
 from crewlog.state.fold import fold
 from crewlog.state.frontier import item_agent

@@ -6,12 +6,11 @@ A picture of nodes says nothing of these: no way leads from one creature to the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
 
 from crewlog.cli.screen import Part, Screen, folded, plain
-from crewlog.definition.audiences import CHANNEL
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, NodeName
+from crewlog.reporting.drawing.view import ChannelView, channel_views
 from crewlog.state.components import ChannelAgent, Component
 
 _NONE = "–"  # noqa: RUF001
@@ -22,31 +21,6 @@ _LEAST = 12
 """Columns that a column keeps, where others need room."""
 _WORDS = {"running": "at work", "ready": "about to begin", "waiting": "waits", "failed": "failed"}
 _STYLES = {"running": "cyan", "waiting": "yellow", "failed": "red"}
-
-
-class ChannelUse(NamedTuple):
-    """Who speaks in a channel, and who hears it."""
-
-    name: str
-    senders: tuple[str, ...]
-    """Agents that may send there."""
-    wired: tuple[str, ...]
-    """Agents whose final messages go there."""
-    listeners: tuple[str, ...]
-
-
-def channel_uses(graph: Component) -> list[ChannelUse]:
-    """The channels of a graph by name, each with who speaks there and who hears it."""
-    named = {name for each in graph.creatures.values() for name in each.channels}
-    return [
-        ChannelUse(
-            name,
-            tuple(n for n, c in sorted(graph.creatures.items()) if name in c.send),
-            tuple(n for n, c in sorted(graph.creatures.items()) if CHANNEL + name in c.wires),
-            graph.listeners(name),
-        )
-        for name in sorted({*graph.channels, *named})
-    ]
 
 
 def show_creatures(screen: Screen, plan: GraphPlan, statuses: Mapping[NodeName, str]) -> None:
@@ -68,7 +42,7 @@ def show_channels(screen: Screen, plan: GraphPlan) -> None:
     """The channels of a plan's graph, each with who speaks and who hears there; and who is away."""
     if plan.topology is None:
         return
-    uses = channel_uses(plan.topology)
+    uses = channel_views(plan.topology)
     if uses:
         screen.line("")
         _table(screen, ("channel", "from", "to"), [_channel(each) for each in uses])
@@ -109,7 +83,7 @@ def _notes(name: AgentName, own: ChannelAgent, graph: Component, plan: GraphPlan
         yield "switched off"
 
 
-def _channel(use: ChannelUse) -> list[tuple[str, str]]:
+def _channel(use: ChannelView) -> list[tuple[str, str]]:
     speaks = [*use.senders, *(f"{name} (wire)" for name in use.wired)]
     hears = (_names(use.listeners), "") if use.listeners else ("nobody", "yellow")
     return [(plain(use.name), "bold"), (_names(speaks), ""), hears]
@@ -159,33 +133,3 @@ def _widths(
             break
         widths[widest] -= 1
     return widths
-
-
-def creatures_json(plan: GraphPlan, statuses: Mapping[NodeName, str]) -> dict[str, Any]:
-    """The same for a program; empty of a crew without creatures."""
-    graph = plan.topology
-    if graph is None:
-        return {}
-    root = plan.graph.root if plan.graph is not None else None
-    creatures = [
-        {
-            "name": name,
-            "listens": list(own.listen),
-            "sends": list(own.send),
-            "wires": list(own.wires),
-            "parent": own.parent,
-            "beside": own.beside,
-            "root": name == root,
-            "privileged": own.privileged,
-            "enabled": plan.agents[name].enabled,
-            "in_flow": name in graph.flow,
-            "status": statuses.get(node, "") if (node := plan.wake_node_of(name)) else "",
-        }
-        for name, own in sorted(graph.creatures.items())
-    ]
-    channels = [{k: _plain(v) for k, v in u._asdict().items()} for u in channel_uses(graph)]
-    return {"creatures": creatures, "channels": channels, "away": dict(plan.away)}
-
-
-def _plain(value: str | tuple[str, ...]) -> str | list[str]:
-    return value if isinstance(value, str) else list(value)

@@ -11,22 +11,31 @@ from crewlog.cli.differing import state_rows
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plain, plain_lines
 from crewlog.cli.timeline import Timeline
 from crewlog.cli.tracing import Traced
-from crewlog.client.pending_calls import PendingCall
 from crewlog.content_blocks import words_of
 from crewlog.ids import item_number
 from crewlog.message_files import files_of
 from crewlog.model import Json
-from crewlog.reporting.trace.comparison import Pair, align
-from crewlog.reporting.trace.view import Asked, CallTrace, Mark, StepTrace, Trace, body_of
+from crewlog.reporting.diff.state import StateDiff
+from crewlog.reporting.events.view import EventView
+from crewlog.reporting.trace.comparison import trace_diff
+from crewlog.reporting.trace.view import (
+    CallTrace,
+    InterruptTrace,
+    PendingCall,
+    StepPair,
+    StepTrace,
+    TraceView,
+    body_of,
+)
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CallDelay
 from crewlog.usage import Usage
 
-_FATES: dict[str, tuple[str, str]] = {
+_STATUSES: dict[str, tuple[str, str]] = {
     "completed": ("✓", "green"),
     "skipped": ("∅", "dim"),
     "cancelled": ("■", "yellow"),
-    "parked": ("⏏", "yellow"),
+    "detached": ("⏏", "yellow"),
     "undone": ("↶", "yellow"),
     "running": ("●", "cyan"),
     "reached": ("◌", "yellow"),
@@ -38,14 +47,14 @@ _ITEMS = 8
 
 
 def show_trace(screen: Screen, found: Traced, *, full: bool) -> None:
-    """A run's trace: header, then steps and marks in the order in which they began."""
+    """A run's trace: header, then steps and events in the order in which they began."""
     trace = found.trace
     _head(screen, found)
     depths = _depths(trace)
-    things: list[StepTrace | Mark] = [*trace.steps, *trace.marks]
+    things: list[StepTrace | EventView] = [*trace.steps, *trace.events]
     for each in sorted(things, key=_begun):
-        if isinstance(each, Mark):
-            _mark(screen, trace, each)
+        if isinstance(each, EventView):
+            _event(screen, trace, each)
         else:
             _step(screen, found, each, depth=depths.get(each.node, 0), full=full)
     for asked in trace.asked:
@@ -55,8 +64,8 @@ def show_trace(screen: Screen, found: Traced, *, full: bool) -> None:
         screen.line(("  ✗ ", "red"), plain(trace.error))
 
 
-def _begun(each: StepTrace | Mark) -> tuple[int, int]:
-    if isinstance(each, Mark):
+def _begun(each: StepTrace | EventView) -> tuple[int, int]:
+    if isinstance(each, EventView):
         return (each.at, each.position)
     return (each.started or each.reached, each.began or each.position)
 
@@ -84,7 +93,7 @@ def _used(used: Usage) -> str:
     return " · ".join([*said, *filter(None, [money(used.cost)])])
 
 
-def _depths(trace: Trace) -> dict[str, int]:
+def _depths(trace: TraceView) -> dict[str, int]:
     """How deep each node is in parts of the graph that are there: `writer.reviewer` in `writer`."""
     nodes = {step.node for step in trace.steps}
     found: dict[str, int] = {}
@@ -93,18 +102,18 @@ def _depths(trace: Trace) -> dict[str, int]:
     return found
 
 
-def _mark(screen: Screen, trace: Trace, mark: Mark) -> None:
+def _event(screen: Screen, trace: TraceView, event: EventView) -> None:
     """What the timeline says of it: the same words in both."""
     line = Timeline()
     line.started = trace.started
-    rows = [*line.feed(entry_from_json(mark.entry)), *line.settle()]
+    rows = [*line.feed(entry_from_json(event.entry)), *line.settle()]
     for row in rows:
         where = f"{row.node}: " if row.node else ""
         screen.line(
             (f"  {clock(row.at):>5}  ", "dim"),
             (f"{row.glyph} ", row.style),
             (f"{where}{row.text}", row.style),
-            (f"  @{mark.position}", "dim"),
+            (f"  @{event.position}", "dim"),
             crop=True,
         )
 
@@ -122,7 +131,7 @@ def _step(
     pooled: bool = False,
 ) -> None:
     start = found.trace.started
-    glyph, style = _FATES[step.fate]
+    glyph, style = _STATUSES[step.status]
     pad = "  " * depth
     began = step.started if step.started is not None else step.reached
     took = lasted(began, step.ended) if step.started is not None else ""
@@ -148,7 +157,7 @@ def _step(
     if len(step.items) > len(shown):
         more = counted(len(step.items) - len(shown), "more item")
         screen.line("         ", pad, ("  " + f"… {more}: --full shows them", "dim"))
-    _changes(screen, found, step, full=full)
+    _changes(screen, step, full=full)
 
 
 def _about(step: StepTrace, *, pooled: bool) -> Iterator[Part]:
@@ -161,8 +170,8 @@ def _about(step: StepTrace, *, pooled: bool) -> Iterator[Part]:
         yield (f"  tried again {counted(step.retries, 'time')}", "yellow")
     if step.accepted:
         yield (f"  {step.accepted}, accepted", "yellow")
-    if step.fate != "completed":
-        yield (f"  {step.fate}", _FATES[step.fate][1])
+    if step.status != "completed":
+        yield (f"  {step.status}", _STATUSES[step.status][1])
     if step.waited_for and step.started is None and step.ended is None:
         yield (f"  for {plain(step.waited_for)}", "yellow")
 
@@ -244,7 +253,7 @@ def _ms(ms: int) -> str:
     return f"{ms} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
-def _question(asked: Asked, start: int, indent: int) -> list[Part]:
+def _question(asked: InterruptTrace, start: int, indent: int) -> list[Part]:
     waited = lasted(asked.raised, asked.answered)
     answer = f"  {asked.decision}{f' by {asked.by}' if asked.by else ''} after {waited}"
     return [
@@ -290,9 +299,9 @@ def _text(body: Json) -> str:
     return words_of(content, "\n") if files else json.dumps(content, ensure_ascii=False)
 
 
-def _changes(screen: Screen, found: Traced, step: StepTrace, *, full: bool) -> None:
-    changed = found.changes.get(step.step)
-    if changed:
+def _changes(screen: Screen, step: StepTrace, *, full: bool) -> None:
+    if step.changes:
+        changed = StateDiff(changes=step.changes)
         rows = state_rows(changed, full=full, whole=not screen.tty)
         screen.rows(("", "", "", ""), [["       ", *row] for row in rows])
 
@@ -326,8 +335,8 @@ def show_parting(screen: Screen, one: Traced, two: Traced, *, full: bool) -> Non
     ours, theirs = plain(one.sight.run), plain(two.sight.run)
     screen.line("  ", (f"{ours} | {theirs}", "bold"))
     screen.line("")
-    pairs = align(one.trace, two.trace)
-    parted = next((pair for pair in pairs if pair.differs), None)
+    found = trace_diff(one.trace, two.trace)
+    pairs = found.steps
     rows: list[list[Part]] = []
     same = 0
     for pair in pairs:
@@ -338,28 +347,28 @@ def show_parting(screen: Screen, one: Traced, two: Traced, *, full: bool) -> Non
         rows.append(_pair(pair))
         if pair.differs and pair.one and pair.other:
             rows += [["", ("  " + name, "dim"), text] for name, text in _ways(pair)]
-    if parted is None:
+    if found.parts_at is None:
         screen.line("  the same ", (f"in {counted(same, 'step')}", "dim"))
         return
-    screen.line("  they part at ", (plain(parted.step), "bold yellow"))
+    screen.line("  they part at ", (plain(found.parts_at), "bold yellow"))
     screen.line(f"  {counted(same, 'step')} the same", ("" if full else ", not shown", "dim"))
     screen.line("")
     screen.rows(("", "", f"{ours} | {theirs}"), rows)
 
 
-def _pair(pair: Pair) -> list[Part]:
+def _pair(pair: StepPair) -> list[Part]:
     if pair.one is None or pair.other is None:
         side = "the second" if pair.one is None else "the first"
         return [("±", "yellow"), (plain(pair.step), "bold"), f"only in {side}"]
     sides = " | ".join(
-        f"{each.fate} {lasted(each.started or each.reached, each.ended)}".strip()
+        f"{each.status} {lasted(each.started or each.reached, each.ended)}".strip()
         for each in (pair.one, pair.other)
     )
     sign: Part = ("~", "yellow") if pair.differs else ("=", "dim")
     return [sign, (plain(pair.step), "bold" if pair.differs else "dim"), (sides, "dim")]
 
 
-def _ways(pair: Pair) -> Iterator[tuple[str, str]]:
+def _ways(pair: StepPair) -> Iterator[tuple[str, str]]:
     for name in pair.differs:
         sides = [_side(name, each) for each in (pair.one, pair.other) if each is not None]
         yield name, " | ".join(sides)
@@ -388,4 +397,6 @@ def _side(name: str, step: StepTrace) -> str:
         case "went":
             return ", ".join(step.went) or "nowhere"
         case _:
-            return plain({"fate": step.fate, "agent": step.agent, "items": step.of}.get(name, ""))
+            return plain(
+                {"status": step.status, "agent": step.agent, "items": step.of}.get(name, "")
+            )

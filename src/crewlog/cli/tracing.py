@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,12 +19,9 @@ if TYPE_CHECKING:
 
     from crewlog.cli.sight import Sight
     from crewlog.client import Client
-    from crewlog.client.pending_calls import PendingCall
     from crewlog.ids import StepId
     from crewlog.model import Json
-    from crewlog.reporting.diff.state import StateDiff
-    from crewlog.reporting.trace.comparison import Pair
-    from crewlog.reporting.trace.view import Trace
+    from crewlog.reporting.trace.view import PendingCall, TraceView
     from crewlog.state.journal import JournalEntry
 
 LOOK = "Look"
@@ -70,8 +66,7 @@ class Traced:
     """A run's trace, with what was asked for besides."""
 
     sight: Sight
-    trace: Trace
-    changes: dict[StepId, StateDiff] = field(default_factory=dict["StepId", "StateDiff"])
+    trace: TraceView
     bodies: Mapping[Any, Json] = field(default_factory=dict[Any, "Json"])
 
     def pending(self, step: StepId, call: int) -> PendingCall | None:
@@ -86,6 +81,7 @@ async def _trace(
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.traced import show_parting, show_trace  # noqa: PLC0415
+    from crewlog.reporting.trace.comparison import trace_diff  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
@@ -94,15 +90,17 @@ async def _trace(
                 _look(client, run_id, step, whole=True), _look(client, other, step, whole=True)
             )
             if as_json:
-                screen.document(_parting_json(one, two))
+                screen.document(trace_diff(one.trace, two.trace).model_dump(mode="json"))
             else:
                 show_parting(screen, one, two, full=full)
             return exits.OK
         found = await _look(client, run_id, step, changes=changes)
         if full:
             found.bodies = await _bodies(client, found.trace)
+            for call in (call for each in found.trace.all_steps() for call in each.calls):
+                call.content = found.bodies.get(call.body) if call.body is not None else None
         if as_json:
-            screen.document(_as_json(found))
+            screen.document(found.trace.model_dump(mode="json"))
         else:
             show_trace(screen, found, full=full)
     return exits.OK
@@ -133,8 +131,12 @@ async def _look(
     found = run_trace(entries, reads)
     if step is not None:
         _only(found, step, run_id)
-    changed = changes_by_step(RunId(run_id), entries) if changes else {}
-    return Traced(sight, found, changed)
+    found.pending = tuple(sight.pending)
+    if changes:
+        changed = changes_by_step(RunId(run_id), entries)
+        for each in found.all_steps():
+            each.changes = changed[each.step].changes if each.step in changed else None
+    return Traced(sight, found)
 
 
 async def _shared(
@@ -156,7 +158,7 @@ async def _shared(
     return [*await _shared(client, before), *before]
 
 
-def _only(found: Trace, wanted: str, run_id: str) -> None:
+def _only(found: TraceView, wanted: str, run_id: str) -> None:
     """Leaves only a step, or the visits to a node, in a trace.
 
     Raises:
@@ -177,10 +179,10 @@ def _only(found: Trace, wanted: str, run_id: str) -> None:
             remedy=did_you_mean(wanted, names, f"`crewlog trace {run_id}` shows them all."),
             place=f"run {run_id!r}",
         )
-    found.marks, found.asked = [], []
+    found.events, found.asked = [], []
 
 
-async def _bodies(client: Client, found: Trace) -> Mapping[Any, Json]:
+async def _bodies(client: Client, found: TraceView) -> Mapping[Any, Json]:
     """The messages of a trace that the store has: one that is missing is told by its start."""
     from crewlog.cli.texts import stored  # noqa: PLC0415
     from crewlog.reporting.trace.view import body_of  # noqa: PLC0415
@@ -190,35 +192,3 @@ async def _bodies(client: Client, found: Trace) -> Mapping[Any, Json]:
     sets = [value for step in found.all_steps() for value in step.sets.values()]
     wanted |= {ContentHash(body) for value in sets if (body := body_of(value))}
     return await stored(client, wanted)
-
-
-def _as_json(found: Traced) -> dict[str, Any]:
-    data = _plain_json(found.trace)
-    data["pending"] = [asdict(each) for each in found.sight.pending]
-    for step in data["steps"]:
-        for each in (step, *step["items"]):
-            if (changed := found.changes.get(each["step"])) is not None:
-                each["changes"] = [change.to_json() for change in changed.changes]
-            for call in each["calls"]:
-                if call["body"] in found.bodies:
-                    call["content"] = found.bodies[call["body"]]
-    return data
-
-
-def _plain_json(found: Trace | Pair) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(
-        json.dumps(asdict(found), default=lambda m: m.model_dump(mode="json"))
-    )
-    return data
-
-
-def _parting_json(one: Traced, two: Traced) -> dict[str, Any]:
-    from crewlog.reporting.trace.comparison import align  # noqa: PLC0415
-
-    pairs = align(one.trace, two.trace)
-    parted = next((pair for pair in pairs if pair.differs), None)
-    return {
-        "runs": [one.sight.run, two.sight.run],
-        "parts_at": parted.step if parted else None,
-        "steps": [_plain_json(pair) for pair in pairs],
-    }

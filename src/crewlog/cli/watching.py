@@ -14,7 +14,6 @@ from crewlog.cli.screen import PALETTE, Screen, plain
 from crewlog.cli.services import connected
 from crewlog.cli.shown import facts_in_words
 from crewlog.cli.timeline import WHOLE, Row, Timeline
-from crewlog.client.filters import EventFilter
 from crewlog.client.watching import Watch, events_there
 from crewlog.content_blocks import words_of
 from crewlog.definition.creatures import channels_named
@@ -22,6 +21,8 @@ from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, UsageError, WaitTimeout
 from crewlog.ids import RunId
+from crewlog.reporting.events.filters import EventFilter
+from crewlog.reporting.events.view import event_view
 from crewlog.state.excerpt import shortened
 from crewlog.state.journal import (
     AgentsWoken,
@@ -211,15 +212,8 @@ class Seen:
             self.failed.add(event.run)
         if self._screen.as_json:
             if passes:
-                self._screen.record(
-                    {
-                        "event": "journal",
-                        "run": event.run,
-                        "position": event.position,
-                        "at": event.at,
-                        "entry": entry_to_json(event.entry),
-                    }
-                )
+                view = event_view(event).model_dump(mode="json")
+                self._screen.record({"event": "journal", **view})
             return
         line = self._lines.setdefault(event.run, Timeline())
         line.started = line.started or self._began

@@ -12,12 +12,12 @@ It speaks `crewlog.wire` to any worker and never imports a workflow.
 from crewlog.client.artifacts import ArtifactView
 from crewlog.client.client import Client, RunSummary
 from crewlog.client.connection import Endpoints, connect
-from crewlog.client.events import Event
-from crewlog.client.filters import EventFilter
 from crewlog.client.graphs import Graph
 from crewlog.client.rebuild import RebuildReport
 from crewlog.client.run import Run
 from crewlog.client.tokens import TokenEvent
+from crewlog.reporting.events.filters import EventFilter
+from crewlog.reporting.events.view import Event
 
 __all__ = [
     "ArtifactView",

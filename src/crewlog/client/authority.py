@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from typing import Literal, TypeVar
 
-from crewlog.client.events import event_of
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName, RunId
 from crewlog.model import Json
 from crewlog.reporting.audit.auditor import Auditor
 from crewlog.reporting.audit.view import AuditFilter, AuditKind, AuditRecord
+from crewlog.reporting.events.view import event_of
 from crewlog.reporting.permission_matrix import Cell
 from crewlog.wire import (
     Command,
@@ -217,7 +217,7 @@ class Authority(ABC):
         while True:
             page = await self.journal(after, PAGE)
             for item in page.entries:
-                event = event_of(self.id, item)
+                event = event_of(self.id, item.position, item.entry)
                 for record in audit.take(event.position, event.entry):
                     if wanted.wants(record):
                         yield record

@@ -39,14 +39,12 @@ from crewlog.client.approvals import with_approved
 from crewlog.client.catalog import Catalog, definition_of, is_file, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
 from crewlog.client.deletion import Deleting, Deletion, check_ended
-from crewlog.client.events import Event
-from crewlog.client.filters import EventFilter
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
 from crewlog.client.graphs import Graph, family_of, living
 from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.client.key_folder import may_sign
 from crewlog.client.memories import CrewMemory
-from crewlog.client.pending_calls import PendingCall, calls_of, descriptions_of, doing
+from crewlog.client.pending_calls import calls_of, descriptions_of, doing
 from crewlog.client.quotas import with_used_up
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
@@ -66,6 +64,9 @@ from crewlog.model import Json
 from crewlog.payload_storage.file_store import FileStore, GivenFile
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
+from crewlog.reporting.events.filters import EventFilter
+from crewlog.reporting.events.view import Event
+from crewlog.reporting.trace.view import PendingCall
 from crewlog.run_status import CLOSED, OPEN
 from crewlog.state.excerpt import brief, fenced
 from crewlog.state.initial_state import Given

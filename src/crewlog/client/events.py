@@ -13,25 +13,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from typing import Protocol
-
-from pydantic import ValidationError
 
 from crewlog.client.gateway import pauses
 from crewlog.client.journal import JournalPart, JournalReader
 from crewlog.errors import RunFailed as RunEnded
-from crewlog.errors import StoreUnavailable, TemporalUnavailable, UsageError, WorkerMissing
+from crewlog.errors import StoreUnavailable, TemporalUnavailable, WorkerMissing
 from crewlog.ids import RunId
+from crewlog.reporting.events.view import Event, event_of
 from crewlog.state.journal import (
-    JournalEntry,
     RunCompleted,
     RunEndedByMerge,
     RunFailed,
     RunStopped,
-    entry_from_json,
 )
-from crewlog.wire import EntryView
 
 FAST = 0.02
 """Seconds between two looks while something happens."""
@@ -44,45 +39,6 @@ SILENCE = 1.0
 PAGE = 500
 LAST = (RunCompleted, RunFailed, RunStopped, RunEndedByMerge)
 """The entries after which none follows, unless the run is taken up again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A journal entry at its position."""
-
-    position: int
-    """From 1, in a fork from the one after its checkpoint, without gaps; give it as `after` to go
-    on behind this event."""
-    at: int
-    """Milliseconds since the epoch, by the workflow's clock."""
-    entry: JournalEntry
-    """What happened."""
-    run: RunId
-    """Which run."""
-
-    def __str__(self) -> str:
-        """`17 StepStarted step='writer#1' agent='writer'`: what differs from the defaults."""
-        data = {key: value for key, value in self.entry.to_json().items() if key != "at"}
-        words = " ".join(f"{key}={value!r}" for key, value in data.items())
-        return f"{self.position} {self.entry.kind} {words}".rstrip()
-
-
-def event_of(run: RunId, item: EntryView) -> Event:
-    """The event of a journal item.
-
-    Raises:
-        UsageError: where a newer version of Crewlog wrote it.
-    """
-    try:
-        entry = entry_from_json(item.entry)
-    except ValidationError as error:
-        kind = item.entry.get("kind")
-        raise UsageError(
-            f"position {item.position} of the run {run!r} holds a {kind!r} that this version of "
-            "Crewlog cannot read",
-            remedy="Use the version of the run's workers, or a newer one.",
-        ) from error
-    return Event(item.position, entry.at, entry, run)
 
 
 class Server(Protocol):
@@ -143,7 +99,7 @@ async def follow(
             raise _untold(run, closed, position, error) from None
         entries, last = (part.page.entries, part.page.position) if part else ((), 0)
         for item in entries:
-            event = event_of(run, item)
+            event = event_of(run, item.position, item.entry)
             position = event.position
             yield event
             # A run that ended may have been taken up again: then its journal goes on, perhaps

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -33,6 +33,7 @@ from temporalio.service import RPCError
 from crewlog.client.gateway import CALL_LIMIT, Gateway
 from crewlog.errors import CrewlogError, ModelRateLimited, StoreUnavailable
 from crewlog.ids import RunId, node_of
+from crewlog.reporting.trace.view import PendingCall, PendingReason
 from crewlog.state.calls import (
     CALL_MODEL,
     CALL_TOOL,
@@ -60,49 +61,6 @@ AT_ONCE = 16
 _PAGES = 10
 _PAGE = 100
 """Events of a history that are looked through for where calls were scheduled, from its end."""
-
-Reason = Literal["", "failure", "rate_limit", "store", "worker"]
-"""What a call waits for: its next attempt, since the last one failed, or since the service allows
-no more calls for now; the store, which was away; or a worker. Empty: it is under way."""
-
-
-@dataclass(frozen=True)
-class PendingCall:
-    """A call that has not answered."""
-
-    activity: str
-    """`call_model`, `call_tool`, `compile_prompt` or `open_run`."""
-    reason: Reason
-    attempt: int
-    """The attempt that is under way, or comes next."""
-    max_attempts: int
-    """After how many it fails for good; 0: it does not."""
-    attempt_at: int
-    """When that attempt was or is due, in milliseconds since the epoch."""
-    next_at: int | None = None
-    """The same where it is yet to come; none where one is under way, or waits for a worker."""
-    asked_at: int | None = None
-    """When the call was asked for; none where its step is not known."""
-    task_queue: str = ""
-    polled: bool | None = None
-    """Whether a worker asks for the work of the task queue; none where that was not looked at."""
-    error_type: str = ""
-    """The type of the last failure, of `crewlog.errors`; empty where it is another, or none."""
-    error: str = ""
-    """Why the attempt before failed."""
-    remedy: str = ""
-    step: str = ""
-    """The step; empty where that is not known."""
-    call: int = 0
-    """Its number in the step."""
-    agent: str = ""
-    tool: str = ""
-    """The tool; empty for a model."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether it waits, or is made once more."""
-        return bool(self.reason) or self.attempt > 1
 
 
 async def pending_calls(
@@ -230,7 +188,7 @@ async def _call(
     next_at = _ms(pending.next_attempt_schedule_time)
     later = not started and next_at is not None and next_at > now
     ready = next_at or _ms(pending.scheduled_time) or now
-    reason: Reason = ""
+    reason: PendingReason = ""
     if later:
         reason = _why(kind)
     elif not started and now - ready > QUEUED:
@@ -249,7 +207,7 @@ async def _call(
     )
 
 
-def _why(kind: str) -> Reason:
+def _why(kind: str) -> PendingReason:
     if kind == StoreUnavailable.__name__:
         return "store"
     return "rate_limit" if kind == ModelRateLimited.__name__ else "failure"

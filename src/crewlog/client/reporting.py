@@ -11,7 +11,7 @@ from crewlog.graph.timers import status_by_journal
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.reporting.report.builder import filled, report_of
-from crewlog.reporting.report.view import Report
+from crewlog.reporting.report.view import ReportView
 from crewlog.state.fold import fold
 from crewlog.state.journal import JournalEntry, entry_from_json
 
@@ -34,7 +34,7 @@ class Told(Protocol):
 
 async def report_on(
     run: Told, store: Callable[[], Coroutine[Any, Any, Store]], last: int | None = None
-) -> Report:
+) -> ReportView:
     """The report of a run.
 
     Args:

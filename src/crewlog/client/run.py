@@ -25,7 +25,7 @@ from crewlog.client.artifacts import ArtifactView, artifacts_of
 from crewlog.client.authority import Authority
 from crewlog.client.by_hand import ByHand
 from crewlog.client.catalog import definition_of, is_file
-from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
+from crewlog.client.events import FORGOTTEN, PATIENCE, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, check_own, pauses
 from crewlog.client.journal import JournalReader
 from crewlog.client.matrix import matrix_of
@@ -68,7 +68,8 @@ from crewlog.errors import (
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.payload_storage.file_store import GivenFile
-from crewlog.reporting.report.view import Report
+from crewlog.reporting.events.view import Event
+from crewlog.reporting.report.view import ReportView
 from crewlog.run_status import CLOSED
 from crewlog.state.command_outcomes import DETAIL, may_be_older
 from crewlog.state.components import Rename
@@ -270,7 +271,7 @@ class Run(ByHand, Authority, Talking):
         """
         return (await self._reader.read(after, _limit(limit))).page
 
-    async def report(self, at: int | str | None = None) -> Report:
+    async def report(self, at: int | str | None = None) -> ReportView:
         """What was planned, done, decided, set and spent, and what went wrong.
 
         Args:

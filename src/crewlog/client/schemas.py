@@ -1,7 +1,8 @@
-"""The JSON Schemas of the wire contract: `python -m crewlog.client.schemas [DIRECTORY]`.
+"""The JSON Schemas of the wire contract and the views: `python -m crewlog.client.schemas [DIR]`.
 
-`docs/schemas/` holds them, one file for each model, and `index.json`, which says which start,
-signal, update and query takes and gives what. A test fails where the files are out of date.
+`docs/schemas/` has one file for each model of the wire contract, and `index.json`: the models that
+the start, the signals, the updates and the queries take and give. `docs/schemas/reporting/` has one
+for each view model. A test fails if the files are out of date.
 """
 
 from __future__ import annotations
@@ -16,6 +17,14 @@ from pydantic import TypeAdapter
 from crewlog import wire
 from crewlog.errors import UsageError
 from crewlog.model import Json, Model
+from crewlog.reporting.audit.view import AuditRecordView
+from crewlog.reporting.diff.view import DiffView
+from crewlog.reporting.drawing.view import GraphDrawingView
+from crewlog.reporting.dry_run.view import DryRunView
+from crewlog.reporting.events.view import EventView
+from crewlog.reporting.explanation import ExplanationView
+from crewlog.reporting.report.view import ReportView
+from crewlog.reporting.trace.view import TraceDiffView, TraceView
 from crewlog.state.journal import JournalEntry
 from crewlog.state.model import CrewState
 
@@ -51,6 +60,20 @@ GIVES: dict[str, type[Model]] = {
     "PermissionsPage": wire.PermissionsPage,
     "ConversationView": wire.ConversationView,
 }
+VIEWS: dict[str, type[Model]] = {
+    "AuditRecordView": AuditRecordView,
+    "DiffView": DiffView,
+    "DryRunView": DryRunView,
+    "EventView": EventView,
+    "ExplanationView": ExplanationView,
+    "GraphDrawingView": GraphDrawingView,
+    "ReportView": ReportView,
+    "TraceDiffView": TraceDiffView,
+    "TraceView": TraceView,
+}
+"""The view models: what commands print with `--json`."""
+REPORTING = "reporting"
+"""The folder with the schemas of the view models."""
 INDEX: dict[str, dict[str, dict[str, Json]]] = {
     "start": {wire.WORKFLOW_TYPE: {"takes": "StartRun", "gives": "RunResult"}},
     "signals": {
@@ -84,13 +107,17 @@ INDEX: dict[str, dict[str, dict[str, Json]]] = {
 
 
 def schemas() -> dict[str, dict[str, Json]]:
-    """Every schema file's content by its name without `.json`."""
+    """The content of every schema file by its path without `.json`."""
     # What clients send is checked as it comes in; what they get, as it goes out.
     found = {
         name: model.model_json_schema(mode="validation", by_alias=True)
         for name, model in TAKES.items()
     }
     found |= {name: _open(model.model_json_schema(by_alias=True)) for name, model in GIVES.items()}
+    found |= {
+        f"{REPORTING}/{name}": _open(model.model_json_schema(mode="serialization", by_alias=True))
+        for name, model in VIEWS.items()
+    }
     entry: TypeAdapter[JournalEntry] = TypeAdapter(JournalEntry)
     found["JournalEntry"] = _open(entry.json_schema(by_alias=True)) | {"title": "JournalEntry"}
     return {
@@ -117,7 +144,7 @@ def _open(schema: dict[str, Json]) -> dict[str, Json]:
 
 
 def files() -> dict[str, str]:
-    """The text of every schema file by its file name."""
+    """The text of every schema file by its path."""
     return {
         f"{name}.json": json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
         for name, schema in schemas().items()
@@ -131,10 +158,12 @@ def write(directory: Path = DIRECTORY) -> None:
         UsageError: it is no folder for schemas: nothing is written there, and nothing removed.
     """
     _check_folder(directory)
-    directory.mkdir(exist_ok=True)
+    if (directory / REPORTING).is_dir():
+        _check_folder(directory / REPORTING)
+    (directory / REPORTING).mkdir(parents=True, exist_ok=True)
     new = files()
-    for old in directory.glob("*.json"):
-        if old.name not in new:
+    for old in directory.rglob("*.json"):
+        if old.relative_to(directory).as_posix() not in new:
             old.unlink()
     for name, text in new.items():
         (directory / name).write_text(text, encoding="utf-8")
@@ -154,7 +183,7 @@ def _check_folder(directory: Path) -> None:
     if not directory.is_dir():
         raise UsageError(f"'{directory}' is a file", remedy=remedy)
     for each in sorted(directory.iterdir()):
-        if not _is_ours(each):
+        if not _is_ours(each) and not (each.name == REPORTING and each.is_dir()):
             raise UsageError(f"'{directory}' has '{each.name}', which is no schema", remedy=remedy)
 
 

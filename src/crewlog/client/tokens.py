@@ -17,10 +17,10 @@ from pydantic import ValidationError
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.converter import WorkflowSerializationContext
 
-from crewlog.client.events import Event
 from crewlog.client.gateway import Gateway, pauses
 from crewlog.errors import RunNotFound, TemporalUnavailable
 from crewlog.ids import AgentName, RunId, StepId
+from crewlog.reporting.events.view import Event
 from crewlog.state.calls import CALL_MODEL, Written
 from crewlog.state.journal import ModelCallCompleted, RunReopened, RunRolledBack
 

@@ -15,11 +15,11 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from crewlog.client.events import Event
-from crewlog.client.filters import EventFilter, successors
 from crewlog.client.gateway import pauses
 from crewlog.errors import CrewlogError, RunNotFound
 from crewlog.ids import RunId
+from crewlog.reporting.events.filters import EventFilter, successors
+from crewlog.reporting.events.view import Event
 from crewlog.state.journal import ComponentChanged, RunMerged
 
 if TYPE_CHECKING:

@@ -74,7 +74,7 @@ async def dataset(client: Client, run: str, stages: Sequence[str] = ()) -> list[
     wanted = [
         (step, AgentName(str(step.agent)))
         for step in turns
-        if step.fate == "completed" and _replied(step) and (not stages or step.agent in stages)
+        if step.status == "completed" and _replied(step) and (not stages or step.agent in stages)
     ]
     places = {at for step, _ in wanted for at in (step.began, step.checkpoint)}
     states = _states(RunId(run), entries, places)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Literal
 
+from crewlog.ids import RunId
 from crewlog.model import Model
 
 AuditKind = Literal["check", "call", "question", "decision", "command", "refusal"]
@@ -45,6 +47,20 @@ class AuditRecord(Model):
     """The question."""
     command: str = ""
     """The command's id."""
+
+
+class AuditRecordView(AuditRecord):
+    """An audit record as a client reads it. An audit is a stream of them, one JSON line each."""
+
+    run: RunId
+    time: str
+    """`at` in ISO 8601, in UTC."""
+
+
+def audit_record_view(run: RunId, record: AuditRecord) -> AuditRecordView:
+    """The view of a record of a run's audit."""
+    time = datetime.fromtimestamp(record.at / 1000, UTC).isoformat()
+    return AuditRecordView(run=run, time=time, **dict(record))
 
 
 class AuditFilter(Model):

@@ -43,7 +43,7 @@ SECTIONS: tuple[Section, ...] = get_args(Section)
 V = TypeVar("V")
 
 
-class Change(Model):
+class StateChange(Model):
     """One difference."""
 
     section: Section
@@ -60,13 +60,13 @@ class Change(Model):
 class StateDiff(Model):
     """All differences between two states; false where there is none."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[StateChange, ...] = ()
     """By section, and within it in the order of the new state, then of the old."""
 
     def __bool__(self) -> bool:
         return bool(self.changes)
 
-    def under(self, section: Section) -> tuple[Change, ...]:
+    def under(self, section: Section) -> tuple[StateChange, ...]:
         """The differences in one part."""
         return tuple(change for change in self.changes if change.section == section)
 
@@ -93,14 +93,15 @@ def _fields_of(section: Section) -> frozenset[str]:
 
 def _between(
     section: Section, old: Mapping[str, Json], new: Mapping[str, Json]
-) -> Iterator[Change]:
+) -> Iterator[StateChange]:
     for name in (*new, *(name for name in old if name not in new)):
+        was, now = old.get(name), new.get(name)
         if name not in old:
-            yield Change(section=section, name=name, kind="added", new=new[name])
+            yield StateChange(section=section, name=name, kind="added", new=now)
         elif name not in new:
-            yield Change(section=section, name=name, kind="removed", old=old[name])
-        elif canonical(old[name]) != canonical(new[name]):  # by `==`, 1 would equal true
-            yield Change(section=section, name=name, kind="changed", old=old[name], new=new[name])
+            yield StateChange(section=section, name=name, kind="removed", old=was)
+        elif canonical(was) != canonical(now):  # by `==`, 1 would equal true
+            yield StateChange(section=section, name=name, kind="changed", old=was, new=now)
 
 
 def _run(state: CrewState) -> dict[str, Json]:

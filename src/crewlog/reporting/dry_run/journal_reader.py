@@ -21,9 +21,9 @@ from crewlog.model import Json
 from crewlog.reporting.drawing.labels import ON_ERROR, outgoing_edges
 from crewlog.reporting.dry_run.view import (
     ConditionCheckView,
-    DryRun,
     DryRunInterruptView,
     DryRunStepView,
+    DryRunView,
     End,
     IncompleteJoinView,
     Never,
@@ -36,12 +36,12 @@ from crewlog.state.model import CrewState, Interrupt
 
 def account(
     plan: GraphPlan, entries: Iterable[j.JournalEntry], *, end: End, because: str
-) -> DryRun:
+) -> DryRunView:
     """The dry run that a journal tells."""
     told = _JournalReader(plan)
     for entry in entries:
         told.take(entry)
-    return DryRun(
+    return DryRunView(
         crew=plan.crew,
         steps=tuple(_step(each, plan) for each in told.steps.values()),
         questions=tuple(told.questions),

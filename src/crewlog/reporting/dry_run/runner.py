@@ -19,7 +19,7 @@ from crewlog.graph.run_context import Order
 from crewlog.ids import AgentName, FlagName, NodeName, RunId, node_of
 from crewlog.model import Json
 from crewlog.reporting.dry_run.journal_reader import account
-from crewlog.reporting.dry_run.view import DryRun, End
+from crewlog.reporting.dry_run.view import DryRunView, End
 from crewlog.state import journal as j
 from crewlog.state.calls import CallModelResult, OutputValue, StructuredOutput
 from crewlog.state.model import Interrupt
@@ -40,7 +40,7 @@ async def dry_run(
     outputs: Outputs | None = None,
     errors: Mapping[str, str] | None = None,
     most: int = MOST_STEPS,
-) -> DryRun:
+) -> DryRunView:
     """Routes a plan's graph without calling anything.
 
     Args:

@@ -91,7 +91,7 @@ class Never(Model):
     why: str
 
 
-class DryRun(Model):
+class DryRunView(Model):
     """What a crew does where nobody says or sets anything."""
 
     crew: str

@@ -1,6 +1,6 @@
 """Builds the report of a run from its journal.
 
-    report_of(journal) → Report(steps, plans, decisions, agents, outputs, artifacts, errors, usage)
+    report_of(journal) → ReportView(steps, plans, decisions, agents, outputs, errors, usage, …)
 
 The run does nothing for it. Large values and texts are bodies in the store: the report names their
 hashes, and `filled` replaces them by the bodies that a client has read.
@@ -28,12 +28,12 @@ from crewlog.reporting.report.view import (
     ItemListReport,
     Kind,
     OpenReport,
-    Report,
+    ReportView,
     StepReport,
     Value,
 )
 from crewlog.reporting.trace.builder import run_trace
-from crewlog.reporting.trace.view import StepTrace, Trace
+from crewlog.reporting.trace.view import StepTrace, TraceView
 from crewlog.state import journal as j
 from crewlog.state.excerpt import brief
 from crewlog.state.finish_reason import BadEnding
@@ -45,7 +45,7 @@ TEXT = "text"
 """The output that is an agent's last final message."""
 
 
-def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> Report:
+def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> ReportView:
     """The report of a journal.
 
     Args:
@@ -60,7 +60,7 @@ def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> Report:
     trace = run_trace(found)
     steps = tuple(_step(each) for each in trace.steps)
     last, text = _last(state)
-    return Report(
+    return ReportView(
         run=RunId(trace.run or state.run),
         crew=str(state.crew or trace.crew),
         definition=state.definition or ContentHash(""),
@@ -96,14 +96,14 @@ def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> Report:
     )
 
 
-def filled(report: Report, bodies: Mapping[ContentHash, Json]) -> Report:
+def filled(report: ReportView, bodies: Mapping[ContentHash, Json]) -> ReportView:
     """The report with the values that are in bodies.
 
     Args:
         report: The report.
         bodies: Those of `report.bodies` that somebody has got.
     """
-    return Report.model_validate(_with(report.model_dump(), bodies))
+    return ReportView.model_validate(_with(report.model_dump(), bodies))
 
 
 def _with(data: Any, bodies: Mapping[ContentHash, Json]) -> Any:
@@ -247,7 +247,7 @@ def _step(step: StepTrace) -> StepReport:
         step=step.step,
         node=step.node,
         agent=step.agent,
-        fate=step.fate,
+        status=step.status,
         because=step.because,
         accepted=step.accepted,
         started=step.started or 0,
@@ -284,7 +284,7 @@ def _last(state: CrewState) -> tuple[AgentName | None, Value]:
     return agent, text.parts[-1] if text.parts else text
 
 
-def _ending(trace: Trace, agent: AgentName | None, text: Value) -> BadEnding:
+def _ending(trace: TraceView, agent: AgentName | None, text: Value) -> BadEnding:
     """How the reply ended that an agent's text is, where it was taken as it is."""
     said = (call for step in trace.all_steps() if step.agent == agent for call in step.calls)
     for call in said:
@@ -293,19 +293,19 @@ def _ending(trace: Trace, agent: AgentName | None, text: Value) -> BadEnding:
     return ""
 
 
-def _plans(pen: _Pen, trace: Trace) -> Iterator[ItemListReport]:
+def _plans(pen: _Pen, trace: TraceView) -> Iterator[ItemListReport]:
     for step in trace.steps:
         if step.step not in pen.mapped:
             continue
         source, of, listed = pen.mapped[step.step]
-        fates = {item.step: item.fate for item in step.items}
-        numbered = [fates.get(StepId(f"{step.step}.{n}"), "") for n in range(1, of + 1)]
+        statuses = {item.step: item.status for item in step.items}
+        numbered = [statuses.get(StepId(f"{step.step}.{n}"), "") for n in range(1, of + 1)]
         yield ItemListReport(
-            step=step.step, source=source, of=of, items=listed, fates=tuple(numbered)
+            step=step.step, source=source, of=of, items=listed, statuses=tuple(numbered)
         )
 
 
-def _agents(trace: Trace, pen: _Pen, state: CrewState) -> dict[AgentName, AgentReport]:
+def _agents(trace: TraceView, pen: _Pen, state: CrewState) -> dict[AgentName, AgentReport]:
     found: dict[AgentName, dict[str, Any]] = {}
     for step in trace.all_steps():
         agent = step.agent

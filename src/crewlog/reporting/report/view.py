@@ -57,7 +57,7 @@ class StepReport(Model):
     step: StepId
     node: NodeName
     agent: AgentName | None = None
-    fate: str = ""
+    status: str = ""
     """`completed`, `skipped`, `cancelled`, or what it is about."""
     because: str = ""
     """Why it went as it did."""
@@ -91,7 +91,7 @@ class ItemListReport(Model):
     """How many items it had."""
     items: Value = Value()
     """The list itself, as far as it is the one that is there now."""
-    fates: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
     """What became of each item."""
 
 
@@ -180,8 +180,8 @@ class OpenReport(Model):
     """The command that answers it; empty where it cannot be answered from there."""
 
 
-class Report(Model):
-    """A run, told from its end, or from where it is now."""
+class ReportView(Model):
+    """What a run planned, decided, produced and used, at its end or at a position."""
 
     run: RunId
     crew: str = ""

@@ -9,13 +9,13 @@ hashes. A step that a rollback brings back has a second trace from there on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from crewlog.ids import (
     AgentName,
     InterruptId,
     LogName,
     NodeName,
+    RunId,
     StepId,
     child_step_log,
     item_number,
@@ -25,7 +25,8 @@ from crewlog.ids import (
     step_id,
     visit_of,
 )
-from crewlog.reporting.trace.view import Asked, CallTrace, Mark, StepTrace, Trace
+from crewlog.reporting.events.view import Event, event_view
+from crewlog.reporting.trace.view import CallTrace, InterruptTrace, StepTrace, TraceView
 from crewlog.state import journal as j
 from crewlog.state.frontier import item_agent
 from crewlog.state.model import Call, CrewState, Interrupt
@@ -35,7 +36,7 @@ Entries = Iterable[tuple[int, j.JournalEntry]]
 """A journal: entries with their positions, in order."""
 
 
-MARKS: tuple[type[j.Fact], ...] = (
+RUN_EVENTS: tuple[type[j.Fact], ...] = (
     j.Paused,
     j.RunResumed,
     j.StopRequested,
@@ -78,7 +79,7 @@ _ENDS = {
 
 def run_trace(
     entries: Entries, reads: Mapping[AgentName, Sequence[LogName]] | None = None
-) -> Trace:
+) -> TraceView:
     """The trace of a journal.
 
     Args:
@@ -95,13 +96,13 @@ class _TraceBuilder:
     """A trace while it grows."""
 
     def __init__(self, reads: Mapping[AgentName, Sequence[LogName]]) -> None:
-        self.trace = Trace()
+        self.trace = TraceView()
         self._reads = reads
         self._open: dict[StepId, StepTrace] = {}
         self._last: dict[NodeName, StepTrace] = {}
         self._visits: dict[NodeName, int] = {}
         self._agents: dict[NodeName, AgentName] = {}
-        self._questions: dict[InterruptId, Asked] = {}
+        self._questions: dict[InterruptId, InterruptTrace] = {}
         """What is open."""
         self._raised: dict[InterruptId, int] = {}
         """When each question was asked: one that is open again was asked then."""
@@ -119,9 +120,10 @@ class _TraceBuilder:
                 self._logs[log] = self._logs.get(log, 0) + 1
         for join in entry.joins:
             self._logs[join.log] = self._logs.get(join.log, 0) + join.more
-        if isinstance(entry, MARKS) and not _silent(entry):
-            trace.marks.append(Mark(position, entry.at, entry.kind, j.entry_to_json(entry)))
         self._run(position, entry)
+        if isinstance(entry, RUN_EVENTS) and not _silent(entry):
+            event = Event(position, entry.at, entry, RunId(trace.run))
+            trace.events.append(event_view(event))
         self._step(position, entry)
         self._call(entry)
 
@@ -153,7 +155,7 @@ class _TraceBuilder:
 
     def _restore(self, position: int, at: int, state: CrewState) -> None:
         for under_way in self._open.values():
-            under_way.fate, under_way.ended = "undone", at
+            under_way.status, under_way.ended = "undone", at
         self._open.clear()
         self._logs = {log: head.length for log, head in state.messages.items()}
         self._visits = dict(state.visits)
@@ -173,14 +175,14 @@ class _TraceBuilder:
         for step, found in sorted(state.frontier.items(), key=lambda pair: item_number(pair[0])):
             again = self._add(step, position, at)
             if found.status == "running" or found.turn is not None:
-                again.fate, again.started, again.began = "running", at, position
+                again.status, again.started, again.began = "running", at, position
                 again.agent = item_agent(state, step) or self._agents.get(again.node)
             again.waited_for = found.requirement
             again.of = found.mapped.of if found.mapped else 0
             calls = found.turn.calls if found.turn else ()
             again.calls = [_call(call, at) for call in calls]
 
-    def _withdraw(self, asked: Iterable[Asked], at: int) -> None:
+    def _withdraw(self, asked: Iterable[InterruptTrace], at: int) -> None:
         """What nobody needs the answers of any more; who withdrew them may be told later."""
         for each in asked:
             if each.answered is None:
@@ -190,10 +192,10 @@ class _TraceBuilder:
         remap = entry.remap
         for step in remap.park:
             if found := self._open.get(step):
-                found.fate = "parked"
+                found.status = "detached"
         for step in remap.back:
             if found := self._open.get(step):
-                found.fate = "reached" if found.started is None else "running"
+                found.status = "reached" if found.started is None else "running"
         for step in remap.retract:  # it has not begun, and its number is free again
             self._visits[node_of(step)] -= 1
             retracted = self._open.pop(step, None)
@@ -207,7 +209,7 @@ class _TraceBuilder:
     # -- steps --------------------------------------------------------------------------------
 
     def _add(self, step: StepId, position: int, at: int) -> StepTrace:
-        made = StepTrace(step, node_of(step), reached=at, position=position)
+        made = StepTrace(step=step, node=node_of(step), reached=at, position=position)
         visit = self._open.get(visit_of(step)) if item_number(step) else None
         (visit.items if visit is not None else self.trace.steps).append(made)
         self._open[step] = made
@@ -235,12 +237,12 @@ class _TraceBuilder:
 
     def _started(self, position: int, entry: j.StepStarted) -> None:
         found = self._open.get(entry.step) or self._add(entry.step, position, entry.at)
-        found.fate, found.started, found.agent = "running", entry.at, entry.agent
+        found.status, found.started, found.agent = "running", entry.at, entry.agent
         found.began = position
         if entry.agent is not None:
             self._agents[found.node] = entry.agent
             found.reads = self._readable(entry.step, entry.agent)
-            found.calls.append(CallTrace(1, None, entry.at))
+            found.calls.append(CallTrace(call=1, start=entry.at))
 
     def _changed(
         self,
@@ -251,7 +253,7 @@ class _TraceBuilder:
         if found is None:
             return
         if isinstance(entry, j.ParentStepStarted):
-            found.fate, found.started, found.of = "running", entry.at, entry.of
+            found.status, found.started, found.of = "running", entry.at, entry.of
             found.began = position
             return
         if isinstance(entry, j.ItemsRefused):
@@ -286,16 +288,18 @@ class _TraceBuilder:
         if found is None:
             return
         found.ended, found.checkpoint = entry.at, position
-        found.fate = "cancelled"
+        found.status = "cancelled"
         if isinstance(entry, j.StepCancelled):
             self._withdraw(found.asked, entry.at)
         else:
-            found.fate = "skipped" if entry.skipped else "completed"
+            found.status = "skipped" if entry.skipped else "completed"
             found.because = entry.because
         self._last[found.node] = found
 
     def _ask(self, question: Interrupt, at: int) -> None:
-        asked = Asked(question.id, question.kind, question.question, at)
+        asked = InterruptTrace(
+            id=question.id, kind=question.kind, question=question.question, raised=at
+        )
         step = self._open.get(question.step) if question.step else None
         (step.asked if step is not None else self.trace.asked).append(asked)
         self._questions[question.id] = asked
@@ -354,18 +358,19 @@ class _TraceBuilder:
                 # One that a rollback brought back began after what was said of it before.
                 since = max(call.start, self._again.get((found.step, call.call), 0))
                 late = entry.delay.retries_ms + entry.delay.queue_ms if entry.delay else 0
-                found.calls[at] = replace(
-                    call,
-                    end=entry.at,
-                    ms=max(entry.at - since - late, 0),
-                    delay=entry.delay,
-                    ok=True,
-                    result=entry.brief,
-                    body=entry.ref.body,
-                    model=entry.model,
-                    usage=entry.usage,
-                    accepted="" if entry.refused else entry.ending,
-                    composed=entry.composed,
+                found.calls[at] = call.model_copy(
+                    update={
+                        "end": entry.at,
+                        "ms": max(entry.at - since - late, 0),
+                        "delay": entry.delay,
+                        "ok": True,
+                        "result": entry.brief,
+                        "body": entry.ref.body,
+                        "model": entry.model,
+                        "usage": entry.usage,
+                        "accepted": "" if entry.refused else entry.ending,
+                        "composed": entry.composed,
+                    }
                 )
         found.calls += [_call(call, entry.at) for call in entry.calls]
 
@@ -386,7 +391,7 @@ class _TraceBuilder:
             call.errors += entry.faults
         if entry.ref is not None:
             number = max((call.call for call in found.calls), default=0) + 1
-            found.calls.append(CallTrace(number, None, entry.at))
+            found.calls.append(CallTrace(call=number, start=entry.at))
 
     def _returned(self, found: StepTrace, entry: j.ToolCallCompleted) -> None:
         for call in found.calls:
@@ -396,11 +401,13 @@ class _TraceBuilder:
         if entry.model_next:
             number = max(call.call for call in found.calls) + 1
             composed = entry.did is not None
-            found.calls.append(CallTrace(number, None, entry.at, composed=composed))
+            found.calls.append(CallTrace(call=number, start=entry.at, composed=composed))
 
 
 def _call(call: Call, at: int) -> CallTrace:
-    return CallTrace(call.call, call.tool, at, arguments=call.brief, message=call.message)
+    return CallTrace(
+        call=call.call, tool=call.tool, start=at, arguments=call.brief, message=call.message
+    )
 
 
 def _silent(entry: j.Fact) -> bool:

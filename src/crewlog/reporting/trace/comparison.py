@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from crewlog.ids import (
-    StepId,
-)
-from crewlog.reporting.trace.view import StepTrace, Trace
-
-# -- two runs ---------------------------------------------------------------------------------
+from crewlog.reporting.trace.view import StepPair, StepTrace, TraceDiffView, TraceView
 
 
-@dataclass
-class Pair:
-    """A step of two traces."""
+def trace_diff(one: TraceView, other: TraceView) -> TraceDiffView:
+    """The steps of two traces side by side.
 
-    step: StepId
-    one: StepTrace | None
-    other: StepTrace | None
-    differs: tuple[str, ...] = ()
-    """In what: `fate`, `calls`, `results`, `went`, …; empty where it does not."""
-
-
-def align(one: Trace, other: Trace) -> list[Pair]:
-    """The steps of two traces side by side, in the order of the first, then of the second.
-
-    A visit that a rollback brought back counts as it was at last.
+    A step that a rollback brought back counts as it ended the last time.
     """
     ours = {step.step: step for step in one.all_steps()}
     theirs = {step.step: step for step in other.all_steps()}
-    return [
-        Pair(step, ours.get(step), theirs.get(step), _step_diff(ours.get(step), theirs.get(step)))
-        for step in (*ours, *(step for step in theirs if step not in ours))
-    ]
+    steps = (*ours, *(step for step in theirs if step not in ours))
+    pairs = tuple(
+        StepPair(
+            step=step,
+            one=(mine := ours.get(step)),
+            other=(its := theirs.get(step)),
+            differs=_step_diff(mine, its),
+        )
+        for step in steps
+    )
+    parts_at = next((pair.step for pair in pairs if pair.differs), None)
+    return TraceDiffView(runs=(one.run, other.run), parts_at=parts_at, steps=pairs)
 
 
 def _step_diff(one: StepTrace | None, other: StepTrace | None) -> tuple[str, ...]:
     if one is None or other is None:
         return ("only in one",)
     pairs: dict[str, tuple[object, object]] = {
-        "fate": (one.fate, other.fate),
+        "status": (one.status, other.status),
         "agent": (one.agent, other.agent) if one.agent and other.agent else (None, None),
         "items": (one.of, other.of),
         "calls": (_call_texts(one), _call_texts(other)),

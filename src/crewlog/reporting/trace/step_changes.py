@@ -9,7 +9,7 @@ from crewlog.ids import (
     RunId,
     StepId,
 )
-from crewlog.reporting.diff.state import Change, StateDiff, difference
+from crewlog.reporting.diff.state import StateChange, StateDiff, difference
 from crewlog.reporting.trace.builder import Entries
 from crewlog.state import journal as j
 from crewlog.state.fold import reduce
@@ -24,7 +24,7 @@ def changes_by_step(run: RunId, entries: Entries) -> dict[StepId, StateDiff]:
     What other steps and people did meanwhile is not in it: each entry counts for its own step.
     """
     state = CrewState(run=run)
-    found: dict[StepId, dict[tuple[str, str], Change]] = {}
+    found: dict[StepId, dict[tuple[str, str], StateChange]] = {}
     step: StepId | None = None
     of: dict[str, StepId | None] = {}
     for position, entry in entries:
@@ -62,7 +62,7 @@ def changes_by_position(
     return found
 
 
-def _merge(changes: dict[tuple[str, str], Change], change: Change) -> None:
+def _merge(changes: dict[tuple[str, str], StateChange], change: StateChange) -> None:
     """Adds a later change of a thing to what is known of earlier ones."""
     key = (change.section, change.name)
     before = changes.pop(key, None)

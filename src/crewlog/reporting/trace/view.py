@@ -1,90 +1,138 @@
-"""The trace of a run as a typed view: its steps, their calls, and changes of the whole run."""
+"""The trace of a run as a typed view: steps, their calls, and events of the run as a whole.
+
+All times are milliseconds since the epoch by the workflow's clock, all durations milliseconds, and
+all positions those of the journal. The models are not frozen: a trace grows entry by entry.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, cast
 
-from crewlog.ids import (
-    AgentName,
-    ContentHash,
-    InterruptId,
-    LogName,
-    NodeName,
-    StepId,
-)
-from crewlog.model import Json
+from pydantic import ConfigDict, Field
+
+from crewlog.ids import AgentName, ContentHash, InterruptId, LogName, NodeName, StepId
+from crewlog.model import Json, Model
+from crewlog.reporting.diff.state import StateChange
+from crewlog.reporting.events.view import EventView
 from crewlog.state.finish_reason import BadEnding
 from crewlog.state.model import CallDelay
 from crewlog.usage import Usage
 
-Fate = Literal["reached", "running", "parked", "completed", "skipped", "cancelled", "undone"]
-"""What became of a step: `reached` has not begun; `parked` is kept aside, as a change took its node
-away; `undone` was under way when the run went back to an earlier checkpoint."""
+StepStatus = Literal[
+    "reached", "running", "detached", "completed", "skipped", "cancelled", "undone"
+]
+"""`reached`: not started yet. `detached`: a change removed the node. `undone`: the step was not
+completed when the run returned to an earlier checkpoint."""
+
+PendingReason = Literal["", "failure", "rate_limit", "store", "worker"]
+"""What a pending call waits for: the next attempt after a failure or a rate limit, the store, or a
+worker. Empty: an attempt is under way."""
 
 
-@dataclass
-class Asked:
+@dataclass(frozen=True)
+class PendingCall:
+    """A call that has not answered."""
+
+    activity: str
+    """`call_model`, `call_tool`, `compile_prompt` or `open_run`."""
+    reason: PendingReason
+    attempt: int
+    """The number of the current or next attempt, from 1."""
+    max_attempts: int
+    """The number of attempts after which the call fails; 0: no limit."""
+    attempt_at: int
+    """When that attempt was or is due."""
+    next_at: int | None = None
+    """When the next attempt starts; none if one is under way or waits for a worker."""
+    asked_at: int | None = None
+    """When the call was scheduled; none if its step is not known."""
+    task_queue: str = ""
+    polled: bool | None = None
+    """Whether a worker polls the task queue; none if that was not checked."""
+    error_type: str = ""
+    """The class in `crewlog.errors` of the last failure; empty for another one, or none."""
+    error: str = ""
+    """Why the last attempt failed."""
+    remedy: str = ""
+    step: str = ""
+    """Empty if not known."""
+    call: int = 0
+    """The number of the call in the step."""
+    agent: str = ""
+    tool: str = ""
+    """Empty for a model call."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits, or is being retried."""
+        return bool(self.reason) or self.attempt > 1
+
+
+class _Growing(Model):
+    """A part of a trace: the builder changes it as entries follow."""
+
+    model_config = ConfigDict(frozen=False)
+
+
+class InterruptTrace(_Growing):
     """A question to people."""
 
     id: InterruptId
     kind: str
     question: str
     raised: int
-    """Milliseconds since the epoch, as all times here."""
     answered: int | None = None
     decision: str = ""
-    """`withdrawn` where nobody needed the answer any more."""
+    """The answer; `withdrawn` if none was needed any more."""
     by: str = ""
 
 
-@dataclass
-class CallTrace:
+class CallTrace(_Growing):
     """A model call or a tool call."""
 
     call: int
-    """Its number in the step, from 1."""
-    tool: str | None
-    """None of a model call."""
+    """The number of the call in the step, from 1."""
+    tool: str | None = None
+    """None for a model call."""
     start: int
-    """When it was asked for."""
+    """When it was scheduled."""
     arguments: str = ""
-    """The start of a tool's arguments."""
+    """An excerpt of a tool's arguments."""
     end: int | None = None
     ms: int | None = None
-    """How long it took by itself: a tool where it ran, a model from being asked for to its answer,
-    without its `delay`; one that was asked again, from then on: what people took to say so is not
-    the model's."""
+    """How long the tool ran or the model took to answer, without `delay`. A repeated call counts
+    from its repetition, so that the time in which people decide is not the model's."""
     delay: CallDelay | None = None
-    """What it took before the attempt that answered: failed attempts with the waits between them,
-    and the wait for a worker; none where that is little."""
+    """Failed attempts and the wait for a worker before the attempt that answered; none if short."""
     ok: bool | None = None
-    """None where it has no answer."""
+    """Whether it succeeded; none while it has no result."""
     result: str = ""
-    """The start of what came back."""
+    """An excerpt of the result."""
     body: ContentHash | None = None
-    """The message that came back."""
+    """The hash of the message with the result."""
+    content: Json = None
+    """That message, if it was asked for and the store has it."""
     message: ContentHash | None = None
-    """Of a tool call: the message that asks for it, with all of its arguments."""
+    """The hash of the AI message that asks for a tool call, with all arguments."""
     model: str = ""
-    usage: Usage = field(default_factory=Usage)
-    errors: list[str] = field(default_factory=list[str])
-    """Why earlier tries failed, or this one."""
+    usage: Usage = Field(default_factory=Usage)
+    errors: list[str] = Field(default_factory=list[str])
+    """Why attempts failed."""
     denied: str = ""
-    """Why it was refused."""
+    """Why the call was denied."""
     retries: int = 0
-    """How often people or a policy had it made again."""
+    """How often people or a policy had the call repeated."""
     accepted: BadEnding = ""
-    """How a reply ended that is no good answer and was taken as it is; empty: it is a good one, or
-    was refused."""
+    """Why an incomplete AI message was used all the same; empty if it was complete or refused."""
     composed: bool = False
-    """Whether no model was asked: its agent has none, and what its tools said is put together."""
+    """Whether no model was called: the final message of an agent without a model is made of the
+    results of its tool calls."""
 
 
-@dataclass
-class StepTrace:
-    """A visit to a node, or the step of an item."""
+class StepTrace(_Growing):
+    """A step, or the child step of an item."""
 
     step: StepId
     node: NodeName
@@ -93,63 +141,55 @@ class StepTrace:
     started: int | None = None
     ended: int | None = None
     position: int = 0
-    """Where it was reached, or an item's step began."""
+    """Where the step was reached; where a child step started."""
     began: int | None = None
-    """The position of its beginning."""
+    """The position of its start."""
     checkpoint: int | None = None
     """The position of its end."""
-    fate: Fate = "reached"
+    status: StepStatus = "reached"
     because: str = ""
     waited_for: str = ""
-    """The requirement that it had to wait for."""
-    reads: dict[LogName, int] = field(default_factory=dict[LogName, int])
-    """What it could read when it began: how many messages of each log, its agent's own included."""
-    calls: list[CallTrace] = field(default_factory=list[CallTrace])
-    asked: list[Asked] = field(default_factory=list[Asked])
-    errors: list[str] = field(default_factory=list[str])
+    """The requirement that the step waited for."""
+    reads: dict[LogName, int] = Field(default_factory=dict[LogName, int])
+    """The number of messages in each log that the agent could read at the start of the step."""
+    calls: list[CallTrace] = Field(default_factory=list[CallTrace])
+    asked: list[InterruptTrace] = Field(default_factory=list[InterruptTrace])
+    errors: list[str] = Field(default_factory=list[str])
     retries: int = 0
     of: int = 0
-    """How many items it has a step for each of."""
-    items: list[StepTrace] = field(default_factory=list["StepTrace"])
+    """The number of items that the step has child steps for."""
+    items: list[StepTrace] = Field(default_factory=list["StepTrace"])
+    """The child steps."""
     went: tuple[str, ...] = ()
     """The nodes that its end reached."""
-    sets: dict[str, Json] = field(default_factory=dict[str, Json])
-    """Flags by name and outputs by `agent.key` that it set; `{"body": hash}` of large ones."""
+    sets: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The values that it set: run outputs by name, outputs by `agent.key`; `{"body": hash}` for a
+    large one."""
+    changes: tuple[StateChange, ...] | None = None
+    """What the step changed in the state, if that was asked for."""
 
     @property
     def within(self) -> str:
-        """The part that it is in, where its node's name says so: `writer` of `writer.reviewer`."""
+        """The agent whose pattern made the node: `writer` for `writer.reviewer`; else empty."""
         return self.node.rpartition(".")[0]
 
     @property
     def accepted(self) -> BadEnding:
-        """How the last reply ended, where that is no good answer and was taken as it is."""
+        """Why the last AI message was used although incomplete; empty if it was complete."""
         replies = [call for call in self.calls if call.tool is None]
         return replies[-1].accepted if replies else ""
 
     @property
     def usage(self) -> Usage:
-        """What its calls used, those of its items included."""
+        """What its calls used, those of its child steps included."""
         used = sum((call.usage for call in self.calls), Usage())
         tools = sum(call.tool is not None and call.end is not None for call in self.calls)
         used += Usage(tool_calls=tools)
         return sum((item.usage for item in self.items), used)
 
 
-@dataclass
-class Mark:
-    """Something that happened to the run as a whole: a swap, a rollback, an edit, a pause."""
-
-    position: int
-    at: int
-    kind: str
-    entry: dict[str, Json]
-    """The journal entry."""
-
-
-@dataclass
-class Trace:
-    """A run's execution."""
+class TraceView(_Growing):
+    """The trace of a run: what it did, step by step and call by call."""
 
     run: str = ""
     crew: str = ""
@@ -158,20 +198,45 @@ class Trace:
     status: str = "running"
     error: str = ""
     position: int = 0
-    steps: list[StepTrace] = field(default_factory=list[StepTrace])
-    """In the order in which they were reached; those of items are in their visits."""
-    marks: list[Mark] = field(default_factory=list[Mark])
-    asked: list[Asked] = field(default_factory=list[Asked])
+    """The position up to which the journal was read."""
+    steps: list[StepTrace] = Field(default_factory=list[StepTrace])
+    """In the order in which they were reached; child steps are in the `items` of their parents."""
+    events: list[EventView] = Field(default_factory=list[EventView])
+    """What happened to the run as a whole: swaps, rollbacks, state edits, pauses."""
+    asked: list[InterruptTrace] = Field(default_factory=list[InterruptTrace])
     """Questions about the whole run."""
+    pending: tuple[PendingCall, ...] = ()
+    """Calls that have not answered."""
 
     def all_steps(self) -> Iterator[StepTrace]:
-        """Every step, each visit before its items."""
+        """Every step, each before its child steps."""
         for step in self.steps:
             yield step
             yield from step.items
 
 
+class StepPair(Model):
+    """A step of two traces."""
+
+    step: StepId
+    one: StepTrace | None
+    other: StepTrace | None
+    differs: tuple[str, ...] = ()
+    """The parts that differ: `status`, `agent`, `items`, `calls`, `results`, `sets`, `answers`,
+    `errors`, `went`; `only in one` for a step that one of the traces lacks."""
+
+
+class TraceDiffView(Model):
+    """Two traces side by side."""
+
+    runs: tuple[str, str]
+    parts_at: StepId | None = None
+    """The first step that differs; none if no step does."""
+    steps: tuple[StepPair, ...] = ()
+    """The steps in the order of the first trace, then those that only the second one has."""
+
+
 def body_of(value: Json) -> str:
-    """The body that holds a large value that was set; empty where the value is there itself."""
+    """The hash of the body that holds a large value; empty for a value that is there itself."""
     body = cast("dict[str, Json]", value).get("body") if isinstance(value, dict) else None
     return body if isinstance(body, str) and value == {"body": body} else ""

@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, get_args
 
-from crewlog.client.events import Event
 from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.creatures import INBOX
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.errors import UsageError
 from crewlog.ids import RunId, node_of
+from crewlog.reporting.events.view import Event
 from crewlog.state import journal as j
 
 TOPOLOGY_CHANGED = "TOPOLOGY_CHANGED"
