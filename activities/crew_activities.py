@@ -267,7 +267,7 @@ class CrewActivities:
         with as_failures():
             _check_own()
             await check_replacement(task, self._store, self._executions)
-            await self._store.shut(task.run, task.executions)
+            await self._store.reject_executions(task.run, task.executions)
             # Whoever replaces a run has waited for the forks of it that were starting.
             await self._store.delete([task.run], Clock().now(), forked=True)
 

@@ -111,13 +111,13 @@ class Executions:
         seen = self._seen.get((run, execution))
         if seen or (seen is False and not await self._is_signed(ContentHash(definition))):
             return
-        known = await self._store.executions(run)
+        known = await self._store.accepted_executions(run)
         wanted = bool(known) or await self._any_signed(definition, batch)
         if wanted and execution not in known:
             own = run == activity.info().workflow_id
             if not own or not await self._goes_on(run, execution, known):
                 raise to_application_error(_stranger(run))
-            await self._store.admit(run, [execution])
+            await self._store.accept_executions(run, [execution])
         self._seen.put((run, execution), wanted)
 
     async def check_unused_id(self, run: RunId, use: SignedStart) -> None:
@@ -126,7 +126,7 @@ class Executions:
         Raises:
             NotPermitted: the store has a signed run of its id, which is not replaced.
         """
-        known = await self._store.executions(run)
+        known = await self._store.accepted_executions(run)
         if known and use.execution not in known:
             raise taken(run)
 
@@ -138,7 +138,7 @@ class Executions:
         Raises:
             NotPermitted: it names other executions than the last ones.
         """
-        known = {*await self._store.executions(run)} - {use.execution}
+        known = {*await self._store.accepted_executions(run)} - {use.execution}
         if not known:
             return
         for each in executions:
@@ -183,8 +183,8 @@ class Executions:
             signed: Whether its commands are signed.
             alone: Whether it takes up what others have left.
         """
-        if signed or await self._store.executions(run):
-            await self._store.admit(run, [use.execution], alone=alone)
+        if signed or await self._store.accepted_executions(run):
+            await self._store.accept_executions(run, [use.execution], alone=alone)
 
     async def _goes_on(self, run: RunId, execution: str, known: Collection[str]) -> bool:
         """Whether an execution is of a chain that the store knows, or of one that was ours before.

@@ -67,7 +67,7 @@ async def open_run(
 
 async def _begin(run: RunId, use: SignedStart, store: Store, executions: Executions) -> None:
     """Notes whose a signed run is, where there was none of its id."""
-    known = await store.executions(run)
+    known = await store.accepted_executions(run)
     if use.execution not in known and await store.get_run(run) is not None:
         raise taken(run)
     await executions.begin(run, use, signed=True)

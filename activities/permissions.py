@@ -131,13 +131,13 @@ async def count_call(store: Store, task: CallTool) -> dict[str, str]:
         )
         say = f"Refused: {quota.rule}: at most {quota.quota}, and the next begins at {ends}."
         raise CallDenied(say, quota.rule.partition(" ")[0])
-    return {each.quota: each.span for each in new}
+    return {each.quota: each.period for each in new}
 
 
 async def release(store: Store, task: CallTool) -> None:
     """Takes a call that was not made out of its quotas."""
     if task.quotas:
-        await store.release(_key(task), [_name(quota) for quota in task.quotas])
+        await store.release_call(_key(task), [_name(quota) for quota in task.quotas])
 
 
 def may_have_started(task: CallTool) -> bool:

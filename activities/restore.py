@@ -111,7 +111,7 @@ async def wait_for_split(
             f"the journal of the run {source!r} does not say after {after} that {run!r} is a part "
             "of it"
         )
-    await store.shut(source, ending.executions)
+    await store.reject_executions(source, ending.executions)
     found, _ = await _named(store, source, run, after)
     if found is None:
         raise _never(source, run, "that run has ended")
@@ -434,7 +434,7 @@ async def _at_rest(store: Store, run: RunId, executions: Collection[str]) -> Cre
     end = await _quiet(store, run)
     if end.closed or not executions:
         return end
-    await store.shut(run, executions)
+    await store.reject_executions(run, executions)
     return await state_at(store, run)
 
 

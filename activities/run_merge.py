@@ -107,7 +107,7 @@ async def look_at_run(task: ReadOtherRun, store: Store, ended: Ended) -> ReadOth
     if (state is None or not state.closed) and not task.sure:
         ending = await ended(task.other)
         if ending is not None:
-            await store.shut(task.other, ending.executions)
+            await store.reject_executions(task.other, ending.executions)
             state = await _last(store, task.other)
             gone = state is None or not state.closed
     if state is not None:

@@ -46,7 +46,7 @@ async def never_begun(store: Store, task: CallTool) -> None:
         OutcomeUnknown: where one has.
         StoreUnavailable: where the store is away; then that is not known.
     """
-    if await store.claimed(start_record_key(task.run, task)) is not None:
+    if await store.key_owner(start_record_key(task.run, task)) is not None:
         raise _unknown(task)
 
 

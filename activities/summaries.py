@@ -151,7 +151,7 @@ class Summaries:
     async def _find(self, run: RunId, key: _Key) -> _StoredSummary | None:
         if (known := self._known.get(key)) is not None:
             return known
-        hash_ = await self._store.claimed(_claim(run, key))
+        hash_ = await self._store.key_owner(_claim(run, key))
         if hash_ is None:
             return None
         bodies = await self._store.get_bodies([ContentHash(hash_)])
@@ -205,7 +205,7 @@ class Summaries:
         time, pause = asyncio.get_running_loop().time, _POLL
         until = time() + left
         while (found := await self._find(run, key)) is None:
-            if time() >= until or await self._store.claimed(_claim(run, key, number, over=True)):
+            if time() >= until or await self._store.key_owner(_claim(run, key, number, over=True)):
                 return None
             await asyncio.sleep(min(pause, max(0.0, until - time())))
             pause = min(pause * 1.5, _LONGEST_POLL)

@@ -45,8 +45,8 @@ class Workspaces:
         if folder is None:
             folder = workspace_of(self._root, run)
             row = await self._store.get_run(run)
-            if row is not None and row.started:
-                await asyncio.to_thread(self._claim, folder, str(row.started))
+            if row is not None and row.started_at:
+                await asyncio.to_thread(self._claim, folder, str(row.started_at))
             if len(self._folders) >= _MOST:
                 self._folders.clear()
             folder = self._folders[run, execution] = folder.resolve()

@@ -298,8 +298,8 @@ async def make_site(environ: Mapping[str, str], root: Path, keys: Keyring | None
         namespace=namespace,
         data_converter=data_converter(root / "payloads", keys=keys),
     )
-    seal = RowCipher(keys, namespace)
-    store = await PostgresStore.connect(environ["DATABASE_URL"], seal=seal)
+    cipher = RowCipher(keys, namespace)
+    store = await PostgresStore.connect(environ["DATABASE_URL"], cipher=cipher)
     return Site(temporal, store, environ, root)
 
 

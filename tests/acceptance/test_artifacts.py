@@ -221,7 +221,8 @@ async def test_a_deleted_run_leaves_nothing_of_its_artifacts(crews: Site) -> Non
     db_ = await asyncpg.connect(crews.endpoints.database_url)
     try:
         kept = await db_.fetchval(
-            "SELECT count(*) FROM crewlog.bodies WHERE hash = $1 AND doomed IS NULL", links[0].body
+            "SELECT count(*) FROM crewlog.bodies WHERE hash = $1 AND unreferenced_at IS NULL",
+            links[0].body,
         )
     finally:
         await db_.close()

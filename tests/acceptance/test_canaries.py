@@ -173,7 +173,7 @@ async def a_run_s_life(site: Site) -> Run:
     assert mark("option") in await refused(run.respond(question.id, mark("option")))
     handle = site.temporal.get_workflow_handle(run.id)
     with pytest.raises(WorkflowQueryFailedError):
-        await handle.query("journal", {"after": mark("query")})
+        await handle.query("journal_entries", {"after": mark("query")})
     await run.respond(question.id, "approve", reason=mark("approved"), by=mark("person"))
     await run.wait_until(
         lambda view: bool(view.interrupts) and view.interrupts != (question.id,), LIMIT
@@ -277,7 +277,7 @@ async def other_runs(site: Site) -> None:
 async def again(run: Run) -> None:
     """What comes of a run that has ended."""
     (place, *_) = (await run.checkpoints()).checkpoints
-    edit = EditAgent(name="b", set={"prompt": mark("forked")})
+    edit = EditAgent(name="b", set={"prompt": mark("forked_runs")})
     fork = await run.fork(place.position, operations=[edit], by=mark("forker"))
     await fork.stop(mark("stop"))
     await fork.result(LIMIT)
@@ -384,26 +384,56 @@ async def told_by_temporal(site: Site) -> bytes:
 
 
 PLAIN_COLUMNS = {
-    *("bodies.hash", "definitions.hash", "links.head", "links.previous", "links.body"),
-    "links.other",
-    *("orphans.head", "journal.digest", "tool_approvals.digest", "tool_proofs.digest"),
+    *("bodies.hash", "definitions.hash", "log_links.head", "log_links.previous", "log_links.body"),
+    "log_links.other",
+    *(
+        "orphaned_links.head",
+        "journal_entries.hash",
+        "tool_approvals.hash",
+        "signed_tool_approvals.hash",
+    ),
     *("runs.run", "runs.crew", "runs.definition", "runs.status", "runs.source", "runs.recipe"),
-    *("journal.run", "interrupts.run", "interrupts.id", "steps.run", "steps.step", "steps.agent"),
+    *(
+        "journal_entries.run",
+        "interrupts.run",
+        "interrupts.id",
+        "steps.run",
+        "steps.step",
+        "steps.agent",
+    ),
     *("checkpoints.run", "checkpoints.step", "checkpoints.node", "checkpoints.kind"),
-    *("snapshots.run", "rulings.run", "tags.run", "tags.tag", "forks.source", "forks.fork"),
-    *("forked.run", "shut.run", "shut.execution", "executions.run", "executions.execution"),
-    *("claims.key", "claims.owner"),
-    *("crews.name", "crews.definition", "default_crew.name"),
-    *("registered.kind", "registered.name", "registered.content"),
-    *("reservations.quota", "reservations.call", "reservations.span"),
-    *("quota_counts.quota", "quota_counts.span"),
+    *(
+        "snapshots.run",
+        "permission_changes.run",
+        "tags.run",
+        "tags.tag",
+        "pending_forks.source",
+        "pending_forks.fork",
+    ),
+    *(
+        "forked_runs.run",
+        "rejected_executions.run",
+        "rejected_executions.execution",
+        "accepted_executions.run",
+        "accepted_executions.execution",
+    ),
+    *("start_records.key", "start_records.owner"),
+    *("crews.name", "crews.definition", "default_crews.name"),
+    *("catalog_entries.kind", "catalog_entries.name", "catalog_entries.content"),
+    *("quota_calls.quota", "quota_calls.call", "quota_calls.period"),
+    *("quota_counts.quota", "quota_counts.period"),
     *("memories.crew", "memories.scope", "memories.agent", "memories.run", "memories.step"),
     *("memories.key", "memories.words", "memories.embedder", "memories.embedding"),
     *("tool_approvals.source", "tool_approvals.tool"),
-    *("tool_proofs.source", "tool_proofs.tool", "tool_proofs.key", "tool_proofs.signature"),
-    *("schema_migrations.name", "lineage.run", "lineage.source"),
-    *("parents.run", "parents.parent"),
-    "sealing.namespace",
+    *(
+        "signed_tool_approvals.source",
+        "signed_tool_approvals.tool",
+        "signed_tool_approvals.key",
+        "signed_tool_approvals.signature",
+    ),
+    *("schema_migrations.name", "deleted_run_sources.run", "deleted_run_sources.source"),
+    *("log_sources.run", "log_sources.source"),
+    "key_checks.namespace",
 }
 """What the documentation names as readable in the store: ids, names, hashes, codes."""
 
@@ -477,7 +507,7 @@ async def test_no_canary_is_anywhere(heard: Listened) -> None:
     told = json.dumps([entry_to_json(entry) for _, entry in await site.journal(run)])
     bodies = set(re.findall(r'"body": "([^"]+)"', told))
     told += json.dumps(await site.store.get_bodies([*map(ContentHash, bodies)]))
-    hides("journal", told.encode(), SECRET)
+    hides("journal_entries", told.encode(), SECRET)
     assert "the token is [redacted], or [redacted]" in told
     assert "failed with [redacted]" in told
     for place in SAID_TO_IT:

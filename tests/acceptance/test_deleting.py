@@ -192,7 +192,9 @@ async def test_a_source_stays_until_its_parts_have_begun(
     await site.spoken(run, "ann")
     part = site.client(queue).run(split_run_id(RunId(run.id), "cut", AgentName("ann")))
     # A part claims who is its own when it begins, and waits here for that.
-    async with held(site.endpoints.database_url, "LOCK TABLE crewlog.claims IN EXCLUSIVE MODE"):
+    async with held(
+        site.endpoints.database_url, "LOCK TABLE crewlog.start_records IN EXCLUSIVE MODE"
+    ):
         cut = Disconnect(sender="ann", listener="bob")
         await run.change(operations=[cut], id="cut", wait=False)
         await until_true(lambda: parted(site, run))

@@ -45,7 +45,7 @@ from crewlog.errors import DecryptionFailed, RunFailed
 from crewlog.ids import AgentName
 from crewlog.payload_storage.converter import data_converter
 from crewlog.state.journal import entry_to_json
-from crewlog.store.reencryption import key_uses, reseal
+from crewlog.store.reencryption import key_uses, reencrypt
 
 from .harness import LIMIT, SHARED, Site, calls, make_site, tool
 from .test_creatures import rested
@@ -376,9 +376,9 @@ async def test_keys_rotate_while_a_run_goes_on_and_the_old_one_is_not_needed_the
     used = set[str]().union(*(keys_of(event) for event in await events(crews, run)))
     assert used == {old.current, new.id}
     store = crews.store
-    store.seal.keys._looked = 0  # type: ignore[attr-defined]
+    store.cipher.keys._looked = 0  # type: ignore[attr-defined]
     assert (await key_uses(store))[old.current] > 0
-    assert await reseal(store, lambda _text: None) > 0
+    assert await reencrypt(store, lambda _text: None) > 0
     assert set(await key_uses(store)) == {new.id}
     assert (await open_runs(rotated, crews.payloads)) == {}
     row = await store.get_run(run.id)
@@ -429,7 +429,7 @@ async def test_a_row_that_was_moved_or_is_plain_is_refused_and_made_again(crews:
     one, two = await ended(crews, crew), await ended(crews, crew)
     entries = await crews.store.read_journal(one.id)
     moved = (
-        "UPDATE crewlog.journal SET entry = o.entry FROM crewlog.journal o "
+        "UPDATE crewlog.journal_entries SET entry = o.entry FROM crewlog.journal_entries o "
         "WHERE journal.run = $1 AND o.run = $2 AND journal.position = 2 AND o.position = 2"
     )
     async with database(crews) as connection:

@@ -46,7 +46,7 @@ async def test_a_part_is_commanded_by_those_who_commanded_the_whole(
     part = Run(client(crews, folder, "ada"), split_run_id(RunId(run.id), "cut", AgentName("ann")))
     crews.runs.append(part)
     await rested(part)
-    assert await crews.store.executions(RunId(part.id))
+    assert await crews.store.accepted_executions(RunId(part.id))
     await of(crews, folder, "oncall", part).message("hello", to="channel:x")
     await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
     await of(crews, folder, "eve", part).message("me too", to="channel:x")
@@ -141,7 +141,7 @@ async def test_a_part_is_begun_by_the_run_that_is_parted_and_once(crews: Site, f
     await crews.client().delete(part.id)
     connection = await asyncpg.connect(crews.endpoints.database_url)
     try:  # as if it had been ended before it began
-        await connection.execute("DELETE FROM crewlog.claims WHERE key LIKE 'once:%'")
+        await connection.execute("DELETE FROM crewlog.start_records WHERE key LIKE 'once:%'")
     finally:
         await connection.close()
     assert "begun by the run that it is a part of" in await refused("a stranger's")

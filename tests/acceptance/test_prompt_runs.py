@@ -116,8 +116,8 @@ async def test_a_prompt_runs_once_it_is_approved(crews: Site) -> None:
         "MessageAdded",
     ]
     row = await crews.store.get_run(run.id)
-    assert (row.crew, row.definition, row.by) == ("release-notes", question.hash, "test")
-    assert row.started == state.started == (await crews.entries(run, "PromptReceived"))[0].at
+    assert (row.crew, row.definition, row.started_by) == ("release-notes", question.hash, "test")
+    assert row.started_at == state.started == (await crews.entries(run, "PromptReceived"))[0].at
 
 
 async def test_what_is_assumed_is_told_with_its_place_where_people_are_asked(crews: Site) -> None:

@@ -42,41 +42,41 @@ from .harness import LIMIT, Site, calls, payload_in, tool, until
 TABLES = {
     "definitions": "hash",
     "bodies": "hash",
-    "claims": "key",
-    "links": "head",
-    "journal": "position",
+    "start_records": "key",
+    "log_links": "head",
+    "journal_entries": "position",
     "runs": "run",
     "interrupts": "id",
     "steps": "step",
     "checkpoints": "position",
     "snapshots": "position",
     "tags": "tag",
-    "rulings": "position",
-    "parents": "parent",
-    "executions": "execution",
+    "permission_changes": "position",
+    "log_sources": "source",
+    "accepted_executions": "execution",
     "quota_counts": "quota",
 }
-RARE = {"tags", "rulings", "parents", "executions"}
+RARE = {"tags", "permission_changes", "log_sources", "accepted_executions"}
 """Tables that have rows only of runs to which something happened that most are spared."""
 NO_RUNS_TABLES = {
     *(
         "crews",
-        "default_crew",
-        "registered",
-        "orphans",
-        "forks",
-        "forked",
-        "lineage",
-        "shut",
+        "default_crews",
+        "catalog_entries",
+        "orphaned_links",
+        "pending_forks",
+        "forked_runs",
+        "deleted_run_sources",
+        "rejected_executions",
         "schema_migrations",
     ),
     *(
         "memories",
-        "reservations",
+        "quota_calls",
         "tool_approvals",
-        "tool_proofs",
-        "sealing",
-        "executions",
+        "signed_tool_approvals",
+        "key_checks",
+        "accepted_executions",
     ),
 }
 QUEUE = "rebuild"
@@ -97,7 +97,7 @@ async def db(site: Site) -> AsyncIterator[Any]:
 
 
 async def lose(db: Any) -> None:
-    tables = [*TABLES, "crews", "registered", "reservations"]
+    tables = [*TABLES, "crews", "catalog_entries", "quota_calls"]
     await db.execute(f"TRUNCATE {', '.join(f'crewlog.{table}' for table in tables)}")
 
 
@@ -144,11 +144,11 @@ async def as_kept(db: Any) -> Dump:
 
 def _opened(table: str, row: dict[str, Any]) -> dict[str, Any]:
     """A row, decrypted where encryption is on: no two encryptions are the same."""
-    seal = RowCipher(environment_keyring(), "default")
+    cipher = RowCipher(environment_keyring(), "default")
     for each in COLUMNS:
         if each.table == table and row[each.column]:
             place = [str(row[name]) for name in each.place]
-            row[each.column] = seal.open(row[each.column], each.kind, *place)
+            row[each.column] = cipher.decrypt(row[each.column], each.kind, *place)
     return row
 
 
@@ -285,7 +285,7 @@ async def test_all_rows_are_the_same_again(site: Site, db: Any) -> None:
     assert is_whole(report)
     assert len(report.executions) >= 3
     assert report.tail == "stored"
-    assert report.positions == report.position == before["journal"][-1]["position"]
+    assert report.positions == report.position == before["journal_entries"][-1]["position"]
     # Once more: nothing changes, and nothing is refused.
     assert await run.rebuild() == report
     assert await run.rebuild(replace=True) == report
@@ -323,7 +323,7 @@ async def test_tables_that_are_dropped_after_three_continue_as_news(site: Site, 
     report = await rebuilt_by_command(site, run)
     assert is_whole(report)
     assert len(report.executions) > 3
-    assert (report.tail, report.position) == ("stored", before["journal"][-1]["position"])
+    assert (report.tail, report.position) == ("stored", before["journal_entries"][-1]["position"])
     assert_same(await dump(db), before)
     await worker(site)  # it has nothing but the rows
     for number in 1, 2:
@@ -483,12 +483,12 @@ async def test_executions_that_are_gone_are_named(site: Site, db: Any) -> None:
 
     found = await dump(db)
     gaps = {first.id: gap, middle.id: hole}
-    for table in ("journal", "checkpoints", "snapshots"):
+    for table in ("journal_entries", "checkpoints", "snapshots"):
         for row in before[table]:
             lost = gaps[row["run"]]
             inside = lost.first <= row["position"] <= lost.last - (table == "snapshots")
             assert (row in found[table]) != inside, (table, row["position"])
-    assert all(row in before["links"] for row in found["links"])
+    assert all(row in before["log_links"] for row in found["log_links"])
     assert all(row in before["bodies"] for row in found["bodies"])
     site.runs.clear()  # their journals cannot be folded any more
 
@@ -534,7 +534,7 @@ async def test_a_payload_that_is_gone_is_named(site: Site, db: Any) -> None:
     [problem] = report.problems
     assert "call_tool result" in problem
     assert any(str(file) in problem for file in results)
-    assert (await dump(db))["journal"] == before["journal"]
+    assert (await dump(db))["journal_entries"] == before["journal_entries"]
     for file, name in zip(away, results, strict=True):
         file.rename(name)
     assert is_whole(await run.rebuild())
@@ -567,17 +567,17 @@ async def test_a_run_that_was_reset(site: Site, db: Any) -> None:
     )
     report = await run.rebuild(replace=True)
     assert report.tail == "unknown"
-    assert report.replaced_after == report.position < old["journal"][-1]["position"]
+    assert report.replaced_after == report.position < old["journal_entries"][-1]["position"]
     row = await site.store.get_run(run.id)
     assert row is not None
-    assert (row.status, row.ended) == ("running", None)
+    assert (row.status, row.ended_at) == ("running", None)
     await worker(site)
     await run.result(LIMIT)
     new = await dump(db)
-    assert new["journal"] != old["journal"]
+    assert new["journal_entries"] != old["journal_entries"]
     # The rows of the history before the reset are put over it, as if the reset had not been seen.
     await lose(db)
-    for table in ("journal", "runs", "steps", "checkpoints", "snapshots", "definitions"):
+    for table in ("journal_entries", "runs", "steps", "checkpoints", "snapshots", "definitions"):
         rows = [tuple(row.values()) for row in kept[table]]
         await db.copy_records_to_table(table, schema_name="crewlog", records=rows)
     with pytest.raises(UsageError, match="has another journal") as caught:
@@ -586,6 +586,6 @@ async def test_a_run_that_was_reset(site: Site, db: Any) -> None:
     report = await run.rebuild(replace=True)
     assert is_whole(report)
     assert report.replaced_after is not None
-    assert (await dump(db))["journal"] == new["journal"]
+    assert (await dump(db))["journal_entries"] == new["journal_entries"]
     assert (await dump(db))["runs"] == new["runs"]
     assert (await dump(db))["snapshots"] == new["snapshots"]

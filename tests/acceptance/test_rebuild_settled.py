@@ -148,7 +148,7 @@ async def test_whoever_comes_first_says_whether_a_run_was_taken_in(
     """The other run has offered itself, and waits for the word."""
     one, two = await unstored_merge(crews, db)
     if first == "the look":  # as the other run has it done, before it decides
-        await crews.store.shut(RunId(one.id), [await execution_of(crews, one)])
+        await crews.store.reject_executions(RunId(one.id), [await execution_of(crews, one)])
     report = await one.rebuild()
     assert report.whole
     if first == "the rebuild":
@@ -193,7 +193,7 @@ async def test_who_parted_lives_in_one_graph_after_a_rebuild(
     """Nobody works for the part before the rebuild, or else it has seen that nothing came."""
     run, part = await unstored_split(crews, db)
     if how == "is shut out":
-        await crews.store.shut(RunId(run.id), [await execution_of(crews, run)])
+        await crews.store.reject_executions(RunId(run.id), [await execution_of(crews, run)])
     if how == "has given up":
         await crews.start_worker(QUEUE)
         with pytest.raises(RunFailed, match="never will"):

@@ -21,7 +21,7 @@ async def test_a_strangers_execution_is_not_what_the_run_was(crews: Site, folder
     signed, other = simple(crews, folder)
     await crews.store.put_definition(other)
     run = await ended(crews, folder, signed)
-    journal, known = await crews.journal(run), await crews.store.executions(run.id)
+    journal, known = await crews.journal(run), await crews.store.accepted_executions(run.id)
     carry = await forged(other, run.id, journal[-1][0] - 1, by="ada")
     await refused(crews, "Stranger", run.id, "", carry)
     report = await run.rebuild(replace=True)
@@ -30,14 +30,14 @@ async def test_a_strangers_execution_is_not_what_the_run_was(crews: Site, folder
     assert await crews.journal(run) == journal
     # With the store lost, it is what the server says of each: what it was at first, and where.
     await crews.store.delete([run.id], int(time.time() * 1000))
-    assert not await crews.store.executions(run.id)
+    assert not await crews.store.accepted_executions(run.id)
     assert set((await run.rebuild()).executions) == known
     assert await crews.journal(run) == journal
-    assert await crews.store.executions(run.id) == known
+    assert await crews.store.accepted_executions(run.id) == known
     carry = await forged(other, run.id, journal[-1][0], by="ada")
     assert "none of the run" in await refused(crews, "Stranger", run.id, "", carry)
     # Where nothing that the server has is known, nothing is believed.
-    await crews.store.admit(run.id, ["gone"], alone=True)
+    await crews.store.accept_executions(run.id, ["gone"], alone=True)
     with pytest.raises(NotPermitted, match="known to be the run's"):
         await run.rebuild(replace=True)
     assert await crews.journal(run) == journal
@@ -46,4 +46,4 @@ async def test_a_strangers_execution_is_not_what_the_run_was(crews: Site, folder
 async def test_an_open_run_has_no_notes(crews: Site) -> None:
     run, _ = await crews.finish(crews.crew({"a": [{"text": "A"}]}))
     assert (await run.rebuild()).whole
-    assert not await crews.store.executions(run.id)
+    assert not await crews.store.accepted_executions(run.id)

@@ -330,7 +330,7 @@ async def test_a_quota_of_a_day_counts_the_runs_that_had_an_id_before(crews: Sit
     connection = await asyncpg.connect(crews.endpoints.database_url)
     try:
         rows = await connection.fetch(
-            "SELECT quota, span FROM crewlog.reservations WHERE quota LIKE $1", f"{name}/%"
+            "SELECT quota, period FROM crewlog.quota_calls WHERE quota LIKE $1", f"{name}/%"
         )
     finally:
         await connection.close()
@@ -342,7 +342,7 @@ async def test_a_quota_of_a_day_counts_the_runs_that_had_an_id_before(crews: Sit
     # A call of the replaced run that comes late; the new one will have one of the same key.
     late = quota_idempotency_key(idempotency_key(anew.id, StepId("a#1"), 4), began)
     assert (
-        await crews.store.count_call(late, [QuotaPeriod(quota=quota, span=span, most=2)], began)
+        await crews.store.count_call(late, [QuotaPeriod(quota=quota, period=span, limit=2)], began)
         is None
     )
     crews.open_gate(anew, "g")
@@ -465,7 +465,7 @@ async def test_what_was_lost_of_forks_and_of_runs_that_went_back_is_made_again(
     for each in (run, fork):
         before = await crews.journal(each)
         rows = await crews.store.list_checkpoints(each.id)
-        await crews.store.forget(each.id)
+        await crews.store.truncate_journal(each.id)
         assert await crews.journal(each) == []
         report = await each.rebuild()
         assert report.whole, report

@@ -199,7 +199,7 @@ async def test_a_fork_that_is_refused_keeps_nobody_from_deleting(crews: Site, fo
     )
     with pytest.raises(WorkflowFailureError):
         await handle.result()
-    assert not await crews.store.starting_forks([run.id])
+    assert not await crews.store.list_pending_forks([run.id])
     blocker = await crews.temporal.start_workflow(
         WORKFLOW_TYPE, {}, id=fork, task_queue="nobody", execution_timeout=RUN_LIMIT
     )
@@ -245,13 +245,13 @@ async def test_what_goes_on_from_a_signed_run_is_known(crews: Site, folder: Path
     run = await client(crews, folder, "ada").start(crew, "go", execution_timeout=RUN_LIMIT)
     crews.runs.append(run)
     await until(lambda: crews.ledger(run, "start"), "the gate")
-    assert not await crews.store.executions(run.id), "nobody asks for it of an open run"
+    assert not await crews.store.accepted_executions(run.id), "nobody asks for it of an open run"
     changed = await run.change(definition=whole | {"policy": policy(folder)}, wait=False)
     assert changed.swap
     crews.open_gate(run, "g")
     result = await run.result(LIMIT)
     assert (result.status, result.executions) == ("completed", 2)
-    assert await crews.store.executions(run.id)
+    assert await crews.store.accepted_executions(run.id)
 
 
 async def test_a_signal_that_says_it_is_encrypted_stops_no_run(crews: Site, folder: Path) -> None:

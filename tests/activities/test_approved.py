@@ -106,7 +106,7 @@ async def test_a_yes_that_expires_while_its_call_is_prepared_runs_nothing(
     with pytest.raises(ApplicationError, match="has expired") as found:
         await made(tool_call, **yes(binding(until=LATER)))
     assert found.value.type == "PermissionsChanged", "the run asks people again"
-    assert await store.claimed(f"{RUN}/backend#1/2/1") is None
+    assert await store.key_owner(f"{RUN}/backend#1/2/1") is None
 
 
 async def test_edited_arguments_run_and_the_model_is_told(tool_call: Any, store: Any) -> None:

@@ -86,7 +86,7 @@ async def signed(store: InMemoryStore, *, mode: str = "signed") -> str:
 async def test_what_the_store_knows_is_not_asked_for(
     executions: Executions, server: Server, store: InMemoryStore
 ) -> None:
-    await store.admit(RUN, ["e1"])
+    await store.accept_executions(RUN, ["e1"])
     assert await believed(executions, "e1")
     assert not server.asked
 
@@ -97,12 +97,12 @@ async def test_one_that_goes_on_is_asked_for_once_and_known_then(
     server.has("e1")
     server.has("e2", "e1")
     server.has("reset", "e1", original="e2", first="e2")
-    await store.admit(RUN, ["e1"])
+    await store.accept_executions(RUN, ["e1"])
     for _ in range(2):
         assert await believed(executions, "e2")
         assert await believed(executions, "reset")
     assert server.asked == ["e2", "reset"]
-    assert set(await store.executions(RUN)) == {"e1", "e2", "reset"}
+    assert set(await store.accepted_executions(RUN)) == {"e1", "e2", "reset"}
 
 
 async def test_strangers_are_not_believed_and_not_noted(
@@ -116,11 +116,11 @@ async def test_strangers_are_not_believed_and_not_noted(
     server.has("turned on", "turned")
     server.has("elsewhere", queue="own")
     server.has("moved", "elsewhere")
-    await store.admit(RUN, ["e1"])
+    await store.accept_executions(RUN, ["e1"])
     for name in ("begun", "other", "turned", "turned on", "elsewhere", "moved", "nowhere"):
         assert not await believed(executions, name), name
     assert not await believed(executions, "e2", of="another workflow")
-    assert set(await store.executions(RUN)) == {"e1"}
+    assert set(await store.accepted_executions(RUN)) == {"e1"}
 
 
 async def test_a_chain_may_be_as_long_as_it_likes(
@@ -129,7 +129,7 @@ async def test_a_chain_may_be_as_long_as_it_likes(
     server.has("e1")
     for n in range(2, 40):
         server.has(f"e{n}", f"e{n - 1}", first="gone")
-    await store.admit(RUN, ["e3"])
+    await store.accept_executions(RUN, ["e3"])
     assert await believed(executions, "e39")
 
 
@@ -143,7 +143,7 @@ async def test_an_open_run_is_nobodys_question_until_it_is_signed(
     assert not server.asked
     now = await signed(store)
     assert await believed(executions, "e2", by=now)
-    assert set(await store.executions(RUN)) == {"e2"}
+    assert set(await store.accepted_executions(RUN)) == {"e2"}
 
 
 async def test_where_nothing_is_known_type_and_queue_decide(
@@ -169,7 +169,7 @@ async def test_a_start_takes_no_signed_runs_place(
     executions: Executions, store: InMemoryStore
 ) -> None:
     await executions.check_unused_id(RUN, use("new"))
-    await store.admit(RUN, ["e1"])
+    await store.accept_executions(RUN, ["e1"])
     await executions.check_unused_id(RUN, use("e1"))
     with pytest.raises(NotPermitted, match="takes its place only"):
         await executions.check_unused_id(RUN, use("new"))
@@ -183,7 +183,7 @@ async def test_what_replaces_a_run_names_it_as_it_is(
     server.has("e2", "e1")
     server.has("failed")
     await executions.check_replaced_executions(RUN, use("new"), [])
-    await store.admit(RUN, ["e1"])
+    await store.accept_executions(RUN, ["e1"])
     for named in (["e1"], ["e2"], ["before", "e2"], ["failed"]):
         await executions.check_replaced_executions(RUN, use("new"), named)
     for named in ([], ["before"], ["gone"]):
@@ -195,7 +195,7 @@ async def test_an_open_run_that_begins_is_noted_only_where_a_signed_one_was(
     executions: Executions, store: InMemoryStore
 ) -> None:
     await executions.begin(RUN, use("e1"), signed=False)
-    assert not await store.executions(RUN)
+    assert not await store.accepted_executions(RUN)
     await executions.begin(RUN, use("e1"), signed=True)
     await executions.begin(RUN, use("e2"), signed=False, alone=True)
-    assert set(await store.executions(RUN)) == {"e2"}
+    assert set(await store.accepted_executions(RUN)) == {"e2"}

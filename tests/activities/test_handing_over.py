@@ -135,9 +135,9 @@ async def test_of_a_run_that_was_ended_what_is_stored_by_then_decides() -> None:
     class Late(InMemoryStore):
         """A store in which the run's last word lands before it is shut."""
 
-        async def shut(self, run: RunId, executions: Collection[str]) -> None:
+        async def reject_executions(self, run: RunId, executions: Collection[str]) -> None:
             await append(self, 1, *[unrelated()] * AFTER, named(PART))
-            await super().shut(run, executions)
+            await super().reject_executions(run, executions)
 
     found = await wait_for_split(Late(), stopped, SOURCE, PART, AFTER)
     assert found.position == AFTER + 1

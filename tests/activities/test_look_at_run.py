@@ -150,11 +150,11 @@ class Shutting(InMemoryStore):
         self.closed: list[tuple[RunId, tuple[str, ...]]] = []
         self.last: Simulation | None = None
 
-    async def shut(self, run: RunId, executions: Collection[str]) -> None:
+    async def reject_executions(self, run: RunId, executions: Collection[str]) -> None:
         assert self.last is not None
         self.last.engine.record(j.MergeFailed(op="n", other=RunId("three"), why="it is busy"))
         await keep(self, self.last)
-        await super().shut(run, executions)
+        await super().reject_executions(run, executions)
         self.closed.append((run, (*executions,)))
 
 

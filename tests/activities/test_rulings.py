@@ -154,7 +154,7 @@ async def test_what_is_ruled_while_a_call_is_prepared_holds(
     assert caught.value.details[2] is False
     assert len(crew_tools.seen) == before
     # It is not claimed, and not counted: with what was ruled, the same and another one are made.
-    assert await store.claimed(f"{RUN}/backend#1/2/1") is None
+    assert await store.key_owner(f"{RUN}/backend#1/2/1") is None
     other = await tool_call("add", ADD, step="backend#2", quotas=(QUOTA,), position=7)
     assert other.ok
     assert (await tool_call("write_file", WRITE, crew=definition, position=7)).ok

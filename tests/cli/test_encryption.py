@@ -106,11 +106,11 @@ def test_a_key_is_rotated_and_retired_once_nothing_needs_it(sealed: Cli) -> None
     )
     assert refused.code == 2
     assert "texts in the store" in refused.err
-    assert "crewlog encryption reseal" in refused.err
-    done = sealed("encryption", "reseal")
+    assert "crewlog encryption reencrypt" in refused.err
+    done = sealed("encryption", "reencrypt")
     assert done.code == 0, done.err
     assert "texts are encrypted with the current key" in done.out
-    assert sealed("encryption", "reseal", "--json").records == [{"texts": 0}]
+    assert sealed("encryption", "reencrypt", "--json").records == [{"texts": 0}]
     done = sealed("encryption", "retire", old)
     assert done.code == 0, done.err
     assert f"✓ the key {old} is retired" in done.out
@@ -175,22 +175,22 @@ def test_a_store_with_plain_rows_is_refused_before_anything_begins(over_plain_ro
         ("run", "two.yaml"),
         ("run", "two.yaml", "--task-queue", "elsewhere"),
         ("worker",),
-        ("encryption", "reseal"),
+        ("encryption", "reencrypt"),
     ):
         refused = cli(*command)
         assert refused.code == 5, (command, refused)
         assert "the store has rows that are not encrypted" in refused.err
         assert "Set CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true" in refused.err
-        assert "crewlog encryption reseal" in refused.err
+        assert "crewlog encryption reencrypt" in refused.err
     assert keys_of(cli)[""]["rows"] == 1
     looked = cli("doctor")
     assert (looked.code, "Ready" in looked.out) == (5, False)
     assert "not encrypted" in looked.out
     cli.env[ACCEPT_PLAIN] = "true"
-    assert cli("encryption", "reseal", "--json").records == [{"texts": 1}]
+    assert cli("encryption", "reencrypt", "--json").records == [{"texts": 1}]
     assert f"on, and {ACCEPT_PLAIN} lets" in cli("doctor").out
     del cli.env[ACCEPT_PLAIN]
-    assert cli("encryption", "reseal", "--json").records == [{"texts": 0}]
+    assert cli("encryption", "reencrypt", "--json").records == [{"texts": 0}]
     assert "has no plain rows" in cli("doctor").out
     cli.env.pop(KEYS)
     refused = cli("run", "two.yaml")
@@ -292,7 +292,7 @@ def test_a_key_is_prepared_on_all_machines_before_it_writes(cli: Cli, tmp_path: 
     assert len(read_keys(path).keys) == 3
 
 
-@pytest.mark.parametrize("command", ["status", "rotate", "serve", "reseal", "retire"])
+@pytest.mark.parametrize("command", ["status", "rotate", "serve", "reencrypt", "retire"])
 def test_without_a_key_file_it_says_so(
     home: Path, tmp_path: Path, served: dict[str, Any], command: str
 ) -> None:

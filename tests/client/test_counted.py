@@ -49,7 +49,7 @@ async def counts(execution: Execution, times: int = 2) -> tuple[int, int]:
     store = InMemoryStore()
     for _ in range(times):
         await count(store, RUN, Chain([execution]), NOW)
-    found = await store.counted([TODAY, YESTERDAY])
+    found = await store.counted_calls([TODAY, YESTERDAY])
     return found[TODAY], found[YESTERDAY]
 
 
@@ -90,11 +90,11 @@ async def test_a_call_counts_of_which_nobody_knows_whether_it_was_made() -> None
 async def test_a_call_is_counted_once_as_its_run_and_as_no_other_of_that_id() -> None:
     store = InMemoryStore()
     for each, known in (("r/a#1/1@7", 1), ("r/a#1/2@7", 2), ("r/a#1/3@7", 3)):
-        await store.count_call(each, [QuotaPeriod(quota="c/k", span=TODAY[1], most=known)], NOW)
+        await store.count_call(each, [QuotaPeriod(quota="c/k", period=TODAY[1], limit=known)], NOW)
     found = extract([result(n, NOW, dict([TODAY]), at) for n, at in ((1, 7), (1, 8), (3, 7))])
     found.calls = {"e": task(2, QUOTA, started=7), "f": task(2, QUOTA, started=8)}
     await count(store, RUN, Chain([Execution("e", Ends("", ""), found, frozenset("ef"))]), NOW)
-    assert await store.counted([TODAY]) == {TODAY: 3 + 2}
+    assert await store.counted_calls([TODAY]) == {TODAY: 3 + 2}
 
 
 def events(*told: tuple[str, int, str]) -> list[HistoryEvent]:

@@ -46,7 +46,7 @@ async def test_what_the_store_counts_is_used_in_the_crews_time_zone() -> None:
             ("u/hour", "2026-03-29T12+00:00"),
         ]
     ):
-        await store.count_call(f"c{n}", [QuotaPeriod(quota=quota, span=span, most=9)], NOON)
+        await store.count_call(f"c{n}", [QuotaPeriod(quota=quota, period=span, limit=9)], NOON)
     assert await used(store, ("day", "9 per day", "UTC")) == [(1, 8)]
     assert await used(store, ("day", "9 per day", "Pacific/Auckland")) == [(2, 7)]
     both = [("hour", "9 per hour", "UTC"), ("none", "9 per day", "UTC")]
@@ -56,7 +56,7 @@ async def test_what_the_store_counts_is_used_in_the_crews_time_zone() -> None:
 async def test_of_one_name_in_two_crews_each_counts_its_own() -> None:
     store = InMemoryStore()
     for call, crew in (("c1", "t"), ("c2", "u"), ("c3", "u")):
-        counted = QuotaPeriod(quota=f"{crew}/day", span="2026-03-29", most=9)
+        counted = QuotaPeriod(quota=f"{crew}/day", period="2026-03-29", limit=9)
         await store.count_call(call, [counted], NOON)
     asked = page(("day", "9 per day", "UTC"), ("day", "9 per day", "UTC"))
     (cell,) = asked.cells
@@ -73,7 +73,7 @@ async def test_of_one_name_in_two_crews_each_counts_its_own() -> None:
 
 async def test_what_cannot_be_told_is_left_open() -> None:
     class Away:
-        async def counted(self, _: Any) -> Any:
+        async def counted_calls(self, _: Any) -> Any:
             raise StoreUnavailable("away")
 
     assert await used(Away(), ("day", "9 per day", "UTC")) == [(None, None)]

@@ -130,8 +130,8 @@ async def test_what_comes_after_what_never_was_is_not_the_runs(world: World) -> 
     report = await world.rebuilt()
     assert await world.kinds() == ["RunStarted", "MergeAccepted"]
     assert await world.store.list_snapshots(ONE) == [1]
-    assert await world.store.claimed(start_record_key(ONE, before)) is not None
-    assert await world.store.claimed(start_record_key(ONE, task)) is None
+    assert await world.store.key_owner(start_record_key(ONE, before)) is not None
+    assert await world.store.key_owner(start_record_key(ONE, task)) is None
     (left,) = report.left_out
     assert (left.first, left.last, left.execution) == (9, 10, "e")
     assert left.why == (
@@ -160,7 +160,7 @@ async def test_what_is_known_to_have_been_stored_is_not_asked_about(world: World
 async def test_what_the_store_has_only_the_other_runs_word_undoes(world: World) -> None:
     world.has(ONE, execution("e", JOURNAL))
     await world.store.append(ONE, JOURNAL)
-    await world.store.shut(ONE, ["e"])
+    await world.store.reject_executions(ONE, ["e"])
     for other in (execution("t", batch(1, BEGINS)), execution("t", problems=["no key"])):
         world.has(TWO, other)
         report = await world.rebuilt()
@@ -185,7 +185,7 @@ async def test_where_the_other_run_cannot_be_read_nobody_is_taken_in(world: Worl
 
 async def test_the_store_says_what_nobody_else_does(world: World) -> None:
     world.has(ONE, execution("e", JOURNAL, stored=2))
-    await world.store.shut(ONE, ["e"])
+    await world.store.reject_executions(ONE, ["e"])
     report = await world.rebuilt()
     assert await world.kinds() == ["RunStarted", "MergeAccepted"]
     assert "the store takes nothing more of it" in report.left_out[0].why
@@ -199,7 +199,7 @@ async def test_of_a_shut_execution_only_what_is_known_to_have_been_stored_comes_
     world: World,
 ) -> None:
     world.has(ONE, execution("e", batch(1, BEGINS, PAUSES, j.RunResumed(), PAUSES), stored=2))
-    await world.store.shut(ONE, ["e"])
+    await world.store.reject_executions(ONE, ["e"])
     report = await world.rebuilt()
     assert await world.kinds() == ["RunStarted", "Paused"]
     (left,) = report.left_out
@@ -216,7 +216,7 @@ async def test_who_read_a_later_entry_has_read_those_before(world: World) -> Non
     world.has(ONE, execution("e", batch(1, BEGINS, ACCEPTS, PARTS, takes), stored=2))
     joins = j.RunEndedByMerge(op="tie", run=ONE, position=9)
     world.has(TWO, execution("t", batch(1, BEGINS, PAUSES, joins), ended="itself"))
-    await world.store.shut(ONE, ["e"])
+    await world.store.reject_executions(ONE, ["e"])
     assert (await world.rebuilt()).left_out == ()
     assert (await world.kinds())[-2:] == ["ComponentChanged", "RunMerged"]
 
@@ -242,7 +242,7 @@ async def test_who_went_on_elsewhere_did_not_come_home(world: World, rows: str) 
     report = await world.rebuilt()
     assert await world.kinds() == ["RunStarted", "Paused"]
     assert "'one-part' went on with its creatures at 4 itself" in report.left_out[0].why
-    assert await world.store.claimed(LEFT.key(1)) is None
+    assert await world.store.key_owner(LEFT.key(1)) is None
 
 
 async def test_who_came_home_is_claimed_again(world: World) -> None:
@@ -252,8 +252,8 @@ async def test_who_came_home_is_claimed_again(world: World) -> None:
     for _ in range(2):
         assert (await world.rebuilt()).left_out == ()
         assert (await world.kinds())[2:] == ["RunReopened", "Paused"]
-        assert await world.store.claimed(LEFT.key(1)) == "one/2/"
-        assert await world.store.claimed(LEFT.key(2)) is None
+        assert await world.store.key_owner(LEFT.key(1)) == "one/2/"
+        assert await world.store.key_owner(LEFT.key(2)) is None
 
 
 # -- to replace rows ---------------------------------------------------------------------------

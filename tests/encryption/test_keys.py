@@ -87,32 +87,32 @@ def test_a_file_that_was_cut_off_is_said_and_the_keys_at_hand_go_on(
         read_keys(key_path)
     assert secret[:10] not in str(error.value)
     keys._looked = 0  # type: ignore[attr-defined]
-    key, data = keys.seal(b"text", b"here")
-    assert keys.open(key, data, b"here") == b"text"
+    key, data = keys.encrypt(b"text", b"here")
+    assert keys.decrypt(key, data, b"here") == b"text"
 
 
 def test_why_a_key_opens_nothing_is_told_as_the_file_has_it(key_path: Path, keys: Keyring) -> None:
-    key, data = keys.seal(b"text", b"")
+    key, data = keys.encrypt(b"text", b"")
     assert (keys.lacks(key), keys.lacks("AAAAAAAAAAAA")) == ("", "unknown")
     new = new_key(2)
     write_keys(key_path, KeyFile(keys=(new,), current=new.id, retired=(key,)))
     assert keys.lacks(new.id) == ""
     assert keys.lacks(key) == "retired"
     with pytest.raises(DecryptionFailed, match="retired key"):
-        keys.open(key, data, b"")
+        keys.decrypt(key, data, b"")
 
 
 def test_a_key_that_was_retired_opens_nothing_where_nothing_is_sealed(
     key_path: Path, keys: Keyring
 ) -> None:
     """A codec server opens alone, and meets no key that it does not know."""
-    key, data = keys.seal(b"text", b"")
-    assert keys.open(key, data, b"") == b"text"
+    key, data = keys.encrypt(b"text", b"")
+    assert keys.decrypt(key, data, b"") == b"text"
     new = new_key(2)
     write_keys(key_path, KeyFile(keys=(new,), current=new.id, retired=(key,)))
     keys._looked = 0  # type: ignore[attr-defined]
     with pytest.raises(DecryptionFailed, match="retired key"):
-        keys.open(key, data, b"")
+        keys.decrypt(key, data, b"")
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_read_again(

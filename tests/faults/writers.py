@@ -237,7 +237,8 @@ async def _successors(stand: Stand, links: Sequence[LogLink]) -> Counter[str]:
     connection = await asyncpg.connect(stand.site.services.endpoints.database_url)
     try:
         rows = await connection.fetch(
-            "SELECT previous, count(*) AS n FROM crewlog.links WHERE previous = ANY($1) GROUP BY 1",
+            "SELECT previous, count(*) AS n FROM crewlog.log_links "
+            "WHERE previous = ANY($1) GROUP BY 1",
             [link.previous for link in links],
         )
     finally:

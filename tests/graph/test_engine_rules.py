@@ -114,7 +114,7 @@ async def test_people_are_told_of_a_quota_that_lets_nothing_through() -> None:
         (free,) = await with_used_up(opened, [question], at)
         assert free.used_up == ""
         span = window_of("day", at, UTC)
-        await store.count_call(f"c{call}", [QuotaPeriod(quota=name, span=span, most=3)], at)
+        await store.count_call(f"c{call}", [QuotaPeriod(quota=name, period=span, limit=3)], at)
     (full,) = await with_used_up(opened, [question], at)
     assert full.used_up.startswith("rules[0] is used up, at most 3 per day: no yes lets the call")
     (tomorrow,) = await with_used_up(opened, [question], at + 86_400_000)

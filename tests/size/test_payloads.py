@@ -36,7 +36,7 @@ async def bodies_of(site: Site, run: Run) -> dict[str, str]:
 async def assert_rebuilt(site: Site, run: Run) -> None:
     """All that the store has of the run comes from the history and the files."""
     journal, bodies = await site.journal(run), await bodies_of(site, run)
-    await site.store.forget(run.id)
+    await site.store.truncate_journal(run.id)
     report = await run.rebuild()
     assert report.whole
     assert await site.journal(run) == journal

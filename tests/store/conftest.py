@@ -47,7 +47,7 @@ async def sealed_postgres(
     path, key = tmp_path_factory.mktemp("keys") / "keys.json", new_key(1)
     write_keys(path, KeyFile(keys=(key,), current=key.id))
     store = await PostgresStore.connect(
-        await new_database(postgres_dsn), seal=RowCipher(Keyring(path), "default")
+        await new_database(postgres_dsn), cipher=RowCipher(Keyring(path), "default")
     )
     yield store
     await store.close()

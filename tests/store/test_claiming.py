@@ -399,8 +399,8 @@ async def test_a_rebuild_makes_the_claims_that_a_journal_tells(family: Family) -
     for _ in range(2):
         for taker, left in _came_home(run, [batch]):
             await rebuild_claim(store, taker, left)
-            assert await store.claimed(left.key(1)) == f"{run}/{at}/"
-            assert await store.claimed(left.key(2)) is None
+            assert await store.key_owner(left.key(1)) == f"{run}/{at}/"
+            assert await store.key_owner(left.key(2)) is None
     await store.append(run, batch)
     with pytest.raises(ApplicationError, match=r"has cid and dan of .* again"):
         await family.asks_on()

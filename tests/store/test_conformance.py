@@ -238,8 +238,8 @@ async def test_a_runs_life(store: Store, run: RunId) -> None:
         recipe=ContentHash("def"),
         status="running",
         position=1,
-        started=7,
-        by="eve",
+        started_at=7,
+        started_by="eve",
     )
     assert await store.get_run(run) == row
     for entry, status in [
@@ -258,7 +258,7 @@ async def test_a_runs_life(store: Store, run: RunId) -> None:
         position = journal.add(entry)
         await store.append(run, journal.batch(position))
         changes: dict[str, Any] = {"status": status, "position": position}
-        changes |= {"ended": 99} if status == "stopped" else {}
+        changes |= {"ended_at": 99} if status == "stopped" else {}
         assert await store.get_run(run) == row.model_copy(update=changes)
     assert await store.list_interrupts(run) == [], "a question of an ended run is not open"
     assert len(await store.list_interrupts(run, open_only=False)) == 3
@@ -279,12 +279,12 @@ async def test_how_a_run_ends(
     await store.append(run, journal.batch(2))
     early = await store.get_run(run)
     assert early is not None
-    assert (early.status, early.crew, early.started) == (status, "", 0)
+    assert (early.status, early.crew, early.started_at) == (status, "", 0)
     await store.append(run, journal.batch(1, 1))
     row = await store.get_run(run)
     assert row is not None
-    assert (row.status, row.error, row.ended, row.position) == (status, error, 9, 2)
-    assert (row.crew, row.started, row.by) == ("band", 1, HOSTILE)
+    assert (row.status, row.error, row.ended_at, row.position) == (status, error, 9, 2)
+    assert (row.crew, row.started_at, row.started_by) == ("band", 1, HOSTILE)
 
 
 async def test_no_run(store: Store) -> None:
@@ -335,7 +335,7 @@ async def test_interrupts(store: Store, run: RunId) -> None:
         at=5,
         interrupt=row.interrupt,
         decision=HOSTILE,
-        by=HOSTILE,
+        answered_by=HOSTILE,
     )
     assert Interrupt.from_json(row.interrupt) == question.model_copy(update={"position": 2})
 
@@ -521,13 +521,13 @@ async def test_hostile_texts_in_every_row(store: Store, run: RunId) -> None:
     await store.append(run, journal.batch())  # it merges each row with itself
     row = await store.get_run(run)
     assert row is not None
-    assert (row.by, row.error) == (HOSTILE, HOSTILE)
+    assert (row.started_by, row.error) == (HOSTILE, HOSTILE)
     [question] = await store.list_interrupts(run, open_only=False)
     assert (question.interrupt["question"], question.decision) == (HOSTILE, HOSTILE)
-    assert question.by == HOSTILE
+    assert question.answered_by == HOSTILE
     [checkpoint] = await store.list_checkpoints(run)
     assert checkpoint.tags == (HOSTILE,)
-    assert [tie.source for tie in await store.ties([run])] == [other]
+    assert [tie.source for tie in await store.lineage_links([run])] == [other]
     assert [found.entry for found in await store.read_journal(run)] == journal.entries
 
 
@@ -556,7 +556,7 @@ async def test_what_is_forgotten_was_never_there(store: Store, run: RunId, seed:
             await store.put_snapshot(one.run, Snapshot(position=position, state={"at": position}))
     whole, others = await rows_of(store, journal), await rows_of(store, other)
     after = rng.randrange(len(journal))
-    await store.forget(run, after)
+    await store.truncate_journal(run, after)
     expected = InMemoryStore()
     await expected.append(run, journal.batch(1, after), journal.bodies)
     lists = ("run", "journal", "open", "interrupts", "checkpoints")
@@ -569,22 +569,22 @@ async def test_what_is_forgotten_was_never_there(store: Store, run: RunId, seed:
     assert await rows_of(store, other) == others
     await store.append(run, journal.batch(after + 1))
     assert await rows_of(store, journal) == whole
-    await store.forget(run)
+    await store.truncate_journal(run)
     assert await store.get_run(run) is None
     assert await store.read_journal(run) == []
     assert await store.get_snapshot(run, 999) is None
-    await store.forget(RunId(f"{run}-unknown"))
+    await store.truncate_journal(RunId(f"{run}-unknown"))
 
 
 async def test_another_history_may_follow_what_was_forgotten(store: Store, run: RunId) -> None:
     steps = [started(run), j.StepStarted(step=StepId("a#1"), agent=A), asked("i1"), answered("i1")]
     first = Journal(run, [*steps, j.StepCompleted(step=StepId("a#1")), j.RunCompleted(at=9)])
     await store.append(run, first.batch())
-    await store.forget(run, 3)
+    await store.truncate_journal(run, 3)
     assert [row.decision for row in await store.list_interrupts(run)] == [None]
     row = await store.get_run(run)
     assert row is not None
-    assert (row.status, row.ended, row.position) == ("waiting", None, 3)
+    assert (row.status, row.ended_at, row.position) == ("waiting", None, 3)
     second = Journal(run, [*steps[:3], answered("i1", "reject"), j.RunStopped(at=10)])
     await store.append(run, second.batch())
     [question] = await store.list_interrupts(run, open_only=False)

@@ -195,7 +195,7 @@ async def test_a_body_that_is_claimed_for_a_run_goes_with_it(store: Store, run: 
     await store.put_bodies({hash_: body})
     assert await store.claim(f"{run}/summary:{hash_}/0/0", hash_) == hash_
     await store.delete([run], NOW, grace=0)
-    assert await store.claimed(f"{run}/summary:{hash_}/0/0") is None
+    assert await store.key_owner(f"{run}/summary:{hash_}/0/0") is None
     with pytest.raises(StoreIncomplete):
         await store.get_bodies([hash_])
 

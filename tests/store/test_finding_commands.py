@@ -70,7 +70,7 @@ async def test_what_only_looks_like_it_is_not_taken(store: Store, run: RunId) ->
 async def test_a_forgotten_one_is_not_found(store: Store, run: RunId) -> None:
     journal = Journal(run, [started(run), j.Paused(), j.RunResumed(command=CommandId("one"))])
     await store.append(run, journal.batch())
-    await store.forget(run, 2)
+    await store.truncate_journal(run, 2)
     assert await store.find_command(run, "one") is None
 
 

@@ -16,7 +16,7 @@ from crewlog.state.fold import fold
 from crewlog.state.logs import joined
 from crewlog.store import Store
 from crewlog.store.projection import in_order
-from crewlog.store.protocol import LogLink, Tie
+from crewlog.store.protocol import LineageLink, LogLink
 from store.branches import BODIES, Branch, Said, World, parted, texts
 from store.journals import CHANNEL, PRIVATE
 
@@ -157,7 +157,7 @@ async def test_a_run_goes_on_from_those_whose_logs_came_in(store: Store, run: Ru
     two.joins(fifth)
     await two.stored(store)
     assert fifth.run in await store.lineage(two.run)
-    await store.forget(two.run, at)
+    await store.truncate_journal(two.run, at)
     await store.delete([third.run], 1)
     assert await store.lineage(two.run) == {one.run, third.run, fourth.run}
     child = Branch(RunId(f"{run}-child"), two)
@@ -274,14 +274,16 @@ async def test_each_step_of_a_lineage_is_told_in_both_directions(store: Store, r
     await two.stored(store)
     row = await store.get_run(two.run)
     assert row is not None
-    began = Tie(run=two.run, source=one.run, position=row.base)
-    took = Tie(run=two.run, source=third.run, position=two.position, taken_in=True)
-    assert await store.ties([one.run]) == [began]
-    assert await store.ties([third.run]) == [took]
-    assert await store.ties([two.run, one.run]) == [began, took]
-    assert await store.ties([RunId("nobody")]) == []
-    assert await store.ties([]) == []
+    began = LineageLink(run=two.run, source=one.run, position=row.source_position)
+    took = LineageLink(run=two.run, source=third.run, position=two.position, by_merge=True)
+    assert await store.lineage_links([one.run]) == [began]
+    assert await store.lineage_links([third.run]) == [took]
+    assert await store.lineage_links([two.run, one.run]) == [began, took]
+    assert await store.lineage_links([RunId("nobody")]) == []
+    assert await store.lineage_links([]) == []
     await store.delete([third.run], 1)
-    assert [(t.run, t.source) for t in await store.ties([third.run])] == [(two.run, third.run)]
+    assert [(t.run, t.source) for t in await store.lineage_links([third.run])] == [
+        (two.run, third.run)
+    ]
     await store.delete([one.run], 1)
-    assert (one.run, two.run) in [(t.source, t.run) for t in await store.ties([one.run])]
+    assert (one.run, two.run) in [(t.source, t.run) for t in await store.lineage_links([one.run])]

@@ -33,8 +33,8 @@ async def kinds(store: Store, run: RunId) -> list[str]:
 async def test_a_late_batch_does_not_mix_into_the_new_history(store: Store, run: RunId) -> None:
     old, new = told(run, "old", 6), told(run, "new", 2)
     await store.append(run, old.batch(1), old.bodies, execution="first")
-    await store.shut(run, ["first"])
-    await store.shut(run, ["first"])  # told again
+    await store.reject_executions(run, ["first"])
+    await store.reject_executions(run, ["first"])  # told again
     await store.delete([run], 1, grace=0)
     late = old.batch(5)  # beyond what the new one has said: no position would tell
     with pytest.raises(HistoryConflict):
@@ -47,7 +47,7 @@ async def test_a_late_batch_does_not_mix_into_the_new_history(store: Store, run:
     assert await kinds(store, run) == ["new"]
     row = await store.get_run(run)
     assert row is not None
-    assert row.by == "new"
+    assert row.started_by == "new"
     other = RunId(f"{run}-other")
     await store.append(other, told(other, "third", 1).batch(), execution="first")
     assert await store.get_run(other) is not None, "it is shut for its run alone"
@@ -55,7 +55,7 @@ async def test_a_late_batch_does_not_mix_into_the_new_history(store: Store, run:
 
 async def test_a_rebuild_may_store_what_a_shut_execution_said(store: Store, run: RunId) -> None:
     old = told(run, "old", 2)
-    await store.shut(run, ["first"])
+    await store.reject_executions(run, ["first"])
     await store.append(run, old.batch(), old.bodies)
     assert len(await store.read_journal(run)) == len(old)
 
@@ -66,7 +66,7 @@ async def test_what_is_being_stored_when_it_is_shut_is_forgotten(
     store, old = postgres_store, told(run, "old", 20)
 
     async def replace() -> None:
-        await store.shut(run, ["first"])
+        await store.reject_executions(run, ["first"])
         await store.delete([run], 1, grace=0)
 
     hash_, body = next(iter(old.bodies.items()))

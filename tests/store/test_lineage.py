@@ -49,7 +49,7 @@ async def test_a_change_and_a_rollback(store: Store, run: RunId, seed: int) -> N
     await store_in_any_order(store, journal, seed)
     row = await store.get_run(run)
     assert row is not None
-    assert (row.status, row.ended, row.error, row.definition) == ("running", None, "", NEW)
+    assert (row.status, row.ended_at, row.error, row.definition) == ("running", None, "", NEW)
     journal.add(j.RunRolledBack(to=1, state=state(run, status="paused")))
     await store_in_any_order(store, journal, seed)
     row = await store.get_run(run)
@@ -60,7 +60,7 @@ async def test_a_change_and_a_rollback(store: Store, run: RunId, seed: int) -> N
     await store_in_any_order(store, journal, seed)
     row = await store.get_run(run)
     assert row is not None
-    assert (row.definition, row.recipe, row.base, row.source) == (NEW, OLD, 0, None)
+    assert (row.definition, row.recipe, row.source_position, row.source) == (NEW, OLD, 0, None)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -72,7 +72,12 @@ async def test_questions_over_a_rollback(store: Store, run: RunId, seed: int) ->
     journal.add(back)
     await store_in_any_order(store, journal, seed)
     (question,) = await store.list_interrupts(run)
-    assert (question.id, question.decision, question.by, question.at) == ("i1", None, "", 2)
+    assert (question.id, question.decision, question.answered_by, question.at) == (
+        "i1",
+        None,
+        "",
+        2,
+    )
     row = await store.get_run(run)
     assert row is not None
     assert row.status == "waiting"
@@ -81,7 +86,7 @@ async def test_questions_over_a_rollback(store: Store, run: RunId, seed: int) ->
     await store_in_any_order(store, journal, seed)
     assert await store.list_interrupts(run) == []
     first, second = await store.list_interrupts(run, open_only=False)
-    assert (first.decision, first.by) == ("reject", "ann")
+    assert (first.decision, first.answered_by) == ("reject", "ann")
     assert second.decision is None
     row = await store.get_run(run)
     assert row is not None
@@ -101,8 +106,13 @@ async def test_a_fork(store: Store, run: RunId, seed: int) -> None:
         await store.append(run, batch)
     row = await store.get_run(run)
     assert row is not None
-    assert (row.base, row.source, row.status, row.started) == (base, source, "paused", 50)
-    assert (row.crew, row.definition, row.recipe, row.by) == ("band", OLD, NEW, "ann")
+    assert (row.source_position, row.source, row.status, row.started_at) == (
+        base,
+        source,
+        "paused",
+        50,
+    )
+    assert (row.crew, row.definition, row.recipe, row.started_by) == ("band", OLD, NEW, "ann")
     for after in (0, 3, base):
         rows = await store.read_journal(run, after)
         assert [r.position for r in rows] == [8, 9, 10], after
@@ -110,10 +120,10 @@ async def test_a_fork(store: Store, run: RunId, seed: int) -> None:
     (question,) = await store.list_interrupts(run, open_only=False)
     assert (question.id, question.decision, question.position) == ("i1", "approve", 2)
     assert [(c.position, c.kind) for c in await store.list_checkpoints(run)] == [(8, "fork")]
-    await store.forget(run, 8)
+    await store.truncate_journal(run, 8)
     row = await store.get_run(run)
     assert row is not None
-    assert (row.base, row.status) == (base, "waiting")
+    assert (row.source_position, row.status) == (base, "waiting")
 
 
 async def test_a_gap_behind_a_base_is_one(store: Store, run: RunId) -> None:
@@ -173,7 +183,7 @@ async def test_what_a_fork_goes_on_from_is_known_when_that_is_gone(store: Store)
     assert [await store.lineage(run) for run in (first, middle, last, side)] == [
         set(), {first}, {first, middle}, {first},
     ]  # fmt: skip
-    await store.forget(middle)
+    await store.truncate_journal(middle)
     assert await store.lineage(last) == {first, middle}
     await store.delete([first], 1)
     assert await store.lineage(last) == {first, middle}
@@ -194,7 +204,10 @@ async def test_how_a_deleted_run_went_on_from_another_is_known(store: Store) -> 
     wanted = {(run, first, False), (run, part, True), (part, run, False), (last, run, False)}
 
     async def told() -> set[tuple[RunId, RunId, bool]]:
-        return {(each.run, each.source, each.taken_in) for each in await store.ties([run, part])}
+        return {
+            (each.run, each.source, each.by_merge)
+            for each in await store.lineage_links([run, part])
+        }
 
     assert await told() == wanted
     await store.delete([run], 1)

@@ -154,7 +154,7 @@ async def test_where_an_entry_lacks_no_snapshot_goes(store: Store, run: RunId) -
 async def test_forgotten_from_there_on_it_may_come_again(store: Store, run: RunId) -> None:
     one, two = await merged(store, run)
     rows = await store.read_journal(run)
-    await store.forget(run, two.position)
+    await store.truncate_journal(run, two.position)
     kept = await store.read_journal(run)
     assert kept == rows[:-2]
     assert await store.last_permission_position(run) == 0

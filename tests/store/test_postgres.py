@@ -105,7 +105,7 @@ async def test_plans_do_not_read_whole_tables(dsn: str) -> None:
     plan = "\n".join(row[0] for row in append)
     assert "Seq Scan" not in plan
     assert "Hash Join" not in plan
-    assert "Index Scan using journal_pkey on journal old" in plan
+    assert "Index Scan using journal_entries_pkey on journal_entries old" in plan
     for table in TABLES:
         assert f"CTE {table}_rows" in plan
         assert f"Insert on {table}" in plan
@@ -354,7 +354,7 @@ async def test_an_append_is_one_statement(dsn: str, run: RunId) -> None:
     await store.append(run, journal.batch(), journal.bodies)
     async with store._pool.acquire():
         await asyncio.sleep(0)  # loggers are called soon, not at once
-    statement = append_sql(("journal", "links", "bodies", "runs"))
+    statement = append_sql(("journal_entries", "log_links", "bodies", "runs"))
     assert seen == [statement], "no BEGIN, no COMMIT, no reset at the release"
     await store.close()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from crewlog.canonical_json import hash_json
 from crewlog.ids import CrewName, InterruptId, RunId
 from crewlog.store.codec import dump_json, load_json, pack, unpack
-from crewlog.store.projection import InterruptProjection, RunFacts, project, run_row
+from crewlog.store.projection import InterruptProjection, RunProjection, project, run_row
 from store.journals import random_journal, seeded
 
 ANY_TEXT = st.text(st.characters())  # surrogates included
@@ -53,21 +53,23 @@ def test_json_has_no_nan(value: object) -> None:
 
 
 RUN_FACTS = [
-    RunFacts(
+    RunProjection(
         crew=CrewName("c"),
         definition=hash_json(1),
-        ruled=1,
+        definition_position=1,
         recipe=hash_json(1),
-        started=5,
-        by="eve",
-        since=1,
+        started_at=5,
+        started_by="eve",
+        status_position=1,
         position=1,
     ),
-    RunFacts(crew=CrewName("d"), definition=hash_json(2), ruled=5, position=5),
-    RunFacts(base=6, source=RunId("other"), since=7, reset=7, position=7),
-    RunFacts(status="paused", since=2, position=2),
-    RunFacts(position=3),
-    RunFacts(status="failed", since=4, ended=9, error="no", position=4),
+    RunProjection(crew=CrewName("d"), definition=hash_json(2), definition_position=5, position=5),
+    RunProjection(
+        source_position=6, source=RunId("other"), status_position=7, restore_position=7, position=7
+    ),
+    RunProjection(status="paused", status_position=2, position=2),
+    RunProjection(position=3),
+    RunProjection(status="failed", status_position=4, ended_at=9, error="no", position=4),
 ]
 
 
@@ -76,7 +78,7 @@ def test_run_facts_merge_in_any_order() -> None:
         for chosen in itertools.combinations(RUN_FACTS, size):
             merged = set()
             for order in itertools.permutations(chosen):
-                facts = RunFacts()
+                facts = RunProjection()
                 for one in (*order, order[0]):
                     facts = facts.merge(one)
                 merged.add(facts)
@@ -85,29 +87,37 @@ def test_run_facts_merge_in_any_order() -> None:
 
 def test_interrupt_facts_merge_in_any_order() -> None:
     name, question = InterruptId("i"), {"question": "?"}
-    asked = InterruptProjection(name, 3, 5, question, asked=3)
-    answer = InterruptProjection(name, decision="yes", by="eve", answered=4)
+    asked = InterruptProjection(name, 3, 5, question, asked_position=3)
+    answer = InterruptProjection(name, decision="yes", answered_by="eve", answered_position=4)
     assert asked.open(0)
     assert not answer.open(0)
     assert not asked.merge(answer).open(0)
-    again = InterruptProjection(name, 3, 9, question, asked=6)
+    again = InterruptProjection(name, 3, 9, question, asked_position=6)
     assert asked.merge(answer).merge(again).open(6)
     assert not asked.merge(answer).merge(again).open(7), "it was rolled back since"
-    other = InterruptProjection(name, decision="no", by="ann", answered=8)
+    other = InterruptProjection(name, decision="no", answered_by="ann", answered_position=8)
     merged = set()
     for order in itertools.permutations([asked, answer, again, other]):
         facts = InterruptProjection(name)
         for one in (*order, order[0]):
             facts = facts.merge(one)
-        merged.add((facts.position, facts.at, facts.asked, facts.decision, facts.answered))
+        merged.add(
+            (
+                facts.position,
+                facts.at,
+                facts.asked_position,
+                facts.decision,
+                facts.answered_position,
+            )
+        )
     assert merged == {(3, 5, 6, "no", 8)}
 
 
 def test_waiting_is_running_with_a_question() -> None:
     run = RunId("r")
-    assert run_row(run, RunFacts(status="running"), asking=True).status == "waiting"
-    assert run_row(run, RunFacts(status="running"), asking=False).status == "running"
-    assert run_row(run, RunFacts(status="paused"), asking=True).status == "paused"
+    assert run_row(run, RunProjection(status="running"), asking=True).status == "waiting"
+    assert run_row(run, RunProjection(status="running"), asking=False).status == "running"
+    assert run_row(run, RunProjection(status="paused"), asking=True).status == "paused"
 
 
 def test_projection_is_pure_and_splits() -> None:
@@ -119,5 +129,5 @@ def test_projection_is_pure_and_splits() -> None:
             project(journal.run, journal.batch(1, cut)),
             project(journal.run, journal.batch(cut + 1)),
         ]
-        for name in ("journal", "links", "agents", "checkpoints", "tags"):
+        for name in ("journal_entries", "log_links", "steps", "checkpoints", "tags"):
             assert sum((getattr(part, name) for part in parts), ()) == getattr(whole, name)

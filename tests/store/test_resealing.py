@@ -15,7 +15,7 @@ from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.ids import AgentName, CrewName
 from crewlog.store import InMemoryStore, PostgresStore
 from crewlog.store.memories import Author, Memory, MemoryFilter, Wanted, WriteOptions, words_of
-from crewlog.store.reencryption import key_uses, reseal
+from crewlog.store.reencryption import key_uses, reencrypt
 
 CREW = CrewName("canary-free")
 FIRST, SECOND = new_key(1), new_key(2)
@@ -41,7 +41,7 @@ def retired() -> KeyFile:
 async def opened(database: str, path: Path | None, **options: Any) -> PostgresStore:
     """A store of a process that has just begun."""
     keys = Keyring(path, **options) if path else None
-    return await PostgresStore.connect(database, max_size=2, seal=RowCipher(keys, "default"))
+    return await PostgresStore.connect(database, max_size=2, cipher=RowCipher(keys, "default"))
 
 
 def note(key: str, text: str, at: int = 10, scope: str = "public") -> Memory:
@@ -109,10 +109,10 @@ async def test_memories_are_found_after_their_key_is_retired(database: str, path
     store = await opened(database, path)
     assert await key_uses(store) == {FIRST.id: 9}
     told: list[str] = []
-    assert await reseal(store, told.append) == 3
+    assert await reencrypt(store, told.append) == 3
     assert told == ["memories: 3 of them"]
     assert await key_uses(store) == {SECOND.id: 9}
-    assert await reseal(store, told.append) == 0, "it is done once"
+    assert await reencrypt(store, told.append) == 0, "it is done once"
     await store.close()
     write_keys(path, retired())
     store = await opened(database, path)
@@ -128,19 +128,19 @@ async def test_plain_memories_are_encrypted_with_their_keys_and_words(
     database: str, path: Path
 ) -> None:
     plain = await opened(database, None)
-    await write(plain, note("harpsichord", "a zeppelin"), note("sealed:key:x", "b"))
+    await write(plain, note("harpsichord", "a zeppelin"), note("encrypted:key:x", "b"))
     await plain.close()
     store = await opened(database, path, accept_plain=True)
     assert await found(store, "zeppelin") == [("harpsichord", "a zeppelin")]
     await write(store, note("harpsichord", "two zeppelins", at=11))
     assert len(await raw(database)) == 2, "it took the place of the plain one"
-    assert await reseal(store, lambda _text: None) == 1
+    assert await reencrypt(store, lambda _text: None) == 1
     await store.close()
     rows = await raw(database)
     assert not any(canary in repr(rows) for canary in CANARIES)
-    assert all(row["sealed_key"].startswith(PREFIX) for row in rows)
+    assert all(row["encrypted_key"].startswith(PREFIX) for row in rows)
     store = await opened(database, path)
-    assert await found(store) == [("harpsichord", "two zeppelins"), ("sealed:key:x", "b")]
+    assert await found(store) == [("harpsichord", "two zeppelins"), ("encrypted:key:x", "b")]
     await store.close()
 
 
@@ -154,7 +154,7 @@ async def test_of_two_rows_of_one_memory_the_newer_stays(database: str, path: Pa
     await write(behind, note("a", "newer", at=11))
     await behind.close()
     assert len(await raw(database)) == 3
-    await reseal(ahead, lambda _text: None)
+    await reencrypt(ahead, lambda _text: None)
     assert await found(ahead) == [("a", "newer"), ("b", "b")]
     await ahead.close()
 
@@ -164,12 +164,12 @@ async def test_what_was_changed_is_refused(database: str, path: Path) -> None:
     await write(store, note("one", "1"), note("two", "2", at=10))
     connection = await asyncpg.connect(database)
     await connection.execute(
-        "UPDATE crewlog.memories AS m SET sealed_key = (SELECT max(o.sealed_key) "
+        "UPDATE crewlog.memories AS m SET encrypted_key = (SELECT max(o.encrypted_key) "
         "FROM crewlog.memories AS o WHERE o.key <> m.key)"
     )
     with pytest.raises(DecryptionFailed, match="changed or moved"):
         await found(store)
-    await connection.execute("UPDATE crewlog.memories SET sealed_key = NULL")
+    await connection.execute("UPDATE crewlog.memories SET encrypted_key = NULL")
     with pytest.raises(DecryptionFailed, match="not encrypted"):
         await found(store)
     await connection.close()
@@ -186,10 +186,10 @@ async def test_without_the_keys_nothing_is_read(database: str, path: Path) -> No
     with pytest.raises(EncryptionKeyMissing, match="CREWLOG_ENCRYPTION_KEYS"):
         await found(store)
     with pytest.raises(UsageError, match="encryption is off"):
-        await reseal(store, lambda _text: None)
+        await reencrypt(store, lambda _text: None)
     await store.close()
     with pytest.raises(UsageError, match="encryption is off"):
-        await reseal(InMemoryStore(), lambda _text: None)
+        await reencrypt(InMemoryStore(), lambda _text: None)
 
 
 async def test_a_key_is_within_a_crew_and_a_scope(database: str, path: Path) -> None:
@@ -208,11 +208,11 @@ async def test_what_a_tool_said_when_it_was_approved_is_encrypted(
     await plain.approve_tool("mcp:s", "add", "D", "ada", 1, CANARIES[0])
     store = await opened(database, path, accept_plain=True)
     assert await store.list_approved_descriptions("mcp:s") == {"add": CANARIES[0]}
-    await reseal(store, lambda _: None)
+    await reencrypt(store, lambda _: None)
     strict = await opened(database, path)
     assert await strict.list_approved_descriptions("mcp:s") == {"add": CANARIES[0]}
-    (row,) = await strict.scan("SELECT told FROM crewlog.tool_approvals")
-    assert row["told"].startswith(PREFIX)
+    (row,) = await strict.scan("SELECT description FROM crewlog.tool_approvals")
+    assert row["description"].startswith(PREFIX)
     await strict.change("UPDATE crewlog.tool_approvals SET tool = $1", [("sub",)])
     with pytest.raises(DecryptionFailed):
         await strict.list_approved_descriptions("mcp:s")

@@ -17,7 +17,7 @@ from crewlog.ids import ContentHash, RunId
 from crewlog.store import PostgresStore
 from crewlog.store.key_check import refused
 from crewlog.store.protocol import Snapshot
-from crewlog.store.reencryption import reseal
+from crewlog.store.reencryption import reencrypt
 from store.journals import Journal, asked, started
 
 
@@ -35,24 +35,24 @@ def keyed(path: Path, namespace: str = "default", *, plain: bool = False) -> Row
 OFF = RowCipher(None, "default")
 
 
-async def write(database: str, seal: RowCipher, content: str = "any") -> None:
-    store = await PostgresStore.connect(database, max_size=1, seal=seal)
+async def write(database: str, cipher: RowCipher, content: str = "any") -> None:
+    store = await PostgresStore.connect(database, max_size=1, cipher=cipher)
     await store.put_definition({"crew": content})
     await store.close()
 
 
-async def opened(database: str, seal: RowCipher) -> None:
+async def opened(database: str, cipher: RowCipher) -> None:
     """Opens it, and finds that nobody is told otherwise beforehand."""
-    if (told := await refused(database, seal)) is not None:
+    if (told := await refused(database, cipher)) is not None:
         with pytest.raises(type(told), match=re.escape(str(told))):
-            await PostgresStore.connect(database, max_size=1, seal=seal)
+            await PostgresStore.connect(database, max_size=1, cipher=cipher)
         raise told
-    await (await PostgresStore.connect(database, max_size=1, seal=seal)).close()
+    await (await PostgresStore.connect(database, max_size=1, cipher=cipher)).close()
 
 
 async def remembered(database: str) -> list[tuple[str, bool]]:
     connection = await asyncpg.connect(database)
-    rows = await connection.fetch("SELECT * FROM crewlog.sealing")
+    rows = await connection.fetch("SELECT * FROM crewlog.key_checks")
     await connection.close()
     return [(row["namespace"], row["only_encrypted"]) for row in rows]
 
@@ -67,22 +67,22 @@ async def test_plain_rows_are_refused_until_they_are_encrypted(database: str, pa
     await write(database, OFF)
     with pytest.raises(DecryptionFailed, match=r"not encrypted.*definitions\.definition") as told:
         await opened(database, keyed(path))
-    for word in ("CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true", "crewlog encryption reseal"):
+    for word in ("CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true", "crewlog encryption reencrypt"):
         assert word in told.value.remedy
     assert await remembered(database) == []
     await opened(database, OFF)
 
-    accepting = await PostgresStore.connect(database, seal=keyed(path, plain=True))
+    accepting = await PostgresStore.connect(database, cipher=keyed(path, plain=True))
     assert await remembered(database) == [("default", False)]
     await opened(database, OFF)  # which may go on while encryption is being turned on
     await accepting.put_definition({"crew": "other"})
-    assert await reseal(accepting, lambda _text: None) == 1
+    assert await reencrypt(accepting, lambda _text: None) == 1
     await accepting.close()
     await write(database, OFF, "late")  # by a process that was not yet started anew
     with pytest.raises(DecryptionFailed, match="not encrypted"):
         await opened(database, keyed(path))
-    accepting = await PostgresStore.connect(database, seal=keyed(path, plain=True))
-    assert await reseal(accepting, lambda _text: None) == 1
+    accepting = await PostgresStore.connect(database, cipher=keyed(path, plain=True))
+    assert await reencrypt(accepting, lambda _text: None) == 1
     await accepting.close()
     await opened(database, keyed(path))
     assert await remembered(database) == [("default", True)]
@@ -95,7 +95,7 @@ async def test_it_is_looked_through_once(database: str, path: Path) -> None:
     assert await remembered(database) == [("default", True)]
     await run_sql(database, "INSERT INTO crewlog.bodies VALUES ('h', '1')")
     await opened(database, keyed(path))  # what stands there is refused where it is read
-    await run_sql(database, "DELETE FROM crewlog.sealing")
+    await run_sql(database, "DELETE FROM crewlog.key_checks")
     with pytest.raises(DecryptionFailed, match=r"bodies\.body"):
         await opened(database, keyed(path))
 
@@ -125,7 +125,7 @@ RUN, OTHER = RunId("one"), RunId("two")
 MOVES: dict[str, tuple[str, str, Read]] = {
     "body": ("bodies.body", "hash", lambda store: store.get_bodies([ONE])),
     "definition": ("definitions.definition", "hash", lambda store: store.get_definition(ONE)),
-    "entry": ("journal.entry", "run", lambda store: store.read_journal(RUN)),
+    "entry": ("journal_entries.entry", "run", lambda store: store.read_journal(RUN)),
     "snapshot": ("snapshots.state", "run", lambda store: store.get_snapshot(RUN, 1)),
     "interrupt": ("interrupts.interrupt", "run", lambda store: store.list_interrupts()),
     "started_by": ("runs.started_by", "run", lambda store: store.get_run(RUN)),
@@ -136,14 +136,14 @@ MOVES: dict[str, tuple[str, str, Read]] = {
 @pytest.fixture
 async def filled(database: str, path: Path) -> AsyncIterator[PostgresStore]:
     """A store with two rows of each kind."""
-    store = await PostgresStore.connect(database, max_size=1, seal=keyed(path))
+    store = await PostgresStore.connect(database, max_size=1, cipher=keyed(path))
     for run in (RUN, OTHER):
         journal = Journal(run, [started(run), asked("i1", 5)])
         await store.append(run, journal.batch())
         await store.put_snapshot(run, Snapshot(position=1, state={"run": run}))
     for hash_ in (ONE, TWO):
         await store.put_bodies({hash_: hash_})
-        sealed = store.seal.seal(f'"{hash_}"', "definition", hash_)
+        sealed = store.cipher.encrypt(f'"{hash_}"', "definition", hash_)
         await run_sql(database, f"INSERT INTO crewlog.definitions VALUES ('{hash_}', '{sealed}')")  # noqa: S608
     yield store
     await store.close()
@@ -159,7 +159,7 @@ async def test_a_row_that_is_moved_plain_or_another_namespace_s_is_refused_with_
     place = rf"\({kind} '{mine}"
     assert await read(filled)
     elsewhere = await PostgresStore.connect(
-        database, max_size=1, seal=keyed(path, "other"), any_rows=True
+        database, max_size=1, cipher=keyed(path, "other"), any_rows=True
     )
     with pytest.raises(DecryptionFailed, match=f"changed or moved since.*{place}"):
         await read(elsewhere)

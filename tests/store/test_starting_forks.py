@@ -19,7 +19,7 @@ async def test_a_source_stays_until_its_fork_has_begun(store: Store, run: RunId)
     fork = RunId(f"{run}-fork")
     journal = await talk(store, run, f"{run} one", f"{run} two")
     assert await store.add_pending_fork(run, fork, NOW)
-    assert [(s.source, s.fork, s.at) for s in await store.starting_forks([run])] == [
+    assert [(s.source, s.fork, s.at) for s in await store.list_pending_forks([run])] == [
         (run, fork, NOW)
     ]
     with pytest.raises(UsageError, match="still needed") as refused:
@@ -28,7 +28,7 @@ async def test_a_source_stays_until_its_fork_has_begun(store: Store, run: RunId)
     assert await store.read_journal(run), "nothing was removed"
     twig = fork_of(journal, fork, base=2)
     await begun(store, twig, 2)
-    assert await store.starting_forks([run]) == []
+    assert await store.list_pending_forks([run]) == []
     await store.delete([run], NOW, grace=0)
     assert await store.read_journal(run) == []
     assert await said(store, journal.heads[2][PUBLIC]) == [f"{run} one"]
@@ -40,7 +40,7 @@ async def test_a_fork_of_what_is_gone_is_not_noted(store: Store, run: RunId) -> 
     await talk(store, run)
     await store.delete([run], NOW, grace=0)
     assert not await store.add_pending_fork(run, fork, NOW)
-    assert await store.starting_forks([run]) == []
+    assert await store.list_pending_forks([run]) == []
 
 
 async def test_a_note_goes_with_its_runs_and_when_it_is_void(store: Store, run: RunId) -> None:
@@ -49,22 +49,22 @@ async def test_a_note_goes_with_its_runs_and_when_it_is_void(store: Store, run: 
     await store.add_pending_fork(run, fork, NOW)
     await store.add_pending_fork(run, fork, NOW + 5)  # asked for again
     await store.add_pending_fork(run, other, NOW)
-    assert [s.at for s in await store.starting_forks([run])] == [NOW + 5, NOW]
+    assert [s.at for s in await store.list_pending_forks([run])] == [NOW + 5, NOW]
     await store.delete([fork], NOW, grace=0)
     await store.remove_pending_fork(run, other)
-    assert await store.starting_forks([run]) == []
+    assert await store.list_pending_forks([run]) == []
     await store.add_pending_fork(run, fork, NOW)
     await store.delete([run, fork], NOW, grace=0)  # both go
     assert await store.get_run(run) is None
     await talk(store, run)
-    assert await store.starting_forks([run]) == []
+    assert await store.list_pending_forks([run]) == []
 
 
 async def test_a_source_stays_until_its_parts_have_begun(store: Store, run: RunId) -> None:
     part = RunId(f"{run}-part")
     journal = await talk(store, run, f"{run} one")
     await store.append(run, parted_into(part, 3))
-    assert [(s.source, s.fork, s.at) for s in await store.starting_forks([run])] == [
+    assert [(s.source, s.fork, s.at) for s in await store.list_pending_forks([run])] == [
         (run, part, NOW)
     ]
     await store.append(run, parted_into(part, 3))  # it comes again
@@ -79,7 +79,7 @@ async def test_a_source_stays_until_its_parts_have_begun(store: Store, run: RunI
 async def test_a_part_is_noted_by_the_first_batch_of_a_run(store: Store, run: RunId) -> None:
     part = RunId(f"{run}-part")
     await store.append(run, parted_into(part, 1))
-    assert [s.fork for s in await store.starting_forks([run])] == [part]
+    assert [s.fork for s in await store.list_pending_forks([run])] == [part]
 
 
 def parted_into(part: RunId, position: int) -> Batch:
@@ -112,8 +112,8 @@ async def test_of_a_note_and_a_deletion_at_once_one_is_first(
     journal = await talk(store, run, f"{run} one")
     # Each is held up where it has looked, or written, and has not committed.
     locks = {
-        "note": "LOCK TABLE crewlog.forks IN EXCLUSIVE MODE",
-        "deletion": "LOCK TABLE crewlog.journal IN EXCLUSIVE MODE",
+        "note": "LOCK TABLE crewlog.pending_forks IN EXCLUSIVE MODE",
+        "deletion": "LOCK TABLE crewlog.journal_entries IN EXCLUSIVE MODE",
     }
     async with held(database, locks[first]) as gate:
         calls = {

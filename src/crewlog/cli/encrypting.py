@@ -79,7 +79,7 @@ def init(
     screen.note(
         f"  Over a store that has rows: with {ACCEPT_PLAIN}=true, until these are encrypted"
     )
-    screen.note("  by `crewlog encryption reseal`.")
+    screen.note("  by `crewlog encryption reencrypt`.")
     screen.note("  Keep a copy elsewhere: without the key, nothing can be read again.")
     return exits.OK
 
@@ -252,7 +252,7 @@ def _check_given(file: KeyFile, key: str, where: Path, *, unknown: bool) -> None
     if key == file.current:
         raise UsageError(
             f"the key {key!r} is the current one",
-            remedy="First `crewlog encryption rotate`, then `crewlog encryption reseal`.",
+            remedy="First `crewlog encryption rotate`, then `crewlog encryption reencrypt`.",
         )
 
 
@@ -273,7 +273,7 @@ def _check_unused(key: str, runs: list[str], rows: int) -> None:
     if rows:
         raise UsageError(
             f"the key {key!r} is needed by {rows:,} texts in the store",
-            remedy="`crewlog encryption reseal` encrypts them with the current key.",
+            remedy="`crewlog encryption reencrypt` encrypts them with the current key.",
         )
 
 
@@ -332,18 +332,18 @@ def add(
 
 
 @encryption.command()
-def reseal(as_json: AsJson = False, debug: Debug = False) -> int:
+def reencrypt(as_json: AsJson = False, debug: Debug = False) -> int:
     """Encrypt the store's rows with the current key: those of older keys, and plain ones.
 
     Plain rows need CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true. Runs go on meanwhile.
     """
-    return go(_reseal(as_json=as_json), debug=debug)
+    return go(_reencrypt(as_json=as_json), debug=debug)
 
 
-async def _reseal(*, as_json: bool) -> int:
+async def _reencrypt(*, as_json: bool) -> int:
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.store.reencryption import reseal as encrypt  # noqa: PLC0415
+    from crewlog.store.reencryption import reencrypt as encrypt  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     _path(None)  # where encryption is off, that is said first

@@ -147,7 +147,11 @@ async def unknown_names(store: Store, runs: Sequence[str], chosen: EventFilter) 
     creatures, channels, there = set[str](), set[str](), set(runs)
     for run in runs:
         there.update(await store.lineage(RunId(run)))
-        there |= {name for tie in await store.ties([RunId(run)]) for name in (tie.run, tie.source)}
+        there |= {
+            name
+            for tie in await store.lineage_links([RunId(run)])
+            for name in (tie.run, tie.source)
+        }
         if (row := await store.get_run(RunId(run))) is None or not row.definition:
             return []  # it is beginning, or was never there: that is told
         crew = CrewDefinition.from_json(await store.get_definition(row.definition))

@@ -56,7 +56,7 @@ async def with_approved(
 async def _with_approved(store: Store, run: RunId, asked: Asked) -> Asked:
     if (tool := await asked_tool(store, run, asked)) is None:
         return asked
-    at = (await store.approved_at(tool[0])).get(tool[1], 0)
+    at = (await store.list_approval_times(tool[0])).get(tool[1], 0)
     rows = await store.list_interrupts(run)
     raised = next((row.at for row in rows if row.id == asked.id), 0)
     if not raised or at <= raised:

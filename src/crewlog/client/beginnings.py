@@ -117,7 +117,7 @@ async def _checked(client: Client, source: RunId, position: int) -> str:
             return ""
         except UsageError:
             # What the run has recorded last may not be stored yet.
-            if (row and row.ended) or time.monotonic() > deadline:
+            if (row and row.ended_at) or time.monotonic() > deadline:
                 raise
         else:
             return row.crew if row else ""
@@ -148,7 +148,7 @@ async def await_forks(client: Client, sources: Sequence[RunId]) -> None:
     """
     deadline = time.monotonic() + BEGUN_WITHIN
     for pause in pauses(0.02, 0.5):
-        starting = await starting_forks(client, sources)
+        starting = await list_pending_forks(client, sources)
         if not starting:
             return
         if time.monotonic() > deadline:
@@ -156,7 +156,7 @@ async def await_forks(client: Client, sources: Sequence[RunId]) -> None:
         await asyncio.sleep(pause)
 
 
-async def starting_forks(client: Client, sources: Sequence[RunId]) -> list[PendingFork]:
+async def list_pending_forks(client: Client, sources: Sequence[RunId]) -> list[PendingFork]:
     """The forks of some runs that were asked for and may still begin; notes of others are voided.
 
     Raises:
@@ -165,7 +165,7 @@ async def starting_forks(client: Client, sources: Sequence[RunId]) -> list[Pendi
     """
     store = await client.store()
     found: list[PendingFork] = []
-    for each in await store.starting_forks(sources):
+    for each in await store.list_pending_forks(sources):
         if await _may_begin(client, each):
             found.append(each)
         else:

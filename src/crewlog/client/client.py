@@ -395,7 +395,7 @@ class Client:
         await beginnings.await_forks(self, [run])
         # The run does the same when it begins; who follows it may look at the store before.
         with suppress(ServiceError):
-            await (await self.store()).forget(run)
+            await (await self.store()).truncate_journal(run)
         anew = payload.model_copy(update={"replace": True, "replaced": ended})
         return await self._start(run, name, anew, timeout, again=True)
 
@@ -980,7 +980,7 @@ class Client:
     def _merged(self, seen: RunSummary | None, row: RunRow) -> RunSummary:
         if seen is None:
             return RunSummary(
-                row.run, row.crew, row.status, row.started, row.ended, self.url(row.run)
+                row.run, row.crew, row.status, row.started_at, row.ended_at, self.url(row.run)
             )
         agrees = (row.status in CLOSED) == (seen.status not in OPEN)
         # A row is as old as the last batch: for an open run, what it says itself is newer.
@@ -990,7 +990,7 @@ class Client:
             crew=seen.crew or row.crew,
             status=row.status if better else seen.status,
             # Temporal's is the start of the newest execution.
-            started=row.started or seen.started,
+            started=row.started_at or seen.started,
             ended=seen.ended,
             url=seen.url,
             task_queue=seen.task_queue,

@@ -53,7 +53,7 @@ async def count(store: Store, run: RunId, chain: Chain, now: int) -> None:
 
 def _answered(run: RunId, execution: Execution) -> Iterator[Counted]:
     for call, (spans, at) in execution.extracted.counted.items():
-        quotas = (QuotaPeriod(quota=name, span=span, most=_ANY) for name, span in spans.items())
+        quotas = (QuotaPeriod(quota=name, period=span, limit=_ANY) for name, span in spans.items())
         yield Counted(f"{run}/{call}", tuple(quotas), at)
 
 

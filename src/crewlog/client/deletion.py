@@ -123,7 +123,7 @@ class Deleting:
                     raise _under_way(run)
                 status = "terminated"
         crew = row.crew if row else CrewName("")
-        ended = row.ended if row else None
+        ended = row.ended_at if row else None
         status = status or (row.status if row else "")
         await beginnings.await_forks(self._client, [run])
         rows = await self._delete([run], at)
@@ -144,7 +144,7 @@ class Deleting:
             and each.status not in OPEN
             and (not statuses or each.status in statuses)
         ]
-        starting = await beginnings.starting_forks(self._client, [each.run for each in found])
+        starting = await beginnings.list_pending_forks(self._client, [each.run for each in found])
         needed = {fork.source for fork in starting}  # they go the next time
         found = [each for each in found if each.run not in needed]
         if dry_run:

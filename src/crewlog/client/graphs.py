@@ -18,7 +18,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound
 from crewlog.ids import ContentHash, RunId
 from crewlog.run_status import OPEN
-from crewlog.store.protocol import RunRow, Store, Tie
+from crewlog.store.protocol import LineageLink, RunRow, Store
 
 LARGEST = 10_000
 """Runs of a family that are looked at."""
@@ -131,7 +131,7 @@ def _any_open(family: set[RunId], found: Iterable[Graph]) -> bool:
     return any(each.open for each in found if each.run in family)
 
 
-def _families(runs: Iterable[RunId], ties: Iterable[Tie]) -> list[set[RunId]]:
+def _families(runs: Iterable[RunId], ties: Iterable[LineageLink]) -> list[set[RunId]]:
     of: dict[RunId, set[RunId]] = {run: {run} for run in runs}
     for tie in ties:
         one, two = of[tie.run], of[tie.source]
@@ -142,29 +142,29 @@ def _families(runs: Iterable[RunId], ties: Iterable[Tie]) -> list[set[RunId]]:
     return list({id(family): family for family in of.values()}.values())
 
 
-async def _ties(store: Store, runs: Iterable[RunId]) -> list[Tie]:
+async def _ties(store: Store, runs: Iterable[RunId]) -> list[LineageLink]:
     """All ties of the families of some runs."""
-    found: dict[tuple[RunId, RunId, bool, int], Tie] = {}
+    found: dict[tuple[RunId, RunId, bool, int], LineageLink] = {}
     seen, ahead = set[RunId](), set(runs)
     while ahead and len(seen) < LARGEST:
         seen |= ahead
-        ties = await store.ties(sorted(ahead))
-        found |= {(each.run, each.source, each.taken_in, each.position): each for each in ties}
+        ties = await store.lineage_links(sorted(ahead))
+        found |= {(each.run, each.source, each.by_merge, each.position): each for each in ties}
         ahead = {run for each in ties for run in (each.run, each.source)} - seen
     return [found[key] for key in sorted(found)]
 
 
 async def _graphs(
-    store: Store, runs: Iterable[RunId], ties: Iterable[Tie], now: Now
+    store: Store, runs: Iterable[RunId], ties: Iterable[LineageLink], now: Now
 ) -> list[Graph]:
     rows = {run: await store.get_run(run) for run in sorted(runs)}
     hashes = (row.definition for row in rows.values() if row is not None)
     definitions = await _definitions(store, hashes)
-    began = {each.run: each for each in ties if not each.taken_in}
+    began = {each.run: each for each in ties if not each.by_merge}
     took: dict[RunId, list[TakenIn]] = {}
     into: dict[RunId, RunId] = {}
     for each in ties:
-        if each.taken_in:
+        if each.by_merge:
             when = await _when(store, each)
             took.setdefault(each.run, []).append(TakenIn(each.source, each.position, when))
             into[each.source] = each.run
@@ -181,7 +181,7 @@ async def _graph(
     run: RunId,
     row: RunRow | None,
     definitions: Mapping[ContentHash, CrewDefinition],
-    began: Tie | None,
+    began: LineageLink | None,
     took: list[TakenIn],
     into: Mapping[RunId, RunId],
 ) -> Graph:
@@ -195,13 +195,13 @@ async def _graph(
     definition = definitions.get(row.definition)
     merged = row.status == "merged"
     alive = definition is not None and definition.lives and not merged
-    how, at = await _beginning(store, row) if source else ("alone", row.base)
+    how, at = await _beginning(store, row) if source else ("alone", row.source_position)
     return Graph(
         run=run,
         crew=row.crew,
         status=row.status,
-        started=row.started,
-        ended=row.ended,
+        started=row.started_at,
+        ended=row.ended_at,
         members=creatures_of(definition) if definition is not None and alive else (),
         began=how,
         source=source,
@@ -212,7 +212,7 @@ async def _graph(
     )
 
 
-async def _when(store: Store, tie: Tie) -> int:
+async def _when(store: Store, tie: LineageLink) -> int:
     """When a run took in another one: the entry that says so tells it."""
     found = await store.read_journal(tie.run, tie.position - 1, 1) if tie.position else []
     return int(found[0].entry.get("at", 0)) if found else 0
@@ -220,9 +220,9 @@ async def _when(store: Store, tie: Tie) -> int:
 
 async def _beginning(store: Store, row: RunRow) -> tuple[_Began, int]:
     """How a run that has a source began, and where: its first entry says so."""
-    first = await store.read_journal(row.run, row.base, 1)
+    first = await store.read_journal(row.run, row.source_position, 1)
     entry = first[0].entry if first else {}
-    checkpoint = entry.get("checkpoint") or row.base
+    checkpoint = entry.get("checkpoint") or row.source_position
     return "split" if entry.get("split") else "fork", int(str(checkpoint))
 
 

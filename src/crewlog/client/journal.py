@@ -147,7 +147,7 @@ class JournalReader:
             raise failure
         items = tuple(EntryView(position=r.position, entry=r.entry) for r in rows)
         known = max(row.position if row else 0, items[-1].position if items else 0)
-        base = row.base if row else first_position(rows[0], 0) - 1
+        base = row.source_position if row else first_position(rows[0], 0) - 1
         page = JournalPage(entries=items, first=base + 1, position=known, base=base)
         return _gapless(page, after, self._run)
 

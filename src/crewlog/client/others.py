@@ -187,7 +187,7 @@ class Others:
     async def _chain(self, run: RunId) -> Chain | None:
         """The histories of a run; none where the server has none of it."""
         self._tell(f"reading what {run} says of it")
-        known = {*await self._store.executions(run)} - {""}
+        known = {*await self._store.accepted_executions(run)} - {""}
         try:
             return await Histories(self._gateway, run, self._tell).read(known)
         except (RunNotFound, NotPermitted):

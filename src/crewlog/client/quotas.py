@@ -39,7 +39,7 @@ async def with_quotas(
     if not wanted:
         return page
     try:
-        counted = await (await open_store()).counted(wanted.values())
+        counted = await (await open_store()).counted_calls(wanted.values())
     except StoreUnavailable:
         return page
     used = {quota: counted[each] for quota, each in wanted.items()}
@@ -73,7 +73,7 @@ async def with_used_up(
     if not spans:
         return list(questions)
     try:
-        counted = await (await open_store()).counted(spans.values())
+        counted = await (await open_store()).counted_calls(spans.values())
     except StoreUnavailable:
         return list(questions)
     said: dict[InterruptQuota, str] = {}

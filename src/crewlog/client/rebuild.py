@@ -238,8 +238,8 @@ class Rebuild:
             self._tell(f"removing what is stored from position {differs} on")
             # What was reset, or replaced, may have activities at work still.
             others = await Histories(self._gateway, self._run, self._tell).ended_apart(found.chain)
-            await store.shut(self._run, others)
-            await store.forget(self._run, differs - 1)
+            await store.reject_executions(self._run, others)
+            await store.truncate_journal(self._run, differs - 1)
             kept = differs - 1 if kept is None else min(kept, differs - 1)
         raise UsageError(
             f"the rows of the run {self._run!r} change faster than they can be replaced",
@@ -369,7 +369,7 @@ class Rebuild:
     async def _all_told(self, store: Store) -> _Found:
         """The histories, and the tail that the run itself tells."""
         for left in reversed(range(_TRIES)):
-            known = await store.executions(self._run)
+            known = await store.accepted_executions(self._run)
             chain = await Histories(self._gateway, self._run, self._tell).read(known)
             told = line(chain.executions)
             batches, ends = told.batches, told.ends
@@ -444,7 +444,9 @@ class Rebuild:
         """
         await self._drop_unreadable(store, found)
         if _is_signed(found):  # before there are rows in whose place another one could come
-            await store.admit(self._run, [execution.id for execution in found.chain.line])
+            await store.accept_executions(
+                self._run, [execution.id for execution in found.chain.line]
+            )
         for key, owner in _claims(self._run, found):
             await store.claim(key, owner)
         for taker, left in _came_home(self._run, found.batches):

@@ -203,8 +203,8 @@ def _channels(crew: CrewDefinition) -> tuple[str, ...]:
 async def _came_with(store: Store, run: RunId) -> dict[AgentName, RunId]:
     """Who came to a run with others that are a part of it, by the names of now."""
     found: dict[AgentName, RunId] = {}
-    for tie in await store.ties([run]):
-        if tie.run == run and tie.taken_in and tie.position:
+    for tie in await store.lineage_links([run]):
+        if tie.run == run and tie.by_merge and tie.position:
             for row in await store.read_journal(run, tie.position - 1, 1):
                 entry = entry_from_json(row.entry)
                 if isinstance(entry, RunMerged):

@@ -193,7 +193,7 @@ class Schedules:
             TemporalUnavailable: the server is away.
         """
         found = await self._on(name, lambda s: s.describe(rpc_timeout=_LIMIT))
-        return await _described(found, self._seal)
+        return await _described(found, self._cipher)
 
     async def pause(self, name: str, note: str = "") -> None:
         """Lets it start nothing; runs that go on are not touched. Raises as `trigger`."""
@@ -243,7 +243,7 @@ class Schedules:
         await self._on(name, lambda s: s.delete(rpc_timeout=_LIMIT))
 
     @property
-    def _seal(self) -> RowCipher:
+    def _cipher(self) -> RowCipher:
         """What encrypts notes: to Temporal they are no payloads."""
         temporal = self._client.temporal
         codec = temporal.data_converter.payload_codec
@@ -251,7 +251,7 @@ class Schedules:
         return RowCipher(keys, temporal.namespace)
 
     def _noted(self, name: str, note: str) -> str | None:
-        return self._seal.seal(note, _NOTE, name) if note else None
+        return self._cipher.encrypt(note, _NOTE, name) if note else None
 
     async def _change(
         self,
@@ -294,7 +294,7 @@ class Schedules:
         """A schedule, or none where it went after it was listed."""
         handle = self._client.temporal.get_schedule_handle(name)
         try:
-            return await _described(await handle.describe(rpc_timeout=_LIMIT), self._seal)
+            return await _described(await handle.describe(rpc_timeout=_LIMIT), self._cipher)
         except RPCError as error:
             if is_not_found(error):
                 return None
@@ -376,14 +376,14 @@ async def _memo(of: ScheduleDescription) -> dict[str, str]:
     return {key: str(value) for key, value in (await of.memo()).items()}
 
 
-async def _described(found: ScheduleDescription, seal: RowCipher) -> ScheduleView:
+async def _described(found: ScheduleDescription, cipher: RowCipher) -> ScheduleView:
     memo, info, schedule = await _memo(found), found.info, found.schedule
     return ScheduleView(
         name=found.id,
         crew=memo.get(_CREW, ""),
         when=memo.get(_WHEN, ""),
         paused=schedule.state.paused,
-        note=_note(schedule.state.note or "", found.id, seal),
+        note=_note(schedule.state.note or "", found.id, cipher),
         next=tuple(map(_ms, info.next_action_times)),
         recent=_runs([done.action for done in info.recent_actions]),
         overlap=_OVERLAP_NAMES.get(schedule.policy.overlap),
@@ -405,12 +405,12 @@ def _done_so_far(by: ScheduleDescription) -> tuple[int, ...]:
     return (info.action_count, skipped, dropped, info.missed_catchup_window, info.buffer_size)
 
 
-def _note(said: str, name: str, seal: RowCipher) -> str:
+def _note(said: str, name: str, cipher: RowCipher) -> str:
     """What people said; an SDK notes something itself where nobody does."""
     if not said.startswith(PREFIX):  # the web UI's are plain, too: nothing hangs on a note
         return "" if _SDK_NOTE.fullmatch(said) else said
     try:
-        return seal.open(said, _NOTE, name)
+        return cipher.decrypt(said, _NOTE, name)
     except EncryptionKeyMissing:
         return "(encrypted with a key that is not here)"
     except DecryptionFailed:

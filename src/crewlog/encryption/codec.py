@@ -163,7 +163,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             named.CopyFrom(payload)
             named.metadata[CALL] = self._call
             payload = named
-        key, data = self.keys.seal(payload.SerializeToString(), self._bound)
+        key, data = self.keys.encrypt(payload.SerializeToString(), self._bound)
         return Payload(metadata={**self._metadata, KEY: key.encode()}, data=data)
 
     def _opened(self, payload: Payload) -> Payload:
@@ -238,7 +238,7 @@ def decrypt_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = N
             f"{namespace[:200]!r}, and stands elsewhere"
         )
     bound = associated_data("schedule" if schedule else "payload", namespace, workflow)
-    data = keys.open(key, payload.data, bound)
+    data = keys.decrypt(key, payload.data, bound)
     return Payload.FromString(data)
 
 

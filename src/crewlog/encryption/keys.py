@@ -223,7 +223,7 @@ class Keyring:
         self._look()
         return self._current
 
-    def seal(self, data: bytes, bound: bytes) -> tuple[str, bytes]:
+    def encrypt(self, data: bytes, bound: bytes) -> tuple[str, bytes]:
         """Encrypts; the id of the key, and nonce and ciphertext.
 
         Args:
@@ -235,8 +235,8 @@ class Keyring:
         cipher = self._ciphers[self._current]
         return self._current, nonce + cipher.encrypt(nonce, data, _bound(self._current, bound))
 
-    def open(self, key: str, data: bytes, bound: bytes) -> bytes:
-        """Decrypts what `seal` made.
+    def decrypt(self, key: str, data: bytes, bound: bytes) -> bytes:
+        """Decrypts what `encrypt` made.
 
         Raises:
             EncryptionKeyMissing: the process does not have the key.

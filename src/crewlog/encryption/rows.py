@@ -1,8 +1,8 @@
 """Texts in the store's tables: encrypted one by one, each bound to the place that it stands in.
 
-An encrypted text says so, with the id of its key: `sealed:1:KEY:…`. It is bound to the namespace,
-the kind of text, and the key of its row. Bodies and definitions are known by the hash of their
-content, and so are shared by forks; journal entries are bound to their run and position, too.
+An encrypted text begins with its format and the id of its key: `encrypted:1:KEY:…`. It is bound to
+the namespace, the kind of text, and the key of its row: of a body and a definition the hash, so
+that forks share them; of a journal entry its run, position and hash.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from crewlog.encryption.keys import Keyring, associated_data
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
 
-PREFIX = "sealed:1:"
+PREFIX = "encrypted:1:"
 """How an encrypted text begins; no JSON text does."""
 
-KEY_CODE = "sealed:key:"
+KEY_CODE = "encrypted:key:"
 """How the code of a row's key begins."""
 
 
@@ -40,7 +40,7 @@ class RowCipher:
         """Whether texts are encrypted."""
         return self.keys is not None
 
-    def seal(self, text: str, kind: str, *place: str) -> str:
+    def encrypt(self, text: str, kind: str, *place: str) -> str:
         """A text as it is kept.
 
         Args:
@@ -51,11 +51,11 @@ class RowCipher:
         if self.keys is None:
             return text
         bound = associated_data("row", self.namespace, kind, *place)
-        key, data = self.keys.seal(text.encode("utf-8", "surrogatepass"), bound)
+        key, data = self.keys.encrypt(text.encode("utf-8", "surrogatepass"), bound)
         return f"{PREFIX}{key}:{base64.b64encode(data).decode()}"
 
-    def open(self, text: str, kind: str, *place: str) -> str:
-        """The text that `seal` made another one from.
+    def decrypt(self, text: str, kind: str, *place: str) -> str:
+        """The text that `encrypt` made another one from.
 
         Raises:
             EncryptionKeyMissing: the process does not have its key.
@@ -71,7 +71,7 @@ class RowCipher:
             )
         bound = associated_data("row", self.namespace, kind, *place)
         try:
-            data = self.keys.open(key, base64.b64decode(rest, validate=True), bound)
+            data = self.keys.decrypt(key, base64.b64decode(rest, validate=True), bound)
         except binascii.Error:
             raise self._broken("it was changed since it was encrypted", kind, place) from None
         except DecryptionFailed as error:
@@ -80,12 +80,12 @@ class RowCipher:
         return data.decode("utf-8", "surrogatepass")
 
     def encrypt_optional(self, text: str | None, kind: str, *place: str) -> str | None:
-        """`seal`, where there may be nothing."""
-        return None if text is None else self.seal(text, kind, *place)
+        """`encrypt`, where there may be nothing."""
+        return None if text is None else self.encrypt(text, kind, *place)
 
     def decrypt_optional(self, text: str | None, kind: str, *place: str) -> str | None:
-        """`open`, where there may be nothing."""
-        return None if text is None else self.open(text, kind, *place)
+        """`decrypt`, where there may be nothing."""
+        return None if text is None else self.decrypt(text, kind, *place)
 
     def key(self, key: str, kind: str, *place: str) -> str:
         """A row's key as the table has it: a code that only the current key makes.
@@ -131,7 +131,7 @@ class RowCipher:
             remedy="A process without keys wrote it since, or somebody past Crewlog. `crewlog "
             "rebuild RUN` makes the rows of a run again from its history; where you know that what "
             "is there is yours, set CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true, and `crewlog encryption "
-            "reseal` encrypts it.",
+            "reencrypt` encrypts it.",
         )
 
     def _broken(self, why: str, kind: str, place: tuple[str, ...]) -> DecryptionFailed:

@@ -7,7 +7,7 @@ memory.InMemoryStore   the store without a database
 postgres.PostgresStore the store in Postgres
     pool               connections, and errors that say which server and what to do
     migrate, sql       numbered migrations and named queries, from the .sql files beside
-    sealing, resealing whether rows are encrypted as who opens it expects, and encrypting them
+    key_check, reencryption  whether rows are encrypted as who opens it expects, and encrypting them
     codec              JSON and text as Postgres text, and back exactly
 """
 
@@ -44,8 +44,8 @@ async def open_store(
     if scheme == "memory":
         return InMemoryStore()
     if scheme in {"postgres", "postgresql"}:
-        seal = RowCipher(environment_keyring(), namespace)
-        return await PostgresStore.connect(url, max_size=max_size, seal=seal, any_rows=any_rows)
+        cipher = RowCipher(environment_keyring(), namespace)
+        return await PostgresStore.connect(url, max_size=max_size, cipher=cipher, any_rows=any_rows)
     raise UsageError(
         f"a store cannot be opened by a URL that starts with {scheme[:20]!r}",
         remedy="Use postgresql://user:password@host/database, or memory: for a store in memory.",

@@ -21,7 +21,7 @@ from crewlog.store.projection import (
     InterruptProjection,
     LinkProjection,
     Rows,
-    RunFacts,
+    RunProjection,
     TagProjection,
 )
 from crewlog.store.sql import queries
@@ -30,23 +30,24 @@ _TableRows: TypeAlias = list[dict[str, Json]]
 """Rows of a table, each with its columns by name; without the run, which is a parameter."""
 
 
-def append_statement(rows: Rows, seal: RowCipher, execution: str = "") -> tuple[str, ...]:
+def append_statement(rows: Rows, cipher: RowCipher, execution: str = "") -> tuple[str, ...]:
     """The statement that appends the rows of a batch, and its parameters.
 
-    Its result is one row: the last `ruling` of the run that was stored when the statement began.
+    Its result is one row: the `position` of the last permission change of the run
+    that was stored when the statement began.
 
     Args:
         rows: The rows.
-        seal: What encrypts their texts.
+        cipher: What encrypts their texts.
         execution: The execution whose entries they are.
     """
     run = pack(rows.run)
     new: dict[str, _TableRows] = {}
-    for table, field, rows_of in _TABLES:
-        if facts := getattr(rows, field):
-            new[table] = rows_of(facts, run, seal)
+    for table, rows_of in _TABLES.items():
+        if facts := getattr(rows, table):
+            new[table] = rows_of(facts, run, cipher)
     sql = append_sql(tuple(new))
-    if rows.journal:
+    if rows.journal_entries:
         return sql, run, dump_json(new), execution
     return (sql, run, dump_json(new)) if new else (sql, run)
 
@@ -67,13 +68,13 @@ def append_sql(tables: tuple[str, ...]) -> str:
     )
 
 
-def _journal_rows(facts: Sequence[EntryProjection], run: str, seal: RowCipher) -> _TableRows:
+def _journal_rows(facts: Sequence[EntryProjection], run: str, cipher: RowCipher) -> _TableRows:
     return [
         {
             "position": each.position,
-            "digest": each.digest,
-            "entry": seal.seal(
-                dump_json(each.entry), "entry", run, str(each.position), each.digest
+            "hash": each.hash,
+            "entry": cipher.encrypt(
+                dump_json(each.entry), "entry", run, str(each.position), each.hash
             ),
         }
         for each in facts
@@ -87,16 +88,16 @@ def _link_rows(facts: Sequence[LinkProjection], _: str, __: RowCipher) -> _Table
             "previous": each.link.previous,
             "position": each.link.position,
             "body": each.link.body,
-            "first": each.first,
+            "is_first": each.is_first,
             "other": each.link.other,
         }
         for each in facts
     ]
 
 
-def _body_rows(bodies: Mapping[ContentHash, Json], _: str, seal: RowCipher) -> _TableRows:
+def _body_rows(bodies: Mapping[ContentHash, Json], _: str, cipher: RowCipher) -> _TableRows:
     return [
-        {"hash": hash_, "body": seal.seal(dump_json(body), "body", hash_)}
+        {"hash": hash_, "body": cipher.encrypt(dump_json(body), "body", hash_)}
         for hash_, body in bodies.items()
     ]
 
@@ -130,22 +131,26 @@ def _tag_rows(facts: Sequence[TagProjection], _: str, __: RowCipher) -> _TableRo
     ]
 
 
-def _interrupt_rows(facts: Sequence[InterruptProjection], run: str, seal: RowCipher) -> _TableRows:
-    return [_interrupt_row(each, run, seal) for each in facts]
+def _interrupt_rows(
+    facts: Sequence[InterruptProjection], run: str, cipher: RowCipher
+) -> _TableRows:
+    return [_interrupt_row(each, run, cipher) for each in facts]
 
 
-def _interrupt_row(facts: InterruptProjection, run: str, seal: RowCipher) -> dict[str, Json]:
+def _interrupt_row(facts: InterruptProjection, run: str, cipher: RowCipher) -> dict[str, Json]:
     place = run, pack(facts.id)
     question = None if facts.interrupt is None else dump_json(facts.interrupt)
     return {
         "id": pack(facts.id),
         "position": facts.position,
         "at": facts.at,
-        "interrupt": seal.encrypt_optional(question, "interrupt", *place),
-        "asked": facts.asked,
-        "decision": seal.encrypt_optional(pack_optional(facts.decision), "decision", *place),
-        "answered_by": seal.encrypt_optional(pack_optional(facts.by), "answered_by", *place),
-        "answered": facts.answered,
+        "interrupt": cipher.encrypt_optional(question, "interrupt", *place),
+        "asked_position": facts.asked_position,
+        "decision": cipher.encrypt_optional(pack_optional(facts.decision), "decision", *place),
+        "answered_by": cipher.encrypt_optional(
+            pack_optional(facts.answered_by), "answered_by", *place
+        ),
+        "answered_position": facts.answered_position,
     }
 
 
@@ -154,55 +159,57 @@ def _permission_change_rows(positions: Sequence[int], _: str, __: RowCipher) -> 
 
 
 def _log_source_rows(
-    parents: Sequence[tuple[RunId, int, int]], _: str, __: RowCipher
+    sources: Sequence[tuple[RunId, int, int]], _: str, __: RowCipher
 ) -> _TableRows:
     return [
-        {"parent": pack(parent), "position": position, "left_out": left_out}
-        for parent, position, left_out in parents
+        {"source": pack(source), "position": position, "skipped": skipped}
+        for source, position, skipped in sources
     ]
 
 
-def _pending_fork_rows(parts: Sequence[tuple[RunId, int]], _: str, __: RowCipher) -> _TableRows:
-    return [{"fork": pack(part), "at": at} for part, at in parts]
+def _pending_fork_rows(forks: Sequence[tuple[RunId, int]], _: str, __: RowCipher) -> _TableRows:
+    return [{"fork": pack(fork), "at": at} for fork, at in forks]
 
 
-def _run_rows(facts: RunFacts, run: str, seal: RowCipher) -> _TableRows:
+def _run_rows(facts: RunProjection, run: str, cipher: RowCipher) -> _TableRows:
     return [
         {
             "crew": pack_optional(facts.crew),
             "definition": facts.definition,
-            "ruled": facts.ruled,
+            "definition_position": facts.definition_position,
             "recipe": facts.recipe,
-            "started": facts.started,
-            "started_by": seal.encrypt_optional(pack_optional(facts.by), "started_by", run),
-            "base": facts.base,
+            "started_at": facts.started_at,
+            "started_by": cipher.encrypt_optional(
+                pack_optional(facts.started_by), "started_by", run
+            ),
             "source": pack_optional(facts.source),
-            "reset": facts.reset,
+            "source_position": facts.source_position,
+            "restore_position": facts.restore_position,
             "status": facts.status,
-            "since": facts.since,
-            "ended": facts.ended,
-            "error": seal.seal(pack(facts.error), "error", run) if facts.error else "",
+            "status_position": facts.status_position,
+            "ended_at": facts.ended_at,
+            "error": cipher.encrypt(pack(facts.error), "error", run) if facts.error else "",
             "position": facts.position,
         }
     ]
 
 
-_TABLES: tuple[tuple[str, str, Callable[[Any, str, RowCipher], _TableRows]], ...] = (
-    ("journal", "journal", _journal_rows),
-    ("links", "links", _link_rows),
-    ("bodies", "bodies", _body_rows),
-    ("steps", "agents", _step_rows),
-    ("checkpoints", "checkpoints", _checkpoint_rows),
-    ("tags", "tags", _tag_rows),
-    ("interrupts", "interrupts", _interrupt_rows),
-    ("rulings", "rulings", _permission_change_rows),
-    ("parents", "parents", _log_source_rows),
-    ("forks", "parted", _pending_fork_rows),
-    ("runs", "state", _run_rows),
-)
-"""Each table with the field of `Rows` that has what it gets, and what makes its rows of that.
+_TABLES: Mapping[str, Callable[[Any, str, RowCipher], _TableRows]] = {
+    "journal_entries": _journal_rows,
+    "log_links": _link_rows,
+    "bodies": _body_rows,
+    "steps": _step_rows,
+    "checkpoints": _checkpoint_rows,
+    "tags": _tag_rows,
+    "interrupts": _interrupt_rows,
+    "permission_changes": _permission_change_rows,
+    "log_sources": _log_source_rows,
+    "pending_forks": _pending_fork_rows,
+    "runs": _run_rows,
+}
+"""The tables that a batch may add rows to, with what makes their rows of the field of `Rows`.
 
 All statements have their tables in this order, so that two that overlap cannot deadlock.
 """
-TABLES = tuple(table for table, _, _ in _TABLES)
-"""The tables that a batch may add rows to."""
+TABLES = tuple(_TABLES)
+"""The names of these tables, in order."""

@@ -56,10 +56,10 @@ async def goes_on(store: Store, left: ClaimedAgent, over: Over, taker: ClaimOwne
     while True:
         link += 1
         key = left.key(link)
-        owner = await (store.claimed(key) if taker is None else store.claim(key, taker.owner))
+        owner = await (store.key_owner(key) if taker is None else store.claim(key, taker.owner))
         if owner is None or (taker is not None and owner == taker.owner):
             return OURS
-        if await store.claimed(left.key(link + 1)) is not None:
+        if await store.key_owner(left.key(link + 1)) is not None:
             continue  # somebody has seen that it does not stand
         word = await _stands(store, left, claim_owner(owner), over, taker)
         if word is not None:
@@ -114,7 +114,7 @@ async def _is_there(store: Store, left: ClaimedAgent) -> bool:
 async def reject_executions(store: Store, run: RunId, executions: Collection[str]) -> None:
     """Has the store take nothing more of executions that have ended."""
     if known := sorted({*executions} - {""}):  # the empty name is that of what a rebuild stores
-        await store.shut(run, known)
+        await store.reject_executions(run, known)
 
 
 async def claim_agents(

@@ -54,7 +54,7 @@ from crewlog.store.projection import (
     InterruptProjection,
     LinkProjection,
     Rows,
-    RunFacts,
+    RunProjection,
     TagProjection,
     contiguous_rows,
     interrupt_row,
@@ -73,12 +73,12 @@ from crewlog.store.protocol import (
     InterruptRow,
     JournalRow,
     Kind,
+    LineageLink,
     LogLink,
     PendingFork,
     QuotaPeriod,
     RunRow,
     Snapshot,
-    Tie,
 )
 
 
@@ -89,12 +89,12 @@ class _Run:
     journal: dict[int, tuple[ContentHash, str]] = field(
         default_factory=dict[int, tuple[ContentHash, str]]
     )
-    """Digest and JSON by position."""
-    facts: RunFacts | None = None
+    """Hash and JSON by position."""
+    facts: RunProjection | None = None
     interrupts: dict[InterruptId, InterruptProjection] = field(
         default_factory=dict[InterruptId, InterruptProjection]
     )
-    agents: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
+    steps: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
     checkpoints: dict[int, CheckpointProjection] = field(
         default_factory=dict[int, CheckpointProjection]
     )
@@ -102,22 +102,22 @@ class _Run:
     """Checkpoints that are not listed, with the position at which the policy said so."""
     tags: dict[str, TagProjection] = field(default_factory=dict[str, TagProjection])
     snapshots: dict[int, str] = field(default_factory=dict[int, str])
-    rulings: set[int] = field(default_factory=set[int])
-    parents: set[tuple[RunId, int, int]] = field(default_factory=set[tuple[RunId, int, int]])
+    permission_changes: set[int] = field(default_factory=set[int])
+    log_sources: set[tuple[RunId, int, int]] = field(default_factory=set[tuple[RunId, int, int]])
     """Runs whose logs came in, each with the position."""
 
     @property
     def sources(self) -> set[RunId]:
         """The runs that it goes on from."""
         source = {self.facts.source} if self.facts and self.facts.source else set[RunId]()
-        return source | {parent for parent, _, _ in self.parents}
+        return source | {parent for parent, _, _ in self.log_sources}
 
     @property
     def asking(self) -> bool:
         return any(self.open(facts) for facts in self.interrupts.values())
 
     def open(self, facts: InterruptProjection) -> bool:
-        return facts.open(self.facts.reset if self.facts else 0)
+        return facts.open(self.facts.restore_position if self.facts else 0)
 
     def names(self, checkpoint: int) -> tuple[str, ...]:
         """The checkpoint's tags."""
@@ -132,8 +132,8 @@ class _Run:
     def rows(self) -> list[JournalRow]:
         """The journal, in order."""
         return [
-            JournalRow(position=position, digest=digest, entry=load_json(text))
-            for position, (digest, text) in sorted(self.journal.items())
+            JournalRow(position=position, hash=hash_, entry=load_json(text))
+            for position, (hash_, text) in sorted(self.journal.items())
         ]
 
     @property
@@ -141,26 +141,26 @@ class _Run:
         return self.facts is not None and self.facts.status in CLOSED
 
     def add(self, rows: Rows) -> None:
-        for row in rows.journal:
+        for row in rows.journal_entries:
             stored = self.journal.get(row.position)
-            if stored is not None and stored[0] != row.digest:
+            if stored is not None and stored[0] != row.hash:
                 raise HistoryConflict(rows.run, row.position)
-        for row in rows.journal:
-            self.journal.setdefault(row.position, (row.digest, dump_json(row.entry)))
-        if rows.state is not None:
-            self.facts = rows.state if self.facts is None else self.facts.merge(rows.state)
+        for row in rows.journal_entries:
+            self.journal.setdefault(row.position, (row.hash, dump_json(row.entry)))
+        if rows.runs is not None:
+            self.facts = rows.runs if self.facts is None else self.facts.merge(rows.runs)
         for facts in rows.interrupts:
             known = self.interrupts.get(facts.id)
             self.interrupts[facts.id] = facts if known is None else known.merge(facts)
-        for step, agent in rows.agents:
-            self.agents.setdefault(step, agent)
+        for step, agent in rows.steps:
+            self.steps.setdefault(step, agent)
         for checkpoint in rows.checkpoints:
             self.checkpoints.setdefault(checkpoint.position, checkpoint)
         for tag in rows.tags:
             stored_tag = self.tags.get(tag.tag)
             self.tags[tag.tag] = tag if stored_tag is None else stored_tag.merge(tag)
-        self.rulings.update(rows.rulings)
-        self.parents.update(rows.parents)
+        self.permission_changes.update(rows.permission_changes)
+        self.log_sources.update(rows.log_sources)
 
 
 class InMemoryStore:
@@ -181,7 +181,7 @@ class InMemoryStore:
         """The calls of each quota, with the span and the time."""
         self._approvals: dict[str, dict[str, str]] = {}
         self._approved_at: dict[str, dict[str, int]] = {}
-        self._words: dict[str, dict[str, str]] = {}
+        self._descriptions: dict[str, dict[str, str]] = {}
         self._signed_approvals: dict[tuple[str, str, str], SignedApproval] = {}
         self.memories: Memories = InMemoryMemories(self._claims)
         self._links: dict[ContentHash, LinkProjection] = {}
@@ -310,30 +310,30 @@ class InMemoryStore:
             return ""
         return self._claims.setdefault(key, owner)
 
-    async def claimed(self, key: str) -> str | None:
+    async def key_owner(self, key: str) -> str | None:
         """See `Store`."""
         return self._claims.get(key)
 
     async def approve_tool(
-        self, source: str, tool: str, digest: str, by: str, at: int, told: str
+        self, source: str, tool: str, hash_: str, by: str, at: int, description: str
     ) -> None:
         """See `Store`."""
         del by
-        self._approvals.setdefault(source, {})[tool] = digest
+        self._approvals.setdefault(source, {})[tool] = hash_
         self._approved_at.setdefault(source, {})[tool] = at
-        self._words.setdefault(source, {})[tool] = told
+        self._descriptions.setdefault(source, {})[tool] = description
 
     async def list_approved_tools(self, source: str) -> dict[str, str]:
         """See `Store`."""
         return dict(self._approvals.get(source, {}))
 
-    async def approved_at(self, source: str) -> dict[str, int]:
+    async def list_approval_times(self, source: str) -> dict[str, int]:
         """See `Store`."""
         return dict(self._approved_at.get(source, {}))
 
     async def list_approved_descriptions(self, source: str) -> dict[str, str]:
         """See `Store`."""
-        return dict(self._words.get(source, {}))
+        return dict(self._descriptions.get(source, {}))
 
     async def put_signed_approval(self, approval: SignedApproval) -> None:
         """See `Store`."""
@@ -356,16 +356,16 @@ class InMemoryStore:
         rows = project(run, batch, bodies)
         if (run, execution) in self._rejected_executions:
             known = self._runs[run].journal if run in self._runs else {}
-            for row in rows.journal:  # what is there already may come again
+            for row in rows.journal_entries:  # what is there already may come again
                 if row.position not in known:
                     raise HistoryConflict(run, row.position)
         # All that can fail comes before anything is stored.
         texts = {hash_: dump_json(body) for hash_, body in rows.bodies.items()}
         if batch.entries:
             self._runs.setdefault(run, _Run()).add(rows)
-        for part, at in rows.parted:
+        for part, at in rows.pending_forks:
             self._forked.setdefault((run, part), at)
-        for facts in rows.links:
+        for facts in rows.log_links:
             self._links.setdefault(facts.link.head, facts)
         for hash_, text in texts.items():
             self._bodies.setdefault(hash_, text)
@@ -374,26 +374,30 @@ class InMemoryStore:
 
     async def last_permission_position(self, run: RunId) -> int:
         """See `Store`."""
-        return max(self._runs[run].rulings, default=0) if run in self._runs else 0
+        return max(self._runs[run].permission_changes, default=0) if run in self._runs else 0
 
     async def lineage(self, run: RunId) -> set[RunId]:
         """See `Store`."""
         return _line([run], {**self._lineage, **self._forks(self._runs)}) - {run}
 
-    async def ties(self, runs: Collection[RunId]) -> list[Tie]:
+    async def lineage_links(self, runs: Collection[RunId]) -> list[LineageLink]:
         """See `Store`."""
-        known = list[Tie]()
+        known = list[LineageLink]()
         for run, rows in self._runs.items():
             if rows.facts is not None and rows.facts.source is not None:
-                known.append(Tie(run=run, source=rows.facts.source, position=rows.facts.base))
+                known.append(
+                    LineageLink(
+                        run=run, source=rows.facts.source, position=rows.facts.source_position
+                    )
+                )
             known += (
-                Tie(run=run, source=parent, position=at, taken_in=True)
-                for parent, at, *_ in rows.parents
+                LineageLink(run=run, source=parent, position=at, by_merge=True)
+                for parent, at, *_ in rows.log_sources
             )
         there = {(each.run, each.source) for each in known}
         known += (
-            Tie(run=run, source=source, taken_in=taken_in)
-            for (run, source), taken_in in self._lineage.items()
+            LineageLink(run=run, source=source, by_merge=by_merge)
+            for (run, source), by_merge in self._lineage.items()
             if (run, source) not in there
         )
         asked = set(runs)
@@ -404,39 +408,43 @@ class InMemoryStore:
         """See `Store`."""
         for each in sorted(wanted, key=lambda each: each.quota):
             calls = self._quota_calls.get(each.quota, {})
-            used = sum(span == each.span for span, _ in calls.values())
-            if call not in calls and used >= each.most:
+            used = sum(span == each.period for span, _ in calls.values())
+            if call not in calls and used >= each.limit:
                 return each.quota
         for each in wanted:
             calls = self._quota_calls.setdefault(each.quota, {})
             for old in [k for k, (_, when) in calls.items() if when < at - RESERVED and k != call]:
                 del calls[old]
-            calls.setdefault(call, (each.span, at))
+            calls.setdefault(call, (each.period, at))
         return None
 
-    async def release(self, call: str, quotas: Collection[str]) -> None:
+    async def release_call(self, call: str, quotas: Collection[str]) -> None:
         """See `Store`."""
         for quota in quotas:
             self._quota_calls.get(quota, {}).pop(call, None)
 
-    async def counted(self, spans: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    async def counted_calls(
+        self, periods: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], int]:
         """See `Store`."""
         return {
             (quota, wanted): sum(
                 span == wanted for span, _ in self._quota_calls.get(quota, {}).values()
             )
-            for quota, wanted in spans
+            for quota, wanted in periods
         }
 
-    async def shut(self, run: RunId, executions: Collection[str]) -> None:
+    async def reject_executions(self, run: RunId, executions: Collection[str]) -> None:
         """See `Store`."""
         self._rejected_executions |= {(run, execution) for execution in executions}
 
-    async def executions(self, run: RunId) -> set[str]:
+    async def accepted_executions(self, run: RunId) -> set[str]:
         """See `Store`."""
         return {execution for of, execution in self._accepted_executions if of == run}
 
-    async def admit(self, run: RunId, executions: Collection[str], *, alone: bool = False) -> None:
+    async def accept_executions(
+        self, run: RunId, executions: Collection[str], *, alone: bool = False
+    ) -> None:
         """See `Store`."""
         if alone:
             self._accepted_executions = {
@@ -454,16 +462,16 @@ class InMemoryStore:
             at = ahead.pop()
             if at not in stop and at not in met and at in self._links:
                 facts = met[at] = self._links[at]
-                ahead += () if facts.first else facts.link.parents
+                ahead += () if facts.is_first else facts.link.parents
         walk = [facts.link for facts in met.values()]
-        return ordered_chain(head, walk, stop, {at for at, facts in met.items() if facts.first})
+        return ordered_chain(head, walk, stop, {at for at, facts in met.items() if facts.is_first})
 
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
         journal = self._runs[run].journal if run in self._runs else {}
         positions = sorted(position for position in journal if position > after)[:limit]
         rows = [
-            JournalRow(position=at, digest=journal[at][0], entry=load_json(journal[at][1]))
+            JournalRow(position=at, hash=journal[at][0], entry=load_json(journal[at][1]))
             for at in positions
         ]
         return contiguous_rows(rows, after)
@@ -472,9 +480,9 @@ class InMemoryStore:
         """See `Store`."""
         journal = self._runs[run].journal if run in self._runs else {}
         for at in sorted(journal, reverse=True):
-            digest, text = journal[at]
+            hash_, text = journal[at]
             if (entry := load_json(text)).get("command") == command:
-                return JournalRow(position=at, digest=digest, entry=entry)
+                return JournalRow(position=at, hash=hash_, entry=entry)
         return None
 
     async def get_run(self, run: RunId) -> RunRow | None:
@@ -489,14 +497,14 @@ class InMemoryStore:
     ) -> list[RunRow]:
         """See `Store`."""
         found = [
-            (rows.facts.started is None, run_row(run, rows.facts, asking=rows.asking))
+            (rows.facts.started_at is None, run_row(run, rows.facts, asking=rows.asking))
             for run, rows in self._runs.items()
             if rows.facts is not None
         ]
         if statuses:
             found = [each for each in found if each[1].status in statuses]
         # A run whose start is not stored yet comes last, as Postgres's NULLS LAST.
-        found.sort(key=lambda each: (each[0], -each[1].started, each[1].run))
+        found.sort(key=lambda each: (each[0], -each[1].started_at, each[1].run))
         return [row for _, row in found[:limit]]
 
     async def count_runs(self) -> int:
@@ -535,7 +543,7 @@ class InMemoryStore:
                 kind=facts.kind,
                 step=facts.step,
                 node=facts.node,
-                agent=rows.agents.get(facts.step),
+                agent=rows.steps.get(facts.step),
                 at=facts.at,
                 tags=rows.names(position),
                 pruned=rows.hidden(position),
@@ -550,9 +558,9 @@ class InMemoryStore:
         """See `Store`."""
         if rows := self._runs.get(run):
             rows.pruned |= dict.fromkeys(rows.checkpoints.keys() & set(checkpoints), at)
-            base = rows.facts.base if rows.facts else 0
-            left_out = sum(count for _, _, count in rows.parents)
-            if len(rows.journal) == max(rows.journal, default=0) - base - left_out:
+            first = rows.facts.source_position if rows.facts else 0
+            skipped = sum(count for _, _, count in rows.log_sources)
+            if len(rows.journal) == max(rows.journal, default=0) - first - skipped:
                 for position in snapshots:
                     rows.snapshots.pop(position, None)
 
@@ -574,7 +582,7 @@ class InMemoryStore:
             return None
         return Snapshot(position=newest, state=load_json(snapshots[newest]))
 
-    async def forget(self, run: RunId, after: int = 0) -> None:
+    async def truncate_journal(self, run: RunId, after: int = 0) -> None:
         """See `Store`."""
         self._lineage = {**self._forks([run]), **self._lineage}
         old = self._runs.pop(run, _Run())
@@ -593,7 +601,7 @@ class InMemoryStore:
         self._forked[source, fork] = at
         return True
 
-    async def starting_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
+    async def list_pending_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
         """See `Store`."""
         return [
             PendingFork(source=source, fork=fork, at=at)
@@ -611,7 +619,7 @@ class InMemoryStore:
     ) -> DeletionResult:
         """See `Store`."""
         if not forked:
-            check_no_pending_fork(await self.starting_forks(runs))
+            check_no_pending_fork(await self.list_pending_forks(runs))
         self._forked = {
             both: noted for both, noted in self._forked.items() if not {*both} & {*runs}
         }

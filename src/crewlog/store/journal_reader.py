@@ -94,17 +94,17 @@ def _applied(state: CrewState, row: JournalRow) -> CrewState:
         entry = entry_from_json(row.entry)
     except ValidationError as error:
         raise _unknown(state.run, row.position, error) from error
-    return reduce(state, entry, digest=row.digest)
+    return reduce(state, entry, digest=row.hash)
 
 
 async def _not_there(
     store: Store, run: RunId, reached: int, position: int
 ) -> StoreIncomplete | UsageError:
     row = await store.get_run(run)
-    if row is not None and row.source is not None and position <= row.base:
+    if row is not None and row.source is not None and position <= row.source_position:
         return UsageError(
             f"the run {run!r} has no state of its own at position {position}: it was forked, and "
-            f"begins after position {row.base}",
+            f"begins after position {row.source_position}",
             remedy=f"The run {row.source!r} has it: use {row.source}@{position}.",
         )
     return missing_rows_error(run, "its journal", position=reached + 1)
@@ -139,6 +139,6 @@ async def find_command(store: Store, run: RunId, command: str) -> CommandOutcome
         for each in here:
             if row := await store.find_command(each, command):
                 return outcome_of(entry_from_json(row.entry), row.position)
-        came = {t.source for t in await store.ties(here) if t.run in here and t.taken_in}
+        came = {t.source for t in await store.lineage_links(here) if t.run in here and t.by_merge}
         here = sorted(came - seen)
     return None

@@ -5,7 +5,7 @@ what a run is about to store, the run would find it only as it reads it, at its 
 end. So a process that accepts encrypted rows only refuses a store with any other before it begins
 anything.
 
-Looking through all rows takes its time, so it is done once: the table `sealing` remembers that all
+Looking through all rows takes its time, so it is done once: the table `key_checks` records that all
 texts are encrypted. Whoever accepts plain rows does not note that: another process may still be
 writing some.
 """
@@ -32,7 +32,7 @@ class Column:
     table: str
     column: str
     kind: str
-    """What its texts are bound to as, see `RowCipher.seal`."""
+    """What its texts are bound to as, see `RowCipher.encrypt`."""
     place: tuple[str, ...]
     """The columns that say where a text stands, in the order in which it is bound to them."""
 
@@ -50,7 +50,7 @@ class Column:
 COLUMNS = (
     Column("definitions", "definition", "definition", ("hash",)),
     Column("bodies", "body", "body", ("hash",)),
-    Column("journal", "entry", "entry", ("run", "position", "digest")),
+    Column("journal_entries", "entry", "entry", ("run", "position", "hash")),
     Column("snapshots", "state", "snapshot", ("run", "position")),
     Column("interrupts", "interrupt", "interrupt", ("run", "id")),
     Column("interrupts", "decision", "decision", ("run", "id")),
@@ -59,11 +59,11 @@ COLUMNS = (
     Column("runs", "error", "error", ("run",)),
     Column("memories", "text", "memory", ("crew", "scope", "key")),
     Column("memories", "metadata", "memory_metadata", ("crew", "scope", "key")),
-    Column("memories", "sealed_key", "memory_key", ("crew", "scope", "key")),
-    Column("memories", "said_by", "memory_by", ("crew", "scope", "key")),
+    Column("memories", "encrypted_key", "memory_key", ("crew", "scope", "key")),
+    Column("memories", "written_by", "memory_by", ("crew", "scope", "key")),
     Column("tool_approvals", "approver", "approver", ("source", "tool")),
-    Column("tool_approvals", "told", "approved", ("source", "tool")),
-    Column("tool_proofs", "approver", "approver", ("source", "tool", "key")),
+    Column("tool_approvals", "description", "approved", ("source", "tool")),
+    Column("signed_tool_approvals", "approver", "approver", ("source", "tool", "key")),
 )
 """All that is encrypted; docs/authority/encryption.md lists it."""
 
@@ -76,67 +76,67 @@ class _Known:
     only_encrypted: bool = False
     """Whether a process has found no plain text, and accepts none."""
 
-    def is_usable_with(self, seal: RowCipher) -> bool:
+    def is_usable_with(self, cipher: RowCipher) -> bool:
         """Whether there is nothing to look at for who opens the store with these keys."""
-        if seal.keys is None:
+        if cipher.keys is None:
             return not self.only_encrypted
-        if self.namespace != seal.namespace:
+        if self.namespace != cipher.namespace:
             return False
-        return seal.keys.accept_plain or self.only_encrypted
+        return cipher.keys.accept_plain or self.only_encrypted
 
 
-async def admit(connection: Connection, seal: RowCipher, place: str) -> None:
+async def admit(connection: Connection, cipher: RowCipher, place: str) -> None:
     """Refuses a store that is not for the keys of who opens it; else remembers what was found.
 
     Args:
         connection: To its database.
-        seal: What whoever opens it encrypts rows with.
+        cipher: What whoever opens it encrypts rows with.
         place: The server and the database, for messages.
 
     Raises:
         DecryptionFailed: it has plain rows, and they are not accepted; or it is another
         namespace's. EncryptionKeyMissing: its rows are encrypted, and there are no keys.
     """
-    if (await _known(connection)).is_usable_with(seal):
+    if (await _known(connection)).is_usable_with(cipher):
         return  # the usual case costs one query
     async with connection.transaction():
         await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})", timeout=_TIMEOUT)
         known = await _known(connection)
-        if known.is_usable_with(seal):
+        if known.is_usable_with(cipher):
             return
-        error = await _key_problem(connection, seal, known, place)
+        error = await _key_problem(connection, cipher, known, place)
         if error is not None:
             raise error
-        await connection.execute("DELETE FROM crewlog.sealing")
-        if seal.keys is not None:
+        await connection.execute("DELETE FROM crewlog.key_checks")
+        if cipher.keys is not None:
             await connection.execute(
-                "INSERT INTO crewlog.sealing (namespace, only_encrypted) VALUES ($1, $2)",
-                *(seal.namespace, not seal.keys.accept_plain),
+                "INSERT INTO crewlog.key_checks (namespace, only_encrypted) VALUES ($1, $2)",
+                *(cipher.namespace, not cipher.keys.accept_plain),
             )
 
 
 async def _key_problem(
-    connection: Connection, seal: RowCipher, known: _Known, place: str
+    connection: Connection, cipher: RowCipher, known: _Known, place: str
 ) -> CrewlogError | None:
-    if known.namespace not in {"", seal.namespace} or seal.keys is None:
+    if known.namespace not in {"", cipher.namespace} or cipher.keys is None:
         if not await _first(connection, sealed=True):
             known = _Known()  # somebody tried it with keys, and nothing was ever written
-        elif seal.keys is None:
+        elif cipher.keys is None:
             return _no_keys(place)
         else:
-            return _wrong_namespace(known.namespace, seal.namespace, place)
-    if seal.keys is None or seal.keys.accept_plain:
+            return _wrong_namespace(known.namespace, cipher.namespace, place)
+    if cipher.keys is None or cipher.keys.accept_plain:
         return None
     plain = await _first(connection, sealed=False)
     return _has_unencrypted_rows(plain, place) if plain else None
 
 
-async def refused(dsn: str, seal: RowCipher) -> CrewlogError | None:
+async def refused(dsn: str, cipher: RowCipher) -> CrewlogError | None:
     """Why the store of a URL would be refused; none where it would not. Nothing is changed.
 
     Args:
         dsn: A `postgresql://` URL.
-        seal: What whoever opens it encrypts rows with.
+        cipher: What whoever opens it encrypts rows with.
 
     Raises:
         StoreUnavailable: it does not answer.
@@ -144,20 +144,20 @@ async def refused(dsn: str, seal: RowCipher) -> CrewlogError | None:
     pool = await Pool.connect(dsn, max_size=1)
     try:
         async with pool.acquire() as connection:
-            if await connection.fetchval("SELECT to_regclass('crewlog.sealing')") is None:
+            if await connection.fetchval("SELECT to_regclass('crewlog.key_checks')") is None:
                 return None  # it has no tables yet
             known = await _known(connection)
             return (
                 None
-                if known.is_usable_with(seal)
-                else await _key_problem(connection, seal, known, pool.place)
+                if known.is_usable_with(cipher)
+                else await _key_problem(connection, cipher, known, pool.place)
             )
     finally:
         await pool.close()
 
 
 async def _known(connection: Connection) -> _Known:
-    row = await connection.fetchrow("SELECT namespace, only_encrypted FROM crewlog.sealing")
+    row = await connection.fetchrow("SELECT namespace, only_encrypted FROM crewlog.key_checks")
     return _Known(row["namespace"], row["only_encrypted"]) if row else _Known()
 
 
@@ -178,7 +178,7 @@ def _has_unencrypted_rows(column: str, place: str) -> DecryptionFailed:
     return DecryptionFailed(
         f"the store has rows that are not encrypted, which is on here ({column})",
         remedy=f"Nothing was begun. Set {ACCEPT_PLAIN}=true for workers and commands, run "
-        "`crewlog encryption reseal`, and take the setting away once `crewlog encryption status` "
+        "`crewlog encryption reencrypt`, and unset it once `crewlog encryption status` "
         "counts nothing that is not encrypted. Or give what is encrypted a database of its own.",
         place=place,
     )

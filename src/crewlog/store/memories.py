@@ -375,9 +375,9 @@ _KEY = "memory_key"
 class PostgresMemories:
     """See `Memories`."""
 
-    def __init__(self, pool: Pool, sql: Mapping[str, str], seal: RowCipher) -> None:
+    def __init__(self, pool: Pool, sql: Mapping[str, str], cipher: RowCipher) -> None:
         self._pool = pool
-        self._seal = seal
+        self._cipher = cipher
         self._sql = sql
         self._schema: str | None = None
         """Where pgvector is; empty where there is none, None where nobody has looked."""
@@ -389,28 +389,34 @@ class PostgresMemories:
         """See `Memories`."""
         first, author = memories[0], memories[0].author
         place = pack(first.crew), pack(first.scope)
-        rows = [sealed(self._seal, each) for each in memories]
-        args = [
-            *place,
-            pack(terms.call),
-            [row.key for row in rows],
-            [row.text for row in rows],
-            [row.metadata for row in rows],
-            [each.expires for each in memories],
-            [" ".join(row.words) for row in rows],
-            _vectors(terms.embedded, len(memories)),
-            pack(author.agent),
-            pack(author.run),
-            pack(author.step),
-            [row.said_by for row in rows],
-            terms.now,
-            terms.since,
-            terms.most,
-            self._dictionary(terms.language),
-            terms.embedded.model if terms.embedded else None,
-            [row.sealed_key for row in rows],
-            [key for each in memories for key in self._older(*place, pack(each.key))],
+        rows = [sealed(self._cipher, each) for each in memories]
+        vectors = _vectors(terms.embedded, len(memories))
+        given: list[Json] = [
+            {
+                "key": row.key,
+                "encrypted_key": row.encrypted_key,
+                "text": row.text,
+                "metadata": row.metadata,
+                "expires": each.expires,
+                "words": " ".join(row.words),
+                "embedding": vector,
+                "written_by": row.written_by,
+            }
+            for each, row, vector in zip(memories, rows, vectors, strict=True)
         ]
+        shared: Json = {
+            "call": pack(terms.call),
+            "agent": pack(author.agent),
+            "run": pack(author.run),
+            "step": pack(author.step),
+            "now": terms.now,
+            "since": terms.since,
+            "most": terms.most,
+            "language": self._dictionary(terms.language),
+            "embedder": terms.embedded.model if terms.embedded else None,
+            "older_keys": [key for each in memories for key in self._older(*place, pack(each.key))],
+        }
+        args = *place, dump_json(given), dump_json(shared)
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(self._sql["lock_memories"], *place)
             return bool(await connection.fetch(self._sql["write_memories"], *args))
@@ -438,7 +444,7 @@ class PostgresMemories:
                     wanted.half_life,
                 )
                 alike = self._in_order(rows)[:limit]
-        words = self._seal.search_word_codes(wanted.words[:MOST_WORDS])
+        words = self._cipher.search_word_codes(wanted.words[:MOST_WORDS])
         if len(alike) == limit or (alike and not words):
             return MemorySearchResult(memories=tuple(alike), by="meaning")
         rows = await self._fetch(
@@ -477,7 +483,7 @@ class PostgresMemories:
         crew, scope, key = map(pack_optional, (which.crew, which.scope, which.key))
         keys = None
         if crew is not None and scope is not None and key is not None:  # a key is within both
-            keys = [self._seal.key(key, _KEY, crew, scope), *self._older(crew, scope, key)]
+            keys = [self._cipher.key(key, _KEY, crew, scope), *self._older(crew, scope, key)]
         rows = await self._fetch(
             *("forget_memories", crew, scope, keys),
             *(pack_optional(which.run), pack_optional(which.step), which.before, which.expired),
@@ -486,10 +492,10 @@ class PostgresMemories:
 
     def _older(self, crew: str, scope: str, key: str) -> list[str]:
         """What a row may be known by that was written with an older key, or without any."""
-        keys = self._seal.keys
+        keys = self._cipher.keys
         if keys is None:
             return []
-        codes = self._seal.keys_of(key, _KEY, crew, scope)[1:]
+        codes = self._cipher.keys_of(key, _KEY, crew, scope)[1:]
         # Where plain rows count no more, the database is not told the key. And no row is named by
         # a code that somebody guessed: a key may have any text.
         return [*codes, key] if keys.accept_plain and not key.startswith(KEY_CODE) else codes
@@ -501,11 +507,11 @@ class PostgresMemories:
         return [memory for _, memory in found]
 
     def _memory(self, row: asyncpg.Record) -> Memory:
-        return opened(self._seal, row)
+        return opened(self._cipher, row)
 
     def _dictionary(self, language: str) -> str:
         """What finds the stems of words; codes of words have none."""
-        if language == "simple" or self._seal.on:
+        if language == "simple" or self._cipher.on:
             return "pg_catalog.simple"
         return f"pg_catalog.{language}_stem"
 
@@ -554,29 +560,31 @@ class EncryptedMemory:
     """What of a memory is encrypted where encryption is on, as the table has it."""
 
     key: str
-    sealed_key: str | None
+    encrypted_key: str | None
     text: str
     metadata: str
     words: list[str]
-    said_by: str
+    written_by: str
     """Empty where nobody did: an agent's memory."""
 
 
-def sealed(seal: RowCipher, memory: Memory) -> EncryptedMemory:
+def sealed(cipher: RowCipher, memory: Memory) -> EncryptedMemory:
     """A memory as the table has it: all that is encrypted is bound to its place."""
     key, within = pack(memory.key), (pack(memory.crew), pack(memory.scope))
-    place = *within, seal.key(key, _KEY, *within)
+    place = *within, cipher.key(key, _KEY, *within)
     return EncryptedMemory(
         key=place[-1],
-        sealed_key=seal.seal(key, _KEY, *place) if seal.on else None,
-        text=seal.seal(pack(memory.text), "memory", *place),
-        metadata=seal.seal(dump_json(memory.metadata), "memory_metadata", *place),
-        words=seal.words(words_of(searched(memory))),
-        said_by=seal.seal(pack(by), "memory_by", *place) if (by := memory.author.by) else "",
+        encrypted_key=cipher.encrypt(key, _KEY, *place) if cipher.on else None,
+        text=cipher.encrypt(pack(memory.text), "memory", *place),
+        metadata=cipher.encrypt(dump_json(memory.metadata), "memory_metadata", *place),
+        words=cipher.words(words_of(searched(memory))),
+        written_by=cipher.encrypt(pack(by), "memory_by", *place)
+        if (by := memory.author.by)
+        else "",
     )
 
 
-def opened(seal: RowCipher, row: asyncpg.Record) -> Memory:
+def opened(cipher: RowCipher, row: asyncpg.Record) -> Memory:
     """The memory of a row.
 
     Raises:
@@ -584,18 +592,18 @@ def opened(seal: RowCipher, row: asyncpg.Record) -> Memory:
         DecryptionFailed: it was changed or moved, or is not encrypted.
     """
     place = row["crew"], row["scope"], row["key"]
-    key = seal.open(row["sealed_key"] or row["key"], _KEY, *place)
+    key = cipher.decrypt(row["encrypted_key"] or row["key"], _KEY, *place)
     return Memory(
         crew=CrewName(unpack(row["crew"])),
         scope=unpack(row["scope"]),
         key=unpack(key),
-        text=unpack(seal.open(row["text"], "memory", *place)),
-        metadata=load_json(seal.open(row["metadata"], "memory_metadata", *place)),
+        text=unpack(cipher.decrypt(row["text"], "memory", *place)),
+        metadata=load_json(cipher.decrypt(row["metadata"], "memory_metadata", *place)),
         author=Author(
             agent=AgentName(unpack(row["agent"])),
             run=RunId(unpack(row["run"])),
             step=StepId(unpack(row["step"])),
-            by=unpack(seal.open(by, "memory_by", *place)) if (by := row["said_by"]) else "",
+            by=unpack(cipher.decrypt(by, "memory_by", *place)) if (by := row["written_by"]) else "",
         ),
         at=row["at"],
         expires=row["expires"],

@@ -36,7 +36,7 @@ from crewlog.store.missing_rows import BODY, DEFINITION, MissingRows
 from crewlog.store.pool import Connection, EntryConflictError, Pool
 from crewlog.store.projection import (
     InterruptProjection,
-    RunFacts,
+    RunProjection,
     contiguous_rows,
     interrupt_row,
     ordered_chain,
@@ -54,12 +54,12 @@ from crewlog.store.protocol import (
     InterruptRow,
     JournalRow,
     Kind,
+    LineageLink,
     LogLink,
     PendingFork,
     QuotaPeriod,
     RunRow,
     Snapshot,
-    Tie,
 )
 from crewlog.store.schema import migrate
 from crewlog.store.shared_queries import SharedRead, SharedWrite
@@ -74,28 +74,33 @@ class PostgresStore:
 
     kind: Literal["postgres", "memory"] = "postgres"
 
-    def __init__(self, pool: Pool, seal: RowCipher | None = None) -> None:
-        self.seal = seal or RowCipher(None, "")
+    def __init__(self, pool: Pool, cipher: RowCipher | None = None) -> None:
+        self.cipher = cipher or RowCipher(None, "")
         """What encrypts the texts of rows."""
         self._pool = pool
         self._sql = queries()
-        self.memories: Memories = PostgresMemories(pool, self._sql, self.seal)
+        self.memories: Memories = PostgresMemories(pool, self._sql, self.cipher)
         self._shared_permission_positions = SharedRead(self._read_last_permission_position)
         self._known_executions = SharedRead(self._read_executions)
         self._shared_bodies = SharedWrite(self._write_bodies)
 
     @classmethod
     async def connect(
-        cls, dsn: str, *, max_size: int = 10, seal: RowCipher | None = None, any_rows: bool = False
+        cls,
+        dsn: str,
+        *,
+        max_size: int = 10,
+        cipher: RowCipher | None = None,
+        any_rows: bool = False,
     ) -> Self:
         """Connects, and brings the database to the schema of this version.
 
         Args:
             dsn: A `postgresql://` URL.
             max_size: How many connections to hold at most.
-            seal: What encrypts the texts of rows; by default they are not encrypted.
-            any_rows: Whether the store is opened even where its rows are not those of the seal: to
-                count them.
+            cipher: What encrypts the texts of rows; by default nothing does.
+            any_rows: Whether to open the store even if the cipher cannot read its rows: to count
+            them.
 
         Raises:
             StoreUnavailable: where the server does not answer or refuses, or a newer Crewlog has
@@ -108,22 +113,22 @@ class PostgresStore:
             async with pool.acquire() as connection:
                 await migrate(connection)
                 if not any_rows:
-                    await admit(connection, seal or RowCipher(None, ""), pool.place)
+                    await admit(connection, cipher or RowCipher(None, ""), pool.place)
         except BaseException:
             await pool.close()
             raise
-        return cls(pool, seal)
+        return cls(pool, cipher)
 
     async def _fetch(self, name: str, *args: object) -> list[asyncpg.Record]:
         return await self._pool.fetch(self._sql[name], *args)
 
     async def scan(self, sql: str, *args: object) -> list[asyncpg.Record]:
-        """What a statement of `resealing` finds; it may read whole tables."""
+        """What a statement of `reencryption` finds; it may read whole tables."""
         async with self._pool.acquire() as connection:
             return await connection.fetch(sql, *args, timeout=_SCAN_TIMEOUT)
 
     async def change(self, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
-        """Has a statement of `resealing` applied to each row, all or none."""
+        """Has a statement of `reencryption` applied to each row, all or none."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.executemany(sql, rows)
 
@@ -138,25 +143,27 @@ class PostgresStore:
         rows = await self._fetch("get_definition", hash_)
         if not rows:
             raise MissingRows(DEFINITION, [hash_], self._pool.place)
-        text = self.seal.open(rows[0]["definition"], "definition", hash_)
+        text = self.cipher.decrypt(rows[0]["definition"], "definition", hash_)
         definition: dict[str, Json] = load_json(text)
         return definition
 
     def _definition(self, hash_: ContentHash, definition: Mapping[str, Json]) -> str:
-        return self.seal.seal(dump_json(dict(definition)), "definition", hash_)
+        return self.cipher.encrypt(dump_json(dict(definition)), "definition", hash_)
 
     def _bodies(self, bodies: Mapping[ContentHash, Json]) -> list[str]:
-        return [self.seal.seal(dump_json(body), "body", hash_) for hash_, body in bodies.items()]
+        return [
+            self.cipher.encrypt(dump_json(body), "body", hash_) for hash_, body in bodies.items()
+        ]
 
     def _journal_row(self, run: str, row: asyncpg.Record) -> JournalRow:
         """An entry; `run` is as the table has it."""
         return JournalRow(
-            position=row["position"], digest=row["digest"], entry=load_json(self._entry(run, row))
+            position=row["position"], hash=row["hash"], entry=load_json(self._entry(run, row))
         )
 
     def _entry(self, run: str, row: asyncpg.Record) -> str:
-        place = (run, str(row["position"]), row["digest"])
-        return self.seal.open(row["entry"], "entry", *place)
+        place = (run, str(row["position"]), row["hash"])
+        return self.cipher.decrypt(row["entry"], "entry", *place)
 
     async def register_crew(
         self, name: CrewName, definition: Mapping[str, Json], at: int
@@ -209,10 +216,10 @@ class PostgresStore:
         kinds = [kind for kind, _ in contents]
         names = [pack(name) for _, name in contents]
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(self._sql["lock_registered"])
+            await connection.execute(self._sql["lock_catalog"])
             await connection.execute(self._sql["put_definitions"], list(texts), [*texts.values()])
-            await connection.execute(self._sql["put_registered"], kinds, names, hashes, at)
-            rows = await connection.fetch(self._sql["newest_registered"], kinds, names)
+            await connection.execute(self._sql["put_catalog_entries"], kinds, names, hashes, at)
+            rows = await connection.fetch(self._sql["newest_catalog_entries"], kinds, names)
             return [_registered(row) for row in rows]
 
     async def get_catalog_entry(
@@ -225,7 +232,7 @@ class PostgresStore:
     async def list_catalog_entries(self, kind: Kind, name: str | None = None) -> list[CatalogRow]:
         """See `Store`."""
         if name is not None:
-            rows = await self._fetch("list_registered_versions", kind, pack(name))
+            rows = await self._fetch("list_catalog_versions", kind, pack(name))
         else:
             rows = await self._fetch("list_catalog_entries", kind)
         return [_registered(row) for row in rows]
@@ -244,7 +251,9 @@ class PostgresStore:
         if not wanted:
             return {}
         rows = await self._fetch("get_bodies", list(wanted))
-        opened = ((row["hash"], self.seal.open(row["body"], "body", row["hash"])) for row in rows)
+        opened = (
+            (row["hash"], self.cipher.decrypt(row["body"], "body", row["hash"])) for row in rows
+        )
         found = {hash_: load_json(text) for hash_, text in opened}
         if lacking := wanted - found.keys():
             raise MissingRows(BODY, lacking, self._pool.place)
@@ -256,33 +265,35 @@ class PostgresStore:
         rows = await self._fetch("claim", key, owner, run, position)
         return str(rows[0]["owner"]) if rows else ""
 
-    async def claimed(self, key: str) -> str | None:
+    async def key_owner(self, key: str) -> str | None:
         """See `Store`."""
-        rows = await self._fetch("claimed", key)
+        rows = await self._fetch("key_owner", key)
         return str(rows[0]["owner"]) if rows else None
 
     async def approve_tool(
-        self, source: str, tool: str, digest: str, by: str, at: int, told: str
+        self, source: str, tool: str, hash_: str, by: str, at: int, description: str
     ) -> None:
         """See `Store`."""
-        sealed = self.seal.seal(by, "approver", source, tool) if by else ""
-        words = self.seal.seal(told, "approved", source, tool)
-        await self._fetch("approve_tool", source, tool, digest, sealed, at, words)
+        sealed = self.cipher.encrypt(by, "approver", source, tool) if by else ""
+        words = self.cipher.encrypt(description, "approved", source, tool)
+        await self._fetch("approve_tool", source, tool, hash_, sealed, at, words)
 
     async def list_approved_tools(self, source: str) -> dict[str, str]:
         """See `Store`."""
         rows = await self._fetch("list_approved_tools", source)
-        return {str(row["tool"]): str(row["digest"]) for row in rows}
+        return {str(row["tool"]): str(row["hash"]) for row in rows}
 
-    async def approved_at(self, source: str) -> dict[str, int]:
+    async def list_approval_times(self, source: str) -> dict[str, int]:
         """See `Store`."""
-        rows = await self._fetch("approved_at", source)
+        rows = await self._fetch("list_approval_times", source)
         return {str(row["tool"]): int(row["at"]) for row in rows}
 
     async def list_approved_descriptions(self, source: str) -> dict[str, str]:
         """See `Store`."""
         return {
-            str(row["tool"]): self.seal.open(row["told"], "approved", source, row["tool"])
+            str(row["tool"]): self.cipher.decrypt(
+                row["description"], "approved", source, row["tool"]
+            )
             for row in await self._fetch("list_approved_descriptions", source)
         }
 
@@ -290,7 +301,7 @@ class PostgresStore:
         """See `Store`."""
         proof = approval.proof
         place = approval.source, approval.tool, proof.key
-        by = self.seal.seal(approval.by, "approver", *place) if approval.by else ""
+        by = self.cipher.encrypt(approval.by, "approver", *place) if approval.by else ""
         await self._fetch(
             "put_signed_approval",
             *(*place, approval.digest, by),
@@ -303,7 +314,7 @@ class PostgresStore:
             SignedApproval(
                 source=row["source"],
                 tool=row["tool"],
-                digest=row["digest"],
+                digest=row["hash"],
                 by=self._approver(row, source),
                 at=row["at"],
                 proof=Proof(key=row["key"], expires=row["expires"], signature=row["signature"]),
@@ -313,7 +324,7 @@ class PostgresStore:
 
     def _approver(self, row: asyncpg.Record, source: str) -> str:
         by: str = row["approver"]
-        return self.seal.open(by, "approver", source, row["tool"], row["key"]) if by else ""
+        return self.cipher.decrypt(by, "approver", source, row["tool"], row["key"]) if by else ""
 
     async def append(
         self,
@@ -329,33 +340,33 @@ class PostgresStore:
             await self.put_bodies(rows.bodies)
             return await self.last_permission_position(run)
         try:
-            found = await self._pool.fetch(*append_statement(rows, self.seal, execution))
+            found = await self._pool.fetch(*append_statement(rows, self.cipher, execution))
         except EntryConflictError as refused:
             raise HistoryConflict(run, refused.position) from None
-        return int(found[0]["ruling"])
+        return int(found[0]["position"])
 
     async def last_permission_position(self, run: RunId) -> int:
         """See `Store`."""
         return await self._shared_permission_positions.get(run)
 
     async def _read_last_permission_position(self, run: RunId) -> int:
-        return int((await self._fetch("last_permission_position", pack(run)))[0]["ruling"])
+        return int((await self._fetch("last_permission_position", pack(run)))[0]["position"])
 
     async def lineage(self, run: RunId) -> set[RunId]:
         """See `Store`."""
         rows = await self._fetch("lineage", pack(run))
         return {RunId(unpack(row["run"])) for row in rows}
 
-    async def ties(self, runs: Collection[RunId]) -> list[Tie]:
+    async def lineage_links(self, runs: Collection[RunId]) -> list[LineageLink]:
         """See `Store`."""
         return [
-            Tie(
+            LineageLink(
                 run=RunId(unpack(row["run"])),
                 source=RunId(unpack(row["source"])),
                 position=row["position"],
-                taken_in=row["taken_in"],
+                by_merge=row["by_merge"],
             )
-            for row in await self._fetch("ties", [pack(run) for run in runs])
+            for row in await self._fetch("lineage_links", [pack(run) for run in runs])
         ]
 
     async def count_call(self, call: str, wanted: Sequence[QuotaPeriod], at: int) -> str | None:
@@ -366,46 +377,56 @@ class PostgresStore:
             "count_call",
             call,
             [each.quota for each in new],
-            [each.span for each in new],
-            [each.most for each in new],
+            [each.period for each in new],
+            [each.limit for each in new],
             at,
             at - RESERVED,
         )
         full: str | None = rows[0]["quota"]
         return full
 
-    async def release(self, call: str, quotas: Collection[str]) -> None:
+    async def release_call(self, call: str, quotas: Collection[str]) -> None:
         """See `Store`."""
-        await self._fetch("release", call, sorted(quotas))
+        await self._fetch("release_call", call, sorted(quotas))
 
-    async def counted(self, spans: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    async def counted_calls(
+        self, periods: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], int]:
         """See `Store`."""
-        wanted = sorted(set(spans))
+        wanted = sorted(set(periods))
         if not wanted:
             return {}
-        rows = await self._fetch("counted", [quota for quota, _ in wanted], [s for _, s in wanted])
-        used = {(row["quota"], row["span"]): int(row["used"]) for row in rows}
+        rows = await self._fetch(
+            "counted_calls", [quota for quota, _ in wanted], [s for _, s in wanted]
+        )
+        used = {(row["quota"], row["period"]): int(row["calls"]) for row in rows}
         return {each: used.get(each, 0) for each in wanted}
 
-    async def shut(self, run: RunId, executions: Collection[str]) -> None:
+    async def reject_executions(self, run: RunId, executions: Collection[str]) -> None:
         """See `Store`."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(self._sql["lock_journal"])
-            await connection.execute(self._sql["shut"], pack(run), list(executions))
+            await connection.execute(self._sql["reject_executions"], pack(run), list(executions))
 
-    async def executions(self, run: RunId) -> set[str]:
+    async def accepted_executions(self, run: RunId) -> set[str]:
         """See `Store`."""
         return set(await self._known_executions.get(run))
 
     async def _read_executions(self, run: RunId) -> set[str]:
-        return {str(row["execution"]) for row in await self._fetch("executions", pack(run))}
+        return {
+            str(row["execution"]) for row in await self._fetch("accepted_executions", pack(run))
+        }
 
-    async def admit(self, run: RunId, executions: Collection[str], *, alone: bool = False) -> None:
+    async def accept_executions(
+        self, run: RunId, executions: Collection[str], *, alone: bool = False
+    ) -> None:
         """See `Store`."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(self._sql["admit"], pack(run), sorted(executions))
+            await connection.execute(self._sql["accept_executions"], pack(run), sorted(executions))
             if alone:
-                await connection.execute(self._sql["dismiss"], pack(run), list(executions))
+                await connection.execute(
+                    self._sql["remove_other_executions"], pack(run), list(executions)
+                )
 
     async def read_log(
         self, head: ContentHash, known: Collection[ContentHash] = ()
@@ -424,7 +445,7 @@ class PostgresStore:
             )
             for row in rows
         ]
-        return ordered_chain(head, walk, stop, {row["head"] for row in rows if row["first"]})
+        return ordered_chain(head, walk, stop, {row["head"] for row in rows if row["is_first"]})
 
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
@@ -435,8 +456,8 @@ class PostgresStore:
     async def find_command(self, run: RunId, command: str) -> JournalRow | None:
         """See `Store`."""
         found = await self._fetch("find_command", pack(run), *spellings("command", command))
-        if self.seal.on:
-            found = [*found, *await self._fetch("sealed_of_run", pack(run))]
+        if self.cipher.on:
+            found = [*found, *await self._fetch("encrypted_entries_of_run", pack(run))]
             found.sort(key=lambda row: -row["position"])
         rows = (self._journal_row(pack(run), row) for row in found)
         return next((row for row in rows if row.entry.get("command") == command), None)
@@ -497,7 +518,7 @@ class PostgresStore:
     async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
         """See `Store`."""
         place = pack(run), str(snapshot.position)
-        state = self.seal.seal(dump_json(snapshot.state), "snapshot", *place)
+        state = self.cipher.encrypt(dump_json(snapshot.state), "snapshot", *place)
         await self._fetch("put_snapshot", pack(run), snapshot.position, state)
 
     async def list_snapshots(self, run: RunId) -> list[int]:
@@ -510,27 +531,27 @@ class PostgresStore:
         if not rows:
             return None
         place = pack(run), str(rows[0]["position"])
-        state = self.seal.open(rows[0]["state"], "snapshot", *place)
+        state = self.cipher.decrypt(rows[0]["state"], "snapshot", *place)
         return Snapshot(position=rows[0]["position"], state=load_json(state))
 
-    async def forget(self, run: RunId, after: int = 0) -> None:
+    async def truncate_journal(self, run: RunId, after: int = 0) -> None:
         """See `Store`."""
         async with self._pool.acquire() as connection, connection.transaction():
-            kept = await connection.fetch(self._sql["forget"], pack(run), after)
+            kept = await connection.fetch(self._sql["truncate_journal"], pack(run), after)
             if kept:
                 entries = (
                     (row["position"], load_json(self._entry(pack(run), row))) for row in kept
                 )
                 rows = reproject(run, entries)
-                await connection.fetch(*append_statement(rows, self.seal))
+                await connection.fetch(*append_statement(rows, self.cipher))
 
     async def add_pending_fork(self, source: RunId, fork: RunId, at: int) -> bool:
         """See `Store`."""
         return bool(await self._fetch("add_pending_fork", pack(source), pack(fork), at))
 
-    async def starting_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
+    async def list_pending_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
         """See `Store`."""
-        found = await self._fetch("starting_forks", [pack(source) for source in sources])
+        found = await self._fetch("list_pending_forks", [pack(source) for source in sources])
         return list(map(_starting_fork, found))
 
     async def remove_pending_fork(self, source: RunId, fork: RunId) -> None:
@@ -554,7 +575,7 @@ class PostgresStore:
     async def _check_no_pending_fork(self, connection: Connection, runs: Collection[RunId]) -> None:
         ids = [pack(run) for run in runs]
         await connection.execute(self._sql["lock_runs"], ids)
-        found = await connection.fetch(self._sql["starting_forks"], ids)
+        found = await connection.fetch(self._sql["list_pending_forks"], ids)
         check_no_pending_fork(list(map(_starting_fork, found)))
 
     async def _delete_runs(self, connection: Connection, runs: Collection[RunId], at: int) -> int:
@@ -565,9 +586,9 @@ class PostgresStore:
         journals: dict[RunId, list[JournalRow]] = {}
         named: set[ContentHash] = set()
         for run in ids:
-            claims = await connection.fetch(self._sql["delete_claims"], run)
+            claims = await connection.fetch(self._sql["delete_start_records"], run)
             named |= named_in(dump_json([row["owner"] for row in claims]))
-            await connection.execute(self._sql["keep_counts"], run)
+            await connection.execute(self._sql["detach_quota_calls"], run)
         for record in records:
             row = self._journal_row(record["run"], record)
             journals.setdefault(RunId(unpack(record["run"])), []).append(row)
@@ -584,19 +605,19 @@ class PostgresStore:
             self._sql["delete_links"], list(links.keys() - kept), list(kept)
         )
         doomed = list(named | {row["body"] for row in bodies if row["body"]})
-        for name in ("doom_bodies", "doom_definitions"):
+        for name in ("mark_bodies_unreferenced", "mark_definitions_unreferenced"):
             await connection.execute(self._sql[name], doomed, at)
         return len(records)
 
     async def _kin(self, connection: Connection, ids: Sequence[str]) -> list[str] | None:
         """The runs that stay and may have links of those that go; none if these have no kin."""
-        kin = {row["run"] for row in await connection.fetch(self._sql["list_kin"])}
+        kin = {row["run"] for row in await connection.fetch(self._sql["list_related_runs"])}
         if kin.isdisjoint(ids):
             return None
         # What is stored from here on finds the links gone, and makes them again.
         await connection.execute(self._sql["lock_journal"])
-        await connection.execute(self._sql["leave_kin"], ids)
-        return [row["run"] for row in await connection.fetch(self._sql["list_kin"])]
+        await connection.execute(self._sql["add_forked_runs"], ids)
+        return [row["run"] for row in await connection.fetch(self._sql["list_related_runs"])]
 
     async def _held(
         self, connection: Connection, kin: Sequence[str], links: Mapping[ContentHash, LogLink]
@@ -604,16 +625,22 @@ class PostgresStore:
         """Those of some links that runs have, whose kin is deleted."""
         # It reads journals whole, whatever the connection is set to: see `pool._prepare`.
         await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
-        origins = await connection.fetch(self._sql["list_origins"], kin, timeout=_SCAN_TIMEOUT)
+        origins = await connection.fetch(
+            self._sql["list_entries_with_heads"], kin, timeout=_SCAN_TIMEOUT
+        )
         entries = [load_json(row["entry"]) for row in origins]
-        if self.seal.on:
-            sealed = await connection.fetch(self._sql["sealed_of_runs"], kin, timeout=_SCAN_TIMEOUT)
+        if self.cipher.on:
+            sealed = await connection.fetch(
+                self._sql["encrypted_entries_of_runs"], kin, timeout=_SCAN_TIMEOUT
+            )
             entries += [load_json(self._entry(row["run"], row)) for row in sealed]
         held = reached(links, source_heads(entries))
         places = [link.position for link in links.values()], [*map(name_of, links.values())]
-        alike = await connection.fetch(self._sql["list_alike"], kin, *places, timeout=_SCAN_TIMEOUT)
+        alike = await connection.fetch(
+            self._sql["list_runs_with_links"], kin, *places, timeout=_SCAN_TIMEOUT
+        )
         runs = {record["run"] for record in alike}
-        if self.seal.on:
+        if self.cipher.on:
             runs |= await self._encrypted_runs_with_links(connection, kin, links)
         for run in runs:
             rows = await connection.fetch(self._sql["read_journal"], run, 0, None)
@@ -624,12 +651,12 @@ class PostgresStore:
     async def _encrypted_runs_with_links(
         self, connection: Connection, kin: Sequence[str], links: Mapping[ContentHash, LogLink]
     ) -> set[str]:
-        """What `list_alike` cannot see."""
+        """What `list_runs_with_links` cannot see."""
         bodies: dict[int, list[str]] = {}
         for link in links.values():
             bodies.setdefault(link.position, []).append(f'"{name_of(link)}"')
         rows = await connection.fetch(
-            self._sql["sealed_at"], kin, list(bodies), timeout=_SCAN_TIMEOUT
+            self._sql["encrypted_entries_at"], kin, list(bodies), timeout=_SCAN_TIMEOUT
         )
         return {
             row["run"]
@@ -638,62 +665,70 @@ class PostgresStore:
         }
 
     async def _encrypted_references(self, connection: Connection, wanted: set[str]) -> set[str]:
-        """What `list_used` cannot see."""
+        """What `list_referenced` cannot see."""
         used: set[str] = set()
-        if not (self.seal.on and wanted):
+        if not (self.cipher.on and wanted):
             return used
-        async for row in connection.cursor(self._sql["all_sealed"], timeout=_SCAN_TIMEOUT):
+        async for row in connection.cursor(
+            self._sql["all_encrypted_entries"], timeout=_SCAN_TIMEOUT
+        ):
             used |= wanted & named_in(self._entry(row["run"], row))
         return used
 
     async def _sweep(self, connection: Connection, before: int, entries: int) -> DeletionResult:
         # It reads tables whole, whatever the connection is set to: see `pool._prepare`.
         await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
-        doomed = {row["hash"] for row in await connection.fetch(self._sql["list_doomed"], before)}
-        rows = await connection.fetch(self._sql["list_used"], list(doomed), timeout=_SCAN_TIMEOUT)
+        doomed = {
+            row["hash"] for row in await connection.fetch(self._sql["list_unreferenced"], before)
+        }
+        rows = await connection.fetch(
+            self._sql["list_referenced"], list(doomed), timeout=_SCAN_TIMEOUT
+        )
         used = {row["hash"] for row in rows}
         used |= await self._encrypted_references(connection, doomed)
-        await connection.execute(self._sql["spare"], list(used))
+        await connection.execute(self._sql["mark_referenced"], list(used))
         gone = list(doomed - used)
         bodies = await connection.fetch(self._sql["remove_bodies"], gone)
         definitions = await connection.fetch(self._sql["remove_definitions"], gone)
-        left = await connection.fetchval(self._sql["count_doomed"])
+        left = await connection.fetchval(self._sql["count_unreferenced"])
         return DeletionResult(
             entries=entries, bodies=len(bodies), definitions=len(definitions), left=left
         )
 
     def _run(self, row: asyncpg.Record) -> RunRow:
-        by = self.seal.decrypt_optional(row["started_by"], "started_by", row["run"])
-        facts = RunFacts(
+        by = self.cipher.decrypt_optional(row["started_by"], "started_by", row["run"])
+        facts = RunProjection(
             crew=None if row["crew"] is None else CrewName(unpack(row["crew"])),
             definition=row["definition"],
             recipe=row["recipe"],
-            started=row["started"],
-            by=None if row["started_by"] is None else unpack(by or ""),
-            base=row["base"],
+            started_at=row["started_at"],
+            started_by=None if row["started_by"] is None else unpack(by or ""),
             source=None if row["source"] is None else RunId(unpack(row["source"])),
-            reset=row["reset"],
+            source_position=row["source_position"],
+            restore_position=row["restore_position"],
             status=row["status"],
-            since=row["since"],
-            ended=row["ended"],
-            error=unpack(self.seal.open(row["error"], "error", row["run"])) if row["error"] else "",
+            status_position=row["status_position"],
+            ended_at=row["ended_at"],
+            error=unpack(self.cipher.decrypt(row["error"], "error", row["run"]))
+            if row["error"]
+            else "",
             position=row["position"],
         )
         return run_row(RunId(unpack(row["run"])), facts, asking=row["asking"])
 
     def _interrupt(self, row: asyncpg.Record) -> InterruptRow:
         place = row["run"], row["id"]
-        decision = self.seal.decrypt_optional(row["decision"], "decision", *place)
-        by = self.seal.decrypt_optional(row["answered_by"], "answered_by", *place)
+        decision = self.cipher.decrypt_optional(row["decision"], "decision", *place)
+        by = self.cipher.decrypt_optional(row["answered_by"], "answered_by", *place)
         facts = InterruptProjection(
             id=InterruptId(unpack(row["id"])),
             position=row["position"],
             at=row["at"],
-            interrupt=load_json(self.seal.open(row["interrupt"], "interrupt", *place)),
-            asked=row["asked"],
+            interrupt=load_json(self.cipher.decrypt(row["interrupt"], "interrupt", *place)),
+            asked_position=row["asked_position"],
             decision=None if decision is None else unpack(decision),
-            by=None if by is None else unpack(by),
-            answered=row["answered"],
+            answered_by=None if by is None else unpack(by),
+            answered_position=row["answered_position"],
         )
         return interrupt_row(RunId(unpack(row["run"])), facts)
 

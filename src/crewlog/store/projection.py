@@ -1,22 +1,23 @@
-"""What a batch of journal entries means as rows: one pure function that both stores share.
+"""The rows that follow from a batch of journal entries: a pure function that both stores share.
 
-Batches come again, overlap, and come in another order than their positions, because parallel
-activities carry the same entries. So a row is never computed from another row: every entry gives
-facts, and facts are merged in a way that does not depend on their order.
+Batches may repeat, overlap, and arrive in another order than their positions, since parallel
+activities carry the same entries. So no row is computed from another row: each entry yields
+projections, and two projections of one row merge to the same result in either order.
 
-- Journal, links, steps and checkpoints are insert-only, under keys that follow from the entry.
-- `RunFacts` has three parts: how the run began, which is kept whenever it comes; the crew and the
-  definition that it has, and the status: of these the highest position wins. `PromptReceived` says
-  when a run was started and by whom before it has a crew; `RunStarted` then says the same of these.
-- `InterruptProjection` has two halves, the question and the answer. A rollback, a fork or a
-reopening
-  says which questions are open from there on: it asks those again, at its position, and whatever
-  was asked before it and not by it is open no more. So a question is open where it was last asked
-  after it was last answered, and not before the last such entry (`RunFacts.reset`).
-- Whether a run waits for people cannot be seen in a part of its journal. It is not stored: a run
-  that is `running` and has an open question reads as `waiting` (`run_row`).
-- A checkpoint names the agent, which only the step's start knows, and that may be in another batch;
-  so starts are rows of their own and are joined when checkpoints are read.
+- Journal entries, log links, steps and checkpoints are only inserted, under keys that follow from
+  the entry.
+- `RunProjection` has three parts: the beginning of the run, whichever entry brings it; the crew and
+  the definition; and the status. Of the last two the highest position wins. `PromptReceived` names
+  the time and the principal of the start before the run has a crew; `RunStarted` then names the
+  same ones.
+- `InterruptProjection` has two halves, the question and the answer. A rollback, a fork and a
+  reopening restore a state: they ask the interrupts that were open in it again, at their own
+  position, and close all others. So an interrupt is open if it was last asked after it was last
+  answered, and not before the last restored state (`RunProjection.restore_position`).
+- Whether a run waits for people does not follow from a part of its journal, so it is not stored: a
+  run that is `running` and has an open interrupt reads as `waiting` (`run_row`).
+- A checkpoint shows the agent, which only the start of its step names, perhaps in another batch:
+  starts are rows of their own, and are joined when checkpoints are read.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class EntryProjection:
 
     position: int
     entry: dict[str, Json]
-    digest: ContentHash
-    """The entry's hash: two entries are the same if and only if it is."""
+    hash: ContentHash
+    """The hash of the entry, which tells it from any other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class LinkProjection:
     """A message's place in a log."""
 
     link: LogLink
-    first: bool
+    is_first: bool
     """Whether it is the log's first message: a walk that ends elsewhere has met a gap."""
 
     @classmethod
@@ -77,50 +78,51 @@ class LinkProjection:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
+class RunProjection:
     """What some entries say of their run."""
 
     crew: CrewName | None = None
     """None until an entry is known that names it, as the next one."""
     definition: ContentHash | None = None
-    ruled: int = 0
-    """The position that said what crew and definition it has; 0 where none did."""
+    definition_position: int = 0
+    """The position that named the crew and the definition; 0 if none did."""
     recipe: ContentHash | None = None
     """The definition that it began with; None until that is known."""
-    started: int | None = None
-    """None until the entry is known that it began with, as the next one."""
-    by: str | None = None
-    base: int = 0
+    started_at: int | None = None
+    """None until the first entry of the run is known, like the next one."""
+    started_by: str | None = None
     source: RunId | None = None
     """None until `RunForked` is known."""
-    reset: int = 0
-    """The last position that said which questions are open; 0 where none did."""
+    source_position: int = 0
+    """The position in the source after which the journal of a fork begins."""
+    restore_position: int = 0
+    """The last position that restored a state, with its open interrupts; 0 if none did."""
     status: RunStatus = "running"
-    since: int = 0
-    """The position that set the status; 0 where none did."""
-    ended: int | None = None
+    status_position: int = 0
+    """The position that set the status; 0 if none did."""
+    ended_at: int | None = None
     error: str = ""
     position: int = 0
     """The highest position that says something of the run."""
 
-    def merge(self, other: RunFacts) -> RunFacts:
+    def merge(self, other: RunProjection) -> RunProjection:
         """Both together, whichever came first. `queries/append.sql` says the same in SQL."""
-        rules = other if other.ruled > self.ruled else self
-        state = other if other.since > self.since else self
-        return RunFacts(
+        rules = other if other.definition_position > self.definition_position else self
+        state = other if other.status_position > self.status_position else self
+        return RunProjection(
             crew=rules.crew,
             definition=rules.definition,
-            ruled=rules.ruled,
+            definition_position=rules.definition_position,
             recipe=self.recipe if self.recipe is not None else other.recipe,
-            base=max(self.base, other.base),
+            source_position=max(self.source_position, other.source_position),
             source=self.source if self.source is not None else other.source,
-            reset=max(self.reset, other.reset),
-            # Said before, too, by the prompt that a run was started with: the same.
-            started=self.started if self.started is not None else other.started,
-            by=self.by if self.by is not None else other.by,
+            restore_position=max(self.restore_position, other.restore_position),
+            # `PromptReceived` names the same ones before `RunStarted` does.
+            started_at=self.started_at if self.started_at is not None else other.started_at,
+            started_by=self.started_by if self.started_by is not None else other.started_by,
             status=state.status,
-            since=state.since,
-            ended=state.ended,
+            status_position=state.status_position,
+            ended_at=state.ended_at,
             error=state.error,
             position=max(self.position, other.position),
         )
@@ -135,32 +137,37 @@ class InterruptProjection:
     """The position that raised it; None until that entry is known, as the next two."""
     at: int | None = None
     interrupt: dict[str, Json] | None = None
-    asked: int = 0
+    asked_position: int = 0
     """The last position that asked it; 0 where none did, as far as is known."""
     decision: str | None = None
     """The last answer; None until one is known, as the next one."""
-    by: str | None = None
-    answered: int = 0
+    answered_by: str | None = None
+    answered_position: int = 0
     """The position of that answer."""
 
-    def open(self, reset: int) -> bool:
-        """Whether it is asked and not answered, as far as is known; see `RunFacts.reset`."""
-        return self.asked > self.answered and self.asked >= reset
+    def open(self, restore_position: int) -> bool:
+        """Whether the interrupt is open, as far as is known.
+
+        Args:
+            restore_position: That of `RunProjection`.
+        """
+        is_asked = self.asked_position > self.answered_position
+        return is_asked and self.asked_position >= restore_position
 
     def merge(self, other: InterruptProjection) -> InterruptProjection:
         """Both together, whichever came first. `queries/append.sql` says the same in SQL."""
         asked = self if self.interrupt is not None else other
-        answer = other if other.answered > self.answered else self
+        answer = other if other.answered_position > self.answered_position else self
         times = [at for at in (self.at, other.at) if at is not None]
         return InterruptProjection(
             id=self.id,
             position=asked.position,
             at=min(times, default=None),  # when it was asked first
             interrupt=asked.interrupt,
-            asked=max(self.asked, other.asked),
+            asked_position=max(self.asked_position, other.asked_position),
             decision=answer.decision,
-            by=answer.by,
-            answered=answer.answered,
+            answered_by=answer.answered_by,
+            answered_position=answer.answered_position,
         )
 
 
@@ -191,26 +198,27 @@ class TagProjection:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a batch adds to a store."""
+    """What a batch adds to a store; each field has the name of its table."""
 
     run: RunId
-    journal: tuple[EntryProjection, ...]
-    links: tuple[LinkProjection, ...]
+    journal_entries: tuple[EntryProjection, ...]
+    log_links: tuple[LinkProjection, ...]
     bodies: dict[ContentHash, Json]
     """Bodies that the entries name, by hash."""
-    state: RunFacts | None
-    """None where no entry says anything of the run as a whole."""
+    runs: RunProjection | None
+    """None where no entry changes the row of the run."""
     interrupts: tuple[InterruptProjection, ...]
-    agents: tuple[tuple[StepId, AgentName], ...]
-    """Whose turn a step is."""
+    steps: tuple[tuple[StepId, AgentName], ...]
+    """The agent of each step."""
     checkpoints: tuple[CheckpointProjection, ...]
     tags: tuple[TagProjection, ...]
-    rulings: tuple[int, ...] = ()
-    """Where it says who may call what."""
-    parents: tuple[tuple[RunId, int, int], ...] = ()
-    """Runs whose logs came in, each with the position, and how many are left out before that."""
-    parted: tuple[tuple[RunId, int], ...] = ()
-    """Runs that are about to begin as parts of it, each with the time at which it parted."""
+    permission_changes: tuple[int, ...] = ()
+    """Positions that change what agents may call."""
+    log_sources: tuple[tuple[RunId, int, int], ...] = ()
+    """Runs whose logs continue in the run, each with the position of the merge, and how many
+    positions the journal skips before it."""
+    pending_forks: tuple[tuple[RunId, int], ...] = ()
+    """Split runs that are about to begin, each with the time of the split."""
 
 
 @dataclass(slots=True)
@@ -218,30 +226,30 @@ class _Collector:
     """The rows while they are collected."""
 
     bodies: dict[ContentHash, Json] = field(default_factory=dict[ContentHash, Json])
-    state: RunFacts | None = None
+    runs: RunProjection | None = None
     interrupts: dict[InterruptId, InterruptProjection] = field(
         default_factory=dict[InterruptId, InterruptProjection]
     )
-    agents: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
+    steps: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
     checkpoints: list[CheckpointProjection] = field(default_factory=list[CheckpointProjection])
     tags: dict[str, TagProjection] = field(default_factory=dict[str, TagProjection])
-    rulings: list[int] = field(default_factory=list[int])
-    parents: dict[tuple[RunId, int, int], None] = field(
+    permission_changes: list[int] = field(default_factory=list[int])
+    log_sources: dict[tuple[RunId, int, int], None] = field(
         default_factory=dict[tuple[RunId, int, int], None]
     )
-    parted: dict[RunId, int] = field(default_factory=dict[RunId, int])
+    pending_forks: dict[RunId, int] = field(default_factory=dict[RunId, int])
 
-    def run(self, facts: RunFacts) -> None:
-        self.state = facts if self.state is None else self.state.merge(facts)
+    def run(self, facts: RunProjection) -> None:
+        self.runs = facts if self.runs is None else self.runs.merge(facts)
 
     def interrupt(self, facts: InterruptProjection, position: int) -> None:
         known = self.interrupts.get(facts.id)
         self.interrupts[facts.id] = facts if known is None else known.merge(facts)
-        self.run(RunFacts(position=position))  # it changes whether the run waits
+        self.run(RunProjection(position=position))  # it changes whether the run waits
 
     def asked(self, question: Interrupt, position: int, entry: j.Fact) -> None:
         facts = InterruptProjection(
-            question.id, question.position, entry.at, question.to_json(), asked=position
+            question.id, question.position, entry.at, question.to_json(), asked_position=position
         )
         self.interrupt(facts, position)
 
@@ -253,17 +261,17 @@ class _Collector:
     ) -> Rows:
         return Rows(
             run=run,
-            journal=journal,
-            links=links,
+            journal_entries=journal,
+            log_links=links,
             bodies=self.bodies,
-            state=self.state,
+            runs=self.runs,
             interrupts=tuple(self.interrupts.values()),
-            agents=tuple(self.agents.items()),
+            steps=tuple(self.steps.items()),
             checkpoints=tuple(self.checkpoints),
             tags=tuple(self.tags.values()),
-            rulings=tuple(self.rulings),
-            parents=tuple(self.parents),
-            parted=tuple(sorted(self.parted.items())),
+            permission_changes=tuple(self.permission_changes),
+            log_sources=tuple(self.log_sources),
+            pending_forks=tuple(sorted(self.pending_forks.items())),
         )
 
     def add(self, position: int, entry: j.JournalEntry) -> None:
@@ -353,11 +361,11 @@ def _tag(rows: _Collector, position: int, entry: j.CheckpointTagged) -> None:
 
 def _agent(rows: _Collector, _: int, entry: j.StepStarted) -> None:
     if entry.agent is not None:
-        rows.agents[entry.step] = entry.agent
+        rows.steps[entry.step] = entry.agent
 
 
 def _permission_change(rows: _Collector, position: int, _: j.JournalEntry) -> None:
-    rows.rulings.append(position)
+    rows.permission_changes.append(position)
 
 
 def _question(rows: _Collector, position: int, entry: j.InterruptRaised) -> None:
@@ -374,7 +382,10 @@ def _open_interrupts(
 
 def _answer(rows: _Collector, position: int, entry: j.InterruptAnswered) -> None:
     facts = InterruptProjection(
-        entry.interrupt, decision=entry.decision, by=entry.by, answered=position
+        entry.interrupt,
+        decision=entry.decision,
+        answered_by=entry.by,
+        answered_position=position,
     )
     rows.interrupt(facts, position)
     if entry.arguments is not None and entry.inline is not None:
@@ -382,14 +393,14 @@ def _answer(rows: _Collector, position: int, entry: j.InterruptAnswered) -> None
 
 
 def _parents(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
-    left_out = position - entry.follows - 1 if isinstance(entry, j.RunMerged) else 0
+    skipped = position - entry.follows - 1 if isinstance(entry, j.RunMerged) else 0
     for run in entry.log_source_run_ids:
-        rows.parents[run, position, left_out] = None
+        rows.log_sources[run, position, skipped] = None
 
 
 def _parts(rows: _Collector, _: int, entry: j.ComponentChanged) -> None:
     for part in entry.parts:
-        rows.parted[part.graph] = entry.at
+        rows.pending_forks[part.graph] = entry.at
 
 
 _Adder: TypeAlias = Callable[[_Collector, int, Any], None]
@@ -424,7 +435,7 @@ def _adders(model: type[j.Fact]) -> Iterator[_Adder]:
     """The functions that add the rows of a kind of entry."""
     if "ref" in model.model_fields:
         yield _message_body
-    if "parents" in model.model_fields:
+    if model.log_source_run_ids is not j.Fact.log_source_run_ids:
         yield _parents
     if checkpoint_kind(model.__name__, None) is not None:
         yield _checkpoint
@@ -437,40 +448,42 @@ _ADDED_BY: Mapping[str, tuple[_Adder, ...]] = {
 """By the kind of an entry: what adds its rows. Most kinds add none, and cost one look-up."""
 
 
-def _definition_facts(position: int, crew: CrewName, definition: ContentHash) -> RunFacts:
-    return RunFacts(crew=crew, definition=definition, ruled=position, position=position)
+def _definition_facts(position: int, crew: CrewName, definition: ContentHash) -> RunProjection:
+    return RunProjection(
+        crew=crew, definition=definition, definition_position=position, position=position
+    )
 
 
-def _run_facts(position: int, entry: j.JournalEntry, status: RunStatus) -> RunFacts:
-    facts = RunFacts(
+def _run_facts(position: int, entry: j.JournalEntry, status: RunStatus) -> RunProjection:
+    facts = RunProjection(
         status=status,
-        since=position,
-        ended=entry.at if status in CLOSED else None,
+        status_position=position,
+        ended_at=entry.at if status in CLOSED else None,
         error=entry.error if isinstance(entry, j.RunFailed) else "",
         position=position,
     )
     if isinstance(entry, j.PromptReceived):
-        return replace(facts, started=entry.at, by=entry.by)
+        return replace(facts, started_at=entry.at, started_by=entry.by)
     if isinstance(entry, j.RunStarted):
         return replace(
             facts,
             crew=entry.crew,
             definition=entry.definition,
-            ruled=position,
+            definition_position=position,
             recipe=entry.definition,
-            started=entry.began or entry.at,
-            by=entry.by,
+            started_at=entry.began or entry.at,
+            started_by=entry.by,
         )
     if isinstance(entry, j.RunRolledBack | j.RunReopened):
-        return replace(facts, reset=position)
+        return replace(facts, restore_position=position)
     if isinstance(entry, j.RunForked):
         return replace(
             facts,
-            base=position - 1,
+            source_position=position - 1,
             source=entry.source,
-            started=entry.at,
-            by=entry.by,
-            reset=position,
+            started_at=entry.at,
+            started_by=entry.by,
+            restore_position=position,
         )
     return facts
 
@@ -516,7 +529,7 @@ def reproject(run: RunId, entries: Iterable[tuple[int, Mapping[str, Json]]]) -> 
     return collector.rows(run)
 
 
-def run_row(run: RunId, facts: RunFacts, *, asking: bool) -> RunRow:
+def run_row(run: RunId, facts: RunProjection, *, asking: bool) -> RunRow:
     """A run as people see it; `asking` says whether one of its questions is open."""
     return RunRow(
         run=run,
@@ -525,18 +538,18 @@ def run_row(run: RunId, facts: RunFacts, *, asking: bool) -> RunRow:
         recipe=facts.recipe or ContentHash(""),
         status="waiting" if asking and facts.status == "running" else facts.status,
         position=facts.position,
-        started=facts.started or 0,
-        ended=facts.ended,
-        by=facts.by or "",
+        started_at=facts.started_at or 0,
+        ended_at=facts.ended_at,
+        started_by=facts.started_by or "",
         error=facts.error,
-        base=facts.base,
+        source_position=facts.source_position,
         source=facts.source,
     )
 
 
 def interrupt_row(run: RunId, facts: InterruptProjection) -> InterruptRow:
     """A question as people see it; what asked it must be known."""
-    answered = facts.answered >= facts.asked  # or else it was asked again since
+    answered = facts.answered_position >= facts.asked_position  # or else it was asked again since
     return InterruptRow(
         run=run,
         id=facts.id,
@@ -544,7 +557,7 @@ def interrupt_row(run: RunId, facts: InterruptProjection) -> InterruptRow:
         at=facts.at or 0,
         interrupt=facts.interrupt or {},
         decision=facts.decision if answered else None,
-        by=(facts.by or "") if answered else "",
+        answered_by=(facts.answered_by or "") if answered else "",
     )
 
 

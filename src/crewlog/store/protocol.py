@@ -61,8 +61,8 @@ class JournalRow(NamedTuple):
     `RunMerged` tells."""
     entry: dict[str, Json]
     """The entry as `entry_to_json` makes it."""
-    digest: ContentHash
-    """The entry's hash, as it was stored with: folding need not hash it again."""
+    hash: ContentHash
+    """The hash of the entry, as stored: to fold it needs no new hash."""
 
 
 class RunRow(Model):
@@ -80,18 +80,18 @@ class RunRow(Model):
     """As of `position`."""
     position: int = 0
     """The last journal position that is stored and that changed this row."""
-    started: int = 0
+    started_at: int = 0
     """Milliseconds since the epoch."""
-    ended: int | None = None
+    ended_at: int | None = None
     """Milliseconds since the epoch; none while it is open."""
-    by: str = ""
-    """Who started it."""
+    started_by: str = ""
+    """The principal that started it."""
     error: str = ""
     """Why it failed."""
-    base: int = 0
-    """Of a fork: the position after which its own journal begins."""
     source: RunId | None = None
-    """Of a fork: the run whose journal it shares up to `base`."""
+    """Of a fork: the run that it comes from."""
+    source_position: int = 0
+    """Of a fork: the position up to which it shares the journal of its source."""
 
 
 class InterruptRow(Model):
@@ -107,8 +107,8 @@ class InterruptRow(Model):
     """The `Interrupt` as JSON."""
     decision: str | None = None
     """The answer; none while it is open, and where it was never answered."""
-    by: str = ""
-    """Who answered."""
+    answered_by: str = ""
+    """The principal that answered."""
 
 
 class CheckpointRow(Model):
@@ -174,10 +174,10 @@ class QuotaPeriod(Model):
 
     quota: str
     """Its name over all crews."""
-    span: str
+    period: str
     """The hour or the day, as `window_of` names it."""
-    most: int
-    """How many calls there may be in it."""
+    limit: int
+    """The most calls in it."""
 
 
 RESERVED = 8 * 86_400_000
@@ -207,7 +207,7 @@ class PendingFork(Model):
     """When it was noted last, in milliseconds since the epoch."""
 
 
-class Tie(Model):
+class LineageLink(Model):
     """A run goes on from another one."""
 
     run: RunId
@@ -215,7 +215,7 @@ class Tie(Model):
     position: int = 0
     """Where: of a run that began so, the position after which its own journal begins; of one that
     took the other in, the position that says so. 0: one of the two is deleted, or went back."""
-    taken_in: bool = False
+    by_merge: bool = False
     """Whether it took the other one in, or that one's logs; else it began as a part or a copy."""
 
 
@@ -305,7 +305,7 @@ class Store(Protocol):
         """
         ...
 
-    async def claimed(self, key: str) -> str | None:
+    async def key_owner(self, key: str) -> str | None:
         """Who owns `key`, by `claim`; none where nobody does."""
         ...
 
@@ -321,7 +321,7 @@ class Store(Protocol):
         """
         ...
 
-    async def ties(self, runs: Collection[RunId]) -> list[Tie]:
+    async def lineage_links(self, runs: Collection[RunId]) -> list[LineageLink]:
         """Which runs go on from which, a step from some runs: before them and after them.
 
         In order of the runs, and of where they go on. Of runs that are deleted what others need.
@@ -343,29 +343,31 @@ class Store(Protocol):
         """
         ...
 
-    async def release(self, call: str, quotas: Collection[str]) -> None:
+    async def release_call(self, call: str, quotas: Collection[str]) -> None:
         """Takes a call out of quotas: it was not made."""
 
-    async def counted(self, spans: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    async def counted_calls(
+        self, periods: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], int]:
         """How many calls are counted in quotas, each in one of its hours or days.
 
         Args:
-            spans: Quotas by name, each with the span.
+            periods: Quotas by name, each with the hour or the day.
         """
         ...
 
     async def approve_tool(
-        self, source: str, tool: str, digest: str, by: str, at: int, told: str
+        self, source: str, tool: str, hash_: str, by: str, at: int, description: str
     ) -> None:
         """Keeps what a person approved of a server's tool, in the place of what was before.
 
         Args:
             source: The server, as `McpServer.source` names it.
             tool: The tool's name there.
-            digest: Of all that the tool says of itself.
-            by: Who approved it.
-            at: When, in milliseconds.
-            told: What the tool said of itself then.
+            hash_: The hash of the description.
+            by: The principal that approved it.
+            at: When, in milliseconds since the epoch.
+            description: The text that was approved.
         """
         ...
 
@@ -373,7 +375,7 @@ class Store(Protocol):
         """The digests that are approved of a server's tools, by name."""
         ...
 
-    async def approved_at(self, source: str) -> dict[str, int]:
+    async def list_approval_times(self, source: str) -> dict[str, int]:
         """When a server's tools were approved, by name, in milliseconds since the epoch."""
         ...
 
@@ -420,18 +422,20 @@ class Store(Protocol):
         """
         ...
 
-    async def shut(self, run: RunId, executions: Collection[str]) -> None:
+    async def reject_executions(self, run: RunId, executions: Collection[str]) -> None:
         """Refuses what executions store from now on, for good: the run has another history.
 
         What they were storing meanwhile is stored when this returns, to be forgotten or deleted.
         """
         ...
 
-    async def executions(self, run: RunId) -> Collection[str]:
+    async def accepted_executions(self, run: RunId) -> Collection[str]:
         """The executions that are known to be a run's, by `admit`; none of an open one."""
         ...
 
-    async def admit(self, run: RunId, executions: Collection[str], *, alone: bool = False) -> None:
+    async def accept_executions(
+        self, run: RunId, executions: Collection[str], *, alone: bool = False
+    ) -> None:
         """Notes that executions are a run's: from now on, no others are believed.
 
         Args:
@@ -522,7 +526,7 @@ class Store(Protocol):
         """The newest snapshot at or before a position."""
         ...
 
-    async def forget(self, run: RunId, after: int = 0) -> None:
+    async def truncate_journal(self, run: RunId, after: int = 0) -> None:
         """Removes what a run's journal says after a position: its rows are as if it ended there.
 
         For a run whose history is another one now: it was reset, or its id was used again. What is
@@ -543,7 +547,7 @@ class Store(Protocol):
         """
         ...
 
-    async def starting_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
+    async def list_pending_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
         """Forks of some runs that were noted and have not begun, but those among these runs."""
         ...
 

@@ -28,6 +28,6 @@ def quota_period(quota: CallQuota, at: int, zone: tzinfo) -> QuotaPeriod:
         at: The time, in milliseconds since the epoch.
         zone: The quota's zone.
     """
-    most, per = quota_of(quota.quota)
-    span = window_of(per, at, zone)
-    return QuotaPeriod(quota=quota_store_name(quota.crew, quota.key), span=span, most=most)
+    limit, per = quota_of(quota.quota)
+    period = window_of(per, at, zone)
+    return QuotaPeriod(quota=quota_store_name(quota.crew, quota.key), period=period, limit=limit)

@@ -47,7 +47,7 @@ async def key_uses(store: Store) -> dict[str, int]:
     return found
 
 
-async def reseal(store: Store, tell: Tell) -> int:
+async def reencrypt(store: Store, tell: Tell) -> int:
     """Encrypts with the current key whatever is encrypted with another one, or plain.
 
     Returns:
@@ -58,19 +58,19 @@ async def reseal(store: Store, tell: Tell) -> int:
         EncryptionKeyMissing: a key that is needed to read rows is not there.
         DecryptionFailed: a row is plain, and that is not accepted; or it was tampered with.
     """
-    if not isinstance(store, PostgresStore) or store.seal.keys is None:
+    if not isinstance(store, PostgresStore) or store.cipher.keys is None:
         raise UsageError(
             "there is nothing to encrypt: encryption is off",
             remedy="Set CREWLOG_ENCRYPTION_KEYS first.",
         )
-    done = await _reencrypt_memories(store, store.seal.keys.current, tell)
+    done = await _reencrypt_memories(store, store.cipher.keys.current, tell)
     for each in COLUMNS:
         if each.table == _BY_ROW:
             continue
         before = done
         # A text whose key is the current one is skipped by the query, so that each pass is new.
         for _ in range(_PASSES):
-            count = await _page(store, each, store.seal.keys.current)
+            count = await _page(store, each, store.cipher.keys.current)
             if not count:
                 break
             done += count
@@ -103,13 +103,13 @@ async def delete_unreadable_rows(
     Returns:
         How many rows.
     """
-    if not isinstance(store, PostgresStore) or store.seal.keys is None:
+    if not isinstance(store, PostgresStore) or store.cipher.keys is None:
         return 0
     mine = pack(run)
     made = {
         "definitions": ("hash = ANY($1::text[])", [*definitions]),
         "bodies": ("hash = ANY($1::text[])", [*bodies]),
-        "journal": ("run = $1::text AND position = ANY($2::bigint[])", mine, [*positions]),
+        "journal_entries": ("run = $1::text AND position = ANY($2::bigint[])", mine, [*positions]),
         "snapshots": ("run = $1::text AND position = ANY($2::bigint[])", mine, [*positions]),
         **(dict.fromkeys(("interrupts", "runs"), ("run = $1::text", mine)) if whole else {}),
     }
@@ -126,7 +126,7 @@ async def delete_unreadable_rows(
             contents = [(row["hash"], dump_json(dict(definitions[row["hash"]]))) for row in broken]
             await store.change(
                 "UPDATE crewlog.definitions SET definition = $2 WHERE hash = $1",
-                [(hash_, store.seal.seal(text, each.kind, hash_)) for hash_, text in contents],
+                [(hash_, store.cipher.encrypt(text, each.kind, hash_)) for hash_, text in contents],
             )
         else:
             matches = " AND ".join(f"{name} = ${at}" for at, name in enumerate(each.place, 2))
@@ -140,7 +140,7 @@ async def delete_unreadable_rows(
 
 def _is_broken(store: PostgresStore, each: Column, row: Any) -> bool:
     try:
-        store.seal.open(row["text"], each.kind, *(str(row[name]) for name in each.place))
+        store.cipher.decrypt(row["text"], each.kind, *(str(row[name]) for name in each.place))
     except DecryptionFailed:
         return True
     except EncryptionKeyMissing:
@@ -154,7 +154,7 @@ async def _reencrypt_memories(store: PostgresStore, current: str, tell: Tell) ->
         rows = await store.scan(_OLD_MEMORIES, f"{PREFIX}{current}:", PAGE)
         if not rows:
             break
-        pairs = [(row, sealed(store.seal, opened(store.seal, row))) for row in rows]
+        pairs = [(row, sealed(store.cipher, opened(store.cipher, row))) for row in rows]
         await store.change(
             _SUPERSEDED,
             [(r["crew"], r["scope"], r["key"], new.key) for r, new in pairs if r["key"] != new.key],
@@ -164,7 +164,14 @@ async def _reencrypt_memories(store: PostgresStore, current: str, tell: Tell) ->
             [
                 (
                     *(r["crew"], r["scope"], r["key"], r["text"]),
-                    *(new.key, new.sealed_key, new.text, new.metadata, new.words, new.said_by),
+                    *(
+                        new.key,
+                        new.encrypted_key,
+                        new.text,
+                        new.metadata,
+                        new.words,
+                        new.written_by,
+                    ),
                 )
                 for r, new in pairs
             ],
@@ -175,11 +182,12 @@ async def _reencrypt_memories(store: PostgresStore, current: str, tell: Tell) ->
 
 
 _OLD_MEMORIES = """
-    SELECT crew, scope, key, sealed_key, text, metadata, agent, run, step, said_by, at, expires
+    SELECT crew, scope, key, encrypted_key, text, metadata, agent, run, step, written_by, at,
+        expires
     FROM crewlog.memories
-    WHERE sealed_key IS NULL OR NOT (
-        starts_with(sealed_key, $1) AND starts_with(text, $1) AND starts_with(metadata, $1)
-        AND (said_by = '' OR starts_with(said_by, $1))
+    WHERE encrypted_key IS NULL OR NOT (
+        starts_with(encrypted_key, $1) AND starts_with(text, $1) AND starts_with(metadata, $1)
+        AND (written_by = '' OR starts_with(written_by, $1))
     )
     LIMIT $2
 """
@@ -192,8 +200,8 @@ _SUPERSEDED = """
 """One memory may have two rows, if it was written by a process that did not yet know the new key,
 and by one that did: the newer counts."""
 _REMADE = """
-    UPDATE crewlog.memories SET key = $5, sealed_key = $6, text = $7, metadata = $8,
-        words = array_to_tsvector($9::text[]), said_by = $10
+    UPDATE crewlog.memories SET key = $5, encrypted_key = $6, text = $7, metadata = $8,
+        words = array_to_tsvector($9::text[]), written_by = $10
     WHERE crew = $1 AND scope = $2 AND key = $3 AND text = $4 AND ($5 = $3 OR NOT EXISTS (
         SELECT FROM crewlog.memories WHERE crew = $1 AND scope = $2 AND key = $5
     ))
@@ -220,5 +228,5 @@ async def _page(store: PostgresStore, each: Column, current: str) -> int:
 def _changed(store: PostgresStore, each: Column, row: Any) -> tuple[Any, ...]:
     place = [row[name] for name in each.place]
     bound = [str(part) for part in place]
-    text = store.seal.open(row["text"], each.kind, *bound)
-    return store.seal.seal(text, each.kind, *bound), row["text"], *place
+    text = store.cipher.decrypt(row["text"], each.kind, *bound)
+    return store.cipher.encrypt(text, each.kind, *bound), row["text"], *place

@@ -85,8 +85,8 @@ async def claimable_agents(store: Store, then: CrewState, end: CrewState) -> lis
         end: The same, as it ended.
     """
     if not split_source_run_id(end):
-        ties = await store.ties([end.run])
-        if not any(each.run == end.run and each.taken_in for each in ties):
+        ties = await store.lineage_links([end.run])
+        if not any(each.run == end.run and each.by_merge for each in ties):
             return []
     return [_left(end, name) for name in creatures_of(await _crew(store, then))]
 

@@ -8,21 +8,21 @@
 -- - `crewlog rebuild` makes the rows of a run again from its histories. A comment says so where a
 --   table is not derived from them.
 
--- Content, addressed by its hash. `doomed` is the time since which no run names the content: see
+-- Content, addressed by its hash. `unreferenced_at` is the time since which no run names the content: see
 -- `crewlog.store.deletion`.
 CREATE TABLE crewlog.definitions (
     hash       text COLLATE "C" PRIMARY KEY,
     definition text NOT NULL,
-    doomed     bigint
+    unreferenced_at     bigint
 );
-CREATE INDEX definitions_doomed ON crewlog.definitions (doomed) WHERE doomed IS NOT NULL;
+CREATE INDEX definitions_unreferenced ON crewlog.definitions (unreferenced_at) WHERE unreferenced_at IS NOT NULL;
 
 CREATE TABLE crewlog.bodies (
     hash   text COLLATE "C" PRIMARY KEY,
     body   text NOT NULL,
-    doomed bigint
+    unreferenced_at bigint
 );
-CREATE INDEX bodies_doomed ON crewlog.bodies (doomed) WHERE doomed IS NOT NULL;
+CREATE INDEX bodies_unreferenced ON crewlog.bodies (unreferenced_at) WHERE unreferenced_at IS NOT NULL;
 
 -- Registered crews. The rows of a removed crew stay, so that a version number never names two
 -- definitions. Not derived from histories.
@@ -36,14 +36,14 @@ CREATE TABLE crewlog.crews (
 );
 
 -- The crew of runs that name none; at most one row. Not derived from histories.
-CREATE TABLE crewlog.default_crew (
+CREATE TABLE crewlog.default_crews (
     one  boolean PRIMARY KEY DEFAULT true CHECK (one),
     name text COLLATE "C" NOT NULL
 );
 
 -- Registered registries and their parts. Their contents are in `definitions`. Not derived from
 -- histories.
-CREATE TABLE crewlog.registered (
+CREATE TABLE crewlog.catalog_entries (
     kind    text COLLATE "C" NOT NULL,
     name    text COLLATE "C" NOT NULL,
     version integer NOT NULL,
@@ -52,72 +52,73 @@ CREATE TABLE crewlog.registered (
     PRIMARY KEY (kind, name, version)
 );
 
-CREATE TABLE crewlog.journal (
+CREATE TABLE crewlog.journal_entries (
     run      text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
-    digest   text COLLATE "C" NOT NULL,
+    hash     text COLLATE "C" NOT NULL,
     entry    text NOT NULL,
     PRIMARY KEY (run, position)
 );
 
 -- The messages of logs, as chains. The head is a hash of the run, the log and all links before it, so
--- it identifies the link. `first` marks the first message of a log. A link that joins two logs has a
--- second parent in `other`, and an empty body.
-CREATE TABLE crewlog.links (
+-- it identifies the link. `is_first` marks the first message of a log. A link that joins two logs has
+-- a second parent in `other`, and an empty body.
+CREATE TABLE crewlog.log_links (
     head     text COLLATE "C" PRIMARY KEY,
     previous text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
     body     text COLLATE "C" NOT NULL,
-    first    boolean NOT NULL,
+    is_first boolean NOT NULL,
     other    text COLLATE "C"
 );
 
 -- Links of deleted runs that related runs still use.
-CREATE TABLE crewlog.orphans (head text COLLATE "C" PRIMARY KEY);
+CREATE TABLE crewlog.orphaned_links (head text COLLATE "C" PRIMARY KEY);
 
 -- Entries may be stored in any order. So `crew` and `definition` are null until an entry is stored
--- that names them, `recipe`, `started` and `started_by` until the entry is that the run began with.
+-- that names them; `recipe`, `started_at` and `started_by` until the first entry of the run is.
 --
--- `crew` and `definition` are the current ones, which the entry at position `ruled` named; `recipe` is
--- the definition that the run began with. `since` is the position of the entry that set `status`.
--- The journal of a fork begins after position `base` of its `source`. A question that was last asked
--- before position `reset` is no longer open.
+-- `crew` and `definition` are the current ones; the entry at `definition_position` named them. `recipe`
+-- is the definition that the run began with. The entry at `status_position` set `status`. The journal
+-- of a fork begins after `source_position` of its `source`. The entry at `restore_position` was the last
+-- that restored a state: an interrupt that was last asked before it is no longer open.
 CREATE TABLE crewlog.runs (
-    run        text COLLATE "C" PRIMARY KEY,
-    crew       text COLLATE "C",
-    definition text COLLATE "C",
-    ruled      bigint NOT NULL,
-    recipe     text COLLATE "C",
-    started    bigint,
-    started_by text,
-    base       bigint NOT NULL,
-    source     text COLLATE "C",
-    reset      bigint NOT NULL,
-    status     text COLLATE "C" NOT NULL,
-    since      bigint NOT NULL,
-    ended      bigint,
-    error      text NOT NULL,
-    position   bigint NOT NULL
+    run                 text COLLATE "C" PRIMARY KEY,
+    crew                text COLLATE "C",
+    definition          text COLLATE "C",
+    definition_position bigint NOT NULL,
+    recipe              text COLLATE "C",
+    started_at          bigint,
+    started_by          text,
+    source              text COLLATE "C",
+    source_position     bigint NOT NULL,
+    restore_position    bigint NOT NULL,
+    status              text COLLATE "C" NOT NULL,
+    status_position     bigint NOT NULL,
+    ended_at            bigint,
+    error               text NOT NULL,
+    position            bigint NOT NULL
 );
-CREATE INDEX runs_newest ON crewlog.runs (started DESC NULLS LAST, run);
-CREATE INDEX runs_by_status ON crewlog.runs (status, started DESC NULLS LAST, run);
+CREATE INDEX runs_newest ON crewlog.runs (started_at DESC NULLS LAST, run);
+CREATE INDEX runs_by_status ON crewlog.runs (status, started_at DESC NULLS LAST, run);
 CREATE INDEX runs_by_source ON crewlog.runs (source) WHERE source IS NOT NULL;
 
--- `asked` and `answered` are the last positions that asked and answered the question; 0 if none is
--- stored. `position`, `at` and `interrupt` are null while only the answer is stored.
+-- `asked_position` and `answered_position` are the last positions that asked and answered the
+-- question; 0 if none is stored. `position`, `at` and `interrupt` are null while only the answer is
+-- stored.
 CREATE TABLE crewlog.interrupts (
-    run         text COLLATE "C" NOT NULL,
-    id          text COLLATE "C" NOT NULL,
-    position    bigint,
-    at          bigint,
-    interrupt   text,
-    asked       bigint NOT NULL,
-    decision    text,
-    answered_by text,
-    answered    bigint NOT NULL,
+    run               text COLLATE "C" NOT NULL,
+    id                text COLLATE "C" NOT NULL,
+    position          bigint,
+    at                bigint,
+    interrupt         text,
+    asked_position    bigint NOT NULL,
+    decision          text,
+    answered_by       text,
+    answered_position bigint NOT NULL,
     PRIMARY KEY (run, id)
 );
-CREATE INDEX interrupts_open ON crewlog.interrupts (run) WHERE asked > answered;
+CREATE INDEX interrupts_open ON crewlog.interrupts (run) WHERE asked_position > answered_position;
 
 -- The agent of a step. The start of a step names it, and its end may be stored before its start.
 CREATE TABLE crewlog.steps (
@@ -127,9 +128,9 @@ CREATE TABLE crewlog.steps (
     PRIMARY KEY (run, step)
 );
 
--- `step` and `node` are empty where the checkpoint is not the end of a step or a turn. `pruned` is the
--- position at which the checkpoint policy removed the checkpoint from the list; a later tag lists it
--- again.
+-- `step` and `node` are empty where the checkpoint is not the end of a step or a turn.
+-- `pruned_position` is the position at which the checkpoint policy removed the checkpoint from the list;
+-- a later tag lists it again.
 CREATE TABLE crewlog.checkpoints (
     run      text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
@@ -137,7 +138,7 @@ CREATE TABLE crewlog.checkpoints (
     step     text COLLATE "C" NOT NULL,
     node     text NOT NULL,
     at       bigint NOT NULL,
-    pruned   bigint,
+    pruned_position bigint,
     PRIMARY KEY (run, position)
 );
 
@@ -160,38 +161,38 @@ CREATE TABLE crewlog.snapshots (
 
 -- The positions of entries that change what an agent may call. An activity compares the last one with
 -- the position at which its call was scheduled.
-CREATE TABLE crewlog.rulings (
+CREATE TABLE crewlog.permission_changes (
     run      text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
     PRIMARY KEY (run, position)
 );
 
--- The runs whose logs a run took in, with the position of the entry. `left_out` is the number of
--- positions that the journal of the run leaves out right before it.
-CREATE TABLE crewlog.parents (
-    run      text COLLATE "C" NOT NULL,
-    parent   text COLLATE "C" NOT NULL,
-    position bigint NOT NULL,
-    left_out bigint NOT NULL,
-    PRIMARY KEY (run, parent, position)
-);
-
--- The sources and parents of deleted runs, kept while a run is left that goes on from them.
--- `taken_in`: the deleted run took the other one in; else it began from it. Not derived from histories.
-CREATE TABLE crewlog.lineage (
+-- The runs whose logs continue in a run, by run merge, with the position of the entry. `skipped` is
+-- the number of positions that the journal of the run skips right before it.
+CREATE TABLE crewlog.log_sources (
     run      text COLLATE "C" NOT NULL,
     source   text COLLATE "C" NOT NULL,
-    taken_in boolean NOT NULL,
+    position bigint NOT NULL,
+    skipped  bigint NOT NULL,
+    PRIMARY KEY (run, source, position)
+);
+
+-- The lineage of deleted runs, kept while another run continues from them. `by_merge`: the deleted run
+-- merged the source; else it began from it. Not derived from histories.
+CREATE TABLE crewlog.deleted_run_sources (
+    run      text COLLATE "C" NOT NULL,
+    source   text COLLATE "C" NOT NULL,
+    by_merge boolean NOT NULL,
     PRIMARY KEY (run, source)
 );
 
--- Runs that are left and that deleted runs went on from: forks of them may share links. Not derived
--- from histories.
-CREATE TABLE crewlog.forked (run text COLLATE "C" PRIMARY KEY);
+-- Existing runs from which deleted runs continued: forks of them may share links. Not derived from
+-- histories.
+CREATE TABLE crewlog.forked_runs (run text COLLATE "C" PRIMARY KEY);
 
 -- Forks that are about to begin: their source is not deleted before their own journal names what they
 -- share with it. Not derived from histories.
-CREATE TABLE crewlog.forks (
+CREATE TABLE crewlog.pending_forks (
     source text COLLATE "C" NOT NULL,
     fork   text COLLATE "C" NOT NULL,
     at     bigint NOT NULL,
@@ -200,7 +201,7 @@ CREATE TABLE crewlog.forks (
 
 -- Executions that are no longer part of the history of their run. The store refuses their entries. Not
 -- derived from histories.
-CREATE TABLE crewlog.shut (
+CREATE TABLE crewlog.rejected_executions (
     run       text COLLATE "C" NOT NULL,
     execution text COLLATE "C" NOT NULL,
     PRIMARY KEY (run, execution)
@@ -208,37 +209,38 @@ CREATE TABLE crewlog.shut (
 
 -- The executions of runs with signed commands whose start was checked, or that continue such a one.
 -- The store takes entries of such a run from no other execution. Not derived from histories.
-CREATE TABLE crewlog.executions (
+CREATE TABLE crewlog.accepted_executions (
     run       text COLLATE "C" NOT NULL,
     execution text COLLATE "C" NOT NULL,
     PRIMARY KEY (run, execution)
 );
 
--- Work that must begin only once. The first owner to claim a key does it. Not derived from histories.
-CREATE TABLE crewlog.claims (
+-- Start records of work that begins only once: the first process that inserts a key owns the work. The
+-- work is a call, a summary, or to continue an agent of an ended run. Not derived from histories.
+CREATE TABLE crewlog.start_records (
     key   text COLLATE "C" PRIMARY KEY,
     owner text COLLATE "C" NOT NULL
 );
 
--- Approved tools of MCP servers. `digest` is that of the description and the arguments, `told` their
--- text at the time of the approval. Not derived from histories.
+-- Approved tools of MCP servers. `hash` is that of the description and the
+-- arguments, `description` their text at the time of the approval. Not derived from histories.
 CREATE TABLE crewlog.tool_approvals (
     source   text COLLATE "C" NOT NULL,
     tool     text COLLATE "C" NOT NULL,
-    digest   text COLLATE "C" NOT NULL,
+    hash     text COLLATE "C" NOT NULL,
     approver text NOT NULL,
     at       bigint NOT NULL,
-    told     text NOT NULL,
+    description text NOT NULL,
     PRIMARY KEY (source, tool)
 );
 
 -- Signed approvals of tools of MCP servers: the newest one of each key. The reader verifies the
 -- signature. Not derived from histories.
-CREATE TABLE crewlog.tool_proofs (
+CREATE TABLE crewlog.signed_tool_approvals (
     source    text COLLATE "C" NOT NULL,
     tool      text COLLATE "C" NOT NULL,
     key       text COLLATE "C" NOT NULL,
-    digest    text COLLATE "C" NOT NULL,
+    hash      text COLLATE "C" NOT NULL,
     approver  text NOT NULL,
     at        bigint NOT NULL,
     expires   bigint NOT NULL,
@@ -247,19 +249,19 @@ CREATE TABLE crewlog.tool_proofs (
 );
 
 -- The memory of crews. Not derived from histories. An embedding is an array, so that the table is the
--- same without pgvector. With encryption, `key` is a code, and `sealed_key` the encrypted key; without
--- it, `sealed_key` is null.
+-- same without pgvector. With encryption, `key` is a code, and `encrypted_key` the encrypted key;
+-- without it, `encrypted_key` is null. `written_by` is the principal, or empty for an agent.
 CREATE TABLE crewlog.memories (
     crew       text COLLATE "C" NOT NULL,
     scope      text COLLATE "C" NOT NULL,
     key        text COLLATE "C" NOT NULL,
-    sealed_key text COLLATE "C",
+    encrypted_key text COLLATE "C",
     text       text COLLATE "C" NOT NULL,
     metadata   text COLLATE "C" NOT NULL,
     agent      text COLLATE "C" NOT NULL,
     run        text COLLATE "C" NOT NULL,
     step       text COLLATE "C" NOT NULL,
-    said_by    text COLLATE "C" NOT NULL,
+    written_by text COLLATE "C" NOT NULL,
     at         bigint NOT NULL,
     expires    bigint,
     words      tsvector NOT NULL,
@@ -273,42 +275,42 @@ CREATE INDEX memories_of_run ON crewlog.memories (run) WHERE run <> '';
 -- The namespace that the encrypted rows are bound to; at most one row, and none without encryption.
 -- `only_encrypted`: a process that refuses plain rows has found none. Not derived from histories; if
 -- the row is missing, the next process checks the rows again.
-CREATE TABLE crewlog.sealing (
+CREATE TABLE crewlog.key_checks (
     namespace      text COLLATE "C" PRIMARY KEY,
     only_encrypted boolean NOT NULL
 );
 
--- The calls that count in quotas over runs, each once. `span` is the hour or the day. Not derived from
+-- The calls that count in quotas over runs, each once. `period` is the hour or the day. Not derived from
 -- histories.
-CREATE TABLE crewlog.reservations (
+CREATE TABLE crewlog.quota_calls (
     quota text COLLATE "C" NOT NULL,
     call  text COLLATE "C" NOT NULL,
-    span  text COLLATE "C" NOT NULL,
+    period text COLLATE "C" NOT NULL,
     at    bigint NOT NULL,
     PRIMARY KEY (quota, call)
 );
-CREATE INDEX reservations_by_age ON crewlog.reservations (quota, at);
+CREATE INDEX quota_calls_by_age ON crewlog.quota_calls (quota, at);
 
--- The number of `reservations` by quota and span: a reservation reads one row, however many calls
+-- The number of `quota_calls` by quota and period: to count a call reads one row, however many calls
 -- there are. Not derived from histories.
 CREATE TABLE crewlog.quota_counts (
     quota text COLLATE "C" NOT NULL,
-    span  text COLLATE "C" NOT NULL,
-    used  bigint NOT NULL,
-    PRIMARY KEY (quota, span)
+    period text COLLATE "C" NOT NULL,
+    calls  bigint NOT NULL,
+    PRIMARY KEY (quota, period)
 );
 
 -- Functions are created with OR REPLACE: they are left where somebody dropped the tables alone.
 
 -- An insert calls this where the position holds another entry. The error ends the whole statement, so
 -- nothing of the batch is stored. Without a conflict it costs nothing.
-CREATE OR REPLACE FUNCTION crewlog.refuse_entry(at_position bigint) RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION crewlog.reject_entry(at_position bigint) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'a different entry' USING ERRCODE = 'CL001', DETAIL = at_position::text;
 END
 $$;
 
--- Reservations in one quota run one after the other.
+-- Calls in one quota are counted one after the other.
 CREATE OR REPLACE FUNCTION crewlog.lock_quotas(quotas text[])
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -318,66 +320,66 @@ END
 $$;
 
 -- Counts a call in all of the quotas, or in none. In the second case it returns a quota that is used
--- up. A call that is counted already is not counted again, in whatever span. The caller sorts the
+-- up. A call that is counted already is not counted again, in any period. The caller sorts the
 -- quotas, so that no two calls deadlock; each statement sees what was committed before its lock.
-CREATE OR REPLACE FUNCTION crewlog.reserve(
-    this text, quotas text[], spans text[], mosts bigint[], now bigint, older bigint
+CREATE OR REPLACE FUNCTION crewlog.count_call(
+    this text, quotas text[], periods text[], limits bigint[], now bigint, older bigint
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     used_up text;
 BEGIN
     PERFORM crewlog.lock_quotas(quotas);
     SELECT new.quota INTO used_up
-    FROM unnest(quotas, spans, mosts) AS new (quota, span, most)
+    FROM unnest(quotas, periods, limits) AS new (quota, period, most)
     LEFT JOIN crewlog.quota_counts AS counts
-        ON counts.quota = new.quota AND counts.span = new.span
-    WHERE new.most <= COALESCE(counts.used, 0)
+        ON counts.quota = new.quota AND counts.period = new.period
+    WHERE new.most <= COALESCE(counts.calls, 0)
     AND NOT EXISTS (
-        SELECT FROM crewlog.reservations AS old WHERE old.quota = new.quota AND old.call = this
+        SELECT FROM crewlog.quota_calls AS old WHERE old.quota = new.quota AND old.call = this
     )
     ORDER BY new.quota COLLATE "C" LIMIT 1;
     IF FOUND THEN
         RETURN used_up;
     END IF;
     WITH made AS (
-        INSERT INTO crewlog.reservations (quota, call, span, at)
-        SELECT new.quota, this, new.span, now
-        FROM unnest(quotas, spans) AS new (quota, span)
+        INSERT INTO crewlog.quota_calls (quota, call, period, at)
+        SELECT new.quota, this, new.period, now
+        FROM unnest(quotas, periods) AS new (quota, period)
         ON CONFLICT DO NOTHING
-        RETURNING reservations.quota, reservations.span
+        RETURNING quota_calls.quota, quota_calls.period
     )
-    INSERT INTO crewlog.quota_counts AS counts (quota, span, used)
-    SELECT made.quota, made.span, count(*) FROM made GROUP BY made.quota, made.span
-    ON CONFLICT (quota, span) DO UPDATE SET used = counts.used + EXCLUDED.used;
+    INSERT INTO crewlog.quota_counts AS counts (quota, period, calls)
+    SELECT made.quota, made.period, count(*) FROM made GROUP BY made.quota, made.period
+    ON CONFLICT (quota, period) DO UPDATE SET calls = counts.calls + EXCLUDED.calls;
     WITH old AS (
-        DELETE FROM crewlog.reservations AS old
+        DELETE FROM crewlog.quota_calls AS old
         WHERE old.quota = ANY (quotas) AND old.at < older AND old.call <> this
-        RETURNING old.quota, old.span
+        RETURNING old.quota, old.period
     ),
     less AS (
-        SELECT old.quota, old.span, count(*) AS calls FROM old GROUP BY old.quota, old.span
+        SELECT old.quota, old.period, count(*) AS calls FROM old GROUP BY old.quota, old.period
     )
-    UPDATE crewlog.quota_counts AS counts SET used = counts.used - less.calls
-    FROM less WHERE counts.quota = less.quota AND counts.span = less.span;
+    UPDATE crewlog.quota_counts AS counts SET calls = counts.calls - less.calls
+    FROM less WHERE counts.quota = less.quota AND counts.period = less.period;
     IF FOUND THEN
         DELETE FROM crewlog.quota_counts AS counts
-        WHERE counts.quota = ANY (quotas) AND counts.used <= 0;
+        WHERE counts.quota = ANY (quotas) AND counts.calls <= 0;
     END IF;
     RETURN NULL;
 END
 $$;
 
 -- Removes a call that was not made from quotas.
-CREATE OR REPLACE FUNCTION crewlog.release(this text, quotas text[])
+CREATE OR REPLACE FUNCTION crewlog.release_call(this text, quotas text[])
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM crewlog.lock_quotas(quotas);
     WITH gone AS (
-        DELETE FROM crewlog.reservations AS old
+        DELETE FROM crewlog.quota_calls AS old
         WHERE old.quota = ANY (quotas) AND old.call = this
-        RETURNING old.quota, old.span
+        RETURNING old.quota, old.period
     )
-    UPDATE crewlog.quota_counts AS counts SET used = counts.used - 1
-    FROM gone WHERE counts.quota = gone.quota AND counts.span = gone.span;
+    UPDATE crewlog.quota_counts AS counts SET calls = counts.calls - 1
+    FROM gone WHERE counts.quota = gone.quota AND counts.period = gone.period;
 END
 $$;

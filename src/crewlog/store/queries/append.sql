@@ -1,30 +1,31 @@
--- The parts of one statement: `crewlog.store.append_statement` joins those whose tables get rows. $1 is the run,
--- $2 a JSON object that has the rows of each table as a list, $3 the execution that sends entries.
+-- The parts of one statement: `crewlog.store.append_statement` joins those whose tables get rows. $1 is
+-- the run, $2 a JSON object that has the rows of each table as a list, $3 the execution that sends
+-- entries.
 --
 -- Each insert is sorted by its key, so that two statements that overlap take their locks in one order
 -- and cannot deadlock.
 
--- name: append_journal
-INSERT INTO crewlog.journal AS stored (run, position, digest, entry)
-SELECT $1::text, new.position, new.digest,
+-- name: append_journal_entries
+INSERT INTO crewlog.journal_entries AS stored (run, position, hash, entry)
+SELECT $1::text, new.position, new.hash,
        CASE
-           WHEN EXISTS (SELECT FROM crewlog.shut WHERE run = $1 AND execution = $3::text)
-           THEN crewlog.refuse_entry(new.position) ELSE new.entry
+           WHEN EXISTS (SELECT FROM crewlog.rejected_executions WHERE run = $1 AND execution = $3::text)
+           THEN crewlog.reject_entry(new.position) ELSE new.entry
        END
-FROM jsonb_to_recordset($2::jsonb -> 'journal') AS new (position bigint, digest text, entry text)
+FROM jsonb_to_recordset($2::jsonb -> 'journal_entries') AS new (position bigint, hash text, entry text)
 -- Entries that are there already are left out here: the conflict clause would lock their rows.
-WHERE new.digest IS DISTINCT FROM (
-    SELECT old.digest FROM crewlog.journal AS old
+WHERE new.hash IS DISTINCT FROM (
+    SELECT old.hash FROM crewlog.journal_entries AS old
     WHERE old.run = $1 AND old.position = new.position
 )
 ORDER BY new.position
-ON CONFLICT (run, position) DO UPDATE SET entry = crewlog.refuse_entry(excluded.position)
-WHERE stored.digest <> excluded.digest
+ON CONFLICT (run, position) DO UPDATE SET entry = crewlog.reject_entry(excluded.position)
+WHERE stored.hash <> excluded.hash
 
--- name: append_links
-INSERT INTO crewlog.links (head, previous, position, body, first, other)
-SELECT new.* FROM jsonb_to_recordset($2::jsonb -> 'links') AS new (
-    head text, previous text, position bigint, body text, first boolean, other text
+-- name: append_log_links
+INSERT INTO crewlog.log_links (head, previous, position, body, is_first, other)
+SELECT new.* FROM jsonb_to_recordset($2::jsonb -> 'log_links') AS new (
+    head text, previous text, position bigint, body text, is_first boolean, other text
 )
 ORDER BY new.head
 ON CONFLICT DO NOTHING
@@ -33,10 +34,10 @@ ON CONFLICT DO NOTHING
 INSERT INTO crewlog.bodies (hash, body)
 SELECT new.* FROM jsonb_to_recordset($2::jsonb -> 'bodies') AS new (hash text, body text)
 WHERE NOT EXISTS (
-    SELECT FROM crewlog.bodies AS old WHERE old.hash = new.hash AND old.doomed IS NULL
+    SELECT FROM crewlog.bodies AS old WHERE old.hash = new.hash AND old.unreferenced_at IS NULL
 )
 ORDER BY new.hash
-ON CONFLICT (hash) DO UPDATE SET doomed = NULL WHERE bodies.doomed IS NOT NULL
+ON CONFLICT (hash) DO UPDATE SET unreferenced_at = NULL WHERE bodies.unreferenced_at IS NOT NULL
 
 -- name: append_steps
 INSERT INTO crewlog.steps (run, step, agent)
@@ -67,81 +68,81 @@ WHERE excluded.position > stored.position
 -- name: append_interrupts
 -- `InterruptProjection.merge`: the question and the last answer, whichever came first.
 INSERT INTO crewlog.interrupts AS stored
-    (run, id, position, at, interrupt, asked, decision, answered_by, answered)
+    (run, id, position, at, interrupt, asked_position, decision, answered_by, answered_position)
 SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'interrupts') AS new (
-    id text, position bigint, at bigint, interrupt text, asked bigint,
-    decision text, answered_by text, answered bigint
+    id text, position bigint, at bigint, interrupt text, asked_position bigint,
+    decision text, answered_by text, answered_position bigint
 )
 ORDER BY new.id
 ON CONFLICT (run, id) DO UPDATE SET
     position = COALESCE(stored.position, excluded.position),
     at = LEAST(stored.at, excluded.at),
     interrupt = COALESCE(stored.interrupt, excluded.interrupt),
-    asked = GREATEST(stored.asked, excluded.asked),
+    asked_position = GREATEST(stored.asked_position, excluded.asked_position),
     decision = CASE
-        WHEN excluded.answered > stored.answered THEN excluded.decision ELSE stored.decision
+        WHEN excluded.answered_position > stored.answered_position THEN excluded.decision ELSE stored.decision
     END,
     answered_by = CASE
-        WHEN excluded.answered > stored.answered
+        WHEN excluded.answered_position > stored.answered_position
         THEN excluded.answered_by ELSE stored.answered_by
     END,
-    answered = GREATEST(stored.answered, excluded.answered)
+    answered_position = GREATEST(stored.answered_position, excluded.answered_position)
 WHERE (stored.interrupt IS NULL AND excluded.interrupt IS NOT NULL)
    OR excluded.at < stored.at
-   OR excluded.asked > stored.asked
-   OR excluded.answered > stored.answered
+   OR excluded.asked_position > stored.asked_position
+   OR excluded.answered_position > stored.answered_position
 
--- name: append_rulings
-INSERT INTO crewlog.rulings (run, position)
-SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'rulings') AS new (position bigint)
+-- name: append_permission_changes
+INSERT INTO crewlog.permission_changes (run, position)
+SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'permission_changes') AS new (position bigint)
 ORDER BY new.position
 ON CONFLICT DO NOTHING
 
--- name: append_parents
-INSERT INTO crewlog.parents (run, parent, position, left_out)
-SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'parents') AS new (
-    parent text, position bigint, left_out bigint
+-- name: append_log_sources
+INSERT INTO crewlog.log_sources (run, source, position, skipped)
+SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'log_sources') AS new (
+    source text, position bigint, skipped bigint
 )
-ORDER BY new.parent, new.position
+ORDER BY new.source, new.position
 ON CONFLICT DO NOTHING
 
--- name: append_forks
+-- name: append_pending_forks
 -- As `add_pending_fork` notes one: a run is not deleted before its parts have taken what is theirs.
-INSERT INTO crewlog.forks (source, fork, at)
-SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'forks') AS new (fork text, at bigint)
+INSERT INTO crewlog.pending_forks (source, fork, at)
+SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'pending_forks') AS new (fork text, at bigint)
 ORDER BY new.fork
 ON CONFLICT DO NOTHING
 
 -- name: append_runs
--- `RunFacts.merge`: how it began whenever that comes; the rest as the highest position says.
+-- `RunProjection.merge`: how it began whenever that comes; the rest as the highest position says.
 INSERT INTO crewlog.runs AS stored (
-    run, crew, definition, ruled, recipe, started, started_by, base, source, reset,
-    status, since, ended, error, position
+    run, crew, definition, definition_position, recipe, started_at, started_by, source_position, source, restore_position,
+    status, status_position, ended_at, error, position
 )
 SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'runs') AS new (
-    crew text, definition text, ruled bigint, recipe text, started bigint, started_by text,
-    base bigint, source text, reset bigint, status text, since bigint, ended bigint, error text,
+    crew text, definition text, definition_position bigint, recipe text, started_at bigint, started_by text,
+    source_position bigint, source text, restore_position bigint, status text, status_position bigint, ended_at bigint, error text,
     position bigint
 )
 ON CONFLICT (run) DO UPDATE SET
-    crew = CASE WHEN excluded.ruled > stored.ruled THEN excluded.crew ELSE stored.crew END,
+    crew = CASE WHEN excluded.definition_position > stored.definition_position THEN excluded.crew ELSE stored.crew END,
     definition = CASE
-        WHEN excluded.ruled > stored.ruled THEN excluded.definition ELSE stored.definition
+        WHEN excluded.definition_position > stored.definition_position THEN excluded.definition ELSE stored.definition
     END,
-    ruled = GREATEST(stored.ruled, excluded.ruled),
+    definition_position = GREATEST(stored.definition_position, excluded.definition_position),
     recipe = COALESCE(stored.recipe, excluded.recipe),
-    started = COALESCE(stored.started, excluded.started),
+    started_at = COALESCE(stored.started_at, excluded.started_at),
     started_by = COALESCE(stored.started_by, excluded.started_by),
-    base = GREATEST(stored.base, excluded.base),
+    source_position = GREATEST(stored.source_position, excluded.source_position),
     source = COALESCE(stored.source, excluded.source),
-    reset = GREATEST(stored.reset, excluded.reset),
-    status = CASE WHEN excluded.since > stored.since THEN excluded.status ELSE stored.status END,
-    ended = CASE WHEN excluded.since > stored.since THEN excluded.ended ELSE stored.ended END,
-    error = CASE WHEN excluded.since > stored.since THEN excluded.error ELSE stored.error END,
-    since = GREATEST(stored.since, excluded.since),
+    restore_position = GREATEST(stored.restore_position, excluded.restore_position),
+    status = CASE WHEN excluded.status_position > stored.status_position THEN excluded.status ELSE stored.status END,
+    ended_at = CASE WHEN excluded.status_position > stored.status_position THEN excluded.ended_at ELSE stored.ended_at END,
+    error = CASE WHEN excluded.status_position > stored.status_position THEN excluded.error ELSE stored.error END,
+    status_position = GREATEST(stored.status_position, excluded.status_position),
     position = GREATEST(stored.position, excluded.position)
-WHERE excluded.ruled > stored.ruled
+WHERE excluded.definition_position > stored.definition_position
    OR (stored.recipe IS NULL AND excluded.recipe IS NOT NULL)
-   OR (stored.started IS NULL AND excluded.started IS NOT NULL)
-   OR excluded.since > stored.since
+   OR (stored.started_at IS NULL AND excluded.started_at IS NOT NULL)
+   OR excluded.status_position > stored.status_position
    OR excluded.position > stored.position

@@ -3,75 +3,75 @@
 INSERT INTO crewlog.bodies (hash, body)
 SELECT new.* FROM unnest($1::text[], $2::text[]) AS new (hash, body)
 WHERE NOT EXISTS (
-    SELECT FROM crewlog.bodies AS old WHERE old.hash = new.hash AND old.doomed IS NULL
+    SELECT FROM crewlog.bodies AS old WHERE old.hash = new.hash AND old.unreferenced_at IS NULL
 )
 ORDER BY new.hash
-ON CONFLICT (hash) DO UPDATE SET doomed = NULL WHERE bodies.doomed IS NOT NULL
+ON CONFLICT (hash) DO UPDATE SET unreferenced_at = NULL WHERE bodies.unreferenced_at IS NOT NULL
 
 -- name: get_bodies
 SELECT hash, body FROM crewlog.bodies WHERE hash = ANY($1::text[])
 
 -- name: claim
--- The update changes nothing: it makes RETURNING tell the owner of a key that is taken.
-INSERT INTO crewlog.claims (key, owner)
+-- The update changes nothing: it makes RETURNING return the owner of a key that has one.
+INSERT INTO crewlog.start_records (key, owner)
 SELECT $1::text, $2::text
-WHERE NOT EXISTS (SELECT FROM crewlog.rulings WHERE run = $3::text AND position > $4::bigint)
-ON CONFLICT (key) DO UPDATE SET owner = claims.owner
+WHERE NOT EXISTS (SELECT FROM crewlog.permission_changes WHERE run = $3::text AND position > $4::bigint)
+ON CONFLICT (key) DO UPDATE SET owner = start_records.owner
 RETURNING owner
 
--- name: claimed
-SELECT owner FROM crewlog.claims WHERE key = $1::text
+-- name: key_owner
+SELECT owner FROM crewlog.start_records WHERE key = $1::text
 
 -- name: last_permission_position
-SELECT COALESCE(max(position), 0) AS ruling FROM crewlog.rulings WHERE run = $1::text
+SELECT COALESCE(max(position), 0) AS position FROM crewlog.permission_changes WHERE run = $1::text
 
 -- name: count_call
-SELECT crewlog.reserve(
+SELECT crewlog.count_call(
     $1::text, $2::text[], $3::text[], $4::bigint[], $5::bigint, $6::bigint
 ) AS quota
 
--- name: release
-SELECT crewlog.release($1::text, $2::text[])
+-- name: release_call
+SELECT crewlog.release_call($1::text, $2::text[])
 
--- name: counted
-SELECT counts.quota, counts.span, counts.used
-FROM unnest($1::text[], $2::text[]) AS wanted (quota, span)
-JOIN crewlog.quota_counts AS counts USING (quota, span)
+-- name: counted_calls
+SELECT counts.quota, counts.period, counts.calls
+FROM unnest($1::text[], $2::text[]) AS wanted (quota, period)
+JOIN crewlog.quota_counts AS counts USING (quota, period)
 
 -- name: approve_tool
-INSERT INTO crewlog.tool_approvals (source, tool, digest, approver, at, told)
+INSERT INTO crewlog.tool_approvals (source, tool, hash, approver, at, description)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (source, tool) DO UPDATE
-SET digest = EXCLUDED.digest, approver = EXCLUDED.approver, at = EXCLUDED.at, told = EXCLUDED.told
+SET hash = EXCLUDED.hash, approver = EXCLUDED.approver, at = EXCLUDED.at, description = EXCLUDED.description
 
 -- name: list_approved_tools
-SELECT tool, digest FROM crewlog.tool_approvals WHERE source = $1
+SELECT tool, hash FROM crewlog.tool_approvals WHERE source = $1
 
--- name: approved_at
+-- name: list_approval_times
 SELECT tool, at FROM crewlog.tool_approvals WHERE source = $1
 
 -- name: list_approved_descriptions
-SELECT tool, told FROM crewlog.tool_approvals WHERE source = $1
+SELECT tool, description FROM crewlog.tool_approvals WHERE source = $1
 
 -- name: put_signed_approval
-INSERT INTO crewlog.tool_proofs (source, tool, key, digest, approver, at, expires, signature)
+INSERT INTO crewlog.signed_tool_approvals (source, tool, key, hash, approver, at, expires, signature)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (source, tool, key) DO UPDATE
-SET digest = EXCLUDED.digest, approver = EXCLUDED.approver, at = EXCLUDED.at,
+SET hash = EXCLUDED.hash, approver = EXCLUDED.approver, at = EXCLUDED.at,
     expires = EXCLUDED.expires, signature = EXCLUDED.signature
 
 -- name: list_signed_approvals
-SELECT source, tool, key, digest, approver, at, expires, signature
-FROM crewlog.tool_proofs WHERE source = $1 ORDER BY tool, at DESC, key
+SELECT source, tool, key, hash, approver, at, expires, signature
+FROM crewlog.signed_tool_approvals WHERE source = $1 ORDER BY tool, at DESC, key
 
 -- name: put_definitions
 INSERT INTO crewlog.definitions (hash, definition)
 SELECT new.* FROM unnest($1::text[], $2::text[]) AS new (hash, definition)
 WHERE NOT EXISTS (
-    SELECT FROM crewlog.definitions AS old WHERE old.hash = new.hash AND old.doomed IS NULL
+    SELECT FROM crewlog.definitions AS old WHERE old.hash = new.hash AND old.unreferenced_at IS NULL
 )
 ORDER BY new.hash
-ON CONFLICT (hash) DO UPDATE SET doomed = NULL WHERE definitions.doomed IS NOT NULL
+ON CONFLICT (hash) DO UPDATE SET unreferenced_at = NULL WHERE definitions.unreferenced_at IS NOT NULL
 
 -- name: get_definition
 SELECT definition FROM crewlog.definitions WHERE hash = $1

@@ -3,54 +3,63 @@
 SELECT pg_advisory_xact_lock(hashtextextended('crewlog memories ' || $1::text || '/' || $2::text, 0))
 
 -- name: write_memories
--- A word is kept as it is, and as its stem in the crew's language. $20 has, of memories whose keys
--- are encrypted, what their older rows may be known by: those are replaced, too.
-WITH begun AS (
-    INSERT INTO crewlog.claims (key, owner) SELECT $3, 'memory' WHERE $3::text <> ''
+-- $1 is the crew, $2 the scope, $3 the memories as a JSON list, $4 a JSON object of what they share. A
+-- word is stored as it is, and as its stem in the crew's language. `older_keys` are the keys that rows of
+-- the same memories may have under other encryption keys: those rows are replaced, too.
+WITH terms AS (
+    SELECT new.* FROM jsonb_to_record($4::jsonb) AS new (
+        call text, agent text, run text, step text, now bigint, since bigint, most bigint,
+        language text, embedder text, older_keys text[]
+    )
+), begun AS (
+    INSERT INTO crewlog.start_records (key, owner)
+    SELECT call, 'memory' FROM terms WHERE call <> ''
     ON CONFLICT (key) DO NOTHING
     RETURNING key
 ), given AS (
-    SELECT new.* FROM unnest(
-        $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $19::text[],
-        $13::text[]
-    ) AS new (key, text, metadata, expires, words, embedding, sealed_key, said_by)
-    WHERE $3 = '' OR EXISTS (SELECT FROM begun)
+    SELECT new.* FROM terms CROSS JOIN jsonb_to_recordset($3::jsonb) AS new (
+        key text, text text, metadata text, expires bigint, words text, embedding text,
+        encrypted_key text, written_by text
+    )
+    WHERE call = '' OR EXISTS (SELECT FROM begun)
 ), left_over AS (
     SELECT old.key, row_number() OVER (ORDER BY old.at DESC, old.key DESC) AS place,
-        old.at <= $15 OR old.expires <= $14 AS ended
-    FROM crewlog.memories AS old
-    WHERE old.crew = $1 AND old.scope = $2 AND NOT old.key = ANY($4 || $20::text[])
+        old.at <= since OR old.expires <= now AS ended
+    FROM crewlog.memories AS old CROSS JOIN terms
+    WHERE old.crew = $1 AND old.scope = $2 AND NOT old.key = ANY(older_keys)
+      AND old.key NOT IN (SELECT key FROM given)
 ), alive AS (
     SELECT key, row_number() OVER (ORDER BY place) AS place FROM left_over WHERE ended IS NOT TRUE
 ), gone AS (
-    DELETE FROM crewlog.memories AS old
+    DELETE FROM crewlog.memories AS old USING terms
     WHERE old.crew = $1 AND old.scope = $2 AND EXISTS (SELECT FROM given)
       AND (
-        old.key = ANY($20) OR old.key IN (SELECT key FROM left_over WHERE ended)
-        OR old.key IN (SELECT key FROM alive WHERE place > $16::bigint - cardinality($4))
+        old.key = ANY(older_keys) OR old.key IN (SELECT key FROM left_over WHERE ended)
+        OR old.key IN (SELECT key FROM alive WHERE place > most - (SELECT count(*) FROM given))
       )
 )
 INSERT INTO crewlog.memories (
-    crew, scope, key, text, metadata, agent, run, step, said_by, at, expires, words,
-    embedder, embedding, sealed_key
+    crew, scope, key, text, metadata, agent, run, step, written_by, at, expires, words,
+    embedder, embedding, encrypted_key
 )
-SELECT $1, $2, given.key, given.text, given.metadata, $10, $11, $12, given.said_by, $14,
+SELECT $1, $2, given.key, given.text, given.metadata, terms.agent, terms.run, terms.step,
+    given.written_by, terms.now,
     given.expires,
     array_to_tsvector(ARRAY(
         SELECT word FROM unnest(string_to_array(given.words, ' ')) AS word WHERE word <> ''
         UNION
-        SELECT (ts_lexize($17::text::regdictionary, word))[1]
+        SELECT (ts_lexize(terms.language::regdictionary, word))[1]
         FROM unnest(string_to_array(given.words, ' ')) AS word
-        WHERE (ts_lexize($17::text::regdictionary, word))[1] <> ''
+        WHERE (ts_lexize(terms.language::regdictionary, word))[1] <> ''
     )),
-    CASE WHEN given.embedding IS NOT NULL THEN $18::text END, given.embedding::real[],
-    given.sealed_key
-FROM given
+    CASE WHEN given.embedding IS NOT NULL THEN terms.embedder END, given.embedding::real[],
+    given.encrypted_key
+FROM given CROSS JOIN terms
 ON CONFLICT (crew, scope, key) DO UPDATE SET
     text = EXCLUDED.text, metadata = EXCLUDED.metadata, agent = EXCLUDED.agent,
-    run = EXCLUDED.run, step = EXCLUDED.step, said_by = EXCLUDED.said_by, at = EXCLUDED.at,
+    run = EXCLUDED.run, step = EXCLUDED.step, written_by = EXCLUDED.written_by, at = EXCLUDED.at,
     expires = EXCLUDED.expires, words = EXCLUDED.words, embedder = EXCLUDED.embedder,
-    embedding = EXCLUDED.embedding, sealed_key = EXCLUDED.sealed_key
+    embedding = EXCLUDED.embedding, encrypted_key = EXCLUDED.encrypted_key
 RETURNING key
 
 -- name: find_memories
