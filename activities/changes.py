@@ -19,7 +19,7 @@ from temporalio import activity
 from crewlog.activities.batches import current_execution_id
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.definitions import Definitions, registry_of
-from crewlog.activities.failures import REFUSED, Effect
+from crewlog.activities.failures import CHANGE_REJECTED, Effect
 from crewlog.activities.lifecycle import load_crew_data, lower_crew, lowered
 from crewlog.activities.prompt_compiler import TRIES, ask, compile_without_model, prompt_diagnostic
 from crewlog.activities.run_merge import Ended, ended_executions, find_no_end
@@ -209,7 +209,7 @@ class ChangePreparer:
         except (InvalidDefinition, ChangeConflict) as error:
             # A failure would lose the reply and its usage: the faults are a result.
             faults = redacted_text(str(error))
-            log.info(REFUSED, run=task.run, why=faults.partition("\n")[0])
+            log.info(CHANGE_REJECTED, run=task.run, why=faults.partition("\n")[0])
             return PrepareChangeResult(refused=faults, **told)
 
     async def _registry(self, task: PrepareChange, base: CrewDefinition) -> Registry:

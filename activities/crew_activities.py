@@ -27,7 +27,7 @@ from crewlog.activities.executions import (
     find_no_start,
     record_use,
 )
-from crewlog.activities.failures import REFUSED, as_failures, to_application_error
+from crewlog.activities.failures import CHANGE_REJECTED, convert_errors, to_failure
 from crewlog.activities.files import Files
 from crewlog.activities.heartbeats import send_heartbeats
 from crewlog.activities.hydrator import Hydrator
@@ -125,7 +125,7 @@ def _check_own() -> None:
     """
     if not activity.info().is_local:
         error = NotPermitted("how a run begins is looked at by who runs it, in a local activity")
-        raise to_application_error(error)
+        raise to_failure(error)
 
 
 class CrewActivities:
@@ -212,7 +212,7 @@ class CrewActivities:
     @activity.defn(name=OPEN_RUN)
     async def open_run(self, task: PrepareRun) -> PrepareRunResult:
         """Resolves and checks what a run was started with."""
-        with as_failures():
+        with convert_errors():
             if task.use is not None:
                 _check_own()
             async with send_heartbeats():
@@ -228,7 +228,7 @@ class CrewActivities:
     async def load_state(self, task: RestoreState) -> RestoreStateResult:
         """Loads the state of a run at a checkpoint, with its plan."""
         run = RunId(activity.info().workflow_id or "")
-        with as_failures():
+        with convert_errors():
             if task.use is not None or task.reopen or task.split_after is not None:
                 _check_own()
             async with send_heartbeats():
@@ -249,7 +249,7 @@ class CrewActivities:
     @activity.defn(name=FIND_COMMAND)
     async def find_command(self, task: FindCommand) -> FindCommandResult:
         """Looks in the stored journal for the outcome of a command."""
-        with as_failures(final=False):
+        with convert_errors(is_final=False):
             return FindCommandResult(
                 outcome=await find_command(self._store, task.run, task.command)
             )
@@ -257,14 +257,14 @@ class CrewActivities:
     @activity.defn(name=CHECK_ARGUMENTS)
     async def check_arguments(self, task: CheckArguments) -> CheckArgumentsResult:
         """Checks arguments that people put in the place of a call's."""
-        with as_failures():
+        with convert_errors():
             async with send_heartbeats():
                 return CheckArgumentsResult(fault=await self._tools.check_arguments(task))
 
     @activity.defn(name=FORGET_RUN)
     async def delete_replaced_run(self, task: DeleteReplacedRun) -> None:
         """Removes the rows and the claims of an ended run whose id another one has now."""
-        with as_failures():
+        with convert_errors():
             _check_own()
             await check_replacement(task, self._store, self._executions)
             await self._store.reject_executions(task.run, task.executions)
@@ -279,7 +279,7 @@ class CrewActivities:
     @activity.defn(name=USE_ONCE)
     async def record_use(self, task: RecordUse) -> bool:
         """Notes for good what a run uses; false where another one has used it."""
-        with as_failures():
+        with convert_errors():
             _check_own()
             return await record_use(task, self._store)
 
@@ -287,7 +287,7 @@ class CrewActivities:
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
         """Reads a run's prompt, with the forms or by asking a model once."""
         clock = Clock()
-        with as_failures() as effect:
+        with convert_errors() as effect:
             async with send_heartbeats():
                 batch = await self._batches.whole(task.batch)
                 run = RunId(activity.info().workflow_id or "")
@@ -298,7 +298,7 @@ class CrewActivities:
     @activity.defn(name=PREPARE_CHANGE)
     async def prepare_change(self, task: PrepareChange) -> PrepareChangeResult:
         """Makes what a change leads to, or asks a model once that reads its prompt."""
-        with as_failures(refuses=REFUSED) as effect:
+        with convert_errors(rejection_log=CHANGE_REJECTED) as effect:
             if task.after is not None:
                 _check_own()
             async with send_heartbeats():
@@ -309,7 +309,7 @@ class CrewActivities:
     @activity.defn(name=LOOK_AT_RUN)
     async def look_at_run(self, task: ReadOtherRun) -> ReadOtherRunResult:
         """Loads the last state of another run, for one that is to be one graph with it."""
-        with as_failures():
+        with convert_errors():
             async with send_heartbeats():
                 await self._executions.check(task.run, task.definition)
                 return await look_at_run(task, self._store, self._ended)
@@ -317,7 +317,7 @@ class CrewActivities:
     @activity.defn(name=PREPARE_MERGE)
     async def prepare_merge(self, task: PrepareMerge) -> PrepareMergeResult:
         """Makes what two runs lead to that become one."""
-        with as_failures():
+        with convert_errors():
             async with send_heartbeats():
                 # No query is answered while a local activity waits.
                 return await replace(self._merger, waits=not activity.info().is_local).run(task)
@@ -326,7 +326,7 @@ class CrewActivities:
     async def call_model(self, task: CallModel) -> CallModelResult:
         """Calls an agent's model on its view."""
         clock = Clock()
-        with as_failures() as effect:
+        with convert_errors() as effect:
             async with send_heartbeats() as pulse:
                 filled = await self._batches.filled(task)
                 await self._executions.check(filled.run, filled.definition, filled.batch)
@@ -338,7 +338,7 @@ class CrewActivities:
     async def call_tool(self, task: CallTool) -> CallToolResult:
         """Executes one tool call of a reply."""
         clock = Clock()
-        with as_failures() as effect:
+        with convert_errors() as effect:
             async with send_heartbeats() as pulse:
                 filled = await self._batches.filled(task)
                 await self._executions.check(filled.run, filled.definition, filled.batch)
@@ -349,7 +349,7 @@ class CrewActivities:
     @activity.defn(name=FLUSH)
     async def flush(self, task: StoreBatch) -> StoreBatchResult | None:
         """Stores what no activity has stored, and a snapshot where one is given; then it hints."""
-        with as_failures(final=False):
+        with convert_errors(is_final=False):
             async with send_heartbeats():
                 await self._flush(task)
                 return await give(task.run, task.hints, self._hint) if task.hints else None
@@ -369,7 +369,7 @@ class CrewActivities:
     @activity.defn(name=CLOSE_RUN)
     async def close_run(self, input: EndRun) -> EndRunResult:
         """Stores the last of a run and fetches what its result shows."""
-        with as_failures(final=False):
+        with convert_errors(is_final=False):
             async with send_heartbeats():
                 batch = await self._batches.whole(input.batch)
                 definition = str(input.state.get("definition", ""))

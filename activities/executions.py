@@ -30,16 +30,16 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from crewlog.activities.caches import LruCache
-from crewlog.activities.failures import to_application_error
+from crewlog.activities.failures import to_failure
 from crewlog.authority.principals import standing
 from crewlog.authority.signatures import START
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
 from crewlog.errors import NotPermitted, StoreIncomplete
+from crewlog.failure_details import FailureDetails, application_error
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Model
 from crewlog.state.calls import LOAD_STATE, DeleteReplacedRun, RecordUse, SignedStart
@@ -116,7 +116,7 @@ class Executions:
         if wanted and execution not in known:
             own = run == activity.info().workflow_id
             if not own or not await self._goes_on(run, execution, known):
-                raise to_application_error(_stranger(run))
+                raise to_failure(_stranger(run))
             await self._store.accept_executions(run, [execution])
         self._seen.put((run, execution), wanted)
 
@@ -170,7 +170,7 @@ class Executions:
         info = activity.info()
         found = await self._look(run, info.workflow_run_id or "")
         if found is not None and found.queue != info.task_queue:
-            raise to_application_error(_stranger(run))
+            raise to_failure(_stranger(run))
 
     async def begin(
         self, run: RunId, use: SignedStart, *, signed: bool, alone: bool = False
@@ -272,12 +272,10 @@ class _Inbound(ActivityInboundInterceptor):
             local=info.is_local,
         )
         if fault:
-            raise ApplicationError(
+            raise application_error(
                 fault,
-                "",
-                "Activities of crews are scheduled by their runs alone.",
-                type=NotPermitted.__name__,
-                non_retryable=True,
+                NotPermitted.__name__,
+                FailureDetails(remedy="Only the run of a crew schedules its activities."),
             )
         return await super().execute_activity(input)
 

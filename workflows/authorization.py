@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.definition.policy import Policy, Right
     from crewlog.encryption.codec import nonce_text
     from crewlog.errors import CommandRejected, NotPermitted
+    from crewlog.failure_details import FailureDetails, application_error, non_retryable_copy
     from crewlog.graph import bypasses
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
@@ -420,13 +421,13 @@ def foreign_execution_error(error: FailureError) -> ApplicationError | None:
     cause = error.cause if isinstance(error, ActivityError) else error
     if not isinstance(cause, ApplicationError) or cause.type != NotPermitted.__name__:
         return None
-    return ApplicationError(cause.message, *cause.details, type=cause.type, non_retryable=True)
+    return non_retryable_copy(cause)
 
 
 def start_error(error: CommandRejected) -> ApplicationError:
     """What a run fails with whose start is not let in, or asks for what cannot be."""
     kind = NotPermitted.__name__ if isinstance(error, NotPermitted) else "InvalidStart"
-    return ApplicationError(error.message, "", error.remedy, type=kind, non_retryable=True)
+    return application_error(error.message, kind, FailureDetails(remedy=error.remedy))
 
 
 def _names(incoming: QueuedCommand) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
         CrewlogError,
         InternalError,
     )
+    from crewlog.failure_details import failure_details
     from crewlog.graph import live_change
     from crewlog.graph.engine import Engine
     from crewlog.graph.prompt_compilation import COMPILER
@@ -283,7 +284,7 @@ def _refusal(error: ActivityError) -> CrewlogError | ActivityError:
             f"the change could not be prepared: {cause or error}",
             remedy="Send it as a new change.",
         )
-    remedy = next((str(detail) for detail in cause.details[1:2] if detail), "")
+    remedy = failure_details(cause).remedy
     if cause.type == "ChangeConflict":
         return ChangeConflict(cause.message, remedy=remedy)
     return _no_crew(cause.message, remedy)

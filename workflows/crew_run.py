@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
         was_encrypted,
     )
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError, UsageError
+    from crewlog.failure_details import FailureDetails, application_error
     from crewlog.graph.engine import Engine
     from crewlog.graph.exchanges import missing_response_error
     from crewlog.graph.plan import GraphPlan
@@ -128,7 +129,7 @@ class CrewRun:
             )
         if ended.result is None:
             kind = ended.error_type or FAILED
-            raise ApplicationError(ended.error, type=kind, non_retryable=True)
+            raise application_error(ended.error, kind)
         if ended.cancelled:
             raise asyncio.CancelledError
         return ended.result.model_dump(mode="json")
@@ -193,8 +194,8 @@ class CrewRun:
                 files=start.files,
             )
         except UsageError as error:
-            raise ApplicationError(
-                error.message, error.remedy, type="InvalidStart", non_retryable=True
+            raise application_error(
+                error.message, "InvalidStart", FailureDetails(remedy=error.remedy)
             ) from error
         return Execution(
             engine,
@@ -263,11 +264,12 @@ class CrewRun:
     def check_ask(self, raw: RawValue) -> None:
         """Refuses what is not an `AskRun`, and too many that wait; see `check_answer`."""
         if self._waiting_asks >= ASKERS:
-            raise ApplicationError(
+            raise application_error(
                 f"{ASKERS} clients wait for the run's result by 'ask'",
-                "Send the signal 'message', and wait for the workflow's own result.",
-                type=BUSY,
-                non_retryable=True,
+                BUSY,
+                FailureDetails(
+                    remedy="Send the signal 'message', and wait for the result of the workflow."
+                ),
             )
         self._check_update("ask", raw)
 
@@ -402,7 +404,7 @@ class CrewRun:
         if ended is None:
             raise closing()
         if ended.result is None:
-            raise ApplicationError(ended.error, type=ended.error_type or FAILED, non_retryable=True)
+            raise application_error(ended.error, ended.error_type or FAILED)
         return ended.result.model_dump(mode="json")
 
     def _talks(self) -> bool:
@@ -616,14 +618,14 @@ def closing() -> ApplicationError:
 
 
 def failure(error: CrewlogError, digest: str = "") -> ApplicationError:
-    """An error as what an update fails with; its details are the remedy, and the digest.
+    """The failure of an update that a command was rejected with.
 
     Args:
         error: The error.
-        digest: The digest of the command that is refused, where that is remembered.
+        digest: The hash of the rejected command, if its outcome is remembered.
     """
-    details = (error.remedy, digest) if digest else (error.remedy,)
-    return ApplicationError(error.message, *details, type=type(error).__name__, non_retryable=True)
+    details = FailureDetails(place=error.place, remedy=error.remedy, command_hash=digest)
+    return application_error(error.message, type(error).__name__, details)
 
 
 def _check_first_start() -> None:
@@ -634,12 +636,12 @@ def _check_first_start() -> None:
     """
     info = workflow.info()
     if info.cron_schedule or info.attempt > 1:
-        raise ApplicationError(
-            "a run is started once, by nobody's cron line and after no failure",
-            "Start it without a cron schedule and a retry policy; `crewlog schedule` makes "
-            "schedules.",
-            type="InvalidStart",
-            non_retryable=True,
+        raise application_error(
+            "a run cannot have a cron schedule or a retry policy",
+            "InvalidStart",
+            FailureDetails(
+                remedy="Start it without them; `crewlog schedule` makes schedules of runs."
+            ),
         )
 
 
@@ -674,15 +676,14 @@ def _permissions_query(raw: RawValue) -> PermissionsQuery:
 
 def _parse_start(data: Any) -> StartRun:
     if isinstance(data, InvalidPayload):
-        raise ApplicationError(data.reason, type="InvalidStart", non_retryable=True)
+        raise application_error(data.reason, "InvalidStart")
     try:
         return StartRun.model_validate(data)
     except ValidationError as error:
-        raise ApplicationError(
+        raise application_error(
             f"the run was started with something else than a crew: {faults_of(error, 'its input')}",
-            "docs/wire.md has the fields.",
-            type="InvalidStart",
-            non_retryable=True,
+            "InvalidStart",
+            FailureDetails(remedy="docs/wire.md has the fields."),
         ) from error
 
 

@@ -23,17 +23,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import (
     ActivityError,
-    ApplicationError,
-    CancelledError,
     FailureError,
-    TimeoutError,  # noqa: A004 - Temporal's own name
 )
 
 with workflow.unsafe.imports_passed_through():
@@ -42,11 +39,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.errors import (
         InternalError,
-        ModelRateLimited,
-        PermissionsChanged,
-        StoreUnavailable,
-        ToolNotApproved,
     )
+    from crewlog.failure_details import failure_details
     from crewlog.graph import live_change
     from crewlog.graph.answers import answer_expired_interrupts
     from crewlog.graph.artifacts import unsettled
@@ -85,11 +79,9 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.carry import Carry
     from crewlog.state.components import connected_agents
-    from crewlog.state.excerpt import brief
     from crewlog.state.journal import Batch
     from crewlog.state.model import Output, Part, PendingChange
-    from crewlog.state.timeouts import timeout_words
-    from crewlog.wire import MERGING, STORE_WAIT, ArtifactResult, RunResult
+    from crewlog.wire import MERGING, ArtifactResult, RunResult
 
 from crewlog.workflows import authorization, changes, group_tools, restore, view_models
 from crewlog.workflows.activity_options import (
@@ -102,6 +94,23 @@ from crewlog.workflows.activity_options import (
     model_retries,
     planned_tool,
     tool_options,
+)
+from crewlog.workflows.call_outcomes import (
+    ApprovalWait,
+    CallCancelled,
+    CallCompletion,
+    CallDeferred,
+    CallFailed,
+    CallOutcome,
+    CallOutcomeUnknown,
+    CallResult,
+    CallSucceeded,
+    GraphChangeRequested,
+    LocalCallFailed,
+    PermissionRecheck,
+    RateLimitWait,
+    StoreWait,
+    failure_outcome,
 )
 from crewlog.workflows.command_queue import (
     InvalidPayload,
@@ -141,25 +150,11 @@ FOR_CREWS = ("message", "interrupt")
 LAST_CALLS = 10
 """How often what arrives while the run ends is refused and stored before it ends anyway."""
 
-AGAIN = "Again"
-"""The error type of a call that has not begun because the store is away, or its worker lacks a
-tool: it is made once more."""
-
-RULED = "PermissionsChanged"
-"""The error type of a call that has not begun because people ruled of calls, or changed who reads
-what, since: it is looked at again, and made where it still may be, with the view of now."""
-
-MOVED = "Moved"
-"""The error type of a local call that is made once more as an ordinary activity."""
-
 STORE_PAUSE = 5.0
 """Seconds between calls that met no store, on top of the waits of the call's own retry policy."""
 
 RULED_OFTEN = 5
 """Rulings in a row after which a call rests before it is made again."""
-
-LACKS_LIMIT = 800
-"""Characters that say what a worker lacks and what to do about it."""
 
 LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between calls that met a worker without their tool; the last one from then on."""
@@ -177,70 +172,6 @@ out the same that is made again, see `now`. What is later was late because the s
 
 PHASE_INTERVAL_MS = 5000
 """The search attribute of the phase is at most this old: an upsert is an event."""
-
-
-@dataclass(frozen=True)
-class CallCompletion:
-    """How a call ended."""
-
-    order: Order
-    stored: int
-    """The journal position up to which its activity has stored, if it ended well."""
-    at: int = 0
-    """When it ended: as its result or its failure says, else by `now`."""
-    result: Result | None = None
-    error: str = ""
-    error_type: str = ""
-    lacks: str = ""
-    """What it waits for before it is made again, for people: the store, a tool, or a limit."""
-    question: str = ""
-    """What people are asked, where the call waits for them to approve a server's tool."""
-    delay: float | None = None
-    """Seconds until it is made again, where a service's rate limit refused it."""
-    change: group_tools.GroupToolChange | None = None
-    """The change of its graph that it asks for, prepared."""
-
-
-Result = CallModelResult | CallToolResult | CompilePromptResult | PrepareRunResult
-
-
-class Told(NamedTuple):
-    """What a failure of ours says besides its message; see `crewlog.activities.failures`."""
-
-    place: str = ""
-    remedy: str = ""
-    started: bool = True
-    at: int = 0
-    again: bool = False
-    retry_after: float = 0.0
-
-
-def _lacking(kind: str | None, place: str) -> str:
-    """What a call waits for that could not begin: a person, a server, or a worker."""
-    if kind == ModelRateLimited.__name__:
-        return place
-    if kind == ToolNotApproved.__name__:
-        return f"a person to approve the {place}"
-    if place.startswith("MCP server"):
-        return f"the {place}"
-    return f"a worker that has the {place}"
-
-
-def _with_remedy(cause: ApplicationError, told: Told) -> str:
-    return f"{cause.message}. {told.remedy}" if told.remedy else cause.message
-
-
-def _told(cause: BaseException | None) -> Told:
-    """What a failure says; a stranger's may have details of any kind, or none."""
-    if not isinstance(cause, ApplicationError):
-        return Told()
-    told = Told(*cause.details[:6])
-    asked = told.retry_after
-    return told._replace(
-        at=told.at if isinstance(told.at, int) else 0,
-        again=told.again is True,
-        retry_after=asked if isinstance(asked, int | float) else 0.0,
-    )
 
 
 class BatchInFlight(NamedTuple):
@@ -508,68 +439,71 @@ class Execution:
         while self._completions:
             landed = self._completions.pop(0)
             self._tick(landed.at)
-            order, result = landed.order, landed.result
+            order, outcome = landed.order, landed.outcome
             key = (order.step, order.call.call)
             self._commands += self._is_local(order)  # its marker
             del self._call_tasks[key]
             self._cancelled.discard(key)
             cut = key in self._cut
             self._cut.discard(key)
-            if result is not None and not isinstance(result, PrepareRunResult) and result.journaled:
+            if isinstance(outcome, CallSucceeded | GraphChangeRequested) and not (
+                isinstance(outcome.result, PrepareRunResult) or not outcome.result.journaled
+            ):
                 self.engine.ledger.stored(landed.stored)
             if self.engine.state.closed:
                 continue
-            asks = landed.question or self.engine.state.interrupts
-            if asks and not self.engine.prompt.is_active:
+            if not self.engine.prompt.is_active:
                 self._update_mcp_approval(self.engine, landed)
-            if not cut or result is not None or landed.error_type == MOVED:
-                await self._apply_completion(landed)
+            await self._apply_outcome(order, outcome, cut=cut)
 
-    async def _apply_completion(self, landed: CallCompletion) -> None:
-        """Applies a call's result or failure to the engine."""
-        order, result = landed.order, landed.result
-        key = (order.step, order.call.call)
-        if isinstance(result, CompilePromptResult):
-            self.engine.prompt.apply_result(result)
-        elif isinstance(result, PrepareRunResult):
-            self._search_attributes = result.search_attributes
-            self.engine.prompt.ask_for_approval(result)
-        elif isinstance(result, CallModelResult):
-            if self.engine.talks.talks:
-                self.answers.note(result)
-            await self.engine.turns.apply_model_call(order.step, order.call.call, result)
-        elif landed.change is not None:
-            await group_tools.apply(self.engine, landed.change)
-        elif isinstance(result, CallToolResult):
-            await self.engine.turns.apply_tool_call(order.step, order.call.call, result)
-        elif landed.error_type == MOVED:
-            self._moved.add(key)
-        elif landed.error_type not in ("Cancelled", AGAIN, RULED) and self.engine.goes_on(
-            order.step
-        ):
-            await self.engine.apply_call_failure(
-                order.step, order.call.call, landed.error, landed.error_type
-            )
+    async def _apply_outcome(self, order: Order, outcome: CallOutcome, *, cut: bool) -> None:
+        """Applies the outcome of a call; a call with any other outcome is made again."""
+        engine, step, number = self.engine, order.step, order.call.call
+        is_over = cut or not engine.goes_on(step)
+        match outcome:
+            case CallSucceeded(CompilePromptResult() as result):
+                engine.prompt.apply_result(result)
+            case CallSucceeded(PrepareRunResult() as result):
+                self._search_attributes = result.search_attributes
+                engine.prompt.ask_for_approval(result)
+            case CallSucceeded(CallModelResult() as result):
+                if engine.talks.talks:
+                    self.answers.note(result)
+                await engine.turns.apply_model_call(step, number, result)
+            case CallSucceeded(CallToolResult() as result):
+                await engine.turns.apply_tool_call(step, number, result)
+            case GraphChangeRequested(change=change):
+                await group_tools.apply(engine, change)
+            case LocalCallFailed():
+                self._moved.add((step, number))
+            case CallFailed(error, error_type) if not is_over:
+                await engine.apply_call_failure(step, number, error, error_type)
+            case CallOutcomeUnknown(error) if not is_over:
+                engine.ask_about_unknown_outcome(step, number, error)
+            case _:
+                pass
 
     def _update_mcp_approval(self, engine: Engine, landed: CallCompletion) -> None:
         """Asks people to approve a server's tool; takes the question back once somebody has.
 
         The call is made again all the while: an approval is in the store, and no answer to the run.
         """
-        key = (landed.order.step, landed.order.call.call)
+        key, outcome = (landed.order.step, landed.order.call.call), landed.outcome
         asked = [q for q in engine.state.interrupts.values() if q.kind == "mcp_approval"]
-        if landed.question:
-            if engine.goes_on(key[0]) and not any(q.question == landed.question for q in asked):
+        if isinstance(outcome, ApprovalWait):
+            question = outcome.question
+            if engine.goes_on(key[0]) and not any(q.question == question for q in asked):
                 engine.ask(
                     "mcp_approval",
-                    landed.question,
+                    question,
                     step=key[0],
                     call=key[1],
                     options=("retry", "stop"),
-                    detail=landed.lacks,
+                    detail=outcome.wait,
                 )
             return
-        decision = "withdrawn" if landed.result is None else "approved"
+        is_made = isinstance(outcome, CallSucceeded | GraphChangeRequested)
+        decision = "approved" if is_made else "withdrawn"
         for each in asked:
             if (each.step, each.call) == key:
                 engine.record(j.InterruptAnswered(interrupt=each.id, decision=decision))
@@ -635,57 +569,75 @@ class Execution:
         call: Any = self._call(order)
         try:
             result = await call
-            change = await self._prepare_group_tool_change(order, result)
+            outcome = await self._result_outcome(order, result)
             at = now() if isinstance(result, PrepareRunResult) else result.at
-            landed = CallCompletion(order, position, at, result, change=change)
         except FailureError as error:
             # Only ordinary activities' failures are wrapped for certain.
-            cause = error.cause if isinstance(error, ActivityError) else error
+            cause = (error.cause if isinstance(error, ActivityError) else error) or error
             if (stranger := authorization.foreign_execution_error(error)) is not None:
                 self._bug = stranger
                 return
-            landed = self._failed(order, position, cause or error)
-            landed = replace(landed, at=_told(cause).at or now())
+            outcome = self._failure_outcome(order, cause)
+            at = failure_details(cause).failed_at or now()
         except asyncio.CancelledError:
-            landed = CallCompletion(order, position, error_type="Cancelled")
+            outcome, at = CallCancelled(), 0
         except Exception as bug:  # it must fail the workflow task, and not only this coroutine
             self._bug = bug
             raise
-        if landed.error_type == AGAIN or self._is_pause_due(landed):
-            await self._rest(landed)
-        self._completions.append(landed)
+        if isinstance(outcome, CallDeferred):
+            await self._rest(order, outcome)
+        self._completions.append(CallCompletion(order, outcome, at, position))
 
-    async def _prepare_group_tool_change(
-        self, order: Order, result: Result
-    ) -> group_tools.GroupToolChange | None:
-        """The change that a call of a group tool asks for; none of any other call."""
+    async def _result_outcome(
+        self, order: Order, result: CallResult
+    ) -> CallSucceeded | GraphChangeRequested:
+        """The outcome of a call with a result. Prepares the change that a group tool asks for."""
         if not isinstance(result, CallToolResult) or not result.regroups:
-            return None
+            return CallSucceeded(result)
         self._commands += 1
-        return await group_tools.prepare(self.engine, order, result, self.queue)
+        change = await group_tools.prepare(self.engine, order, result, self.queue)
+        return GraphChangeRequested(result, change)
 
-    def _is_pause_due(self, landed: CallCompletion) -> bool:
-        """Whether a call met rulings time and again: the store may have some of another history."""
-        if landed.error_type != RULED:
-            return False
-        key = (landed.order.step, landed.order.call.call)
-        self._ruled[key] += 1
-        return self._ruled[key] % RULED_OFTEN == 0
+    def _failure_outcome(self, order: Order, cause: BaseException) -> CallOutcome:
+        tool = planned_tool(self.engine.plan, self.engine.state, order) if order.call.tool else None
+        outcome = failure_outcome(
+            cause,
+            order,
+            is_local=self._is_local(order),
+            is_repeatable=tool is None or tool.repeat != "never",
+        )
+        if isinstance(outcome, RateLimitWait) and self._is_rate_limit_exhausted(order):
+            return outcome.failure
+        return outcome
 
-    async def _rest(self, landed: CallCompletion) -> None:
+    async def _rest(self, order: Order, outcome: CallDeferred) -> None:
         """Waits before a call is made again that has not begun."""
-        key = (landed.order.step, landed.order.call.call)
-        pause = STORE_PAUSE
-        if landed.delay is not None:
-            pause = landed.delay
-        elif landed.lacks and not landed.lacks.startswith(STORE_WAIT):
-            pause = LACKING_PAUSES[min(self._missing_tool_retries[key], len(LACKING_PAUSES) - 1)]
-            self._missing_tool_retries[key] += 1
-        self._waiting_calls[key] = landed.lacks or brief(landed.error, LACKS_LIMIT)
+        pause = self._pause_seconds(order, outcome)
+        if pause is None:
+            return
+        key = (order.step, order.call.call)
+        self._waiting_calls[key] = outcome.wait
         self._show()
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(pause)
         del self._waiting_calls[key]
+
+    def _pause_seconds(self, order: Order, outcome: CallDeferred) -> float | None:
+        """The seconds until a deferred call is made again; None: at once."""
+        key = (order.step, order.call.call)
+        match outcome:
+            case RateLimitWait():
+                return self._rate_limit_pause(order, outcome)
+            case StoreWait():
+                return STORE_PAUSE
+            case PermissionRecheck():
+                # After so many in a row the store may have permissions of another history.
+                self._ruled[key] += 1
+                return STORE_PAUSE if self._ruled[key] % RULED_OFTEN == 0 else None
+            case _:
+                tries = self._missing_tool_retries[key]
+                self._missing_tool_retries[key] += 1
+                return LACKING_PAUSES[min(tries, len(LACKING_PAUSES) - 1)]
 
     def _call(self, order: Order) -> Any:
         if order.step == STEP:
@@ -782,54 +734,8 @@ class Execution:
             "inputs": agent_inputs(engine, order.agent, order.step),
         }
 
-    def _failed(self, order: Order, position: int, cause: BaseException) -> CallCompletion:
-        if isinstance(cause, CancelledError):
-            return CallCompletion(order, position, error_type="Cancelled")
-        final = isinstance(cause, ApplicationError) and cause.non_retryable
-        if self._is_local(order) and not final:
-            return CallCompletion(order, position, error_type=MOVED)
-        if isinstance(cause, TimeoutError):
-            tool = order.call.tool
-            what = tool or f"the model of {order.agent!r}"
-            owner = "the tool" if tool else "the agent"
-            text = "\n".join(timeout_words(what, owner, cause.type.name if cause.type else ""))
-            engine = self.engine
-            began = tool and planned_tool(engine.plan, engine.state, order).repeat == "never"
-            return CallCompletion(
-                order, position, error=text, error_type="OutcomeUnknown" if began else "Timeout"
-            )
-        if isinstance(cause, ApplicationError):
-            told = _told(cause)
-            if cause.type == StoreUnavailable.__name__ and not told.started:
-                waits = brief(f"{STORE_WAIT}{_with_remedy(cause, told)}", LACKS_LIMIT)
-                return CallCompletion(order, position, error_type=AGAIN, lacks=waits)
-            if cause.type == PermissionsChanged.__name__ and not told.started:
-                return CallCompletion(order, position, error=cause.message, error_type=RULED)
-            if told.again and not told.started and not self._is_rate_limit_exhausted(order, cause):
-                why = _with_remedy(cause, told)
-                lacks = f"waits for {_lacking(cause.type, told.place)}: {why}"
-                question = ""
-                if cause.type == ToolNotApproved.__name__:
-                    question = f"May agents use the {told.place} as its server describes it now?"
-                return CallCompletion(
-                    order,
-                    position,
-                    error_type=AGAIN,
-                    lacks=brief(lacks, LACKS_LIMIT),
-                    question=question,
-                    delay=self._limit_delay(order, cause, told.retry_after),
-                )
-            details = [str(part) for part in (told.place, told.remedy) if part]
-            text = "\n".join([cause.message, *details])
-            return CallCompletion(
-                order, position, error=text, error_type=cause.type or "ApplicationError"
-            )
-        return CallCompletion(order, position, error=str(cause), error_type="ActivityError")
-
-    def _is_rate_limit_exhausted(self, order: Order, cause: ApplicationError) -> bool:
+    def _is_rate_limit_exhausted(self, order: Order) -> bool:
         """Whether a call's model takes no more calls, after it was made again some times."""
-        if cause.type != ModelRateLimited.__name__:
-            return False
         key = (order.step, order.call.call)
         self._limited[key] += 1
         if self._limited[key] < LIMITED_ROUNDS:
@@ -837,13 +743,11 @@ class Execution:
         del self._limited[key]  # people may have it tried again
         return True
 
-    def _limit_delay(self, order: Order, cause: ApplicationError, asked: float) -> float | None:
-        """The seconds until a call is made again that a rate limit refused; none of another call.
+    def _rate_limit_pause(self, order: Order, outcome: RateLimitWait) -> float:
+        """The seconds until a call is made again that a rate limit rejected.
 
-        The backoff goes on where that of the attempts ended.
+        The backoff continues where that of the attempts ended.
         """
-        if cause.type != ModelRateLimited.__name__:
-            return None
         policy: RetryPolicy = COMPILING["retry_policy"]
         engine = self.engine
         if order.step in engine.state.frontier:
@@ -854,7 +758,7 @@ class Execution:
             first=policy.initial_interval.total_seconds(),
             backoff=policy.backoff_coefficient,
             longest=(policy.maximum_interval or policy.initial_interval).total_seconds(),
-            asked=asked,
+            asked=outcome.retry_after_seconds or 0.0,
             chance=workflow.random().random(),
         )
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.exceptions import ApplicationError
 from temporalio.worker import (
     ExecuteWorkflowInput,
     HandleQueryInput,
@@ -20,6 +19,9 @@ from temporalio.worker import (
     WorkflowInboundInterceptor,
     WorkflowInterceptorClassInput,
 )
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.failure_details import FailureDetails, application_error
 
 
 class StartArgumentInterceptor(Interceptor):
@@ -36,11 +38,10 @@ class StartArgumentInterceptor(Interceptor):
 class _StartInbound(WorkflowInboundInterceptor):
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
         if len(input.args) != 1:
-            raise ApplicationError(
+            raise application_error(
                 f"a run takes one JSON object, not {len(input.args)} arguments",
-                "docs/wire.md has the fields.",
-                type="InvalidStart",
-                non_retryable=True,
+                "InvalidStart",
+                FailureDetails(remedy="docs/wire.md has the fields."),
             )
         return await super().execute_workflow(input)
 

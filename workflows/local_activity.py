@@ -18,6 +18,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 from crewlog.workflows.activity_options import LOCAL, LOOKING
 
 with workflow.unsafe.imports_passed_through():
+    from crewlog.failure_details import non_retryable_copy
     from crewlog.model import Model
 
 
@@ -87,7 +88,5 @@ async def made(name: str, task: Model, kind: type[M], options: Mapping[str, Any]
         cause = error.cause
         if not isinstance(cause, ApplicationError):
             raise
-        raise ApplicationError(
-            cause.message, *cause.details, type=cause.type, non_retryable=True
-        ) from error
+        raise non_retryable_copy(cause) from error
     return found

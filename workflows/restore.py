@@ -12,6 +12,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from crewlog.authority.principals import Standing, holds
     from crewlog.errors import CommandRejected, CrewlogError, InternalError, NotPermitted
+    from crewlog.failure_details import failure_details, non_retryable_copy
     from crewlog.graph import live_change, restore
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
@@ -84,8 +85,7 @@ def _refusal(error: ActivityError) -> CrewlogError:
         return CommandRejected(
             f"the checkpoint could not be loaded: {cause or error}", remedy="Use a new id."
         )
-    remedies = [str(detail) for detail in cause.details[1:2] if detail]
-    return CommandRejected(cause.message, remedy="".join(remedies))
+    return CommandRejected(cause.message, remedy=failure_details(cause).remedy)
 
 
 async def forget(start: StartRun, data: dict[str, Json], at: int) -> None:
@@ -107,9 +107,7 @@ async def forget(start: StartRun, data: dict[str, Json], at: int) -> None:
         cause = error.cause
         if not isinstance(cause, ApplicationError) or cause.type != NotPermitted.__name__:
             raise
-        raise ApplicationError(
-            cause.message, *cause.details, type=cause.type, non_retryable=True
-        ) from error
+        raise non_retryable_copy(cause) from error
 
 
 async def begin(

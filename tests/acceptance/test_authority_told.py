@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.client import Run
 from crewlog.errors import CommandRejected
+from crewlog.failure_details import failure_details
 
 from .harness import LIMIT, Site, calls, tool
 
@@ -117,7 +118,7 @@ async def test_bad_input_is_told_alike_to_any_client_and_in_the_audit(crews: Sit
         cause = info.value.cause
         assert isinstance(cause, ApplicationError)
         assert say in cause.message
-        assert remedy in str(cause.details[0] if cause.details else "")
+        assert remedy in failure_details(cause).remedy
         assert cause.type in {"CommandRejected", "InterruptNotOpen", "InvalidArguments"}
         if "wire.md" not in remedy:  # what is no command at all never gets into a history
             told.append((name, cause.message))

@@ -17,6 +17,7 @@ from crewlog.activities.chat_models import register
 from crewlog.activities.crew_activities import CrewActivities
 from crewlog.canonical_json import hash_json
 from crewlog.errors import InvalidDefinition
+from crewlog.failure_details import failure_details
 from crewlog.ids import AgentName, CrewName, StepId
 from crewlog.state.body_metadata import requested_tool_calls
 from crewlog.state.calls import MergeNotification, PrepareRun, StoreBatch, StoreBatchResult
@@ -88,7 +89,7 @@ async def test_the_reply_is_told_by_the_transcript_not_by_the_process(
     with pytest.raises(ApplicationError, match=r"has no reply 4 for 'backend'") as failed:
         await model_call(definition, log)
     assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
-    assert "agents.backend" in failed.value.details[1]
+    assert "agents.backend" in failure_details(failed.value).remedy
 
 
 async def test_scripted_failures_end_after_as_many_tries(model_call, log, env):
@@ -142,7 +143,7 @@ async def test_a_model_that_cannot_be_made(model_call, log, monkeypatch, model, 
     with pytest.raises(ApplicationError, match=message) as failed:
         await model_call(crew(model), log)
     assert failed.value.non_retryable
-    assert failed.value.details[2] is False
+    assert not failure_details(failed.value).effect_started
 
 
 async def test_other_models_can_be_registered(model_call, log):
@@ -358,12 +359,12 @@ async def test_an_unknown_prefix_is_told_with_those_that_are_known(model_call, l
     with pytest.raises(ApplicationError, match="'elsewhere' is not known here") as failed:
         await model_call(crew("elsewhere:x"), log)
     assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
-    assert "anthropic" in failed.value.details[1]
-    assert "scripted" in failed.value.details[1]
+    assert "anthropic" in failure_details(failed.value).remedy
+    assert "scripted" in failure_details(failed.value).remedy
 
 
 async def test_a_provider_that_is_not_installed_is_refused_with_what_to_install(model_call, log):
     with pytest.raises(ApplicationError, match="'langchain-aws', which is not installed") as failed:
         await model_call(crew("bedrock_converse:amazon.nova"), log)
     assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
-    assert "pip install 'crewlog[bedrock]'" in failed.value.details[1]
+    assert "pip install 'crewlog[bedrock]'" in failure_details(failed.value).remedy

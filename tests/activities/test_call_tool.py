@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.canonical_json import hash_json
 from crewlog.errors import StoreUnavailable, UsageError
+from crewlog.failure_details import failure_details
 from crewlog.ids import LogName
 from crewlog.state.calls import CallModelResult, OutputValue
 from crewlog.state.excerpt import message_excerpt
@@ -205,9 +206,9 @@ async def test_a_tool_that_is_missing_says_why(
     with pytest.raises(ApplicationError, match=message) as failed:
         await tool_call("x", crew=crew(tools={"x": {"run": run}}))
     assert (failed.value.type, failed.value.non_retryable) == ("ToolMissing", True)
-    place, said, started, _, again = failed.value.details
-    assert (place, started, again) == ("tool 'x'", False, True)
-    assert said.startswith(remedy)
+    details = failure_details(failed.value)
+    assert (details.place, details.effect_started, details.call_again) == ("tool 'x'", False, True)
+    assert details.remedy.startswith(remedy)
 
 
 async def test_a_tool_that_fails_the_step(tool_call):
@@ -215,7 +216,7 @@ async def test_a_tool_that_fails_the_step(tool_call):
     with pytest.raises(ApplicationError, match="'boom' raised ValueError: it broke") as failed:
         await tool_call("boom", {"kind": "value"}, crew=crew(tools=tools))
     assert (failed.value.type, failed.value.non_retryable) == ("ToolFailed", True)
-    assert failed.value.details[2] is True
+    assert failure_details(failed.value).effect_started
 
 
 async def test_passing_errors_are_retried_only_where_a_repeat_is_allowed(tool_call, env):
@@ -303,7 +304,8 @@ async def test_a_store_that_is_away_before_the_effect_is_a_retry(tool_call, stor
     with pytest.raises(ApplicationError, match="Postgres is away") as failed:
         await tool_call("add", {"a": 1, "b": 2}, batch=log.batch())
     assert (failed.value.type, failed.value.non_retryable) == ("StoreUnavailable", False)
-    assert failed.value.details[:3] == ("", "Start it", False)
+    details = failure_details(failed.value)
+    assert (details.place, details.remedy, details.effect_started) == ("", "Start it", False)
     assert len(crew_tools.seen) == before
     assert LogName("public") in log.heads
 

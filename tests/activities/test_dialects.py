@@ -23,6 +23,7 @@ from crewlog.activities.chunks import stream_message
 from crewlog.canonical_json import hash_json
 from crewlog.content_blocks import named
 from crewlog.definition.providers import PROVIDERS
+from crewlog.failure_details import failure_details
 from crewlog.graph.run_context import message_body
 from crewlog.ids import AgentName, StepId
 from crewlog.message_files import files_of
@@ -331,7 +332,7 @@ async def test_what_a_service_refuses(team: Team, log: Log, status: int, refused
     ) as failed:
         await team.ask(log, *[Said(status=status)] * 2)
     assert failed.value.non_retryable is refused
-    remedy = failed.value.details[1]
+    remedy = failure_details(failed.value).remedy
     variables = PROVIDERS[team.dialect.model.partition(":")[0]].keys
     assert status != 401 or not variables or variables[0] in remedy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from crewlog.activities.failures import as_failures
+from crewlog.activities.failures import convert_errors
 from crewlog.activities.model_errors import model_error
 from crewlog.errors import (
     CrewlogError,
@@ -53,7 +53,7 @@ def test_a_model_that_fails_in_tasks(
     ],
 )
 def test_an_activity_that_fails_in_tasks(errors: list[Exception], kind: str, final: bool) -> None:
-    with pytest.raises(ApplicationError) as failed, as_failures():
+    with pytest.raises(ApplicationError) as failed, convert_errors():
         raise ExceptionGroup("in tasks", errors)
     assert (failed.value.type, failed.value.non_retryable) == (kind, final)
     assert kind != "InternalError" or "KeyError: 'x'" in failed.value.message

@@ -11,6 +11,7 @@ from activity_kit import Log, crew
 from temporalio.exceptions import ApplicationError
 
 from covers import covers
+from crewlog.failure_details import failure_details
 from crewlog.state.calls import CallModelResult
 from crewlog.state.excerpt import message_excerpt
 from http_model import KEY, http_model
@@ -83,11 +84,13 @@ async def test_what_the_service_refuses_and_what_may_pass(model_call, log, text,
         await ask(model_call, log, text)
     assert failed.value.type == kind
     assert failed.value.non_retryable == (kind == "ModelRequestRejected")
-    assert failed.value.details[1], "a remedy"
+    assert failure_details(failed.value).remedy, "a remedy"
     wait = failed.value.next_retry_delay
     assert wait == (timedelta(seconds=7) if text == "busy" else None)
     if text == "busy":
-        assert failed.value.details[4:] == (True, 7.0), "the run waits so long between its rounds"
+        details = failure_details(failed.value)
+        assert details.call_again
+        assert details.retry_after_seconds == 7.0, "the run waits so long between its rounds"
 
 
 async def test_a_wrong_key(model_call, log, monkeypatch):
@@ -95,7 +98,7 @@ async def test_a_wrong_key(model_call, log, monkeypatch):
     with pytest.raises(ApplicationError, match="answered 401") as failed:
         await ask(model_call, log, "hello")
     assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
-    assert "OPENAI_API_KEY" in failed.value.details[1]
+    assert "OPENAI_API_KEY" in failure_details(failed.value).remedy
 
 
 async def test_a_slow_model_times_out_before_the_activity(model_call, log):
@@ -111,11 +114,11 @@ async def test_nobody_at_the_address(model_call, log, monkeypatch):
     with pytest.raises(ApplicationError, match="cannot be reached") as failed:
         await ask(model_call, log, "hello")
     assert (failed.value.type, failed.value.non_retryable) == ("ModelUnavailable", False)
-    assert "OPENAI_BASE_URL" in failed.value.details[1]
+    assert "OPENAI_BASE_URL" in failure_details(failed.value).remedy
 
 
 async def test_an_unknown_setting(model_call, log):
     with pytest.raises(ApplicationError) as failed:
         await ask(model_call, log, "hello", model_settings={"temprature": 0})
     assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
-    assert "model_settings" in failed.value.details[1]
+    assert "model_settings" in failure_details(failed.value).remedy

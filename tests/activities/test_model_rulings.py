@@ -11,6 +11,7 @@ from activity_kit import RUN, at_once, crew, with_info
 from temporalio.exceptions import ApplicationError
 
 from crewlog.errors import StoreUnavailable
+from crewlog.failure_details import failure_details
 from crewlog.ids import CrewName
 from crewlog.state import journal as j
 from crewlog.state.journal import Batch, entry_to_json
@@ -61,7 +62,7 @@ async def test_no_model_is_asked_where_something_was_ruled_since(model_call, sto
         await model_call(definition, log)
     assert caught.value.type == "PermissionsChanged"
     assert caught.value.non_retryable  # the run makes it anew, and no try is used up
-    assert caught.value.details[2] is False
+    assert not failure_details(caught.value).effect_started
     with pytest.raises(ApplicationError, match="PermissionsChanged"):
         await model_call(definition, log, position=6)
     assert asked(definition) == 0
@@ -81,7 +82,8 @@ async def test_no_model_is_asked_where_the_store_cannot_be(model_call, store, lo
             log.says(text)
         with pytest.raises(ApplicationError) as caught:
             await model_call(definition, log)
-        assert (caught.value.type, caught.value.details[2]) == ("StoreUnavailable", False)
+        assert caught.value.type == "StoreUnavailable"
+        assert not failure_details(caught.value).effect_started
     assert asked(definition) == 0
 
 

@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.activities import chat_models
 from crewlog.activities.chat_models import make_provider_model, register
+from crewlog.failure_details import failure_details
 from crewlog.state.excerpt import message_excerpt
 from scripted_service import Fails, Says, Script, Service, calls, openai_services
 
@@ -194,7 +195,7 @@ async def test_an_error_in_an_answer_200_is_told_and_not_repeated(
     with pytest.raises(ApplicationError, match=said) as failed:
         await model_call(backend(streaming, model), log)
     assert failed.value.non_retryable
-    assert remedy in failed.value.details[1]
+    assert remedy in failure_details(failed.value).remedy
 
 
 @both

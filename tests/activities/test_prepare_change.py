@@ -50,7 +50,7 @@ async def test_a_refused_change_is_a_line_of_the_log(prepare):
         await prepare(crew(), operations=gone)
     assert refused.value.category is ApplicationErrorCategory.BENIGN, "the SDK logs a traceback"
     (line,) = told
-    assert (line["event"], line["log_level"]) == ("a change was refused", "info")
+    assert (line["event"], line["log_level"]) == ("a change was rejected", "info")
     assert line["why"] == "operations[0].name  the crew has no agent 'nobody'"
     with capture_logs() as told, pytest.raises(ApplicationError) as failed:
         await prepare(crew(), recipe=True, against=ContentHash("lost"))
@@ -257,7 +257,7 @@ async def test_a_reading_that_does_not_hold_in_the_end_changes_nothing(prepare):
     assert "JSON" not in made.refused
     assert (made.again, made.definition, made.plan) == (False, {}, {})
     assert (made.reply, made.usage.calls) == ("no", 1)
-    (line,) = [each for each in told if each["event"] == "a change was refused"]
+    (line,) = [each for each in told if each["event"] == "a change was rejected"]
     assert line["why"] == made.refused.partition("\n")[0]
 
 

@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.permissions import FRESH
 from crewlog.errors import StoreUnavailable
+from crewlog.failure_details import failure_details
 from crewlog.ids import CrewName
 from crewlog.state import journal as j
 from crewlog.state.calls import CallQuota
@@ -35,7 +36,9 @@ async def test_nothing_begins_where_something_was_ruled_since(tool_call, store):
             await tool_call("write_file", {"path": "a", "content": ""}, **known)
         assert caught.value.type == "PermissionsChanged"
         assert caught.value.non_retryable
-        assert caught.value.details[2] is False  # it has not begun: it may be made again
+        assert not failure_details(
+            caught.value
+        ).effect_started  # it has not begun: it may be made again
     assert len(crew_tools.seen) == before
     result = await tool_call("add", {"a": 1, "b": 2}, position=7)
     assert result.ok
@@ -151,7 +154,7 @@ async def test_what_is_ruled_while_a_call_is_prepared_holds(
     with pytest.raises(ApplicationError) as caught:
         await tool_call("write_file", WRITE, crew=definition, quotas=(QUOTA,))
     assert caught.value.type == "PermissionsChanged"
-    assert caught.value.details[2] is False
+    assert not failure_details(caught.value).effect_started
     assert len(crew_tools.seen) == before
     # It is not claimed, and not counted: with what was ruled, the same and another one are made.
     assert await store.key_owner(f"{RUN}/backend#1/2/1") is None

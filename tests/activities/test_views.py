@@ -12,12 +12,13 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from crewlog.activities.failures import as_failures
+from crewlog.activities.failures import convert_errors
 from crewlog.activities.hydrator import CHARACTERS, Hydrator
 from crewlog.activities.transcripts import LONGEST, UNANSWERED, prompt
 from crewlog.canonical_json import hash_json
 from crewlog.definition.model import AgentDefinition
 from crewlog.errors import StoreIncomplete
+from crewlog.failure_details import failure_details
 from crewlog.ids import AgentName, ContentHash, RunId
 from crewlog.state.calls import CallModelResult, CallToolResult, View
 from crewlog.state.journal import Batch
@@ -167,7 +168,7 @@ def as_told(error: StoreIncomplete) -> ApplicationError:
     environment.info = info
 
     def fails() -> None:
-        with as_failures():
+        with convert_errors():
             raise error
 
     with pytest.raises(ApplicationError) as caught:
@@ -186,7 +187,7 @@ async def test_what_the_store_lacks_is_said(store):
         f"rows of the run {RUN!r} are missing from the store: the order of messages"
     )
     assert failure.type == "StoreIncomplete"
-    remedy = failure.details[1]
+    remedy = failure_details(failure).remedy
     assert f"`crewlog rebuild {RUN}`" in remedy
     assert f"`crewlog answer {RUN} retry`" in remedy
 

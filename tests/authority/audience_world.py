@@ -495,6 +495,9 @@ class World:
             for mark in map(int, MARK.findall(result.message)):
                 if goes_on:
                     self.canaries[mark] = Canary(writes, agent, "failure")
+            if result.type == "OutcomeUnknown":
+                engine.ask_about_unknown_outcome(order.step, order.call.call, result.message)
+                return
             await engine.apply_call_failure(
                 order.step, order.call.call, result.message, str(result.type)
             )

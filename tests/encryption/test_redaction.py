@@ -13,10 +13,11 @@ from temporalio.api.failure.v1 import Failure
 
 from crewlog import embeddings
 from crewlog.activities import chat_models
-from crewlog.activities.failures import to_application_error
+from crewlog.activities.failures import to_failure
 from crewlog.definition.load import load_definition
 from crewlog.encryption.failures import RedactingFailureConverter
 from crewlog.errors import InvalidDefinition, SecretMissing, ToolFailed
+from crewlog.failure_details import failure_details
 from crewlog.payload_storage.converter import data_converter
 from crewlog.redaction import (
     REDACTED,
@@ -111,10 +112,8 @@ def test_a_reference_is_looked_up_and_its_value_is_told_no_more(
         "n": 1,
         "list": ["token-of-a-test-1", "env: no"],
     }
-    error = to_application_error(
-        ToolFailed("it said token-of-a-test-1", remedy="token-of-a-test-2")
-    )
-    assert (error.message, error.details[1]) == (f"it said {REDACTED}", REDACTED)
+    error = to_failure(ToolFailed("it said token-of-a-test-1", remedy="token-of-a-test-2"))
+    assert (error.message, failure_details(error).remedy) == (f"it said {REDACTED}", REDACTED)
 
 
 @pytest.mark.parametrize("of", ["a model", "an embedding"])

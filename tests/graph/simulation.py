@@ -531,6 +531,8 @@ class Simulation:
             await self.engine.turns.apply_model_call(order.step, order.call.call, outcome)
         elif isinstance(outcome, CallToolResult):
             await self.engine.turns.apply_tool_call(order.step, order.call.call, outcome)
+        elif outcome.error_type == "OutcomeUnknown":
+            self.engine.ask_about_unknown_outcome(order.step, order.call.call, outcome.error)
         else:
             await self.engine.apply_call_failure(order.step, order.call.call, *outcome)
 

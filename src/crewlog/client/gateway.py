@@ -62,6 +62,7 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
+from crewlog.failure_details import failure_details
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json
 from crewlog.payload_storage.converter import external_payloads, payload_hash
@@ -351,9 +352,8 @@ class Gateway:
             if isinstance(cause, ApplicationError):
                 if cause.message == ENCODED and (unread := await locked(self.temporal, run)):
                     return unread.message
-                # Place and remedy; what else a failure tells is for the run.
-                told = [d for d in cause.details[:2] if isinstance(d, str) and d]
-                return "\n    ".join([cause.message, *told])
+                told = failure_details(cause)
+                return "\n    ".join(filter(None, [cause.message, told.place, told.remedy]))
             return str(cause)
         except RPCError as error:
             return error.message
@@ -679,10 +679,8 @@ def check_own(command: CommandId, known: str, own: str) -> None:
 
 
 def _digest(error: WorkflowUpdateFailedError) -> str:
-    """The digest of the command that was refused, where the refusal is remembered."""
-    cause = error.cause
-    details = cause.details if isinstance(cause, ApplicationError) else ()
-    return str(details[1]) if len(details) > 1 else ""
+    """The hash of the rejected command, if its outcome is remembered."""
+    return failure_details(error.cause).command_hash
 
 
 def _at_the_seam(error: WorkflowUpdateFailedError) -> bool:
@@ -702,8 +700,7 @@ def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogE
         )
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
     kind = cause.type if isinstance(cause, ApplicationError) else ""
-    details = cause.details if isinstance(cause, ApplicationError) else ()
-    remedy = str(details[0] or "") if details else ""
+    remedy = failure_details(cause).remedy
     if kind == wire.BUSY:
         return RunBusy(message, remedy=remedy, place=f"run {run!r}")
     error_type = REFUSALS.get(kind or "", CommandRejected)

@@ -32,6 +32,7 @@ from temporalio.service import RPCError
 
 from crewlog.client.gateway import CALL_LIMIT, Gateway
 from crewlog.errors import CrewlogError, ModelRateLimited, StoreUnavailable
+from crewlog.failure_details import failure_details
 from crewlog.ids import RunId, node_of
 from crewlog.reporting.trace.view import PendingCall, PendingReason
 from crewlog.state.calls import (
@@ -157,9 +158,9 @@ async def failure_of(
         return "Timeout", *timeout_words(what, owner, kind)
     if not isinstance(error, ApplicationError):
         return "", str(error), ""
-    place, remedy = [str(each) for each in [*error.details, "", ""][:2]]
-    message = f"{place}: {error.message}" if place else error.message
-    return error.type or "", message, remedy
+    told = failure_details(error)
+    message = f"{told.place}: {error.message}" if told.place else error.message
+    return error.type or "", message, told.remedy
 
 
 async def _calls_of(

@@ -294,15 +294,16 @@ class Engine(RunFacts):
     async def apply_call_failure(
         self, step: StepId, number: int, error: str, error_type: str
     ) -> None:
-        """Applies a call that failed for good: people are asked, or the agent's policy decides."""
+        """Applies a call that failed for good: the agent's `on_error` decides what follows."""
         if step == STEP:
             self.prompt.apply_failure(error, error_type)
-            return
-        entry = self.state.frontier.get(step)
-        call = next((c for c in calls_of(entry) if c.call == number), None)
-        if entry is None or call is None:
-            return
-        if error_type == "OutcomeUnknown":
+        elif self._unapplied_call(step, number) is not None:
+            await self.fail_step(step, number, error, error_type)
+
+    def ask_about_unknown_outcome(self, step: StepId, number: int, error: str) -> None:
+        """Asks people about a call that began, did not answer, and must not be made again."""
+        call = self._unapplied_call(step, number)
+        if call is not None:
             self.ask(
                 "outcome_unknown",
                 f"{call.tool} {call.brief} was started and never answered. Did it happen?",
@@ -312,8 +313,10 @@ class Engine(RunFacts):
                 detail=error,
                 words=True,
             )
-            return
-        await self.fail_step(step, number, error, error_type)
+
+    def _unapplied_call(self, step: StepId, number: int) -> Call | None:
+        calls = calls_of(self.state.frontier.get(step))
+        return next((call for call in calls if call.call == number), None)
 
     async def fail_step(
         self, step: StepId, number: int | None, error: str, error_type: str, policy: str = ""

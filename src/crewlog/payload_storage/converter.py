@@ -31,7 +31,6 @@ from temporalio.converter import (
     StorageDriverSelectContext,
     StorageDriverWorkflowInfo,
 )
-from temporalio.exceptions import ApplicationError
 
 from crewlog.encryption.codec import (
     ENCRYPTED,
@@ -46,6 +45,7 @@ from crewlog.encryption.codec import (
 from crewlog.encryption.failures import EncryptingFailureConverter, RedactingFailureConverter
 from crewlog.encryption.keys import ACCEPT_PLAIN, Keyring, environment_keyring, key_missing_error
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
+from crewlog.failure_details import application_error
 from crewlog.payload_storage.external_storage import (
     DirectoryDriver,
     DirectoryStorage,
@@ -114,9 +114,7 @@ class _RefusedConverter(_NeverWritten):
                 remedy=f"Where it is right that it is not encrypted, set {ACCEPT_PLAIN}=true for "
                 "workers and clients: while encryption is being turned on.",
             )
-        raise ApplicationError(
-            f"a payload is refused: {reason}", type=DecryptionFailed.__name__, non_retryable=True
-        )
+        raise application_error(f"a payload is refused: {reason}", DecryptionFailed.__name__)
 
 
 class _KeylessConverter(_NeverWritten):
