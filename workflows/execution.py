@@ -567,6 +567,7 @@ class Execution:
     async def _fly(self, order: Order) -> None:
         position = self.engine.state.position
         call: Any = self._call(order)
+        outcome: CallOutcome
         try:
             result = await call
             outcome = await self._result_outcome(order, result)

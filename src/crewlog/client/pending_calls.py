@@ -158,9 +158,9 @@ async def failure_of(
         return "Timeout", *timeout_words(what, owner, kind)
     if not isinstance(error, ApplicationError):
         return "", str(error), ""
-    told = failure_details(error)
-    message = f"{told.place}: {error.message}" if told.place else error.message
-    return error.type or "", message, told.remedy
+    details = failure_details(error)
+    message = f"{details.place}: {error.message}" if details.place else error.message
+    return error.type or "", message, details.remedy
 
 
 async def _calls_of(
