@@ -8,9 +8,7 @@ was raised by other code; it reads as a `FailureDetails` with the defaults.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from pydantic import ValidationError
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
@@ -74,10 +72,11 @@ def application_error(
 
 def failure_details(error: BaseException | None) -> FailureDetails:
     """Return the details of a failure; the defaults for a failure of other code."""
-    details: Sequence[Any] = error.details if isinstance(error, ApplicationError) else ()
+    if not isinstance(error, ApplicationError) or not error.details:
+        return FailureDetails()
     try:
-        return FailureDetails.model_validate(details[0], strict=True, extra="ignore")
-    except (IndexError, ValidationError):
+        return FailureDetails.model_validate(error.details[0], strict=True, extra="ignore")
+    except ValidationError:
         return FailureDetails()
 
 
