@@ -64,6 +64,7 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.validation_errors": "pure functions",
     "crewlog.graph": "pure core",
     "crewlog.ids": "pure core",
+    "crewlog.json_diff": "pure functions",
     "crewlog.message_files": "pure core",
     "crewlog.model": "pure core",
     "crewlog.reporting": "pure core",

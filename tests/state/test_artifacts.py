@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crewlog.canonical_json import DEEPEST, canonical
 from crewlog.model import Json
-from crewlog.reporting.diff.content import differences, patched
+from crewlog.reporting.diff.content import content_diff, patched
 from crewlog.state.artifacts import (
     KEPT,
     LARGEST,
@@ -191,7 +191,7 @@ def test_an_old_content_stays_as_it_was_and_the_fold_may_go_on_from_any(
 @given(VALUES, VALUES)
 @settings(max_examples=120, deadline=None)
 def test_the_differences_of_two_contents_make_one_of_the_other(one: Json, other: Json) -> None:
-    found = list(differences(one, other))
+    found = list(content_diff(one, other))
     assert canonical(patched(one, found)) == canonical(other)
     assert bool(found) == (canonical(one) != canonical(other))
 

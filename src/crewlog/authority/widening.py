@@ -31,6 +31,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.phases import phases
 from crewlog.definition.secrets import is_reference
+from crewlog.json_diff import differences, is_same
 from crewlog.model import Json, Model
 
 _NARROWING = frozenset({"never", "ask"})
@@ -65,14 +66,11 @@ def _ways(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
 def _fields(old: Model, new: Model, whose: str) -> Iterator[str]:
     """By which of its own fields a model gives more; see `crewlog.authority.definition_fields`."""
     kind = type(new)
-    before, after = _data(old), _data(new)
-    for key in kind.model_fields:
-        was, now = before[key], after[key]
-        if _same(was, now):
-            continue
+    for each in differences(_data(old), _data(new), depth=1):
+        (key,) = each.path
         if widening_rule(kind, key) == "inner":
             yield from _fields(getattr(old, key), getattr(new, key), f"{whose}{key}: ")
-        elif widens(kind, key, was, now):
+        elif widens(kind, key, each.old, each.new):
             yield _TOLD.get((kind, key), f"{whose}{key}")
 
 
@@ -97,7 +95,7 @@ def widens(kind: type[Model], key: str, was: Json, now: Json) -> bool:
         case "order":
             return not _is_no_less_strict(ORDER[kind, key], was, now)
         case _:
-            return not _same(was, now)
+            return not is_same(was, now)
 
 
 _TOLD: Mapping[tuple[type[Model], str], str] = {
@@ -169,17 +167,13 @@ def _data(model: Model) -> dict[str, Json]:
     return data  # pyright: ignore[reportUnknownVariableType]
 
 
-def _same(one: Json, other: Json) -> bool:
-    return canonical(one) == canonical(other)
-
-
 # -- what holds for the whole crew -----------------------------------------------------------
 
 
 def _decisive_values(old: CrewDefinition, new: CrewDefinition, decide: Names) -> Iterator[str]:
     """What conditions read that decide who may do what, where it comes to be otherwise."""
     for flag in sorted(decide.flags):
-        if not _same(old.flags.get(flag), new.flags.get(flag)):
+        if not is_same(old.flags.get(flag), new.flags.get(flag)):
             yield f"the flag {flag}, which a condition reads"
     outputs = {f"{agent}.{name}" for agent, name in decide.outputs}
     for key in sorted(decide.flags | outputs):
@@ -190,7 +184,7 @@ def _decisive_values(old: CrewDefinition, new: CrewDefinition, decide: Names) ->
         if item.sets in decide.flags and not asked[_said(item)]:
             yield f"a question sets {item.sets}, which a condition reads"
     has_rules = any(rule.if_ is not None for rule in old.rules)
-    if has_rules and not _same(_flow(old), _flow(new)):
+    if has_rules and not is_same(_flow(old), _flow(new)):
         yield "the crew's flow, by which the conditions of rules come to hold"
 
 
@@ -339,9 +333,9 @@ def _sets(name: str, old: AgentDefinition, new: AgentDefinition, decide: Names) 
 
 
 def _settings(name: str, old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[str]:
-    for key in sorted({*old, *new}):
-        was, now = old.get(key), new.get(key)
-        if not _same(was, now) and (key not in SETTINGS or _names_secrets(now)):
+    for each in sorted(differences({**old}, {**new}, depth=1), key=lambda each: each.path):
+        (key,) = each.path
+        if key not in SETTINGS or _names_secrets(each.new):
             yield f"agent {name}: the model's setting {key}"
 
 

@@ -105,7 +105,7 @@ async def _diff(
     from crewlog.cli.texts import tell  # noqa: PLC0415
     from crewlog.client.artifacts import artifact_changes, artifacts_of  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
-    from crewlog.reporting.diff.content import differences  # noqa: PLC0415
+    from crewlog.reporting.diff.content import content_diff  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     names = None if name is None else [name]
@@ -119,7 +119,7 @@ async def _diff(
                 remedy=f"Say which: {', '.join(known) or 'it has none'}.",
             )
         old, new = (side[0] for side in sides)
-        found = list(differences(_part(old, path), _part(new, path)))
+        found = list(content_diff(_part(old, path), _part(new, path)))
         changed = [] if found else await artifact_changes(handle, new.name)
     if as_json:
         screen.document(

@@ -25,6 +25,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import Phase, phases
 from crewlog.definition.times import duration_words
 from crewlog.definition.write import DURATIONS
+from crewlog.json_diff import differences, is_same
 from crewlog.model import Json, Model
 
 _LONGEST = 60
@@ -95,15 +96,15 @@ def diff(old: CrewDefinition, new: CrewDefinition) -> DefinitionDiff:
 def diff_models(old: Model, new: Model) -> DefinitionDiff:
     """The same of any two models of one kind, e.g. registries."""
     if not isinstance(old, CrewDefinition) or not isinstance(new, CrewDefinition):
-        changes = list(_between((), _whole(old), _whole(new)))
+        changes = list(_changes(_whole(old), _whole(new)))
     else:
         same = {name for name, agent in new.agents.items() if agent is old.agents.get(name)}
         before, after = _whole(old, {"agents": same}), _whole(new, {"agents": same})
         flows = (before["flow"], after["flow"])
         before["flow"], after["flow"] = _phases(old), _phases(new)
         before["rules"], after["rules"] = _rules(before["rules"], after["rules"])
-        changes = list(_between((), before, after))
-        if not _same(*flows) and not any(change.path[0] == "flow" for change in changes):
+        changes = list(_changes(before, after))
+        if not is_same(*flows) and not any(change.path[0] == "flow" for change in changes):
             say = "the flow is written in another way, with the same phases"
             flow = Change(kind="changed", path=("flow",), old=flows[0], new=flows[1], words=say)
             changes.append(flow)
@@ -176,35 +177,15 @@ def _after(phase: Phase) -> Json:
     return {"any": of} if phase.need == 1 else {"quorum": phase.need, "of": of}
 
 
-def _between(
-    path: tuple[str, ...], old: Mapping[str, Json], new: Mapping[str, Json]
-) -> Iterator[Change]:
-    """The differences of two mappings, each by its key."""
-    for key in (*new, *(key for key in old if key not in new)):
-        here = (*path, key)
-        before, after = old.get(key), new.get(key)
-        if key not in old:
-            yield _entry("added", here, None, after)
-        elif key not in new:
-            yield _entry("removed", here, before, None)
-        elif _same(before, after):
-            continue
-        elif _is_mapping(before) and _is_mapping(after) and here[-1] != "after":
-            yield from _between(here, before, after)
-        else:
-            yield _entry("changed", here, before, after)
+def _changes(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change]:
+    """The differences of two models as data; what a phase waits for is compared as a whole."""
+    for kind, path, before, after, _ in differences(old, new, is_leaf=_is_join):
+        words = _words(kind, path, before, after)
+        yield Change(kind=kind, path=path, old=before, new=after, words=words)
 
 
-def _entry(
-    kind: Literal["added", "removed", "changed"], path: tuple[str, ...], old: Json, new: Json
-) -> Change:
-    return Change(kind=kind, path=path, old=old, new=new, words=_words(kind, path, old, new))
-
-
-def _same(one: Json, other: Json) -> bool:
-    """Whether two values are one; to Python, 1, 1.0 and true are equal."""
-    # Most are, and written alike: that is seen in a fraction of the time.
-    return repr(one) == repr(other) or canonical(one) == canonical(other)
+def _is_join(path: tuple[str, ...]) -> bool:
+    return path[-1:] == ("after",)
 
 
 # -- in words --------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 from typing import Any, Literal, NamedTuple, cast
 
 from crewlog.canonical_json import canonical
+from crewlog.json_diff import Difference, Path, differences
 from crewlog.model import Json
 from crewlog.state.artifacts import after, begin, body_of, escaped
 
@@ -22,18 +23,18 @@ LONGEST_LIST = 2_000
 
 
 class ContentChange(NamedTuple):
-    """A place at which two contents differ."""
+    """A difference of two contents of an artifact."""
 
     kind: Literal["added", "removed", "changed"]
     path: str
-    """Where: of what was removed in the content as it is by then, of all else as it will be."""
+    """A JSON pointer: for a removed value into the content before the operation, else after it."""
     old: Json = None
     new: Json = None
     label: str = ""
-    """What an item of a list calls itself, where its place says little: `id=n7`."""
+    """The identity of a list item, where its index says little: `id=n7`."""
 
     def operation(self) -> dict[str, Json]:
-        """The difference as an operation."""
+        """The operation that makes the change."""
         match self.kind:
             case "added":
                 return {"op": "add", "path": self.path, "value": self.new}
@@ -43,18 +44,15 @@ class ContentChange(NamedTuple):
                 return {"op": "replace", "path": self.path, "value": self.new}
 
 
-def differences(old: Json, new: Json, path: str = "") -> Iterator[ContentChange]:
-    """What makes `new` of `old`, in an order in which it can be done."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        yield from _object_changes(cast("_Object", old), cast("_Object", new), path)
-    elif isinstance(old, list) and isinstance(new, list):
-        yield from _lists(cast("_Items", old), cast("_Items", new), path)
-    elif canonical(old) != canonical(new):
-        yield ContentChange("changed", path, old, new)
+def content_diff(old: Json, new: Json) -> Iterator[ContentChange]:
+    """The changes that make `new` of `old`, in an order in which they can be applied."""
+    for each in differences(old, new, lists=_list_diff):
+        path = "".join(f"/{escaped(key)}" for key in each.path)
+        yield ContentChange(each.kind, path, each.old, each.new, each.label)
 
 
 def patched(old: Json, found: Iterable[ContentChange]) -> Json:
-    """A content after differences."""
+    """A content after some changes."""
     return after(begin(old), body_of("", "", [each.operation() for each in found])).value
 
 
@@ -62,19 +60,7 @@ _Object = dict[str, Json]
 _Items = Sequence[Json]
 
 
-def _object_changes(old: _Object, new: _Object, path: str) -> Iterator[ContentChange]:
-    for key, value in old.items():
-        if key not in new:
-            yield ContentChange("removed", f"{path}/{escaped(key)}", value)
-    for key, value in new.items():
-        inner = f"{path}/{escaped(key)}"
-        if key in old:
-            yield from differences(old[key], value, inner)
-        else:
-            yield ContentChange("added", inner, None, value)
-
-
-def _lists(old: _Items, new: _Items, path: str) -> Iterator[ContentChange]:
+def _list_diff(old: _Items, new: _Items, path: Path) -> Iterator[Difference]:
     if max(len(old), len(new)) > LONGEST_LIST:
         yield from _changes_by_index(old, new, path)
         return
@@ -85,28 +71,31 @@ def _lists(old: _Items, new: _Items, path: str) -> Iterator[ContentChange]:
     for tag, i, i_end, k, k_end in SequenceMatcher(None, before, now, False).get_opcodes():
         if tag == "equal":
             for offset in range(i_end - i):
-                inner = f"{path}/{place + offset}"
-                yield from differences(old[i + offset], new[k + offset], inner)
+                yield from _item_diff(old[i + offset], new[k + offset], path, place + offset)
             place += i_end - i
             continue
         paired = 0 if key else min(i_end - i, k_end - k)
-        for offset in range(paired):  # nothing tells them apart: they are taken for changed
-            yield from differences(old[i + offset], new[k + offset], f"{path}/{place + offset}")
+        for offset in range(paired):  # items without an identity: they count as changed
+            yield from _item_diff(old[i + offset], new[k + offset], path, place + offset)
         place += paired
         for item in old[i + paired : i_end]:
-            yield ContentChange("removed", f"{path}/{place}", item, label=_label(item, key))
+            yield Difference("removed", (*path, str(place)), item, None, _label(item, key))
         for item in new[k + paired : k_end]:
-            yield ContentChange("added", f"{path}/{place}", None, item, label=_label(item, key))
+            yield Difference("added", (*path, str(place)), None, item, _label(item, key))
             place += 1
 
 
-def _changes_by_index(old: _Items, new: _Items, path: str) -> Iterator[ContentChange]:
-    for place, (was, now) in enumerate(zip(old, new, strict=False)):
-        yield from differences(was, now, f"{path}/{place}")
+def _item_diff(old: Json, new: Json, path: Path, index: int) -> Iterator[Difference]:
+    yield from differences(old, new, (*path, str(index)), lists=_list_diff)
+
+
+def _changes_by_index(old: _Items, new: _Items, path: Path) -> Iterator[Difference]:
+    for index, (was, now) in enumerate(zip(old, new, strict=False)):
+        yield from _item_diff(was, now, path, index)
     for item in old[len(new) :]:
-        yield ContentChange("removed", f"{path}/{len(new)}", item)
-    for place in range(len(old), len(new)):
-        yield ContentChange("added", f"{path}/{place}", None, new[place])
+        yield Difference("removed", (*path, str(len(new))), item)
+    for index in range(len(old), len(new)):
+        yield Difference("added", (*path, str(index)), None, new[index])
 
 
 def _identity_key(old: _Items, new: _Items) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from pydantic import Field
 
 from crewlog.graph.plan import GraphPlan, PlanNode
 from crewlog.ids import NodeName
-from crewlog.model import Json, Model
+from crewlog.json_diff import differences
+from crewlog.model import Model
 
 Edge = tuple[str, str, str]
 """Source, target, and what leads there: `join`, `go`, `to`, `answer`, `else`, `on_error`."""
@@ -74,27 +74,30 @@ def _fields(old: PlanNode, new: PlanNode) -> tuple[str, ...]:
 
 def _changed_fields(old: Model, new: Model) -> list[str]:
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
-    return [key for key in after if before.get(key) != after[key]]
+    return [each.path[0] for each in differences(before, after, depth=1)]
+
+
+_SECTIONS = {
+    "agents": 2,
+    "tools": 2,
+    "permissions": 1,
+    "approvals": 1,
+    "merge": 1,
+    "flags": 1,
+    "limits": 1,
+    "interrupts": 1,
+}
+"""The other settings of a plan, with the number of levels at which they are compared."""
+_SINGLE = frozenset({"limits", "interrupts"})
+"""Sections that are one model, and not models or values by name."""
 
 
 def _rules(old: GraphPlan, new: GraphPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for section in ("agents", "tools", "permissions", "approvals", "merge", "flags"):
-        yield from _mapping(section, getattr(old, section), getattr(new, section))
-    if limits := _changed_fields(old.limits, new.limits):
-        yield "limits", tuple(limits)
-    if interrupts := _changed_fields(old.interrupts, new.interrupts):
-        yield "interrupts", tuple(interrupts)
-
-
-def _mapping(
-    section: str, old: Mapping[Any, Json], new: Mapping[Any, Json]
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for name in (*new, *(name for name in old if name not in new)):
-        if name not in old:
-            yield f"{section}.{name}", ("added",)
-        elif name not in new:
-            yield f"{section}.{name}", ("removed",)
-        elif old[name] != new[name]:
-            model = isinstance(new[name], Model) and isinstance(old[name], Model)
-            fields = _changed_fields(old[name], new[name]) if model else ["changed"]
-            yield f"{section}.{name}", tuple(fields)
+    before, after = (plan.model_dump(mode="json", include={*_SECTIONS}) for plan in (old, new))
+    for section, depth in _SECTIONS.items():
+        found: dict[str, list[str]] = {}
+        for each in differences(before[section], after[section], (section,), depth=depth):
+            named = each.path[:1] if section in _SINGLE else each.path[:2]
+            field = each.path[len(named) :]
+            found.setdefault(".".join(named), []).append(field[0] if field else each.kind)
+        yield from ((name, tuple(fields)) for name, fields in found.items())

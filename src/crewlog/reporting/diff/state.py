@@ -9,10 +9,10 @@ frontier by the position of each step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, get_args
 
-from crewlog.canonical_json import canonical
+from crewlog.json_diff import differences
 from crewlog.model import Json, Model
 from crewlog.state.field_policy import fields_where
 from crewlog.state.model import CrewState, FrontierStep, Output, Part
@@ -79,29 +79,18 @@ def difference(old: CrewState, new: CrewState) -> StateDiff:
     }
     return StateDiff(
         changes=tuple(
-            change
+            StateChange(
+                section=section, name=each.path[0], kind=each.kind, old=each.old, new=each.new
+            )
             for section in SECTIONS
             if touched & _FIELDS[section]
-            for change in _between(section, _PARTS[section](old), _PARTS[section](new))
+            for each in differences(_PARTS[section](old), _PARTS[section](new), depth=1)
         )
     )
 
 
 def _fields_of(section: Section) -> frozenset[str]:
     return fields_where(CrewState, lambda policy: section in policy.diff)
-
-
-def _between(
-    section: Section, old: Mapping[str, Json], new: Mapping[str, Json]
-) -> Iterator[StateChange]:
-    for name in (*new, *(name for name in old if name not in new)):
-        was, now = old.get(name), new.get(name)
-        if name not in old:
-            yield StateChange(section=section, name=name, kind="added", new=now)
-        elif name not in new:
-            yield StateChange(section=section, name=name, kind="removed", old=was)
-        elif canonical(was) != canonical(now):  # by `==`, 1 would equal true
-            yield StateChange(section=section, name=name, kind="changed", old=was, new=now)
 
 
 def _run(state: CrewState) -> dict[str, Json]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from crewlog.json_diff import differences
+from crewlog.model import Json
 from crewlog.reporting.trace.view import StepPair, StepTrace, TraceDiffView, TraceView
 
 
@@ -29,31 +31,21 @@ def trace_diff(one: TraceView, other: TraceView) -> TraceDiffView:
 def _step_diff(one: StepTrace | None, other: StepTrace | None) -> tuple[str, ...]:
     if one is None or other is None:
         return ("only in one",)
-    pairs: dict[str, tuple[object, object]] = {
-        "status": (one.status, other.status),
-        "agent": (one.agent, other.agent) if one.agent and other.agent else (None, None),
-        "items": (one.of, other.of),
-        "calls": (_call_texts(one), _call_texts(other)),
-        "results": (_results(one), _results(other)),
-        "sets": (one.sets, other.sets),
-        "answers": (_answers(one), _answers(other)),
-        "errors": (_errors(one), _errors(other)),
-        "went": (one.went, other.went),
+    mine, its = _compared(one), _compared(other)
+    if not (one.agent and other.agent):
+        mine["agent"] = its["agent"] = None
+    return tuple(each.path[0] for each in differences(mine, its, depth=1))
+
+
+def _compared(step: StepTrace) -> dict[str, Json]:
+    return {
+        "status": step.status,
+        "agent": step.agent,
+        "items": step.of,
+        "calls": [(call.tool or "model", call.arguments) for call in step.calls],
+        "results": [(call.result, call.ok) for call in step.calls],
+        "sets": step.sets,
+        "answers": [(asked.kind, asked.decision) for asked in step.asked],
+        "errors": [*step.errors, *(error for call in step.calls for error in call.errors)],
+        "went": step.went,
     }
-    return tuple(name for name, (a, b) in pairs.items() if a != b)
-
-
-def _call_texts(step: StepTrace) -> list[tuple[str, str]]:
-    return [(call.tool or "model", call.arguments) for call in step.calls]
-
-
-def _results(step: StepTrace) -> list[tuple[str, bool | None]]:
-    return [(call.result, call.ok) for call in step.calls]
-
-
-def _answers(step: StepTrace) -> list[tuple[str, str]]:
-    return [(asked.kind, asked.decision) for asked in step.asked]
-
-
-def _errors(step: StepTrace) -> list[str]:
-    return [*step.errors, *(error for call in step.calls for error in call.errors)]
