@@ -84,10 +84,10 @@ def check_approval(task: CallTool) -> None:
         by=said.by,
         until=said.until,
     )
-    decision = check_binding(said.seal, binding, at=int(time.time() * 1000))
+    decision = check_binding(said.binding, binding, at=int(time.time() * 1000))
     if decision.allowed:
         return
-    if check_binding(said.seal, binding, at=0).allowed:
+    if check_binding(said.binding, binding, at=0).allowed:
         raise PermissionsChanged(
             decision.reason,
             remedy="The run asks people again by itself.",

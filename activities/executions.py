@@ -34,7 +34,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from crewlog.activities.caches import LruCache
 from crewlog.activities.failures import to_failure
-from crewlog.authority.principals import standing
+from crewlog.authority.principals import authorize_command
 from crewlog.authority.signatures import START
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
@@ -333,7 +333,9 @@ async def record_start(use: SignedStart, policy: Policy | None, run: RunId, stor
         return True
     proof = StartRun.model_validate(use.content).proof if use.content else None
     place = activity.info().workflow_namespace or ""
-    if not standing(policy, START, use.content, proof, run=run, at=use.at, namespace=place).allowed:
+    if not authorize_command(
+        policy, START, use.content, proof, run=run, at=use.at, namespace=place
+    ).allowed:
         return False
     # No key of a call is like this one: those go with their run.
     if await store.claim(f"start:{use.start}", use.execution) != use.execution:
@@ -356,7 +358,7 @@ async def check_replacement(task: DeleteReplacedRun, store: Store, executions: E
         policy = CrewDefinition.from_json(await store.get_definition(row.definition)).policy
         proof = StartRun.from_json(task.start).proof if task.start else None
         place = activity.info().workflow_namespace or ""
-        found = standing(
+        found = authorize_command(
             policy, START, task.start, proof, run=task.run, at=task.at, namespace=place
         )
         if not found.allowed:

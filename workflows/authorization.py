@@ -21,8 +21,13 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.authority.principals import Standing, holds, signature_hash, standing
-    from crewlog.authority.signatures import START, Proof
+    from crewlog.authority.principals import (
+        CommandAuthorization,
+        authorize_command,
+        authorize_right,
+        signature_hash,
+    )
+    from crewlog.authority.signatures import START, Signature
     from crewlog.canonical_json import hash_json
     from crewlog.definition.policy import Policy, Right
     from crewlog.encryption.codec import nonce_text
@@ -49,7 +54,7 @@ _NEVER = -1
 """A time at which nothing has expired."""
 
 
-def look(engine: Engine, incoming: QueuedCommand) -> Standing | None:
+def look(engine: Engine, incoming: QueuedCommand) -> CommandAuthorization | None:
     """Who a command is of, and whether it is let in; none where nobody asks.
 
     What has no object as its content is not looked at: nothing can come of it.
@@ -61,13 +66,13 @@ def look(engine: Engine, incoming: QueuedCommand) -> Standing | None:
     if str(data.get("id", "")).startswith(RESERVED):
         return None  # the run's own: from outside, there is none of these
     at = _NEVER if incoming.arrived is None else incoming.arrived
-    found: Standing | None = None
+    found: CommandAuthorization | None = None
     run, proof = engine.state.run, _signature(data)
     if first := said_to(engine, incoming):
         run, data = first, {key: value for key, value in data.items() if key != "said_to"}
     for name in _names(incoming):
         tried = _check_sender(policy, name, data, proof, run=run, at=at)
-        if tried.proven:
+        if tried.verified:
             return tried
         found = found or tried
     return found
@@ -90,13 +95,13 @@ def _check_sender(
     policy: Policy | None,
     name: str,
     data: dict[str, Any],
-    proof: Proof | None,
+    proof: Signature | None,
     *,
     run: str,
     at: int,
-) -> Standing:
+) -> CommandAuthorization:
     place = workflow.info().namespace if workflow.in_workflow() else ""
-    return standing(policy, name, data, proof, run=run, at=at, namespace=place)
+    return authorize_command(policy, name, data, proof, run=run, at=at, namespace=place)
 
 
 def check(engine: Engine, incoming: QueuedCommand) -> None:
@@ -105,7 +110,7 @@ def check(engine: Engine, incoming: QueuedCommand) -> None:
     Raises:
         NotPermitted: the policy in force does not let it in.
     """
-    incoming.standing = found = look(engine, incoming)
+    incoming.authorization = found = look(engine, incoming)
     if found is not None and not found.allowed:
         raise refusal(found)
 
@@ -131,12 +136,14 @@ async def tell() -> int:
     return at
 
 
-def refusal(found: Standing) -> NotPermitted:
+def refusal(found: CommandAuthorization) -> NotPermitted:
     """The error for a command that the policy does not let in."""
     return NotPermitted(found.reason, remedy=found.remedy)
 
 
-def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str) -> None:
+def check_widening(
+    found: CommandAuthorization | None, ways: Sequence[str] | None, what: str
+) -> None:
     """Checks that who may not grant widens nobody's authority, by whatever way.
 
     Args:
@@ -148,12 +155,12 @@ def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str
     Raises:
         NotPermitted: it does.
     """
-    if found is None or not found.proven or (ways is not None and not ways):
+    if found is None or not found.verified or (ways is not None and not ways):
         return
     told = ways or ("it was not compared with the definition in force",)
     more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
     widens = "; ".join(brief(each, 200) for each in told[:SHOWN])
-    asked = holds(
+    asked = authorize_right(
         found.principal, found.rights, "grant", f"{what} (it widens authority: {widens}{more})"
     )
     if not asked.allowed:
@@ -175,8 +182,8 @@ def check_manual_command(
     Raises:
         NotPermitted: it does, and who sends it has not the right to that.
     """
-    found = incoming.standing
-    if found is not None and found.proven:
+    found = incoming.authorization
+    if found is not None and found.verified:
         steered = _side_effects(engine, incoming, command)
         _check_side_effects(found, engine.plan, engine.state, steered)
 
@@ -187,19 +194,19 @@ Where it touches nothing, it is not done."""
 
 
 def _check_side_effects(
-    found: Standing, plan: GraphPlan, now: CrewState, deeds: Iterable[_Deed]
+    found: CommandAuthorization, plan: GraphPlan, now: CrewState, deeds: Iterable[_Deed]
 ) -> None:
     for right, what, ways in deeds:
         told = "; ".join(brief(each, 200) for each in [*ways][:SHOWN])
         if not told:
             continue
-        asked = holds(found.principal, found.rights, right, f"{what} {told}")
+        asked = authorize_right(found.principal, found.rights, right, f"{what} {told}")
         if not asked.allowed:
             raise refusal(asked)
         others = bypasses.other_people_asked(plan, now, found.principal)
         if right == "answer" and others:
             told = f"{told} (that is asked of {', '.join(others)})"
-            asked = holds(found.principal, found.rights, "grant", f"{what} {told}")
+            asked = authorize_right(found.principal, found.rights, "grant", f"{what} {told}")
             if not asked.allowed:
                 raise refusal(asked)
 
@@ -218,11 +225,13 @@ def check_answer(engine: Engine, incoming: QueuedCommand, asked: Interrupt, deci
     Raises:
         NotPermitted: it sets what the condition of a rule reads, and who answers may not grant.
     """
-    found, flag = incoming.standing, bypasses.answer_output(asked, decision)
-    if found is None or not found.proven or flag is None:
+    found, flag = incoming.authorization, bypasses.answer_output(asked, decision)
+    if found is None or not found.verified or flag is None:
         return
     for told in bypasses.permission_condition_edits(engine.plan, [f"flags.{flag}"]):
-        able = holds(found.principal, found.rights, "grant", f"an answer that sets {told},")
+        able = authorize_right(
+            found.principal, found.rights, "grant", f"an answer that sets {told},"
+        )
         if not able.allowed:
             raise refusal(able)
 
@@ -280,7 +289,7 @@ def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int
     found = _check_sender(policy, START, data, start.proof, run=run, at=at)
     if not found.allowed:
         raise start_error(refusal(found))
-    return start.model_copy(update={"by": found.principal}) if found.proven else start
+    return start.model_copy(update={"by": found.principal}) if found.verified else start
 
 
 def check_initial_state(
@@ -313,7 +322,7 @@ def check_initial_state(
     try:
         for place, log in given.named_logs:
             _check_log(plan, log, place)
-        if found.proven:
+        if found.verified:
             paths = [*given.values]
             deeds = _edited(plan, CrewState(run=run), paths, "a start that is given")
             _check_side_effects(found, plan, CrewState(run=run), deeds)
@@ -441,8 +450,8 @@ def _names(incoming: QueuedCommand) -> tuple[str, ...]:
     return ("message", "ask") if incoming.name == "message" else (incoming.name,)
 
 
-def _signature(data: dict[str, Any]) -> Proof | None:
+def _signature(data: dict[str, Any]) -> Signature | None:
     try:
-        return Proof.model_validate(data["proof"])
+        return Signature.model_validate(data["proof"])
     except (KeyError, ValidationError):
         return None

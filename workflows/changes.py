@@ -313,7 +313,7 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> Changed |
         return None  # another change was first: this one meets the graph that comes of it
     if prepared.base not in ("", checked.state.definition):
         return None  # what it was made of is not the run's definition any more
-    if incoming.standing is not None and prepared.compared != checked.state.definition:
+    if incoming.authorization is not None and prepared.compared != checked.state.definition:
         return None  # what it widens was looked at for another one
     abandon = command.running == "abandon"
     report, plan = live_change.change_report(
@@ -324,11 +324,11 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> Changed |
         abandon=abandon,
     )
     report = report.model_copy(update={"warnings": prepared.warnings})
-    if prepared.widens is not None and incoming.standing is not None:
+    if prepared.widens is not None and incoming.authorization is not None:
         ways = (*prepared.widens, *live_change.wider(checked, plan, report))
-        authorization.check_widening(incoming.standing, ways, "the change")
+        authorization.check_widening(incoming.authorization, ways, "the change")
     else:
-        authorization.check_widening(incoming.standing, prepared.widens, "the change")
+        authorization.check_widening(incoming.authorization, prepared.widens, "the change")
     told: dict[str, Any] = {
         "id": command.id,
         "detail": prepared.what,
@@ -376,7 +376,7 @@ def _ask(
     """
     if prepared.refused:
         raise ComponentConflict(prepared.refused, remedy=prepared.remedy)
-    authorization.check_widening(incoming.standing, prepared.widens, "the merge")
+    authorization.check_widening(incoming.authorization, prepared.widens, "the merge")
     operation, topology = joining(command), engine.plan.topology
     if operation is None:
         raise InternalError("a merge was prepared for a change that is none")

@@ -27,7 +27,7 @@ from crewlog.workflows import authorization, changes
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.authority.principals import Standing
+    from crewlog.authority.principals import CommandAuthorization
     from crewlog.authority.widening import regained_permissions
     from crewlog.canonical_json import check_depth
     from crewlog.encryption.codec import (
@@ -143,7 +143,7 @@ class QueuedCommand:
     """When it came, for its proof; none of a signal, until that is asked: see `gate`."""
     sent: str = ""
     """The name under which it was sent and signed, where that is another one."""
-    standing: Standing | None = None
+    authorization: CommandAuthorization | None = None
     """Whose command it is, where the policy asks for that."""
     done: bool = False
     result: CommandResult | None = None
@@ -405,8 +405,8 @@ async def take(engine: Engine, incoming: QueuedCommand) -> None:
 
 def _sender(incoming: QueuedCommand) -> str:
     """Whose command is refused: the principal of a signed policy, else whom its `by` names."""
-    if incoming.standing is not None:
-        return incoming.standing.principal
+    if incoming.authorization is not None:
+        return incoming.authorization.principal
     data: Any = incoming.data
     by = data.get("by") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     return by[:LONGEST_BY] if isinstance(by, str) else ""
@@ -455,8 +455,8 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
         incoming.unfit = True
         raise
     incoming.dry = isinstance(command, Change) and command.dry_run
-    if incoming.standing is not None:
-        command = command.model_copy(update={"by": incoming.standing.principal})
+    if incoming.authorization is not None:
+        command = command.model_copy(update={"by": incoming.authorization.principal})
     incoming.digest = engine.digest = command.digest(incoming.name)
     known = engine.state.commands.get(command.id) or incoming.known
     if known is not None and not _is_provisional(known):
@@ -633,7 +633,7 @@ def _roll_back(engine: Engine, incoming: QueuedCommand, command: Rollback) -> No
         ways += tuple(
             regained_permissions(engine.state.tool_permissions, then.tool_permissions, plan.agents)
         )
-    authorization.check_widening(incoming.standing, ways, "the rollback")
+    authorization.check_widening(incoming.authorization, ways, "the rollback")
     roll_back(
         engine,
         command.position,

@@ -372,7 +372,7 @@ class CrewRun:
         made = incoming.result
         rules = isinstance(made, Changed) and not made.swap and not incoming.dry
         # A rollback of a signed run may lead to another policy.
-        signed_rollback = incoming.name == "rollback" and incoming.standing is not None
+        signed_rollback = incoming.name == "rollback" and incoming.authorization is not None
         if not (rules or signed_rollback or incoming.name == "set_permission"):
             return
         if self._execution is None:

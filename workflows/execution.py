@@ -708,7 +708,7 @@ class Execution:
         if not call.approved or not engine.approved(step, call).allowed:
             return {}
         binding = call_binding(engine.state.run, step, call)
-        return {"approved": call.approved, "approval": binding.told(call.seal)}
+        return {"approved": call.approved, "approval": binding.approval(call.seal)}
 
     def _is_local(self, order: Order) -> bool:
         tool = order.call.tool

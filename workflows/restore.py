@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.authority.principals import Standing, holds
+    from crewlog.authority.principals import CommandAuthorization, authorize_right
     from crewlog.errors import CommandRejected, CrewlogError, InternalError, NotPermitted
     from crewlog.failure_details import failure_details, non_retryable_copy
     from crewlog.graph import live_change, restore
@@ -203,11 +203,13 @@ def _check_widening(
     if policy is None or not policy.signed:
         return
     rights = policy.principals[start.by].rights
-    found = Standing(allowed=True, reason="", principal=start.by, proven=True, rights=rights)
+    found = CommandAuthorization(
+        allowed=True, reason="", principal=start.by, verified=True, rights=rights
+    )
     try:
         if prepared is not None and (start.fork is not None or start.crew):
             what = "a fork with changes" if start.fork is not None else "going on with another crew"
-            asked = holds(start.by, rights, "change", what)
+            asked = authorize_right(start.by, rights, "change", what)
             if not asked.allowed:
                 raise authorization.refusal(asked)
         _check_queue(start, found)
@@ -218,7 +220,7 @@ def _check_widening(
         raise authorization.start_error(error) from error
 
 
-def _check_queue(start: StartRun, found: Standing) -> None:
+def _check_queue(start: StartRun, found: CommandAuthorization) -> None:
     """Checks that who may not grant moves a run's activities to nobody else's workers.
 
     Raises:
@@ -227,7 +229,7 @@ def _check_queue(start: StartRun, found: Standing) -> None:
     if start.queue in ("", workflow.info().task_queue):
         return
     what = f"going on with its activities on the queue {start.queue!r}"
-    asked = holds(start.by, found.rights, "grant", what)
+    asked = authorize_right(start.by, found.rights, "grant", what)
     if not asked.allowed:
         raise authorization.refusal(asked)
 

@@ -87,9 +87,9 @@ class UnauthenticatedSignals:
 
     def note(self, incoming: QueuedCommand) -> None:
         """Notes a command that was refused, where it is nobody's."""
-        proven = incoming.standing is not None and incoming.standing.proven
+        proven = incoming.authorization is not None and incoming.authorization.verified
         if incoming.arrived is None and not proven:
-            self._met += incoming.standing is not None or incoming.unfit
+            self._met += incoming.authorization is not None or incoming.unfit
 
     def tell(self, engine: Engine) -> None:
         """Records how many there were since that was recorded last."""
@@ -135,7 +135,7 @@ def _is_unauthenticated(engine: Engine, incoming: QueuedCommand) -> bool:
     """Whether a signal proves nothing where it must, or is no command."""
     found = authorization.look(engine, incoming)
     if found is not None:
-        return not found.proven
+        return not found.verified
     data: Any = incoming.data
     if isinstance(data, dict) and str(data.get("id", "")).startswith(RESERVED):  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
         return False  # the run's own: from outside, there is none of these

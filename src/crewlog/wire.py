@@ -33,7 +33,7 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from typing_extensions import override
 
-from crewlog.authority.signatures import Proof
+from crewlog.authority.signatures import Signature
 from crewlog.canonical_json import hash_json
 from crewlog.definition.operations import Operation
 from crewlog.graph.swap import SwapReport
@@ -208,7 +208,7 @@ class StartRun(WireInput):
     given: Given | None = None
     """What there is already when it begins: messages and values, for a stage that is tried alone.
     Not of a prompt."""
-    proof: Proof | None = None
+    proof: Signature | None = None
     """Who starts it, where the crew's policy takes signed commands only."""
 
     @override
@@ -285,7 +285,7 @@ class Command(WireInput):
     """Who commands."""
     reason: str = Field(default="", max_length=10_000)
     """Why, for the journal."""
-    proof: Proof | None = None
+    proof: Signature | None = None
     """Whose command it is, where the crew's policy takes signed ones only; else not looked at."""
 
     def digest(self, name: str) -> str:

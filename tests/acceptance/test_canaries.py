@@ -27,7 +27,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowFailureError, WorkflowQueryFailedError
 
-from crewlog.authority.signatures import Proof, SignedApproval
+from crewlog.authority.signatures import Signature, SignedApproval
 from crewlog.client import Run
 from crewlog.definition.operations import EditAgent
 from crewlog.encryption.keys import KEYS, KeyFile, new_key, write_keys
@@ -235,7 +235,7 @@ async def other_runs(site: Site) -> None:
     )
     await client.memory.read("kept", "public", mark("sought"))
     await site.store.approve_tool("mcp:s", "add", "digest", mark("approver"), 1, mark("said"))
-    proof = Proof(key="k", expires=1, signature="s")
+    proof = Signature(key="k", expires=1, signature="s")
     proven: dict[str, Any] = {
         "source": "mcp:s",
         "tool": "add",

@@ -17,7 +17,7 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
-from crewlog.authority.signatures import START, Proof
+from crewlog.authority.signatures import START, Signature
 from crewlog.client import Client, Run, keys
 from crewlog.client import client as client_module
 from crewlog.definition.load import load_data
@@ -119,11 +119,11 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         await nobody.edit_state({"shared.x": 1}, by="ada")
     with pytest.raises(NotPermitted, match="which no principal has"):
         await eve.change(operations=[EditAgent(name="b", set={"prompt": "Obey."})], dry_run=True)
-    with pytest.raises(NotPermitted, match="'dev' has not the right 'operate'"):
+    with pytest.raises(NotPermitted, match="the right 'operate', which 'dev' does not have"):
         await dev.rollback(1)
-    with pytest.raises(NotPermitted, match="'oncall' has not the right 'grant'"):
+    with pytest.raises(NotPermitted, match="the right 'grant', which 'oncall' does not have"):
         await oncall.set_permission("gate", ["b"])
-    with pytest.raises(NotPermitted, match="'oncall' has not the right 'answer'"):
+    with pytest.raises(NotPermitted, match="the right 'answer', which 'oncall' does not have"):
         await oncall.respond("i1", "approve")
     ruling = {"id": "s1", "by": "ada", "tool": "gate", "agents": ["b"]}
     with pytest.raises(NotPermitted, match="has no signature"):
@@ -190,7 +190,7 @@ async def test_what_was_signed_holds_as_it_was_signed(crews: Site, folder: Path)
     asked = {"id": "e1", "by": "ada", "set": {"shared.x": 1}}
     here = crews.temporal.namespace
     good = key.signed(run.id, "edit_state", asked, here)
-    proof = Proof.from_json(good["proof"])
+    proof = Signature.from_json(good["proof"])
     late = {**good, "proof": proof.model_copy(update={"expires": int(time.time() * 1000) - 1})}
     wrong: list[tuple[Run, str, dict[str, Any]]] = [
         (other, "edit_state", good),
@@ -315,7 +315,9 @@ async def test_a_change_widens_nothing_without_grant(crews: Site, folder: Path) 
     dev, owner = of(crews, folder, "dev", run), run
     added = {"shell": tool("note") | {"description": "x"}}
     for other in (policy(folder, dev=["grant"]), None):
-        with pytest.raises(NotPermitted, match=r"'dev' has not the right 'grant'.*the policy"):
+        with pytest.raises(
+            NotPermitted, match=r"the right 'grant', which 'dev' does not have.*the policy"
+        ):
             await dev.change(operations=[EditCrew(set={"policy": other})])
     definition = (await owner.state()).definition
     base = await crews.store.get_definition(definition)
@@ -450,7 +452,7 @@ async def test_a_fork_and_a_resumption_shed_no_policy(crews: Site, folder: Path)
     free = [EditCrew(set={"policy": None})]
     for whose, operations, why in (
         (nobody, [], "has no signature"),
-        (oncall, free, "'oncall' has not the right 'change'"),
+        (oncall, free, "the right 'change', which 'oncall' does not have"),
     ):
         forked = await whose.fork(
             first.position, operations=operations, execution_timeout=RUN_LIMIT
@@ -484,7 +486,7 @@ async def test_a_run_that_goes_on_after_its_end_keeps_its_policy(crews: Site, fo
     await run.stop()
     assert (await run.result(LIMIT)).status == "stopped"
     await of(crews, folder, "dev", run).resume()
-    with pytest.raises(RunFailed, match="'dev' has not the right 'operate'"):
+    with pytest.raises(RunFailed, match="the right 'operate', which 'dev' does not have"):
         await run.result(LIMIT)
     crews.open_gate(run, "g")
     await of(crews, folder, "oncall", run).resume()
@@ -502,7 +504,7 @@ async def test_who_may_not_change_a_crew_goes_on_with_no_other_recipe(
     written["agents"]["a"]["prompt"] = "Do otherwise."
     oncall = of(crews, folder, "oncall", run)
     await oncall.reopen("recipe", recipe=written, execution_timeout=RUN_LIMIT)
-    with pytest.raises(RunFailed, match="'oncall' has not the right 'change'"):
+    with pytest.raises(RunFailed, match="the right 'change', which 'oncall' does not have"):
         await run.result(LIMIT)
     assert not await crews.entries(run, "RunReopened")
     await oncall.reopen("recipe", execution_timeout=RUN_LIMIT)

@@ -39,7 +39,7 @@ def binding(**changes: Any) -> Binding:
 
 def yes(sealed: Binding, **changes: Any) -> dict[str, Any]:
     """The fields of a call that is made by a yes; `changes` are what is forged of them."""
-    said = sealed.told(sealed.seal)
+    said = sealed.approval(sealed.hash)
     assert said is not None
     return {"approved": sealed.interrupt, "approval": said.model_copy(update=changes)}
 
@@ -71,9 +71,9 @@ FORGED: list[tuple[str, dict[str, Any]]] = [
     ("arguments taken out", yes(binding(), arguments=None)),
     ("another person", yes(binding(), by="eve")),
     ("more time", yes(binding(until=1), until=LATER)),
-    ("no seal", yes(binding(), seal="")),
-    ("a damaged seal", yes(binding(), seal=binding().seal[:-1] + "_")),
-    ("the seal of another", yes(binding(), seal=binding(call=3).seal)),
+    ("no binding", yes(binding(), binding="")),
+    ("a damaged binding", yes(binding(), binding=binding().hash[:-1] + "_")),
+    ("the binding of another", yes(binding(), binding=binding(call=3).hash)),
     ("replayed on a later call", {**yes(binding()), "call": 5}),
     ("replayed on a later step", {**yes(binding()), "step": "backend#2"}),
     ("replayed on another message", {**yes(binding()), "body": body_of(OTHER)}),

@@ -96,7 +96,7 @@ async def test_of_two_edits_on_the_way_the_approved_one_runs(tool_call):
         body=body,
         batch=Batch(first=1, entries=entries),
         approved="i2",
-        approval=binding.told(binding.seal),
+        approval=binding.approval(binding.hash),
     )
     assert result.ok
     assert str(result.body["content"]).endswith("14")

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from crewlog.authority.principals import EVERY_CREW, approval_content, approver, signed_text
-from crewlog.authority.signatures import APPROVE, EVERYWHERE, Proof, SignedApproval
+from crewlog.authority.signatures import APPROVE, EVERYWHERE, Signature, SignedApproval
 from crewlog.definition.policy import Policy
 
 KEYS = {n: Ed25519PrivateKey.from_private_bytes(bytes([i] * 32)) for i, n in enumerate("abe")}
@@ -36,10 +36,10 @@ POLICY = Policy.from_json(
 def approval(by: str = "a", **other: Any) -> SignedApproval:
     """An approval of `add` as `D`, by the key of somebody; then some of it is said otherwise."""
     text = signed_text(EVERY_CREW, APPROVE, LATER, approval_content("S", "add", "D"), EVERYWHERE)
-    proof = Proof(
+    proof = Signature(
         key=public(by), expires=LATER, signature=base64.b64encode(KEYS[by].sign(text)).decode()
     )
-    made = SignedApproval(source="S", tool="add", digest="D", by="ada", at=NOW, proof=proof)
+    made = SignedApproval(source="S", tool="add", digest="D", by="ada", at=NOW, signature=proof)
     return made.model_copy(update=other)
 
 
@@ -54,8 +54,15 @@ def approval(by: str = "a", **other: Any) -> SignedApproval:
         ([approval(source="T")], ""),
         ([approval(tool="sub")], ""),
         ([approval(digest="E")], ""),
-        ([approval("b", proof=approval("b").proof.model_copy(update={"key": public("a")}))], ""),
-        ([approval(proof=approval().proof.model_copy(update={"expires": LATER + 1}))], ""),
+        (
+            [
+                approval(
+                    "b", signature=approval("b").signature.model_copy(update={"key": public("a")})
+                )
+            ],
+            "",
+        ),
+        ([approval(signature=approval().signature.model_copy(update={"expires": LATER + 1}))], ""),
     ],
 )
 def test_only_a_signature_of_who_may_grant_counts(given: list[SignedApproval], who: str) -> None:

@@ -38,7 +38,7 @@ def test_a_yes_holds_for_its_call() -> None:
     rng = random.Random(1)  # noqa: S311
     for _ in range(2_000):
         binding = some(rng)
-        assert check_binding(binding.seal, binding, at=1_000).allowed
+        assert check_binding(binding.hash, binding, at=1_000).allowed
 
 
 def test_no_forged_replayed_or_retargeted_yes_is_accepted() -> None:
@@ -53,43 +53,43 @@ def test_no_forged_replayed_or_retargeted_yes_is_accepted() -> None:
         if tried == sealed:
             continue
         refused += 1
-        decision = check_binding(sealed.seal, tried, at=500)
+        decision = check_binding(sealed.hash, tried, at=500)
         assert not decision.allowed, (sealed, tried)
         assert tried.interrupt in decision.reason
     assert refused > HUNTS * 0.6
 
 
-def flipped(seal: str, rng: random.Random) -> str:
-    at = rng.randrange(len(seal))
-    return seal[:at] + rng.choice([c for c in "abcXYZ019-_" if c != seal[at]]) + seal[at + 1 :]
+def flipped(hash_: str, rng: random.Random) -> str:
+    at = rng.randrange(len(hash_))
+    return hash_[:at] + rng.choice([c for c in "abcXYZ019-_" if c != hash_[at]]) + hash_[at + 1 :]
 
 
 def test_no_damaged_seal_is_accepted() -> None:
     rng = random.Random(3)  # noqa: S311
     for _ in range(HUNTS // 4):
         binding = some(rng)
-        seal = rng.choice(
-            [flipped(binding.seal, rng), "", binding.seal[:-1], binding.seal + "A", "\u00e9"]
+        hash_ = rng.choice(
+            [flipped(binding.hash, rng), "", binding.hash[:-1], binding.hash + "A", "\u00e9"]
         )
-        assert not check_binding(seal, binding, at=0).allowed
+        assert not check_binding(hash_, binding, at=0).allowed
 
 
 @pytest.mark.parametrize(("at", "holds"), [(0, True), (1_000, True), (1_001, False)])
 def test_a_yes_expires(at: int, holds: bool) -> None:
     binding = some(random.Random(4)).model_copy(update={"until": 1_000})  # noqa: S311
-    decision = check_binding(binding.seal, binding, at=at)
+    decision = check_binding(binding.hash, binding, at=at)
     assert decision.allowed is holds
     assert holds or "has expired" in decision.reason
 
 
 def test_no_question_no_yes() -> None:
     binding = some(random.Random(5)).model_copy(update={"interrupt": ""})  # noqa: S311
-    assert "nobody has approved" in check_binding(binding.seal, binding, at=0).reason
+    assert "nobody has approved" in check_binding(binding.hash, binding, at=0).reason
 
 
 def test_parts_do_not_run_into_each_other() -> None:
     base = some(random.Random(6))  # noqa: S311
     one: dict[str, Any] = {"step": "a#1", "tool": "b"}
     other: dict[str, Any] = {"step": "a#", "tool": "1b"}
-    seals = {base.model_copy(update=parts).seal for parts in (one, other)}
-    assert len(seals) == 2
+    hashes = {base.model_copy(update=parts).hash for parts in (one, other)}
+    assert len(hashes) == 2

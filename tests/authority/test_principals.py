@@ -20,13 +20,13 @@ from pydantic import ValidationError
 from crewlog.authority.principals import (
     EVERY_CREW,
     RIGHT_OF,
-    Standing,
+    CommandAuthorization,
+    authorize_command,
+    authorize_right,
     content_hash,
-    holds,
     signed_text,
-    standing,
 )
-from crewlog.authority.signatures import APPROVE, EVERYWHERE, SCHEDULE, START, Proof
+from crewlog.authority.signatures import APPROVE, EVERYWHERE, SCHEDULE, START, Signature
 from crewlog.definition.policy import RIGHTS, Policy, public_key_bytes
 from crewlog.model import Model
 from crewlog.wire import SIGNALS, UPDATES, AskRun, ForkSource, StartRun, refusal_text
@@ -64,13 +64,17 @@ def proof(
     key: Ed25519PrivateKey = ADA,
     expires: int = NOW + 1,
     namespace: str = "default",
-) -> Proof:
+) -> Signature:
     signature = key.sign(signed_text(run, name, expires, content, namespace))
-    return Proof(key=public(key), expires=expires, signature=base64.b64encode(signature).decode())
+    return Signature(
+        key=public(key), expires=expires, signature=base64.b64encode(signature).decode()
+    )
 
 
-def look(content: dict[str, Any], given: Proof | None, name: str = "pause", **how: Any) -> Standing:
-    return standing(
+def look(
+    content: dict[str, Any], given: Signature | None, name: str = "pause", **how: Any
+) -> CommandAuthorization:
+    return authorize_command(
         POLICY, name, content, given, **{"run": RUN, "at": NOW, "namespace": "default", **how}
     )
 
@@ -78,7 +82,7 @@ def look(content: dict[str, Any], given: Proof | None, name: str = "pause", **ho
 def test_a_signed_command_is_its_principals() -> None:
     found = look(PAUSE, proof(PAUSE))
     assert found.allowed
-    assert found.proven
+    assert found.verified
     assert found.principal == "ada"  # and not who it says
 
 
@@ -105,9 +109,9 @@ def test_the_approval_of_a_tool_is_no_command_to_a_run() -> None:
 
 @pytest.mark.parametrize("policy", [None, Policy()])
 def test_an_open_policy_asks_nobody(policy: Policy | None) -> None:
-    found = standing(policy, "pause", PAUSE, None, run=RUN, at=NOW, namespace="default")
+    found = authorize_command(policy, "pause", PAUSE, None, run=RUN, at=NOW, namespace="default")
     assert found.allowed
-    assert not found.proven
+    assert not found.verified
     assert found.principal == "whoever"
 
 
@@ -126,13 +130,13 @@ def test_an_open_policy_asks_nobody(policy: Policy | None) -> None:
         (proof(PAUSE).model_copy(update={"expires": NOW + 2}), "does not fit"),
         (proof(PAUSE).model_copy(update={"signature": ""}), "does not fit"),
         (proof(PAUSE).model_copy(update={"signature": "no base64"}), "does not fit"),
-        (Proof(key="ed25519:", expires=NOW + 1, signature=""), "which no principal has"),
+        (Signature(key="ed25519:", expires=NOW + 1, signature=""), "which no principal has"),
     ],
 )
-def test_what_proves_nothing_is_refused(given: Proof | None, why: str) -> None:
+def test_what_proves_nothing_is_refused(given: Signature | None, why: str) -> None:
     found = look(PAUSE, given)
     assert not found.allowed
-    assert not found.proven
+    assert not found.verified
     assert why in found.reason
     assert found.principal == "unverified whoever"
     assert "CREWLOG_KEY" in found.remedy
@@ -142,7 +146,7 @@ def test_a_right_that_lacks_is_told_with_those_there_are() -> None:
     found = look(PAUSE, proof(PAUSE, key=BOB))
     assert not found.allowed
     assert found.principal == "bob"
-    assert "'bob' has not the right 'operate' that pause needs" in found.reason
+    assert "pause needs the right 'operate', which 'bob' does not have" in found.reason
     assert "gives: answer" in found.reason
     assert look(PAUSE, proof(PAUSE, "respond", key=BOB), "respond").allowed
 
@@ -250,7 +254,7 @@ VECTOR: dict[str, Any] = json.loads((Path(__file__).parent / "signed_command.jso
 
 
 def test_the_documented_example_is_what_is_signed() -> None:
-    given = Proof.from_json(VECTOR["proof"])
+    given = Signature.from_json(VECTOR["proof"])
     text = signed_text(
         VECTOR["run"], VECTOR["name"], given.expires, VECTOR["content"], VECTOR["namespace"]
     )
@@ -283,9 +287,9 @@ def test_openssl_verifies_the_documented_example(tmp_path: Path) -> None:
 
 
 def test_a_refusal_names_the_right_to_grant_once() -> None:
-    found = holds("ben", ("change",), "grant", "the change")
+    found = authorize_right("ben", ("change",), "grant", "the change")
     assert found.remedy.count("grant") == 1
-    other = holds("ben", ("change",), "answer", "respond")
+    other = authorize_right("ben", ("change",), "answer", "respond")
     assert other.remedy.count("grant") == 1
 
 

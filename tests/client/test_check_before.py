@@ -19,7 +19,7 @@ async def test_an_unsigned_start_of_a_signed_crew_is_refused_before(
     async def policy(*_: Any) -> Any:
         return SimpleNamespace(signed=True)
 
-    def standing(
+    def authorize_command(
         _: Any, name: str, content: Any, proof: Any, *, run: str, at: int, namespace: str
     ) -> Any:
         assert (name, proof, content["by"], run) == ("start", None, "ann", id or "new")
@@ -27,7 +27,7 @@ async def test_an_unsigned_start_of_a_signed_crew_is_refused_before(
         return SimpleNamespace(allowed=False, reason="it is not signed", remedy="Sign it.")
 
     monkeypatch.setattr(starting, "policy_of_crew", policy)
-    monkeypatch.setattr("crewlog.authority.principals.standing", standing)
+    monkeypatch.setattr("crewlog.authority.principals.authorize_command", authorize_command)
 
     def signed_start(_: str, start: StartRun) -> Any:
         return start.to_json()

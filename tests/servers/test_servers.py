@@ -24,7 +24,7 @@ from crewlog.activities.tool_calls import ToolCalls
 from crewlog.activities.tool_node import ToolRunner
 from crewlog.activities.tools import Tool, ToolLoader
 from crewlog.authority.principals import EVERY_CREW, approval_content
-from crewlog.authority.signatures import APPROVE, EVERYWHERE, Proof, SignedApproval
+from crewlog.authority.signatures import APPROVE, EVERYWHERE, Signature, SignedApproval
 from crewlog.client import keys
 from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.policy import Policy
@@ -114,9 +114,9 @@ async def test_by_a_signed_policy_who_may_grant_must_have_signed_the_approval(
             content = key.signed(
                 EVERY_CREW, APPROVE, approval_content(source, "add", digest), EVERYWHERE
             )
-            proof = Proof.from_json(content["proof"])
+            proof = Signature.from_json(content["proof"])
             told = {"source": source, "tool": "add", "digest": digest, "by": "x", "at": 1}
-            await kit.store.put_signed_approval(SignedApproval(proof=proof, **told))
+            await kit.store.put_signed_approval(SignedApproval(signature=proof, **told))
         for for_call in (True, False):
             if rights:
                 await kit.ready("add", for_call=for_call)

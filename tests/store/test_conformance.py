@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.authority.signatures import Proof, SignedApproval
+from crewlog.authority.signatures import Signature, SignedApproval
 from crewlog.canonical_json import hash_json
 from crewlog.errors import HistoryConflict, InternalError, StoreIncomplete
 from crewlog.ids import (
@@ -613,8 +613,10 @@ async def test_what_a_tool_said_when_it_was_approved_is_kept(store: Store, run: 
 
 async def test_signed_approvals_are_kept_by_key(store: Store, run: RunId) -> None:
     def made(tool: str, key: str, digest: str, at: int) -> SignedApproval:
-        proof = Proof(key=key, expires=at + 9, signature=f"{key}{digest}")
-        return SignedApproval(source=run, tool=tool, digest=digest, by="ada", at=at, proof=proof)
+        proof = Signature(key=key, expires=at + 9, signature=f"{key}{digest}")
+        return SignedApproval(
+            source=run, tool=tool, digest=digest, by="ada", at=at, signature=proof
+        )
 
     old, new = made("add", "k1", "D", 1), made("add", "k1", "E", 2)
     others = [made("add", "k2", "D", 3), made("sub", "k1", "D", 1)]

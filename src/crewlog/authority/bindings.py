@@ -1,15 +1,15 @@
-"""What a yes to a call is about: this call, with these arguments, by this person, until then.
+"""The binding of an approval: this call, these arguments, this principal, until this deadline.
 
-    a person says yes ──► `Binding` ──► its seal is kept with the call
-    before the call is scheduled, and again before it is made: is the binding of what is about to
-    happen the one that was sealed, and has it not expired?
+    a person approves a call ──► `Binding` ──► its hash is kept with the call before the call is
+    scheduled, and again before it is made, `check_binding` compares the hash with the binding of
+    the call as it is about to be made, and the deadline with the time
 
-A call has its run, its step and its number there, which no other call of the run ever has, and it
-is answered once: so a yes is used once. A run that goes back, or is forked, has other steps or
-another id, and people are asked anew.
+A call is named by its run, its step and its number in the step, which are unique in the run, and an
+interrupt is answered once: so an approval is used once. After a rollback or a fork the step or the
+run has another id, and people are asked again.
 
-A seal is a digest, not a signature. Whoever can write a run's history can seal what he likes: that
-is kept from strangers by Temporal, and by the codec's authentication.
+The hash is no signature: whoever can write the history of a run can write hashes. Temporal, and the
+authentication of encrypted payloads, keep others out.
 """
 
 from __future__ import annotations
@@ -23,56 +23,60 @@ from crewlog.model import Json, Model
 
 
 class Approval(Model):
-    """What a call says of the yes that it is made by; its other parts are the call's own."""
+    """The approval that a call is made with; the rest of its binding is the call itself."""
 
-    seal: str
-    """What was sealed when somebody said yes."""
+    binding: str
+    """The hash of the binding, from when a person approved the call."""
     arguments: ContentHash | None = None
-    """The digest of the arguments that are to run; see `Binding`."""
+    """The hash of the arguments that are to run; see `Binding`."""
     edited: bool = False
-    """Whether people put these in the place of the message's: the store has them."""
+    """Whether people edited the arguments: the store has the edited ones."""
     by: str = ""
-    """Who said yes."""
+    """The principal that approved it."""
     until: int = 0
-    """Until when it holds, in milliseconds since the epoch; 0: no limit."""
+    """The deadline of the approval, in milliseconds since the epoch; 0: none."""
 
 
 class Binding(Model):
-    """Everything that a yes to a call of a tool holds for."""
+    """All that the approval of a tool call is valid for."""
 
     run: RunId
     interrupt: InterruptId
-    """The question that was answered."""
+    """The interrupt that was answered."""
     step: StepId
     call: int
     """The call's number in the step."""
     tool: str
     id: str
-    """The model's own id of the call: which of the message's calls."""
+    """The id that the model gave the call, unique in the message."""
     message: ContentHash
-    """The AI message that asks for the call."""
+    """The AI message that requests the call."""
     arguments: ContentHash | None = None
-    """The digest of all arguments that are to run. None: those of the message are meant, as where
-    people are asked again about a call that they had edited."""
+    """The hash of all arguments that are to run. None: those of the message, also where people are
+    asked again about a call that they had edited."""
     edited: bool = False
-    """Whether people put other arguments in the place of the message's."""
+    """Whether people edited the arguments."""
     by: str = ""
-    """Who said yes."""
+    """The principal that approved it."""
     until: int = 0
-    """Until when the call must have begun, in milliseconds since the epoch; 0: no limit."""
+    """The time by which the call must have begun, in milliseconds since the epoch; 0: none."""
 
     @property
-    def seal(self) -> str:
-        """The digest of all of it."""
-        # Every field, defaults too: what a later build adds must not make two bindings one.
+    def hash(self) -> str:
+        """The hash of all fields."""
+        # Defaults too: a field that a later build adds must not make two bindings equal.
         return hash_json(["approval", self.model_dump(mode="json")])
 
-    def told(self, seal: str) -> Approval | None:
-        """What a call that is to be made says of its approval; none where nobody was asked."""
+    def approval(self, hash_: str) -> Approval | None:
+        """The approval that a call is made with; None if nobody was asked.
+
+        Args:
+            hash_: The hash of the binding, from when a person approved the call.
+        """
         if not self.interrupt:
             return None
         return Approval(
-            seal=seal,
+            binding=hash_,
             arguments=self.arguments,
             edited=self.edited,
             by=self.by,
@@ -81,22 +85,22 @@ class Binding(Model):
 
 
 def arguments_hash(args: Json) -> ContentHash:
-    """The digest of a call's arguments, which is also the address of edited ones in the store."""
+    """The hash of the arguments of a call, under which the store has edited ones."""
     return hash_json(args)
 
 
-def check_binding(seal: str, binding: Binding, *, at: int) -> Decision:
-    """Whether a yes holds for a call that is about to be made.
+def check_binding(hash_: str, binding: Binding, *, at: int) -> Decision:
+    """Whether an approval is valid for a call that is about to be made.
 
     Args:
-        seal: What was sealed when somebody said yes; empty: nobody did.
-        binding: What is about to happen.
-        at: When, in milliseconds since the epoch.
+        hash_: The hash of the binding, from when a person approved the call; empty: nobody did.
+        binding: The binding of the call as it is about to be made.
+        at: The time, in milliseconds since the epoch.
     """
     call = f"the call {binding.step}/{binding.call} of {binding.tool!r}"
-    if not seal or not binding.interrupt:
+    if not hash_ or not binding.interrupt:
         return Decision(allowed=False, reason=f"nobody has approved {call}")
-    if not hmac.compare_digest(seal.encode(), binding.seal.encode()):
+    if not hmac.compare_digest(hash_.encode(), binding.hash.encode()):
         told = f"what was approved by {binding.interrupt!r} is not {call} as it is about to be made"
         return Decision(allowed=False, reason=told)
     if binding.until and at > binding.until:

@@ -1,28 +1,26 @@
-"""Who commands: what a command's signature is over, whose it is, and what that principal may do.
+"""The signatures of commands: what they cover, whose they are, and what that principal may do.
 
-What is signed is seven lines of text, joined by line feeds, without one at the end:
+The signed text has seven lines, joined by line feeds, without one at the end:
 
     crewlog-command-v1
     <namespace>
     <run>
     <name: `pause`, `change`, `start`, …>
-    <the command's id>
+    <the id of the command>
     <expiry, in milliseconds since 1970>
-    <SHA-256, in hex, of the command's content>
+    <SHA-256, in hex, of the content of the command>
 
-The content is all of the command as it is sent but its `proof`, as RFC 8785 spells JSON. So nothing
-that a command says can be said otherwise, left out or added, and it holds for one run, under one
-name, once (a run has one outcome for each id), and for a time. Temporal's own `identity` is what a
-client says of itself, and is not looked at.
+The content is the whole command as it is sent, without its `proof`, in the JSON of RFC 8785. So no
+part of a command can be changed, left out or added. A signature is valid for one run and one name,
+until it expires, and once, since a run records one outcome for each id. Temporal's own `identity`
+is set by the client and is not used.
 
-An approval of a server's tool is signed in the same way. It holds in every namespace, so its second
-line is empty. No namespace has an empty name: no approval fits a command to a run.
+The approval of a tool of an MCP server is signed in the same way. It is valid in every namespace,
+so its second line is empty. No namespace has an empty name: no approval can pass for a command.
 
-Whose approval of a server's tool counts: under a signed policy, that of who may grant.
-
-Approvals are kept in the store, beside all runs. Where a crew's policy is signed, one counts only
-with the signature of somebody who has `grant` by that policy, over the server, the tool, and the
-digest of all that it says of itself: so it is not enough to reach the store.
+Approvals are stored outside of runs. Under a signed policy one counts only with the signature of a
+principal that has `grant`, over the server, the tool and the hash of its description: access to the
+store is not enough.
 """
 
 from __future__ import annotations
@@ -36,20 +34,27 @@ import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from crewlog.authority.signatures import APPROVE, EVERYWHERE, SCHEDULE, START, Proof, SignedApproval
+from crewlog.authority.signatures import (
+    APPROVE,
+    EVERYWHERE,
+    SCHEDULE,
+    START,
+    Signature,
+    SignedApproval,
+)
 from crewlog.definition.policy import Policy, Principal, Right, public_key_bytes
 from crewlog.model import Json, Model
 
 VERSION = "crewlog-command-v1"
 """The first line of what is signed."""
 UNVERIFIED = "unverified"
-"""What stands before the name that an unproven command gives itself; no principal's name has a
-space in it."""
+"""Prefix of the name that an unauthenticated command gives itself. No principal has a space in its
+name."""
 
 _LONGEST_NAME = 100
-"""Characters that are kept of the name which an unproven command gives itself."""
+"""Characters that are kept of the name that an unauthenticated command gives itself."""
 _OF_A_SCHEDULE = re.compile(r"(.+)-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-"""The id of a run that a schedule starts: its own, and the time."""
+"""The id of a run that a schedule starts: the id of the schedule, and the time."""
 
 RIGHT_OF: Mapping[str, Right] = {
     START: "operate",
@@ -76,38 +81,38 @@ def needed_right(name: str, content: Mapping[str, Json]) -> Right:
 
     Args:
         name: Its name as it was sent, or `START`.
-        content: Its content: an `ask` that says nothing only waits for the result.
+        content: Its content: an `ask` without a text only waits for the result.
     """
     if name == "ask" and not content.get("text"):
         return "view"
     return RIGHT_OF.get(name, "grant")
 
 
-class Standing(Model):
-    """Who a command is of, and whether that is proven and enough."""
+class CommandAuthorization(Model):
+    """The sender of a command, and whether it may give the command."""
 
     allowed: bool
     reason: str
-    """Why, for people; names the policy, and the right or the proof that lacks."""
+    """Why, for people; names the policy, and the missing right or signature."""
     remedy: str = ""
     """What the sender can do about a refusal."""
     principal: str = ""
-    """Who commands: of a signed policy the principal whose signature it is, proven; with an open
-    one, and of a refusal that comes before that, who the sender says to be."""
-    proven: bool = False
-    """Whether the signature is that principal's."""
+    """The sender. With a signed policy, the principal of the signature; with an open policy, or
+    without a valid signature, the name that the sender gives itself."""
+    verified: bool = False
+    """Whether the signature is that of the principal."""
     rights: tuple[Right, ...] = ()
-    """What that principal may do; empty in an open policy, which asks nobody for a right."""
+    """The rights of the principal; empty with an open policy, which needs none."""
 
 
 def content_hash(content: Mapping[str, Json]) -> str:
     """SHA-256 of a command's content, in hex.
 
     Args:
-        content: The command as it is sent; its `proof` is left aside.
+        content: The command as it is sent; its `proof` is not part of it.
 
     Raises:
-        ValueError: it has a number or a text that RFC 8785 cannot spell.
+        ValueError: RFC 8785 has no form of one of its numbers or texts.
     """
     said = {key: value for key, value in content.items() if key != "proof"}
     return hashlib.sha256(rfc8785.dumps(said)).hexdigest()
@@ -116,17 +121,17 @@ def content_hash(content: Mapping[str, Json]) -> str:
 def signed_text(
     run: str, name: str, expires: int, content: Mapping[str, Json], namespace: str
 ) -> bytes:
-    """The text that a command's signature is over.
+    """The text that the signature of a command covers.
 
     Args:
         run: The run's id.
         name: The command's name, or `START`.
-        expires: Until when it holds, in milliseconds since 1970.
+        expires: When the signature expires, in milliseconds since the epoch.
         content: The command as it is sent.
-        namespace: The run's namespace; empty for an approval, which is of no run.
+        namespace: The namespace of the run; empty for an approval.
 
     Raises:
-        ValueError: RFC 8785 cannot spell its content, or its id has a line break.
+        ValueError: RFC 8785 has no form of its content, or its id has a line break.
     """
     command = content.get("command" if name in (START, SCHEDULE) else "id", "")
     lines = (VERSION, namespace, run, name, command, str(expires), content_hash(content))
@@ -135,42 +140,44 @@ def signed_text(
     return "\n".join(lines).encode()
 
 
-def standing(
+def authorize_command(
     policy: Policy | None,
     name: str,
     content: Mapping[str, Json],
-    proof: Proof | None,
+    proof: Signature | None,
     *,
     run: str,
     at: int,
     namespace: str,
-) -> Standing:
-    """Who a command is of, and whether that principal may give it.
+) -> CommandAuthorization:
+    """Authenticates the sender of a command, and authorizes the command.
 
     Args:
         policy: The policy in force; none: open.
         name: The command's name as it was sent, or `START`.
         content: The command as it was sent.
-        proof: Its proof.
-        run: The run that it came to.
-        at: When it came, in milliseconds since 1970.
-        namespace: The run's.
+        proof: Its signature.
+        run: The run that received it.
+        at: When it was received, in milliseconds since the epoch.
+        namespace: The namespace of the run.
     """
     claimed = content.get("by")
     said = claimed[:_LONGEST_NAME] if isinstance(claimed, str) else ""
     if policy is None or not policy.signed:
-        return Standing(allowed=True, reason="the crew's policy is open", principal=said)
+        return CommandAuthorization(
+            allowed=True, reason="the crew's policy is open", principal=said
+        )
     proven = _proven(policy, name, content, proof, run=run, at=at, namespace=namespace)
     if isinstance(proven, str):
         who = f", which says that it is of {said!r}," if said else ""
-        return Standing(
+        return CommandAuthorization(
             allowed=False,
             reason=f"the crew's policy takes signed commands only, and this {name}{who} {proven}",
             remedy=_HOW,
             principal=f"{UNVERIFIED} {said}".rstrip(),
         )
     who, principal = proven
-    return holds(who, principal.rights, needed_right(name, content), name)
+    return authorize_right(who, principal.rights, needed_right(name, content), name)
 
 
 _HOW = (
@@ -181,29 +188,31 @@ _HOW = (
 _GRANTER = "who has 'grant' "
 
 
-def holds(who: str, rights: tuple[Right, ...], needed: Right, what: str) -> Standing:
-    """Whether a proven principal has a right.
+def authorize_right(
+    who: str, rights: tuple[Right, ...], needed: Right, what: str
+) -> CommandAuthorization:
+    """Whether an authenticated principal has a right.
 
     Args:
         who: The principal.
         rights: What the policy gives it.
         needed: The right that is needed.
-        what: What for: a command's name, or what it would do.
+        what: The command, or its effect, that needs the right.
     """
     allowed = needed in rights
     has = ", ".join(rights) or "none"
-    return Standing(
+    return CommandAuthorization(
         allowed=allowed,
         reason=f"{who!r} has the right {needed!r} by the crew's policy"
         if allowed
-        else f"{who!r} has not the right {needed!r} that {what} needs; the crew's policy gives: "
-        f"{has}",
+        else f"{what} needs the right {needed!r}, which {who!r} does not have; "
+        f"the crew's policy gives: {has}",
         remedy=""
         if allowed
         else f"Somebody with the right {needed!r} can do it, or "
         f"{'' if needed == 'grant' else _GRANTER}can give it to {who!r}: change the crew's policy.",
         principal=who,
-        proven=True,
+        verified=True,
         rights=rights,
     )
 
@@ -212,13 +221,13 @@ def _proven(
     policy: Policy,
     name: str,
     content: Mapping[str, Json],
-    proof: Proof | None,
+    proof: Signature | None,
     *,
     run: str,
     at: int,
     namespace: str,
 ) -> tuple[str, Principal] | str:
-    """The principal whose signature a command has, or what is wrong with the proof."""
+    """The principal that signed a command, or what is wrong with the signature."""
     if proof is None:
         return "has no signature"
     whose = [(who, each) for who, each in policy.principals.items() if each.key == proof.key]
@@ -234,8 +243,10 @@ def _proven(
     return whose[0]
 
 
-def _fits(proof: Proof, run: str, name: str, content: Mapping[str, Json], namespace: str) -> bool:
-    """Whether it is the signature of this command, or of the schedule that starts the run.
+def _fits(
+    proof: Signature, run: str, name: str, content: Mapping[str, Json], namespace: str
+) -> bool:
+    """Whether a signature is that of this command, or of the schedule that starts the run.
 
     A schedule signs once for all of its runs.
     """
@@ -246,16 +257,16 @@ def _fits(proof: Proof, run: str, name: str, content: Mapping[str, Json], namesp
 
 
 def signature_hash(
-    proof: Proof, run: str, name: str, content: Mapping[str, Json], namespace: str
+    proof: Signature, run: str, name: str, content: Mapping[str, Json], namespace: str
 ) -> str:
-    """What a signed command is known by, however its signature is spelt; empty where none holds.
+    """The hash of what a signature covers, whatever its encoding; empty if it is invalid.
 
     Args:
-        proof: Its proof.
-        run: The run's id: what a schedule signs once is another start for each of its runs.
+        proof: The signature.
+        run: The id of the run: a schedule signs once, and each of its runs is another start.
         name: The command's name, or `START`.
         content: The command as it was sent.
-        namespace: The run's.
+        namespace: The namespace of the run.
     """
     try:
         text = signed_text(run, name, proof.expires, content, namespace)
@@ -264,8 +275,10 @@ def signature_hash(
     return hashlib.sha256(b"\0".join((public_key_bytes(proof.key), text))).hexdigest()
 
 
-def verify(proof: Proof, run: str, name: str, content: Mapping[str, Json], namespace: str) -> bool:
-    """Whether the signature is one of the proof's key over exactly this command to this run."""
+def verify(
+    proof: Signature, run: str, name: str, content: Mapping[str, Json], namespace: str
+) -> bool:
+    """Whether a signature of its key covers exactly this command to this run."""
     try:
         signature = base64.b64decode(proof.signature, validate=True)
         text = signed_text(run, name, proof.expires, content, namespace)
@@ -276,16 +289,16 @@ def verify(proof: Proof, run: str, name: str, content: Mapping[str, Json], names
 
 
 EVERY_CREW = "mcp"
-"""What stands in the place of a run's id: an approval is of no run."""
+"""In place of the id of a run: an approval belongs to none."""
 
 
 def approval_content(source: str, tool: str, digest: str) -> dict[str, Json]:
-    """What the signature of an approval is over, besides its expiry.
+    """The content that the signature of an approval covers.
 
     Args:
         source: The server.
         tool: The tool's name there.
-        digest: Of all that the tool says of itself.
+        digest: The hash of its description.
     """
     return {"id": digest, "source": source, "tool": tool}
 
@@ -293,20 +306,20 @@ def approval_content(source: str, tool: str, digest: str) -> dict[str, Json]:
 def approver(
     policy: Policy, approvals: Iterable[SignedApproval], tool: str, digest: str, *, at: int
 ) -> str:
-    """The principal who approved a tool as it is, and may; empty: nobody.
+    """The principal with the right to do so that approved a tool as it is now; empty if none did.
 
     Args:
-        policy: The crew's.
-        approvals: Those of the tool's server, as the store has them.
+        policy: The policy of the crew.
+        approvals: The approvals of the server, from the store.
         tool: The tool's name there.
-        digest: Of all that the tool says of itself by now.
-        at: When, in milliseconds since the epoch.
+        digest: The hash of its description now.
+        at: The time, in milliseconds since the epoch.
     """
     granting = {
         each.key: name for name, each in policy.principals.items() if "grant" in each.rights
     }
     for each in approvals:
-        proof = each.proof
+        proof = each.signature
         if (each.tool, each.digest) != (tool, digest) or proof.expires <= at:
             continue
         content = approval_content(each.source, tool, digest)

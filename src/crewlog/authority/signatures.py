@@ -23,7 +23,7 @@ EVERYWHERE = ""
 """What is signed in the place of a namespace where an approval holds in each of them."""
 
 
-class Proof(Model):
+class Signature(Model):
     """A command's signature."""
 
     key: str = Field(max_length=100)
@@ -47,5 +47,4 @@ class SignedApproval(Model):
     """Who says so, for people: who it is is proven by the signature."""
     at: int
     """When, in milliseconds since the epoch."""
-    proof: Proof
-    """The signature."""
+    signature: Signature

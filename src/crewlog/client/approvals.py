@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from crewlog.authority.signatures import APPROVE, Proof, SignedApproval
+from crewlog.authority.signatures import APPROVE, Signature, SignedApproval
 from crewlog.client.inbox import OpenQuestion
 from crewlog.client.journal import OpenStore
 from crewlog.definition.model import CrewDefinition
@@ -129,8 +129,10 @@ async def approve_tool(
     signed = client.signed(EVERY_CREW, APPROVE, content)
     made: SignedApproval | None = None
     if "proof" in signed:
-        proof = Proof.from_json(signed["proof"])
-        made = SignedApproval(source=source, tool=tool, digest=digest, by=by, at=at, proof=proof)
+        proof = Signature.from_json(signed["proof"])
+        made = SignedApproval(
+            source=source, tool=tool, digest=digest, by=by, at=at, signature=proof
+        )
     if policy is not None and policy.signed:
         by = approver(policy, [made] if made else [], tool, digest, at=at)
         if not by:

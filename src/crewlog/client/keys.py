@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from crewlog.authority.principals import signed_text
-from crewlog.authority.signatures import APPROVE, SCHEDULE, Proof
+from crewlog.authority.signatures import APPROVE, SCHEDULE, Signature
 from crewlog.client.key_folder import VARIABLE, folder
 from crewlog.definition.policy import KEY_PREFIX
 from crewlog.errors import UsageError
@@ -85,7 +85,7 @@ class Key:
                 remedy="JSON that is signed has no number beyond 2**53 - 1 and no half character.",
             ) from error
         signature = base64.b64encode(self.private.sign(text)).decode()
-        proof = Proof(key=self.public, expires=expires, signature=signature)
+        proof = Signature(key=self.public, expires=expires, signature=signature)
         return {**content, "proof": proof.to_json()}
 
 

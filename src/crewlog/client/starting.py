@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from crewlog.authority.signatures import START, Proof
+from crewlog.authority.signatures import START, Signature
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
 from crewlog.effects import check_effects
@@ -71,11 +71,11 @@ def check_start(
     """
     if policy is None or not policy.signed:
         return
-    from crewlog.authority.principals import standing  # noqa: PLC0415 - slow, and few are signed
+    from crewlog.authority.principals import authorize_command  # noqa: PLC0415 - slow, and few are signed
 
-    proof = Proof.from_json(content["proof"]) if content.get("proof") else None
+    proof = Signature.from_json(content["proof"]) if content.get("proof") else None
     now = int(time.time() * 1000)
-    found = standing(policy, START, content, proof, run=run, at=now, namespace=namespace)
+    found = authorize_command(policy, START, content, proof, run=run, at=now, namespace=namespace)
     if not found.allowed:
         raise NotPermitted(f"{found.reason}; nothing was started", remedy=found.remedy)
     if content.get("given"):

@@ -75,7 +75,7 @@ def approval(state: CrewState, asked: Interrupt, entry: j.InterruptAnswered) -> 
             made = call.model_copy(update=approved)
             return {
                 **approved,
-                "seal": call_binding(state.run, asked.step or StepId(""), made).seal,
+                "seal": call_binding(state.run, asked.step or StepId(""), made).hash,
             }
     return approved
 

@@ -337,12 +337,12 @@ class InMemoryStore:
 
     async def put_signed_approval(self, approval: SignedApproval) -> None:
         """See `Store`."""
-        self._signed_approvals[approval.source, approval.tool, approval.proof.key] = approval
+        self._signed_approvals[approval.source, approval.tool, approval.signature.key] = approval
 
     async def list_signed_approvals(self, source: str) -> list[SignedApproval]:
         """See `Store`."""
         found = [each for each in self._signed_approvals.values() if each.source == source]
-        return sorted(found, key=lambda each: (each.tool, -each.at, each.proof.key))
+        return sorted(found, key=lambda each: (each.tool, -each.at, each.signature.key))
 
     async def append(
         self,

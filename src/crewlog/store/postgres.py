@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 import asyncpg
 
-from crewlog.authority.signatures import Proof, SignedApproval
+from crewlog.authority.signatures import Signature, SignedApproval
 from crewlog.canonical_json import hash_json
 from crewlog.encryption.rows import RowCipher
 from crewlog.errors import HistoryConflict
@@ -299,7 +299,7 @@ class PostgresStore:
 
     async def put_signed_approval(self, approval: SignedApproval) -> None:
         """See `Store`."""
-        proof = approval.proof
+        proof = approval.signature
         place = approval.source, approval.tool, proof.key
         by = self.cipher.encrypt(approval.by, "approver", *place) if approval.by else ""
         await self._fetch(
@@ -317,7 +317,9 @@ class PostgresStore:
                 digest=row["hash"],
                 by=self._approver(row, source),
                 at=row["at"],
-                proof=Proof(key=row["key"], expires=row["expires"], signature=row["signature"]),
+                signature=Signature(
+                    key=row["key"], expires=row["expires"], signature=row["signature"]
+                ),
             )
             for row in await self._fetch("list_signed_approvals", source)
         ]
