@@ -55,7 +55,7 @@ async def test_a_report_tells_what_came_of_a_run_while_it_goes_on_and_in_the_end
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     (asked,) = await run.interrupts()
     found = await run.report()
-    assert (found.status, [(each.id, each.question) for each in found.open]) == (
+    assert (found.status, [(each.id, each.question) for each in found.interrupts]) == (
         "waiting",
         [(asked.id, "b#1 failed: raises: ValueError: the oven is cold")],
     )
@@ -67,7 +67,7 @@ async def test_a_report_tells_what_came_of_a_run_while_it_goes_on_and_in_the_end
     assert found.outputs["a"]["items"].plain == [1, 2, 3]
     assert [(e.step, e.type) for e in found.errors] == [("b#1", "CallFailed")]
     (decided,) = found.decisions
-    assert (decided.who, decided.why) == ("ana", "bread is bought")
+    assert (decided.by, decided.reason) == ("ana", "bread is bought")
     assert (await run.report(found.position - 4)).status == "waiting"
 
 

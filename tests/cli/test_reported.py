@@ -24,7 +24,7 @@ REPORT = ReportView.model_validate(
         "crew": "feature",
         "summary": {"value": "word " * 400 + "last"},
         "summarized_by": "finisher",
-        "plans": [
+        "item_lists": [
             {
                 "step": "work#1",
                 "source": "planner.steps",
@@ -46,8 +46,8 @@ REPORT = ReportView.model_validate(
             {
                 "position": 9,
                 "kind": "reply",
-                "who": "planner",
-                "what": 'plan: steps = [{"id": "prices", "agent"…',
+                "by": "planner",
+                "decision": 'plan: steps = [{"id": "prices", "agent"…',
             }
         ],
         "agents": {"tests": {"steps": 1, "sets": {"tests.signals": {"value": SIGNALS}}}},
@@ -117,7 +117,9 @@ def test_open_questions_have_their_answer_and_accepted_replies_their_ending(
             "summarized_by": "w",
             "summary_ending": "cut",
             "steps": [{"step": "w#1", "node": "w", "agent": "w", "accepted": "cut"}],
-            "open": [{"id": "i1", "question": "Go on?", "answer": "crewlog answer r i1 yes|no"}],
+            "interrupts": [
+                {"id": "i1", "question": "Go on?", "answer_command": "crewlog answer r i1 yes|no"}
+            ],
         }
     )
     show_report(Screen(), found)
@@ -133,7 +135,7 @@ def test_open_questions_have_their_answer_and_accepted_replies_their_ending(
 
 def test_a_report_has_the_status_and_the_answers_that_show_has() -> None:
     found = ReportView.model_validate(
-        {"run": "r", "status": "running", "open": [{"id": "i1", "question": "Go on?"}]}
+        {"run": "r", "status": "running", "interrupts": [{"id": "i1", "question": "Go on?"}]}
     )
     asked = InterruptView(
         id=InterruptId("i1"),
@@ -146,4 +148,4 @@ def test_a_report_has_the_status_and_the_answers_that_show_has() -> None:
     sight: Any = SimpleNamespace(run="r", status="waiting", questions=[asked])
     told = as_seen(found, sight)
     assert told.status == "waiting"
-    assert [each.answer for each in told.open] == ["crewlog answer r i1 yes|no"]
+    assert [each.answer_command for each in told.interrupts] == ["crewlog answer r i1 yes|no"]

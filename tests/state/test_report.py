@@ -6,10 +6,11 @@ from crewlog.cli.reported import in_markdown
 from crewlog.cli.screen import counted
 from crewlog.ids import AgentName, ContentHash, CrewName, FlagName, RunId
 from crewlog.model import Json
-from crewlog.reporting.report.builder import filled, report_of
+from crewlog.reporting.report.builder import run_report, with_bodies
 from crewlog.reporting.report.view import ReportView
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
+from crewlog.state.checkpoints import TURN
 from crewlog.state.journal import entry_from_json
 from graph.crews import plan_of
 from graph.simulation import Failure, Replies, Simulation, crew_run, returns, run, says
@@ -19,7 +20,7 @@ ITEMS = [{"id": "cart", "agent": "w", "task": "Build the cart"}, {"id": "api", "
 
 
 def report_on(sim: Simulation) -> ReportView:
-    return report_of(enumerate(map(entry_from_json, sim.journal), 1))
+    return run_report(enumerate(map(entry_from_json, sim.journal), 1))
 
 
 async def finished() -> Simulation:
@@ -47,10 +48,10 @@ async def test_it_tells_the_plan_who_decided_and_what_came_of_it() -> None:
     sim = await finished()
     found = report_on(sim)
     assert (found.status, found.run, found.crew) == ("completed", "sim", "t")
-    (plan,) = found.plans
+    (plan,) = found.item_lists
     assert (plan.source, plan.of, plan.items.plain) == ("p.steps", 2, ITEMS)
     assert plan.statuses == ("completed", "completed")
-    told = [(each.kind, each.who, each.what) for each in found.decisions]
+    told = [(each.kind, each.by, each.decision) for each in found.decisions]
     assert ("person", "ana", "Build it so? approve") in told
     (wrong,) = found.errors
     assert (wrong.step, wrong.agent, wrong.error) == ("w#1.2", "w", "no luck")
@@ -67,8 +68,8 @@ async def test_values_in_bodies_are_named_and_put_in() -> None:
     body = found.summary.body
     assert body in found.bodies
     bodies: dict[ContentHash, Json] = {ContentHash(str(body)): {"type": "ai", "content": "Done."}}
-    assert filled(found, bodies).summary.plain == "Done."
-    assert report_of([]).status == "running"
+    assert with_bodies(found, bodies).summary.plain == "Done."
+    assert run_report([]).status == "running"
 
 
 async def test_in_markdown_nothing_that_was_said_is_rendered() -> None:
@@ -88,7 +89,7 @@ async def test_of_any_run_it_is_made_and_is_what_the_state_says() -> None:
         found = report_on(sim)
         assert ReportView.model_validate_json(found.model_dump_json()) == found
         assert (found.status, found.position) == (sim.state.status, sim.state.position)
-        assert found.taken == sim.state.steps
+        assert found.steps_taken == sim.state.steps
         assert f" · {counted(sim.state.steps, 'step')} · " in "\n".join(in_markdown(found))
         assert {step.step for step in found.steps} >= set(sim.state.frontier) - {
             item.step for step in found.steps for item in step.items
@@ -96,7 +97,7 @@ async def test_of_any_run_it_is_made_and_is_what_the_state_says() -> None:
         assert list(in_markdown(found))
 
 
-def test_the_turns_of_a_conversation_are_told_with_their_answers() -> None:
+def test_the_exchanges_of_a_conversation_have_their_responses() -> None:
     said, answer = ContentHash("said"), ContentHash("answer")
     journal: list[j.JournalEntry] = [
         j.RunStarted(run=RunId("desk-1"), crew=CrewName("desk"), definition=ContentHash("d")),
@@ -105,12 +106,17 @@ def test_the_turns_of_a_conversation_are_told_with_their_answers() -> None:
         j.ExchangeEnded(turn=1, agent=AgentName("bills"), response=answer),
         j.ExchangeStarted(turn=2, by="ana", body=said),
     ]
-    found = report_of(enumerate(journal, 1))
-    first, second = filled(found, {said: "my bill", answer: "Paid."}).turns
-    assert (first.turn, first.by, first.said.plain, first.ended) == (1, "ana", "my bill", 4)
-    assert (first.agent, first.answer.plain) == ("bills", "Paid.")
-    assert (second.turn, second.ended, second.answer.plain) == (2, 0, None)
-    lines = list(in_markdown(filled(found, {said: "my bill", answer: "Paid."})))
-    assert "## Turn:1, answered by bills" in lines
+    found = run_report(enumerate(journal, 1))
+    first, second = with_bodies(found, {said: "my bill", answer: "Paid."}).exchanges
+    assert (first.exchange, first.by, first.message.plain, first.end_position) == (
+        1,
+        "ana",
+        "my bill",
+        4,
+    )
+    assert (first.agent, first.response.plain) == ("bills", "Paid.")
+    assert (second.exchange, second.end_position, second.response.plain) == (2, 0, None)
+    lines = list(in_markdown(with_bodies(found, {said: "my bill", answer: "Paid."})))
+    assert f"## {TURN.capitalize()}1, answered by bills" in lines
     assert lines[lines.index("> my bill") + 1] == "Paid."
     assert "(goes on)" in lines

@@ -24,6 +24,7 @@ from crewlog.reporting.report.view import (
     StepReport,
     Value,
 )
+from crewlog.state.checkpoints import TURN
 from crewlog.state.excerpt import brief, fenced, sentences
 from crewlog.state.value_text import planned
 from crewlog.usage import Usage
@@ -56,8 +57,8 @@ _WORD = 24
 """Characters of a value that stands beside its step."""
 _JSON = re.compile(r"(\w+) = [\[{].*", re.DOTALL)
 """The first list or object in the words about a reply, and what is left of them."""
-_TURNS = 20
-"""Turns of a conversation that are told: the last ones."""
+_EXCHANGES = 20
+"""The number of exchanges that are shown: the last ones."""
 _WHOLE = "crewlog report {run} --json"
 
 
@@ -75,16 +76,17 @@ def show_report(screen: Screen, found: ReportView) -> None:
         said = brief(sentences(found.error), _CELL)
         screen.line(("  ✗ ", "red"), (plain(said), "red"), crop=True)
     _text(screen, "asked for", _said(found.input))
-    if not found.turns:
+    if not found.exchanges:
         by = f"result, by {plain(found.summarized_by)}{_acceptance(found.summary_ending)}"
         _text(screen, by, _said(found.summary, None))
-    for turn in found.turns[:-_TURNS][:1]:
-        more = len(found.turns) - _TURNS
+    for each in found.exchanges[:-_EXCHANGES][:1]:
+        more = len(found.exchanges) - _EXCHANGES
         screen.line("")
-        screen.line((f"  {counted(more, 'turn')} from turn {turn.turn} on, and the last:", "dim"))
-    for turn in found.turns[-_TURNS:]:
-        _text(screen, *_turn(turn))
-    for plan in found.plans:
+        earlier = f"  {counted(more, 'exchange')} from exchange {each.exchange} on, and the last:"
+        screen.line((earlier, "dim"))
+    for each in found.exchanges[-_EXCHANGES:]:
+        _text(screen, *_exchange(each))
+    for plan in found.item_lists:
         _part(screen, f"plan {plan.source} · {plan.step} · {_counts(plan)}", _planned(plan))
     _part(screen, "steps", _steps(found))
     _part(screen, "decisions", _decisions(found))
@@ -118,13 +120,13 @@ def _text(screen: Screen, title: str, text: str) -> None:
     screen.paragraph(text, indent=4)
 
 
-def _turn(turn: ExchangeReport) -> tuple[str, str]:
-    """A turn's title, and what was said and answered in it."""
-    who = f", answered by {plain(turn.agent)}" if turn.agent else ""
-    lines = [f"> {brief_lines(plain(_said(turn.said)), _CELL)}"]
-    answer = _said(turn.answer) or ("" if turn.ended else "(goes on)")
-    error = [f"✗ {plain(brief(turn.error, _CELL))}"] if turn.error else []
-    return f"turn:{turn.turn}{who}", "\n".join([*lines, answer, *error])
+def _exchange(each: ExchangeReport) -> tuple[str, str]:
+    """The title of an exchange, and its message and response."""
+    who = f", answered by {plain(each.agent)}" if each.agent else ""
+    lines = [f"> {brief_lines(plain(_said(each.message)), _CELL)}"]
+    answer = _said(each.response) or ("" if each.end_position else "(goes on)")
+    error = [f"✗ {plain(brief(each.error, _CELL))}"] if each.error else []
+    return f"{TURN}{each.exchange}{who}", "\n".join([*lines, answer, *error])
 
 
 def _said(value: Value, most: int | None = _LONGEST) -> str:
@@ -143,7 +145,7 @@ def brief_lines(text: str, most: int) -> str:
 
 def _head(found: ReportView) -> str:
     took = lasted(found.started, found.ended or None)
-    done = found.taken  # as `run` and `ps` count them
+    done = found.steps_taken  # as `run` and `ps` count them
     return " · ".join(filter(None, [found.status, took, counted(done, "step"), _used(found.usage)]))
 
 
@@ -220,14 +222,14 @@ def _decisions(found: ReportView) -> Iterator[list[Part]]:
         yield [
             (clock(each.at - found.started), "dim"),
             (glyph, style),
-            (plain(each.who), "cyan"),
+            (plain(each.by), "cyan"),
             plain(_decided(each)),
         ]
 
 
 def _decided(each: DecisionReport) -> str:
-    what = _JSON.sub(r"\1 = …", each.what) if each.kind == "reply" else each.what
-    return f"{what}{f' ({each.why})' if each.why else ''}"
+    what = _JSON.sub(r"\1 = …", each.decision) if each.kind == "reply" else each.decision
+    return f"{what}{f' ({each.reason})' if each.reason else ''}"
 
 
 def _agents(found: ReportView) -> Iterator[list[Part]]:
@@ -254,7 +256,7 @@ def _results(found: ReportView) -> Iterator[list[Part]]:
                 not _own(key) or value == found.summary
             ):  # its fields say the same, or it stands above
                 continue
-            above = any(plan.source == full and plan.items == value for plan in found.plans)
+            above = any(plan.source == full and plan.items == value for plan in found.item_lists)
             yield [(plain(full), "cyan"), "the plan above" if above else plain(_short(value))]
     for flag, value in found.flags.items():
         yield [(plain(flag), "yellow"), plain(brief(_line(value), _CELL))]
@@ -277,8 +279,8 @@ def _acceptance(ending: str) -> str:
 
 
 def _open(found: ReportView) -> Iterator[list[Part]]:
-    for each in found.open:
-        answer = f"answer: {each.answer}" if each.answer else ""
+    for each in found.interrupts:
+        answer = f"answer: {each.answer_command}" if each.answer_command else ""
         yield [("?", "yellow"), (plain(each.id), "bold"), plain(each.question), answer]
 
 
@@ -330,12 +332,12 @@ def in_markdown(found: ReportView) -> Iterator[str]:
     yield from _quoted("Asked for", _said(found.input))
     by = f"Result, by {fenced(found.summarized_by)}" if found.summarized_by else "Result"
     by += _acceptance(found.summary_ending)
-    if not found.turns:
+    if not found.exchanges:
         yield from _quoted(by, _said(found.summary, None))
-    for turn in found.turns[-_TURNS:]:
-        title, text = _turn(turn)
+    for each in found.exchanges[-_EXCHANGES:]:
+        title, text = _exchange(each)
         yield from _quoted(title[0].upper() + title[1:], text)
-    for plan in found.plans:
+    for plan in found.item_lists:
         title = f"Plan {fenced(plan.source)}: {_counts(plan)}"
         yield from _table(title, ("", "step", "agent", "task"), _planned(plan))
     yield from _table("Steps", ("at", "", "step", "agent", "took", ""), _steps(found))

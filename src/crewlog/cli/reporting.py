@@ -31,14 +31,15 @@ def report(
 
 
 def as_seen(found: ReportView, sight: Sight) -> ReportView:
-    """A report with what the journal does not tell: the status, and how to answer questions."""
+    """The report with what only a client knows: the status, and how to answer interrupts."""
     from crewlog.cli.questions import answer_command  # noqa: PLC0415
 
     answers = {each.id: answer_command(sight.run, each) for each in sight.questions}
     asked = tuple(
-        each.model_copy(update={"answer": answers.get(each.id, "")}) for each in found.open
+        each.model_copy(update={"answer_command": answers.get(each.id, "")})
+        for each in found.interrupts
     )
-    return found.model_copy(update={"status": sight.status, "open": asked})
+    return found.model_copy(update={"status": sight.status, "interrupts": asked})
 
 
 async def _report(target: str, *, markdown: bool, as_json: bool) -> int:

@@ -10,7 +10,7 @@ from crewlog.errors import StoreIncomplete, StoreUnavailable
 from crewlog.graph.timers import status_by_journal
 from crewlog.ids import ContentHash
 from crewlog.model import Json
-from crewlog.reporting.report.builder import filled, report_of
+from crewlog.reporting.report.builder import run_report, with_bodies
 from crewlog.reporting.report.view import ReportView
 from crewlog.state.fold import fold
 from crewlog.state.journal import JournalEntry, entry_from_json
@@ -51,11 +51,11 @@ async def report_on(
             break
         after = entries[-1][0]
     told = [each for each in entries if last is None or each[0] <= last]
-    found = report_of(told)
+    found = run_report(told)
     if found.status == "running" and told:
         state = fold(found.run, (entry for _, entry in told), base=told[0][0] - 1)
         found = found.model_copy(update={"status": status_by_journal(state)})
-    return filled(found, await _bodies(store, found.bodies))
+    return with_bodies(found, await _bodies(store, found.bodies))
 
 
 async def _bodies(

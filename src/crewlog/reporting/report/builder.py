@@ -1,9 +1,9 @@
 """Builds the report of a run from its journal.
 
-    report_of(journal) → ReportView(steps, plans, decisions, agents, outputs, errors, usage, …)
+    run_report(journal) → ReportView(steps, plans, decisions, agents, outputs, errors, usage, …)
 
 The run does nothing for it. Large values and texts are bodies in the store: the report names their
-hashes, and `filled` replaces them by the bodies that a client has read.
+hashes, and `with_bodies` replaces them by the bodies that a client has read.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from crewlog.model import Json
 from crewlog.reporting.report.view import (
     AgentReport,
     ArtifactReport,
+    DecisionKind,
     DecisionReport,
     ErrorReport,
     ExchangeReport,
     ItemListReport,
-    Kind,
-    OpenReport,
+    OpenInterrupt,
     ReportView,
     StepReport,
     Value,
@@ -45,7 +45,7 @@ TEXT = "text"
 """The output that is an agent's last final message."""
 
 
-def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> ReportView:
+def run_report(entries: Iterable[tuple[int, j.JournalEntry]]) -> ReportView:
     """The report of a journal.
 
     Args:
@@ -53,10 +53,10 @@ def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> ReportView:
     """
     found = list(entries)
     state = CrewState(run=RunId(""), position=found[0][0] - 1 if found else 0)
-    pen = _Pen()
+    notes = _JournalNotes()
     for position, entry in found:
         state = reduce(state, entry)
-        pen.take(position, entry, state)
+        notes.take(position, entry, state)
     trace = run_trace(found)
     steps = tuple(_step(each) for each in trace.steps)
     last, text = _last(state)
@@ -70,38 +70,38 @@ def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> ReportView:
         position=state.position,
         started=trace.started,
         ended=trace.ended or 0,
-        input=pen.input,
+        input=notes.input,
         summary=text,
         summarized_by=last,
         summary_ending=_ending(trace, last, text),
-        taken=state.steps,
+        steps_taken=state.steps,
         steps=steps,
-        plans=tuple(_plans(pen, trace)),
-        decisions=tuple(pen.decisions),
-        agents=_agents(trace, pen, state),
+        item_lists=tuple(_item_lists(notes, trace)),
+        decisions=tuple(notes.decisions),
+        agents=_agents(trace, notes, state),
         outputs={
             agent: {key: _value(out) for key, out in outs.items() if key != TEXT}
             for agent, outs in state.agent_outputs.items()
             if set(outs) - {TEXT}
         },
         flags=state.flags,
-        artifacts={name: _artifact(made) for name, made in pen.artifacts.items()},
-        errors=tuple(pen.errors),
-        turns=tuple(pen.turns),
-        open=tuple(
-            OpenReport(id=asked.id, step=asked.step, question=asked.question)
+        artifacts={name: _artifact(made) for name, made in notes.artifacts.items()},
+        errors=tuple(notes.errors),
+        exchanges=tuple(notes.exchanges),
+        interrupts=tuple(
+            OpenInterrupt(id=asked.id, step=asked.step, question=asked.question)
             for asked in state.interrupts.values()
         ),
         usage=sum(state.usage.values(), Usage()),
     )
 
 
-def filled(report: ReportView, bodies: Mapping[ContentHash, Json]) -> ReportView:
-    """The report with the values that are in bodies.
+def with_bodies(report: ReportView, bodies: Mapping[ContentHash, Json]) -> ReportView:
+    """The report with the values of bodies.
 
     Args:
         report: The report.
-        bodies: Those of `report.bodies` that somebody has got.
+        bodies: The bodies that were read, of `report.bodies`.
     """
     return ReportView.model_validate(_with(report.model_dump(), bodies))
 
@@ -120,7 +120,7 @@ def _with(data: Any, bodies: Mapping[ContentHash, Json]) -> Any:
 
 
 def _said(body: Json) -> Json:
-    """A value; of a message, its text."""
+    """A body as a value: the text of a message, anything else as it is."""
     if not isinstance(body, dict):
         return body
     message = cast("dict[str, Json]", body)
@@ -133,8 +133,8 @@ def _said(body: Json) -> Json:
     return "".join(part if isinstance(part, str) else str(part.get("text", "")) for part in parts)
 
 
-class _Pen:
-    """Notes down what is not in the state and not in the trace."""
+class _JournalNotes:
+    """What the report needs of the journal, and neither the state nor the trace has."""
 
     def __init__(self) -> None:
         self.input = Value()
@@ -142,7 +142,7 @@ class _Pen:
         self.errors: list[ErrorReport] = []
         self.mapped: dict[StepId, tuple[str, int, Value]] = {}
         self.artifacts: dict[str, list[tuple[AgentName, int, int]]] = {}
-        self.turns: list[ExchangeReport] = []
+        self.exchanges: list[ExchangeReport] = []
         self._agents: dict[StepId, AgentName | None] = {}
         self._asked: dict[str, Interrupt] = {}
 
@@ -167,15 +167,16 @@ class _Pen:
             case j.InterruptRaised():
                 self._asked[entry.interrupt.id] = entry.interrupt
             case j.ExchangeStarted():
-                said = Value(body=entry.body)
-                turn = ExchangeReport(turn=entry.turn, at=entry.at, by=entry.by, said=said)
-                self.turns.append(turn)
-            case j.ExchangeEnded() if self.turns and self.turns[-1].turn == entry.turn:
+                exchange = ExchangeReport(
+                    exchange=entry.turn, at=entry.at, by=entry.by, message=Value(body=entry.body)
+                )
+                self.exchanges.append(exchange)
+            case j.ExchangeEnded() if self.exchanges and self.exchanges[-1].exchange == entry.turn:
                 answer = entry.response or (entry.ref.body if entry.ref is not None else None)
-                ended: dict[str, Any] = {"ended": position, "agent": entry.agent}
-                ended |= {"answer": Value(body=answer), "error": entry.error}
+                ended: dict[str, Any] = {"end_position": position, "agent": entry.agent}
+                ended |= {"response": Value(body=answer), "error": entry.error}
                 ended |= {"warning": entry.warning, "end_reason": entry.end_reason}
-                self.turns[-1] = self.turns[-1].model_copy(update=ended)
+                self.exchanges[-1] = self.exchanges[-1].model_copy(update=ended)
             case _:
                 if told := _decision(entry, self._asked):
                     self.decisions.append(
@@ -192,33 +193,33 @@ class _Pen:
 
 
 def _decision(entry: j.JournalEntry, asked: Mapping[str, Interrupt]) -> dict[str, Any] | None:
-    """What an entry says was decided; none where it says nothing of the kind."""
+    """The decision that an entry records; none for other entries."""
     match entry:
         case j.StructuredOutputParsed():
             why = {"lenient": "as it was meant", "fallback": "no reply was any good"}
             what = f"{entry.decision}: {entry.brief}" if entry.decision else entry.brief
-            return _told("reply", entry.agent, entry.step, what, why.get(entry.how, ""))
+            return _fields("reply", entry.agent, entry.step, what, why.get(entry.how, ""))
         case j.StructuredOutputRejected():
             what = f"reply {entry.attempt} of {entry.of} cannot be used"
-            return _told("refused", entry.agent, entry.step, what, "; ".join(entry.faults))
+            return _fields("refused", entry.agent, entry.step, what, "; ".join(entry.faults))
         case j.NodesReached(source=str(source)) if entry.because:
             goes = ", ".join(reached.node for reached in entry.to) or "on"
             what = f"back to {goes}" if entry.loop else f"to {goes}"
-            return _told("route", source, None, what, entry.because)
+            return _fields("route", source, None, what, entry.because)
         case j.InterruptAnswered() if entry.decision not in ("withdrawn", "escalated"):
             question = asked.get(entry.interrupt)
             what = f"{question.question} {entry.decision}" if question else entry.decision
             who = entry.by or ("nobody, in time" if entry.expired else "")
-            return _told("person", who, question.step if question else None, what, entry.reason)
+            return _fields("person", who, question.step if question else None, what, entry.reason)
         case j.DefinitionApproved():
-            return _told("person", entry.by, None, "approved the crew", "")
+            return _fields("person", entry.by, None, "approved the crew", "")
         case j.PermissionDenied():
-            return _told("denied", entry.agent, entry.step, f"no {entry.tool}", entry.reason)
+            return _fields("denied", entry.agent, entry.step, f"no {entry.tool}", entry.reason)
         case j.WriteRefused():
             what = f"{entry.key} stays {entry.kept}, and does not become {entry.refused}"
-            return _told("conflict", entry.by, entry.step, what, entry.because)
+            return _fields("conflict", entry.by, entry.step, what, entry.because)
         case j.GraphReplacement() | j.DefinitionChanged():
-            return _told("change", entry.by, None, entry.what, "")
+            return _fields("change", entry.by, None, entry.what, "")
         case j.StateEdited() | j.StepRedirected() | j.ToolPermissionSet() | j.AgentPermissionSet():
             what = {
                 "StateEdited": "edited the state",
@@ -226,18 +227,20 @@ def _decision(entry: j.JournalEntry, asked: Mapping[str, Interrupt]) -> dict[str
                 "ToolPermissionSet": "changed who may call a tool",
                 "AgentPermissionSet": "ruled of calls of a tool",
             }[entry.kind]
-            return _told("change", entry.by, None, what, getattr(entry, "reason", ""))
+            return _fields("change", entry.by, None, what, getattr(entry, "reason", ""))
         case _:
             return None
 
 
-def _told(kind: Kind, who: str, step: StepId | None, what: str, why: str) -> dict[str, Any]:
+def _fields(
+    kind: DecisionKind, by: str, step: StepId | None, decision: str, reason: str
+) -> dict[str, Any]:
     return {
         "kind": kind,
-        "who": who,
+        "by": by,
         "step": step,
-        "what": brief(what, 300),
-        "why": brief(why, 300),
+        "decision": brief(decision, 300),
+        "reason": brief(reason, 300),
     }
 
 
@@ -262,7 +265,7 @@ def _step(step: StepTrace) -> StepReport:
 
 
 def _set(value: Json) -> Value:
-    """What a trace says that a step set: the value, or where it is."""
+    """A value that a step set, as its trace has it."""
     if isinstance(value, dict) and (pairs := cast("dict[str, Any]", value)).keys() == {"body"}:
         return Value(body=ContentHash(str(pairs["body"])))
     return Value(value=value)
@@ -275,7 +278,7 @@ def _value(output: Output) -> Value:
 
 
 def _last(state: CrewState) -> tuple[AgentName | None, Value]:
-    """The final message that came last, and whose it is."""
+    """The agent of the last final message, and the message."""
     texts = [(o[TEXT].position, agent) for agent, o in state.agent_outputs.items() if TEXT in o]
     if not texts:
         return None, Value()
@@ -285,7 +288,7 @@ def _last(state: CrewState) -> tuple[AgentName | None, Value]:
 
 
 def _ending(trace: TraceView, agent: AgentName | None, text: Value) -> BadEnding:
-    """How the reply ended that an agent's text is, where it was taken as it is."""
+    """Why an agent's final message was used although incomplete."""
     said = (call for step in trace.all_steps() if step.agent == agent for call in step.calls)
     for call in said:
         if call.accepted and call.body == text.body:
@@ -293,11 +296,11 @@ def _ending(trace: TraceView, agent: AgentName | None, text: Value) -> BadEnding
     return ""
 
 
-def _plans(pen: _Pen, trace: TraceView) -> Iterator[ItemListReport]:
+def _item_lists(notes: _JournalNotes, trace: TraceView) -> Iterator[ItemListReport]:
     for step in trace.steps:
-        if step.step not in pen.mapped:
+        if step.step not in notes.mapped:
             continue
-        source, of, listed = pen.mapped[step.step]
+        source, of, listed = notes.mapped[step.step]
         statuses = {item.step: item.status for item in step.items}
         numbered = [statuses.get(StepId(f"{step.step}.{n}"), "") for n in range(1, of + 1)]
         yield ItemListReport(
@@ -305,7 +308,9 @@ def _plans(pen: _Pen, trace: TraceView) -> Iterator[ItemListReport]:
         )
 
 
-def _agents(trace: TraceView, pen: _Pen, state: CrewState) -> dict[AgentName, AgentReport]:
+def _agents(
+    trace: TraceView, notes: _JournalNotes, state: CrewState
+) -> dict[AgentName, AgentReport]:
     found: dict[AgentName, dict[str, Any]] = {}
     for step in trace.all_steps():
         agent = step.agent
@@ -320,16 +325,16 @@ def _agents(trace: TraceView, pen: _Pen, state: CrewState) -> dict[AgentName, Ag
         mine["sets"] |= {key: _set(value) for key, value in step.sets.items()}
     for name, mine in found.items():
         texts = state.agent_outputs.get(name, {}).get(TEXT)
-        mine["errors"] = sum(error.agent == name for error in pen.errors)
+        mine["errors"] = sum(error.agent == name for error in notes.errors)
         mine["usage"] = state.usage.get(name, Usage())
         mine["artifacts"] = {
             artifact: sum(count - refused for who, count, refused in made if who == name)
-            for artifact, made in pen.artifacts.items()
+            for artifact, made in notes.artifacts.items()
             if any(who == name for who, _, _ in made)
         }
         if texts is not None:
             said = _value(texts)
-            mine["said"] = said.parts[-1] if said.parts else said
+            mine["final_message"] = said.parts[-1] if said.parts else said
     return {name: AgentReport.model_validate(mine) for name, mine in found.items()}
 
 

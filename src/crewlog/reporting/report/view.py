@@ -21,25 +21,24 @@ from crewlog.run_status import EndReason
 from crewlog.state.finish_reason import BadEnding
 from crewlog.usage import Usage
 
-Kind = Literal["reply", "refused", "route", "person", "denied", "conflict", "change"]
-"""What a decision is: `reply`, of a model, which was read; `refused`, one that was not; `route`, of
-the flow; `person`, an answer; `denied`, a call that was not allowed; `conflict`, of values that do
-not fit; `change`, of the crew or the state."""
+DecisionKind = Literal["reply", "refused", "route", "person", "denied", "conflict", "change"]
+"""What was decided: `reply`: a structured output of a model. `refused`: one that did not satisfy
+its schema. `route`: a branch of the flow. `person`: an answer. `denied`: a tool call that was not
+permitted. `conflict`: a write that a reducer refused. `change`: of the definition or the state."""
 
 
 class Value(Model):
-    """A value, or the body that holds it."""
+    """A value, or the hash of the body that holds it."""
 
     value: Json = None
-    """The value, where it is small, or somebody has got it."""
     body: ContentHash | None = None
-    """The body that holds it."""
+    """The hash of the body, for a large value. `value` is null until a client has read the body."""
     parts: tuple[Value, ...] = ()
-    """Of a list that several steps put together: its values."""
+    """The values of a list that several steps appended to."""
 
     @property
     def bodies(self) -> Iterator[ContentHash]:
-        """The bodies that are needed for it."""
+        """The hashes of the bodies that hold it."""
         if self.body is not None:
             yield self.body
         for part in self.parts:
@@ -47,137 +46,137 @@ class Value(Model):
 
     @property
     def plain(self) -> Json:
-        """The value as it is; of one that nobody has got, nothing."""
+        """The value as JSON; null if its body was not read."""
         return [part.plain for part in self.parts] if self.parts else self.value
 
 
 class StepReport(Model):
-    """A step: what was done in it."""
+    """A step, or the child step of an item."""
 
     step: StepId
     node: NodeName
     agent: AgentName | None = None
     status: str = ""
-    """`completed`, `skipped`, `cancelled`, or what it is about."""
+    """As in `StepTrace`: `completed`, `skipped`, `cancelled`, …"""
     because: str = ""
-    """Why it went as it did."""
+    """Why the step was skipped, or why its end reached other nodes."""
     accepted: BadEnding = ""
-    """How its last reply ended, where that is no good answer and was taken as it is."""
+    """Why its last AI message was used although incomplete; empty if it was complete."""
     started: int = 0
-    """In milliseconds since the epoch; 0: it did not begin."""
+    """Milliseconds since the epoch; 0: not started."""
     ms: int = 0
-    """How long it took."""
+    """Its duration."""
     tools: tuple[str, ...] = ()
-    """The tools that it called, in order."""
+    """The tools of its calls, in order."""
     errors: tuple[str, ...] = ()
-    """What went wrong in it, also where it went well in the end."""
+    """The errors of all attempts, also if the step was completed."""
     retries: int = 0
-    """How often something of it was tried again."""
     sets: dict[str, Value] = Field(default_factory=dict[str, Value])
-    """The flags by name, and the outputs by `agent.key`, that it set."""
+    """The values that it set: run outputs by name, outputs by `agent.key`."""
     usage: Usage = Usage()
     items: tuple[StepReport, ...] = ()
-    """Its steps for items, in their order."""
+    """Its child steps, by item number."""
 
 
 class ItemListReport(Model):
-    """A list that a phase had a step for each item of: what was planned, and became of it."""
+    """A list with a child step for each item."""
 
     step: StepId
-    """The visit."""
+    """The parent step."""
     source: str
-    """The list, as `agent.output`."""
+    """The output that holds the list: `agent.output`."""
     of: int
-    """How many items it had."""
+    """The number of items."""
     items: Value = Value()
-    """The list itself, as far as it is the one that is there now."""
+    """The list at the start of the parent step."""
     statuses: tuple[str, ...] = ()
-    """What became of each item."""
+    """The status of each child step; empty for one that was not reached."""
 
 
 class DecisionReport(Model):
-    """Something that was decided."""
+    """A decision of a model, the flow, a person or a permission."""
 
     position: int
     at: int = 0
-    kind: Kind
-    who: str = ""
-    """An agent, a node, or a person; empty: nobody who is named."""
+    """Milliseconds since the epoch."""
+    kind: DecisionKind
+    by: str = ""
+    """An agent, a node or a principal; empty if unknown."""
     step: StepId | None = None
-    what: str
-    """What was decided."""
-    why: str = ""
-    """Why, as far as that was said."""
+    decision: str
+    """What was decided, in words."""
+    reason: str = ""
 
 
 class ErrorReport(Model):
-    """Something that went wrong."""
+    """A step or a run that failed."""
 
     position: int
     step: StepId | None = None
     agent: AgentName | None = None
     error: str
     type: str = ""
+    """The class of the error in `crewlog.errors`, or of the tool."""
 
 
 class AgentReport(Model):
-    """What an agent did, and what there is now that was not there before."""
+    """What an agent did in all of its steps."""
 
     steps: int = 0
     errors: int = 0
     retries: int = 0
     usage: Usage = Usage()
     tools: dict[str, int] = Field(default_factory=dict[str, int])
-    """How often it called which tool."""
+    """The number of its calls, by tool."""
     sets: dict[str, Value] = Field(default_factory=dict[str, Value])
-    """The flags and outputs that it set, with the value that it set last."""
+    """The values that it set last: run outputs by name, outputs by `agent.key`."""
     artifacts: dict[str, int] = Field(default_factory=dict[str, int])
-    """How many operations it made on which artifact."""
-    said: Value = Value()
+    """The number of its operations that were applied, by artifact."""
+    final_message: Value = Value()
     """Its last final message."""
 
 
 class ArtifactReport(Model):
-    """How an artifact came about."""
+    """The history of an artifact in numbers."""
 
     versions: int = 0
-    """How often it was changed."""
     operations: int = 0
     refused: int = 0
-    """Operations that did not apply."""
+    """Operations that could not be applied."""
     agents: tuple[AgentName, ...] = ()
-    """Who changed it, in the order in which they first did."""
+    """The agents that changed it, in the order of their first operations."""
 
 
 class ExchangeReport(Model):
-    """A turn of a conversation."""
+    """An exchange of a conversation."""
 
-    turn: int
+    exchange: int
+    """Its number, from 1."""
     at: int = 0
-    """When it began."""
+    """When it started, in milliseconds since the epoch."""
     by: str = ""
-    """Who said the message."""
-    said: Value = Value()
-    ended: int = 0
-    """The journal position that ended it, which `turn:N` names; 0: it goes on."""
+    """The sender of the message."""
+    message: Value = Value()
+    end_position: int = 0
+    """The position at which it ended; 0: not ended."""
     agent: AgentName | None = None
-    """Who answered; none where the run did."""
-    answer: Value = Value()
+    """The agent that responded; none if the run itself did."""
+    response: Value = Value()
     error: str = ""
     warning: str = ""
-    """The last bound that it came to."""
+    """The last limit that it reached."""
     end_reason: EndReason = ""
-    """Why it ended; empty while it goes on."""
+    """Empty until it ends."""
 
 
-class OpenReport(Model):
-    """A question that nobody has answered."""
+class OpenInterrupt(Model):
+    """A question that is not answered."""
 
     id: InterruptId
     step: StepId | None = None
     question: str
-    answer: str = ""
-    """The command that answers it; empty where it cannot be answered from there."""
+    answer_command: str = ""
+    """The command line that answers it; empty if only a client knows."""
 
 
 class ReportView(Model):
@@ -186,49 +185,50 @@ class ReportView(Model):
     run: RunId
     crew: str = ""
     definition: ContentHash = ContentHash("")
-    """The definition in force at the end."""
+    """The live definition at the position."""
     status: str = "running"
-    """As `RunView` has it: `waiting` while it waits, as far as that is known where it is told."""
+    """As in `RunView`."""
     error: str = ""
     """Why the run failed."""
     end_reason: EndReason = ""
-    """Why it ended, as `RunResult` has it; empty: it goes on."""
+    """Why it ended, as in `RunResult`; empty: not ended."""
     position: int = 0
-    """The journal position that it is about."""
+    """The journal position that the report is about."""
     started: int = 0
+    """Milliseconds since the epoch, as `ended`."""
     ended: int = 0
-    """0: it goes on."""
+    """0: not ended."""
     input: Value = Value()
-    """What the run was given."""
+    """The run input."""
     summary: Value = Value()
-    """The final message that came last."""
+    """The last final message of the run."""
     summarized_by: AgentName | None = None
-    """Whose it is."""
+    """The agent of that message."""
     summary_ending: BadEnding = ""
-    """How it ended, where it is no good answer and was taken as it is."""
-    taken: int = 0
-    """Steps that it began, as `RunResult.steps` counts: those of items, and not their visit."""
+    """Why that message was used although incomplete; empty if it was complete."""
+    steps_taken: int = 0
+    """The number of started steps, as `RunResult.steps`: child steps, but not their parents."""
     steps: tuple[StepReport, ...] = ()
-    """What was executed, in the order in which it was reached."""
-    plans: tuple[ItemListReport, ...] = ()
+    """In the order in which they were reached."""
+    item_lists: tuple[ItemListReport, ...] = ()
     decisions: tuple[DecisionReport, ...] = ()
     agents: dict[AgentName, AgentReport] = Field(default_factory=dict[AgentName, AgentReport])
     outputs: dict[AgentName, dict[str, Value]] = Field(
         default_factory=dict[AgentName, dict[str, Value]]
     )
-    """What is there in the end, but for texts."""
+    """The outputs at the position, by agent and key, without final messages."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
+    """The run outputs at the position."""
     artifacts: dict[str, ArtifactReport] = Field(default_factory=dict[str, ArtifactReport])
     errors: tuple[ErrorReport, ...] = ()
-    open: tuple[OpenReport, ...] = ()
-    """Questions that nobody has answered."""
-    turns: tuple[ExchangeReport, ...] = ()
-    """Of a conversation: what was said, and what was answered."""
+    interrupts: tuple[OpenInterrupt, ...] = ()
+    exchanges: tuple[ExchangeReport, ...] = ()
+    """Of a conversation."""
     usage: Usage = Usage()
 
     @property
     def bodies(self) -> tuple[ContentHash, ...]:
-        """The bodies that its values are in."""
+        """The hashes of the bodies that hold its values."""
         return tuple(dict.fromkeys(h for value in _values(self) for h in value.bodies))
 
 
