@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -95,8 +95,12 @@ from crewlog.state.calls import (
     CallTool,
     CallToolResult,
     CheckArguments,
+    GraphOperationsReturned,
     OutputValue,
     SentMessage,
+    ToolCallDenied,
+    ToolCallInvalid,
+    ToolReturned,
     attempt_owner,
 )
 from crewlog.state.excerpt import brief
@@ -198,9 +202,7 @@ class ToolCalls:
             raise
         message = await self._hydrator.message(task.run, task.message)
         begun = time.monotonic()
-        refusal: CallDenied | None = None
         counted: dict[str, str] = {}
-        unmade = False
         try:
             context = await self._prepare(task, message, crew)
             counted = await count_call(self._store, task)
@@ -212,15 +214,15 @@ class ToolCalls:
         except (CallDenied, _ModelMistakeError) as fault:
             await self._unbegun(task, crew)
             counted = await give_back(self._store, task, counted)
-            outcome, unmade = _refused(task, str(fault)), not may_have_started(task)
-            refusal = fault if isinstance(fault, CallDenied) else None
+            outcome = _refused(task, str(fault))
+            outcome.result = _refusal(task, fault)
         else:
             try:
                 outcome = await self._execute(context, call, state, effect)
             except ToolInvocationError as exc:
                 await release(self._store, task)
                 outcome, counted = _refused(task, _bad_arguments(exc)), {}
-                unmade = not may_have_started(task)
+                outcome.result = ToolCallInvalid(unmade=not may_have_started(task))
             if task.approval is not None and task.approval.edited:
                 told = with_edit_notice(outcome.message, context.args)
                 outcome = replace(outcome, message=cast("ToolMessage", told))
@@ -230,12 +232,6 @@ class ToolCalls:
         result = await self._result(task, outcome, ms)
         if counted:
             result = result.model_copy(update={"counted": counted, "started": task.started})
-        if unmade:
-            result = result.model_copy(update={"unmade": True})
-        if refusal is not None:
-            reason = brief(utf8_text(redacted_text(str(refusal))), _LONGEST_REASON)
-            said = {"denied": reason, "rule": refusal.rule}
-            result = result.model_copy(update=said)
         return result.model_copy(update={"journaled": False}) if local else result
 
     async def _prepare(self, task: CallTool, message: Any, crew: CrewDefinition) -> _Context:
@@ -428,22 +424,41 @@ class ToolCalls:
             hash=hash_,
             ok=message.status == "success",
             ms=ms,
-            flags={
-                utf8_text(redacted_text(k)): redacted_json(utf8_json(v))
-                for k, v in outcome.flags.items()
-            },
-            outputs=tuple(outputs),
-            operations=outcome.changes,
-            sends=tuple(
-                SentMessage(channel=each["channel"], text=utf8_text(redacted_text(each["text"])))
-                for each in outcome.sends
-            ),
-            regroups=tuple(
-                cast("dict[str, Json]", redacted_json(utf8_json(each))) for each in outcome.regroups
-            ),
-            goto=tuple(outcome.goto),
+            outcome=outcome.result or _returned(outcome, outputs),
             stored=stored,
         )
+
+
+def _returned(
+    outcome: Outcome, outputs: Sequence[OutputValue]
+) -> ToolReturned | GraphOperationsReturned:
+    """The outcome of a call whose tool ran, as the workflow applies it."""
+    if outcome.regroups:
+        operations = cast("list[dict[str, Json]]", redacted_json(utf8_json(outcome.regroups)))
+        return GraphOperationsReturned(operations=tuple(operations))
+    return ToolReturned(
+        flags={
+            utf8_text(redacted_text(k)): redacted_json(utf8_json(v))
+            for k, v in outcome.flags.items()
+        },
+        outputs=tuple(outputs),
+        operations=outcome.changes,
+        sends=tuple(
+            SentMessage(channel=each["channel"], text=utf8_text(redacted_text(each["text"])))
+            for each in outcome.sends
+        ),
+        goto=tuple(outcome.goto),
+    )
+
+
+def _refusal(
+    task: CallTool, fault: CallDenied | _ModelMistakeError
+) -> ToolCallDenied | ToolCallInvalid:
+    """The outcome of a call that is not made."""
+    if isinstance(fault, CallDenied):
+        reason = brief(utf8_text(redacted_text(str(fault))), _LONGEST_REASON)
+        return ToolCallDenied(reason=reason, rule=fault.rule)
+    return ToolCallInvalid(unmade=not may_have_started(task))
 
 
 def check_argument_names(tool: Tool) -> Tool:

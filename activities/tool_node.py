@@ -31,7 +31,7 @@ from crewlog.definition.model import GROUP_TOOLS, SEND_MESSAGE, AgentDefinition
 from crewlog.errors import ToolFailed
 from crewlog.ids import NodeName
 from crewlog.model import Json
-from crewlog.state.calls import ArtifactChange
+from crewlog.state.calls import ArtifactChange, ToolCallDenied, ToolCallInvalid
 
 _UPDATES = frozenset({"flags", "outputs", "operations", "messages"})
 SENDS = "sends"
@@ -68,7 +68,9 @@ class Outcome:
     regroups: list[dict[str, Json]] = field(default_factory=list[dict[str, Json]])
     """What it changes of its agent's graph, as operations."""
     changes: tuple[ArtifactChange, ...] = ()
-    """The same, tried on what its agent sees."""
+    """The operations on artifacts, tried on what its agent sees."""
+    result: ToolCallInvalid | ToolCallDenied | None = None
+    """Of a call that was not made: its outcome."""
 
 
 class ToolRunner:

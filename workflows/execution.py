@@ -42,6 +42,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.failure_details import failure_details
     from crewlog.graph import live_change
+    from crewlog.graph.agents_without_model import text_of
     from crewlog.graph.answers import answer_expired_interrupts
     from crewlog.graph.artifacts import unsettled
     from crewlog.graph.engine import Engine
@@ -71,6 +72,7 @@ with workflow.unsafe.imports_passed_through():
         EndRunResult,
         FindCommand,
         FindCommandResult,
+        GraphOperationsReturned,
         MergeNotification,
         PrepareRun,
         PrepareRunResult,
@@ -593,10 +595,14 @@ class Execution:
         self, order: Order, result: CallResult
     ) -> CallSucceeded | GraphChangeRequested:
         """The outcome of a call with a result. Prepares the change that a group tool asks for."""
-        if not isinstance(result, CallToolResult) or not result.regroups:
+        if not isinstance(result, CallToolResult):
+            return CallSucceeded(result)
+        if not isinstance(result.outcome, GraphOperationsReturned):
             return CallSucceeded(result)
         self._commands += 1
-        change = await group_tools.prepare(self.engine, order, result, self.queue)
+        change = await group_tools.prepare(
+            self.engine, order, result.outcome.operations, text_of(result), self.queue
+        )
         return GraphChangeRequested(result, change)
 
     def _failure_outcome(self, order: Order, cause: BaseException) -> CallOutcome:

@@ -10,13 +10,13 @@ changes the graph once, whatever dies in between. And no call waits for a drain,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import ChangeConflict, CrewlogError
-    from crewlog.graph.agents_without_model import text_of
     from crewlog.graph.engine import Engine
     from crewlog.graph.group_tools import (
         ASKED,
@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
         group_command_id,
     )
     from crewlog.graph.run_context import Order
-    from crewlog.state.calls import CallToolResult
+    from crewlog.model import Json
     from crewlog.wire import Change
 
 from crewlog.workflows import changes
@@ -45,27 +45,32 @@ class GroupToolChange:
 
 
 async def prepare(
-    engine: Engine, order: Order, result: CallToolResult, queue: str
+    engine: Engine,
+    order: Order,
+    operations: Sequence[dict[str, Json]],
+    text: str,
+    queue: str,
 ) -> GroupToolChange:
-    """Has made what a call's change leads to, or notes why it cannot be.
+    """Prepares the change that a call asks for, or notes why it is rejected.
 
     Args:
         engine: The run's engine; the run may move on meanwhile.
         order: The call.
-        result: What its tool returned.
+        operations: The operations that its tool returned.
+        text: The message of the tool.
         queue: The task queue of the run's activities; empty: the workflow's own.
     """
     command = Change.model_validate(
         {
             "id": group_command_id(order.step, order.call.call),
             "by": order.agent,
-            "operations": result.regroups,
+            "operations": operations,
             "reason": f"{order.step} called {order.call.tool}",
         }
     )
     incoming = QueuedCommand("change", {})
     await changes.prepare_agent_change(incoming, command, engine, queue)
-    return GroupToolChange(order, command, incoming, text_of(result).removesuffix(ASKED))
+    return GroupToolChange(order, command, incoming, text.removesuffix(ASKED))
 
 
 async def apply(engine: Engine, asked: GroupToolChange) -> None:

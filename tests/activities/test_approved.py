@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.authority.bindings import Binding, arguments_hash
 from crewlog.canonical_json import hash_json
+from crewlog.state.calls import ToolCallDenied
 
 from .activity_kit import RUN, crew
 
@@ -86,8 +87,9 @@ async def test_a_forged_yes_runs_nothing(tool_call: Any, forged: dict[str, Any])
     assert not result.ok
     assert result.body["status"] == "error"
     assert result.body["content"].startswith(("Refused:", "Nobody has approved"))
-    assert (result.rule, result.unmade) == ("approvals", True), "it is on record as refused"
-    assert result.denied
+    assert isinstance(result.outcome, ToolCallDenied), "it is on record as denied"
+    assert result.outcome.rule == "approvals"
+    assert result.outcome.reason
 
 
 async def test_a_yes_holds_until_its_time(tool_call: Any) -> None:

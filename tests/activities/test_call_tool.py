@@ -126,14 +126,18 @@ async def test_a_permission_is_for_one_agent_and_one_tool(tool_call, fields):
 
 async def test_commands_cross_as_plain_data(tool_call, store):
     handed = await tool_call("hand_off", {"to": "writer"})
-    assert (handed.goto, handed.body["content"], handed.ok) == (("writer",), "Done.", True)
+    assert (handed.returned.goto, handed.body["content"], handed.ok) == (("writer",), "Done.", True)
     parent = await tool_call("hand_off", {"to": "writer", "how": "parent"})
-    assert (parent.goto, parent.flags) == (("writer",), {"ready": True})
+    assert (parent.returned.goto, parent.returned.flags) == (("writer",), {"ready": True})
     own = await tool_call("with_message")
-    assert (own.goto, own.flags, own.body["content"]) == (("a", "b"), {"x": 1}, "handed over")
+    assert (own.returned.goto, own.returned.flags, own.body["content"]) == (
+        ("a", "b"),
+        {"x": 1},
+        "handed over",
+    )
     large = await tool_call("hand_off", {"to": "", "how": "large"})
     body = hash_json("x" * 1000)
-    assert large.outputs == (
+    assert large.returned.outputs == (
         OutputValue(key="spec", body=body, content="x" * 1000),
         OutputValue(key="small", value=1),
     )
@@ -142,11 +146,11 @@ async def test_commands_cross_as_plain_data(tool_call, store):
 
 async def test_a_command_gives_json_and_texts_that_payloads_can_carry(tool_call, store):
     plain = await tool_call("hand_off", {"to": "", "how": "tuple"})
-    assert plain.outputs == (OutputValue(key="spec", value=[1, {"2": "x"}]),)
+    assert plain.returned.outputs == (OutputValue(key="spec", value=[1, {"2": "x"}]),)
     mended = await tool_call("hand_off", {"to": "", "how": "surrogates"})
     mended.model_dump_json().encode()
-    assert mended.flags == {"f\ufffd": "\ufffd"}
-    (large,) = mended.outputs
+    assert mended.returned.flags == {"f\ufffd": "\ufffd"}
+    (large,) = mended.returned.outputs
     assert large.content == ["\ufffd" * 200]
     assert await store.get_bodies([large.body]) == {large.body: large.content}
     said = await tool_call("gives", {"kind": "surrogate"})
@@ -156,12 +160,12 @@ async def test_a_command_gives_json_and_texts_that_payloads_can_carry(tool_call,
 
 async def test_the_built_in_tools(tool_call):
     flag = await tool_call("set_flag", {"flag": "ready"})
-    assert (flag.flags, message_excerpt(flag.body)) == (
+    assert (flag.returned.flags, message_excerpt(flag.body)) == (
         {"ready": True},
         "The flag ready is now true.",
     )
     output = await tool_call("set_output", {"key": "spec", "value": {"a": [1]}})
-    assert output.outputs == (OutputValue(key="spec", value={"a": [1]}),)
+    assert output.returned.outputs == (OutputValue(key="spec", value={"a": [1]}),)
 
 
 async def test_langchain_tools_and_bare_functions(tool_call):

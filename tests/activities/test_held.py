@@ -12,7 +12,7 @@ from crewlog.authority.bindings import Binding, arguments_hash
 from crewlog.canonical_json import hash_json
 from crewlog.ids import CrewName
 from crewlog.redaction import REDACTED, remember
-from crewlog.state.calls import CallQuota, View
+from crewlog.state.calls import CallQuota, ToolCallDenied, View
 from crewlog.state.journal import Batch
 
 LONGEST_ERROR = module._LONGEST_ERROR
@@ -50,14 +50,17 @@ async def test_flags_and_outputs_tell_no_secret(tool_call, monkeypatch):
     update = {"flags": {f"f {CANARY}": [CANARY]}, "outputs": {f"o {CANARY}": {"x": CANARY}}}
     monkeypatch.setitem(crew_tools.BAD_UPDATES, "secret", update)
     result = await tool_call("hand_off", {"to": "writer", "how": "secret"})
-    assert result.flags == {f"f {REDACTED}": [REDACTED]}
-    assert [(o.key, o.value) for o in result.outputs] == [(f"o {REDACTED}", {"x": REDACTED})]
+    assert result.returned.flags == {f"f {REDACTED}": [REDACTED]}
+    assert [(o.key, o.value) for o in result.returned.outputs] == [
+        (f"o {REDACTED}", {"x": REDACTED})
+    ]
 
 
 async def test_a_refusal_tells_no_secret(tool_call):
     await tool_call("add", SUM, quotas=(QUOTA,))
     refused = await tool_call("add", SUM, quotas=(QUOTA,), step="backend#2")
-    assert refused.denied.startswith(f"Refused: {REDACTED} is used up")
+    assert isinstance(refused.outcome, ToolCallDenied)
+    assert refused.outcome.reason.startswith(f"Refused: {REDACTED} is used up")
 
 
 async def test_a_check_of_an_argument_that_is_not_there_stops_the_call(tool_call):

@@ -38,7 +38,11 @@ async def test_what_a_tool_returns_is_data(tool_call: Any, store: Any, kind: str
     result: CallToolResult = await tool_call("hostile", {"kind": kind}, crew=crew())
     assert "unpickled" not in hostile_tools.MADE
     # It is JSON, as it is kept: in the store, in a payload, in the history.
-    for value in (result.body, *result.flags.values(), *(o.to_json() for o in result.outputs)):
+    for value in (
+        result.body,
+        *result.returned.flags.values(),
+        *(o.to_json() for o in result.returned.outputs),
+    ):
         canonical(value)
         check_depth(value)
         assert json.loads(json.dumps(value, allow_nan=False)) == value
@@ -54,7 +58,7 @@ async def test_what_a_tool_returns_is_data(tool_call: Any, store: Any, kind: str
     if kind in TEXTS:
         assert message.content == TEXTS[kind]
     if kind == "told_flags":
-        assert result.flags == {"ready": hostile_tools.CONSTRUCTOR}
+        assert result.returned.flags == {"ready": hostile_tools.CONSTRUCTOR}
 
 
 async def test_what_looks_like_an_object_stays_text(tool_call: Any) -> None:
@@ -77,7 +81,7 @@ async def test_a_text_of_data_that_cannot_be_kept_sets_nothing(tool_call: Any, k
     """Nobody could read such a result: its run would be dead."""
     doing = crew("hostile_text", does=["hostile"], outputs=["spec"])
     result = carried(await tool_call("hostile", {"kind": kind}, crew=doing))
-    assert (result.ok, result.outputs) == (False, ())
+    assert (result.ok, result.returned.outputs) == (False, ())
     assert "The call was made, but what it says cannot be kept" in result.body["content"]
 
 
@@ -86,6 +90,6 @@ async def test_data_beside_a_text_is_kept_or_refused(tool_call: Any, depth: int)
     doing = crew("hostile_artifact", does=["hostile"], outputs=["spec"])
     result = carried(await tool_call("hostile", {"depth": depth}, crew=doing))
     assert result.ok == (depth == 90)
-    assert bool(result.outputs) == result.ok
+    assert bool(result.returned.outputs) == result.ok
     if not result.ok:
         assert "nested deeper than 100 levels" in result.body["content"]

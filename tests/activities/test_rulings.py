@@ -15,7 +15,7 @@ from crewlog.errors import StoreUnavailable
 from crewlog.failure_details import failure_details
 from crewlog.ids import CrewName
 from crewlog.state import journal as j
-from crewlog.state.calls import CallQuota
+from crewlog.state.calls import CallQuota, ToolCallDenied, ToolCallInvalid
 from crewlog.state.journal import Batch, entry_to_json
 
 RULING = j.AgentPermissionSet(tool="add", agent="backend", do="deny")
@@ -65,10 +65,10 @@ async def test_a_quota_over_runs_is_used_once_per_call_and_then_refuses(tool_cal
     assert (await tool_call("add", args, quotas=(QUOTA,))).ok  # the same call again
     refused = await tool_call("add", args, quotas=(QUOTA,), step="backend#2")
     assert not refused.ok
-    assert refused.rule == "rules[0]"
+    reason = refused.body["content"]
+    assert refused.outcome == ToolCallDenied(reason=reason, rule="rules[0]")
     assert refused.counted == {}
-    assert refused.denied == refused.body["content"]
-    assert "at most 1 per day, and the next begins at 1970-01-02 00:00 +01:00." in refused.denied
+    assert "at most 1 per day, and the next begins at 1970-01-02 00:00 +01:00." in reason
 
 
 async def test_a_run_whose_id_is_used_again_is_counted_again(tool_call):
@@ -78,7 +78,9 @@ async def test_a_run_whose_id_is_used_again_is_counted_again(tool_call):
     assert (made.ok, made.started) == (True, 1)
     assert (await tool_call("add", args, started=1, **more)).ok  # the same call again
     replaced = await tool_call("add", args, started=2, **more)
-    assert (replaced.ok, replaced.rule, replaced.started) == (False, "rules[0]", 0)
+    assert (replaced.ok, replaced.started) == (False, 0)
+    assert isinstance(replaced.outcome, ToolCallDenied)
+    assert replaced.outcome.rule == "rules[0]"
 
 
 async def test_each_call_of_a_step_is_counted(tool_call):
@@ -172,7 +174,8 @@ async def test_a_call_that_an_earlier_try_may_have_made_stays_counted(
     with pytest.raises(ApplicationError, match="was ruled after"):
         await tool_call("write_file", WRITE, crew=AGAIN, quotas=(QUOTA,))
     refused = await tool_call("add", ADD, step="backend#2", quotas=(QUOTA,), position=7)
-    assert refused.rule == "rules[0]"
+    assert isinstance(refused.outcome, ToolCallDenied)
+    assert refused.outcome.rule == "rules[0]"
 
 
 async def test_a_call_that_nothing_holds_up_asks_the_store_no_second_time(
@@ -232,12 +235,12 @@ async def test_arguments_that_checks_refuse_are_a_refusal_and_a_slip_of_the_mode
 ):
     refused = await tool_call("write_file", {"path": "../a", "content": ""}, crew=CHECKED)
     assert not refused.ok
-    assert refused.rule == "checks"
-    assert refused.denied == refused.body["content"]
-    assert refused.denied.startswith("The arguments of 'write_file' are not valid: path: ")
+    reason = refused.body["content"]
+    assert refused.outcome == ToolCallDenied(reason=reason, rule="checks")
+    assert reason.startswith("The arguments of 'write_file' are not valid: path: ")
     slip = await tool_call("write_file", {"path": "../a"}, crew=CHECKED)
     assert not slip.ok
-    assert (slip.denied, slip.rule) == ("", "")
+    assert slip.outcome == ToolCallInvalid()
 
 
 async def test_a_link_that_leads_out_is_a_refusal(tool_call, tmp_path):
@@ -245,5 +248,6 @@ async def test_a_link_that_leads_out_is_a_refusal(tool_call, tmp_path):
     folder.mkdir(parents=True)
     (folder / "out").symlink_to(tmp_path)
     refused = await tool_call("write_file", {"path": "out/a", "content": ""}, crew=CHECKED)
-    assert refused.rule == "checks"
-    assert "path: " in refused.denied
+    assert isinstance(refused.outcome, ToolCallDenied)
+    assert refused.outcome.rule == "checks"
+    assert "path: " in refused.outcome.reason

@@ -44,7 +44,7 @@ async def test_an_output_that_a_builder_adds_can_be_set(tool_call):
                                             "reduce": "critic"}}]  # fmt: skip
     definition = crew(ANY, flow=["backend", *flow])
     result = await tool_call("set_output", {"key": "topics", "value": ["a"]}, crew=definition)
-    assert (result.ok, result.outputs[0].value) == (True, ["a"])
+    assert (result.ok, result.returned.outputs[0].value) == (True, ["a"])
 
 
 async def test_a_definition_is_written_out_once(store: InMemoryStore):

@@ -518,7 +518,7 @@ class World:
         if isinstance(result, CallModelResult):
             await engine.turns.apply_model_call(order.step, order.call.call, result)
         else:
-            for output in result.outputs:
+            for output in result.returned.outputs:
                 for mark in map(int, MARK.findall(json.dumps([output.value, output.content]))):
                     self.canaries[mark] = Canary(tuple(self.shares(agent)), agent, "output")
             await engine.turns.apply_tool_call(order.step, order.call.call, result)

@@ -214,7 +214,9 @@ def test_large_outputs_are_bodies() -> None:
         calls.OutputValue(key="large", body=hash_json(value), content=value),
         calls.OutputValue(key="small", value=1.0),
     )
-    result = calls.CallToolResult(body=body, hash=hash_json(body), outputs=outputs)
+    result = calls.CallToolResult(
+        body=body, hash=hash_json(body), outcome=calls.ToolReturned(outputs=outputs)
+    )
     found = extract([Told(Place(calls.CALL_TOOL, "result", 1), result.to_json())])
     assert found.bodies == {hash_json(body): body, hash_json(value): value}
 

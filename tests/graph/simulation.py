@@ -32,6 +32,7 @@ from crewlog.state.calls import (
     OutputValue,
     PrepareChangeResult,
     RequestedToolCall,
+    ToolReturned,
 )
 from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.drafts import draft_of
@@ -78,9 +79,15 @@ def says(text: str, *tools: str, **more: Any) -> CallModelResult:
     return CallModelResult(body=body, hash=hash_json(body), tools=asked, **more)
 
 
+_WRITES = frozenset({"flags", "outputs", "operations", "sends", "goto"})
+
+
 def returns(text: str = "done", **more: Any) -> CallToolResult:
-    """A tool's result."""
+    """A tool's result; what it writes may be given without its `ToolReturned`."""
     body = {"type": "tool", "content": text, "tool_call_id": "c0"}
+    writes = {key: more.pop(key) for key in _WRITES & more.keys()}
+    if writes:
+        more["outcome"] = ToolReturned(**writes)
     return CallToolResult(body=body, hash=hash_json(body), **more)
 
 

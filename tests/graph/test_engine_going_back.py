@@ -10,7 +10,7 @@ from crewlog.graph.answers import answer, find_interrupt
 from crewlog.graph.engine import Engine
 from crewlog.graph.lowering_pass import lower
 from crewlog.ids import InterruptId, RunId
-from crewlog.state.calls import CallModelResult, CallToolResult, RequestedToolCall
+from crewlog.state.calls import CallModelResult, CallToolResult, RequestedToolCall, ToolReturned
 from crewlog.state.journal import RunOutputSet
 
 
@@ -59,7 +59,7 @@ async def test_a_hand_off_that_goes_back_runs_the_join_again():
         order.step, 1, says("", RequestedToolCall(id="t1", tool="back"))
     )
     body = {"type": "tool", "content": "back to a"}
-    result = CallToolResult(body=body, hash=hash_json(body), goto=("a",))
+    result = CallToolResult(body=body, hash=hash_json(body), outcome=ToolReturned(goto=("a",)))
     await engine.turns.apply_tool_call(order.step, 2, result)
     await turn(engine, "a#2")
     await turn(engine, "c#2")

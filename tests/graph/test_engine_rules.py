@@ -13,6 +13,7 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.interrupts import request
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
+from crewlog.state.calls import ToolCallDenied, ToolCallInvalid
 from crewlog.store.in_process import InMemoryStore
 from crewlog.store.protocol import QuotaPeriod
 from crewlog.workflows.view_models import interrupt_view
@@ -179,7 +180,7 @@ async def test_of_two_quotas_over_runs_of_the_same_calls_the_lesser_is_reserved(
 
 
 async def test_a_call_that_its_activity_refuses_is_given_back_and_journaled() -> None:
-    refusal = returns("no", denied="rules[1] is used up", rule="rules[1]")
+    refusal = returns("no", outcome=ToolCallDenied(reason="rules[1] is used up", rule="rules[1]"))
     script = asks("act", tools={"act": refusal})
     sim = await run(ruled({"tool": "act", "quota": "5 per run"}), script)
     assert denied(sim) == [(2, "rules[1]")]
@@ -188,7 +189,10 @@ async def test_a_call_that_its_activity_refuses_is_given_back_and_journaled() ->
 
 
 async def test_a_call_that_never_began_is_given_back_without_a_refusal() -> None:
-    script = asks("act", tools={"act": returns("its arguments do not fit", ok=False, unmade=True)})
+    script = asks(
+        "act",
+        tools={"act": returns("its arguments do not fit", ok=False, outcome=ToolCallInvalid())},
+    )
     sim = await run(ruled({"tool": "act", "quota": "5 per run"}), script)
     assert denied(sim) == []
     assert [*sim.state.quotas.values()] == [0]

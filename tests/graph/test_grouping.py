@@ -22,7 +22,7 @@ from crewlog.graph.lowering_pass import lower
 from crewlog.graph.run_context import Order
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, ContentHash, NodeName, RunId, StepId
-from crewlog.state.calls import PrepareChangeResult, SentMessage
+from crewlog.state.calls import GraphOperationsReturned, PrepareChangeResult, SentMessage
 from crewlog.state.components import ComponentChange
 from crewlog.state.model import CommandOutcome, CrewState, FrontierStep, PendingChange
 from crewlog.wire import Change
@@ -84,11 +84,11 @@ class Living(Simulation):
     async def land(self, key: tuple[str, int]) -> None:
         order = self.flights[key]
         outcome = self.script(order)
-        operations = getattr(outcome, "regroups", ())
-        if not operations:
+        asked = getattr(outcome, "outcome", None)
+        if not isinstance(asked, GraphOperationsReturned):
             await super().land(key)
             return
-        await self.regroup(self.prepared(order, operations))
+        await self.regroup(self.prepared(order, asked.operations))
 
     async def regroup(self, made: Any) -> None:
         key = (made.order.step, made.order.call.call)
@@ -120,7 +120,9 @@ class Calls:
             first = order.step == f"{self.by}#1" and order.call.call == 1
             return says("", *(tool for tool, _ in self.calls)) if first else says("end")
         self.orders.append(order)
-        return returns(regroups=(asked(self.calls[order.call.call - 2][1]),))
+        return returns(
+            outcome=GraphOperationsReturned(operations=(asked(self.calls[order.call.call - 2][1]),))
+        )
 
 
 def spawn(crew: CrewDefinition, name: str = "w", **said: Any) -> Operation:

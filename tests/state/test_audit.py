@@ -13,6 +13,7 @@ from crewlog.ids import ToolName
 from crewlog.reporting.audit.auditor import Auditor, audit_records
 from crewlog.reporting.audit.permission_history import PermissionHistory
 from crewlog.reporting.audit.view import AuditFilter, AuditRecord
+from crewlog.state.calls import ToolCallDenied
 from crewlog.state.journal import entry_from_json
 from graph.crews import plan_of
 from graph.simulation import (
@@ -150,7 +151,10 @@ async def test_a_call_that_a_worker_refuses_is_no_call() -> None:
     plan = plan_of(["a"], {"a": {"tools": ["read", "act"]}}, tools=TOOLS)
     script = Replies(
         {"a#1": [says("", "read", "act")]},
-        {"read": returns("no", ok=False, denied="used up"), "act": returns("oops", ok=False)},
+        {
+            "read": returns("no", ok=False, outcome=ToolCallDenied(reason="used up")),
+            "act": returns("oops", ok=False),
+        },
     )
     sim = await (await Simulation.begin(plan, script)).run()
     checks = audit_of(sim, kinds=("check",))

@@ -17,7 +17,14 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.batch_codec import needed, pack, pack_view, unpack, unpack_view
 from crewlog.state.body_metadata import told
-from crewlog.state.calls import CallModel, CallModelResult, CallToolResult, OutputValue, View
+from crewlog.state.calls import (
+    CallModel,
+    CallModelResult,
+    CallToolResult,
+    OutputValue,
+    ToolReturned,
+    View,
+)
 from crewlog.state.excerpt import message_excerpt
 from crewlog.state.logs import batch_links
 from crewlog.state.messages import message_to_json
@@ -239,7 +246,7 @@ def test_large_answers_are_not_relied_on() -> None:
 def test_a_small_answer_in_a_large_result_is_not_relied_on() -> None:
     body = message_to_json(ToolMessage("set", tool_call_id="i", name="t", id="x#1/2"))
     large = OutputValue(key="k", body=hash_json("y" * 40_000), content="y" * 40_000)
-    answer = CallToolResult(body=body, hash=hash_json(body), outputs=(large,))
+    answer = CallToolResult(body=body, hash=hash_json(body), outcome=ToolReturned(outputs=(large,)))
     ledger = Ledger(CrewState(run=RUN))
     ledger.learn(answer)
     ref = j.MessageRef(body=answer.hash, logs=(LogName("private:x"),))

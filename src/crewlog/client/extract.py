@@ -390,7 +390,7 @@ def _keep_all(out: Extracted, item: Told, answer: calls.CallToolResult) -> None:
     _keep(out, item, answer.hash, answer.body)
     for change in answer.operations:
         _keep(out, item, change.body, change.content)
-    _keep_outputs(out, item, answer.outputs)
+    _keep_outputs(out, item, answer.returned.outputs)
 
 
 def _snap(out: Extracted, position: int, state: dict[str, Json]) -> None:

@@ -68,7 +68,7 @@ def operations_of(
         result: The result.
         at: The time of the facts.
     """
-    for change in result.operations:
+    for change in result.returned.operations:
         decision = authorize_artifact_operation(plan, agent, change.artifact)
         if not decision.allowed:
             yield decision

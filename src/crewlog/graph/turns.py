@@ -39,7 +39,12 @@ from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_
 from crewlog.model import Json
 from crewlog.run_status import FoundError
 from crewlog.state import journal as j
-from crewlog.state.calls import CallModelResult, CallToolResult
+from crewlog.state.calls import (
+    CallModelResult,
+    CallToolResult,
+    ToolCallDenied,
+    ToolCallInvalid,
+)
 from crewlog.state.excerpt import brief, message_excerpt
 from crewlog.state.model import Call, FrontierStep, Turn
 from crewlog.usage import Usage
@@ -159,9 +164,12 @@ class Turns:
         if entry is None or agent is None or call is None or call.tool is None:
             return
         self._run.ledger.learn(result)
-        if result.denied or result.unmade:
-            self.give_back(step, call)
-        goto = tuple(node for node in result.goto if node in self._run.plan.nodes)
+        match result.outcome:
+            case ToolCallDenied() | ToolCallInvalid(unmade=True):
+                self.give_back(step, call)
+            case _:
+                pass
+        goto = tuple(node for node in result.returned.goto if node in self._run.plan.nodes)
         facts: list[j.JournalEntry] = [
             j.ToolCallCompleted(
                 at=self._run.at,
@@ -385,8 +393,8 @@ class Turns:
         rules = self._run.rules_of(agent, step)
         if rules.ask_below is None:
             return None
-        outputs = {o.key: o.value for o in result.outputs if o.key in rules.outputs}
-        flags = {flag: v for flag, v in result.flags.items() if flag in rules.flags}
+        outputs = {o.key: o.value for o in result.returned.outputs if o.key in rules.outputs}
+        flags = {flag: v for flag, v in result.returned.flags.items() if flag in rules.flags}
         for said in (flags, outputs):
             if CONFIDENCE in said:
                 value = said[CONFIDENCE]
@@ -398,14 +406,16 @@ class Turns:
         self, step: StepId, number: int, agent: AgentName, tool: str, result: CallToolResult
     ) -> Iterator[j.JournalEntry]:
         """What a tool set, as facts; what its agent may not set is denied."""
-        rules = self._run.rules_of(agent, step)
-        denied: list[str] = [*([result.denied] if result.denied else [])]
-        denied += [
+        rules, writes = self._run.rules_of(agent, step), result.returned
+        if isinstance(result.outcome, ToolCallDenied):
+            reason, rule = result.outcome.reason, result.outcome.rule
+            yield self._denied(step, number, agent, tool, reason, rule)
+        denied = [
             f"there is no node {node!r} to go to"
-            for node in result.goto
+            for node in writes.goto
             if node not in self._run.plan.nodes
         ]
-        for flag, value in result.flags.items():
+        for flag, value in writes.flags.items():
             decision = authorize_output("flag", agent, flag, rules.flags)
             if decision.allowed:
                 yield j.RunOutputSet(
@@ -417,23 +427,23 @@ class Turns:
                 )
             else:
                 denied.append(decision.reason)
-        for output in result.outputs:
+        for output in writes.outputs:
             decision = authorize_output("output", agent, output.key, rules.outputs)
             if decision.allowed:
                 yield output_entry(self._run, step, agent, output, stored=result.stored)
             else:
                 denied.append(decision.reason)
-        for i, sent in enumerate(result.sends, 1):
+        for i, sent in enumerate(writes.sends, 1):
             decision = authorize_output("channel", agent, sent.channel, rules.send)
             if decision.allowed:
                 yield self._wakes.message(f"{step}/{number}/sent{i}", step, agent, sent)
             else:
                 denied.append(decision.reason)
         for reason in denied:
-            yield self._denied(step, number, agent, tool, reason, result)
+            yield self._denied(step, number, agent, tool, reason)
         for found in operations_of(self._run.plan, step, number, agent, result, self._run.at):
             if isinstance(found, Decision):
-                yield self._denied(step, number, agent, tool, found.reason, result)
+                yield self._denied(step, number, agent, tool, found.reason)
             else:
                 yield found
 
@@ -444,7 +454,7 @@ class Turns:
         agent: AgentName,
         tool: str,
         reason: str,
-        by: CallToolResult,
+        rule: str = "",
     ) -> j.PermissionDenied:
         return j.PermissionDenied(
             at=self._run.at,
@@ -453,7 +463,7 @@ class Turns:
             agent=agent,
             tool=tool,
             reason=reason,
-            rule=by.rule if reason == by.denied else "",
+            rule=rule,
         )
 
     async def _apply_in_order(self, step: StepId, number: int, facts: list[j.JournalEntry]) -> None:

@@ -8,9 +8,16 @@ Lists of which each item is for somebody: one value an item, with whom it names.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+    model_validator,
+)
 from typing_extensions import override
 
 from crewlog.authority.bindings import Approval
@@ -463,31 +470,85 @@ class SentMessage(Model):
     text: str
 
 
+class ToolReturned(Model):
+    """The tool ran. The message is its result, or an error that the model may see and repair.
+
+    The workflow checks that the agent may do each of these.
+    """
+
+    kind: Literal["returned"] = "returned"
+    flags: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """Flags that it set, by `set_flag` or a `Command`."""
+    outputs: tuple[OutputValue, ...] = ()
+    """Outputs that it set, by `set_output` or a `Command`."""
+    operations: tuple[ArtifactChange, ...] = ()
+    """Operations on artifacts."""
+    sends: tuple[SentMessage, ...] = ()
+    """Messages to channels."""
+    goto: tuple[NodeName, ...] = ()
+    """Nodes that a `Command` goes to: a handoff."""
+
+
+class _NamedOutcome(Model):
+    kind: str
+
+    @model_serializer(mode="wrap")
+    def _with_kind(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Json]:
+        return {"kind": self.kind, **serialize(self)}
+
+
+class GraphOperationsReturned(_NamedOutcome):
+    """A group tool ran: its agent wants to change its component.
+
+    The workflow checks that the agent may, and answers the call with the result of the change.
+    """
+
+    kind: Literal["graph_operations"] = "graph_operations"
+    operations: tuple[dict[str, Json], ...]
+    """The operations, as `crewlog.definition.operations` in JSON."""
+
+
+class ToolCallInvalid(_NamedOutcome):
+    """The call names no tool, or its arguments are not valid: the model may repair it."""
+
+    kind: Literal["invalid"] = "invalid"
+    unmade: bool = True
+    """Whether no attempt of the call has begun: then the quotas of the run do not count it."""
+
+
+class ToolCallDenied(_NamedOutcome):
+    """The activity did not authorize the call; the journal has the reason, too."""
+
+    kind: Literal["denied"] = "denied"
+    reason: str
+    """Why, for people."""
+    rule: str = ""
+    """The permission or check that decided."""
+
+
+def _outcome_kind(value: Any) -> str:
+    return str(value.get("kind", "returned") if isinstance(value, dict) else value.kind)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+ToolOutcome = Annotated[
+    Annotated[ToolReturned, Tag("returned")]
+    | Annotated[GraphOperationsReturned, Tag("graph_operations")]
+    | Annotated[ToolCallInvalid, Tag("invalid")]
+    | Annotated[ToolCallDenied, Tag("denied")],
+    Discriminator(_outcome_kind),
+]
+"""What became of a tool call. As JSON, `ToolReturned` has no `kind`, since it is the usual one."""
+
+
 class CallToolResult(Answer):
-    """A tool's result, or an error that the model may see and repair."""
+    """A tool's message, and what became of the call."""
 
     ok: bool = True
+    """Whether the message is a result; else it is an error."""
     ms: int = 0
     """How long the tool took, in milliseconds."""
-    flags: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """Flags it set, by `set_flag` or a `Command`; the workflow checks that the agent may."""
-    outputs: tuple[OutputValue, ...] = ()
-    """Outputs it set, by `set_output` or a `Command`; the workflow checks that the agent may."""
-    operations: tuple[ArtifactChange, ...] = ()
-    """What it does to artifacts; the workflow checks that the agent may."""
-    sends: tuple[SentMessage, ...] = ()
-    """What it sends to channels; the workflow checks that the agent may."""
-    regroups: tuple[dict[str, Json], ...] = ()
-    """What it changes of its agent's own graph, as `crewlog.definition.operations` in JSON. The
-    workflow checks that the agent may, and its answer says what came of it."""
-    goto: tuple[NodeName, ...] = ()
-    """Nodes that a `Command` goes to."""
-    denied: str = ""
-    """Why the activity refused the call, where a check did: the journal says it, too."""
-    rule: str = ""
-    """What decided so."""
-    unmade: bool = False
-    """Whether no try of the call has begun: the run's quotas do not count it."""
+    outcome: ToolOutcome = ToolReturned()
+    """What became of the call."""
     counted: dict[str, str] = Field(default_factory=dict[str, str])
     """The quotas over runs that count the call, by their names in the store, each with the hour or
     day: what a store has lost is counted again by them."""
@@ -498,6 +559,11 @@ class CallToolResult(Answer):
     @override
     def _metadata(cls, body: dict[str, Json]) -> dict[str, Json]:
         return {"ok": False} if body.get("status") == "error" else {}
+
+    @property
+    def returned(self) -> ToolReturned:
+        """What the tool returned; nothing, if it did not run or changes its component."""
+        return self.outcome if isinstance(self.outcome, ToolReturned) else ToolReturned()
 
 
 class MergeNotification(Model):
