@@ -35,7 +35,7 @@ from crewlog.activities.lifecycle import Probe, close_run, open_run
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.model_calls import ModelCalls
 from crewlog.activities.prompt_compiler import PromptCompiler
-from crewlog.activities.restore import load_state
+from crewlog.activities.restore import StateLoader
 from crewlog.activities.run_merge import (
     Begun,
     Ended,
@@ -169,6 +169,9 @@ class CrewActivities:
         self._ended, self._hint = ended, hint
         self._batches = Batches(store)
         registry = self._registry = tools or ToolLoader(mcp=lambda: _mcp_tools(store))
+        self._loader = StateLoader(
+            store, self._definitions, search_attributes, self._executions, ended
+        )
         self._memory = MemoryTools(store)
         built_in = BuiltInTools(self._memory)
         hydrator = self._hydrator = Hydrator(store, max_entries)
@@ -235,16 +238,7 @@ class CrewActivities:
                 batch = await self._batches.whole(task.batch)
                 if task.use is None:
                     await self._executions.check(run, task.against, batch)
-                return await load_state(
-                    task,
-                    run,
-                    batch,
-                    self._store,
-                    self._definitions,
-                    self._search_attributes,
-                    self._executions,
-                    self._ended,
-                )
+                return await self._loader.load(task, run, batch)
 
     @activity.defn(name=FIND_COMMAND)
     async def find_command(self, task: FindCommand) -> FindCommandResult:

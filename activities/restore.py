@@ -1,6 +1,6 @@
-"""A run at a checkpoint, from the store: to go back to, to fork from, or to take up again.
+"""Load runs at checkpoints from the store, for rollbacks, forks, reopened runs and split runs.
 
-Whether a run is the part of another one that it says it is: the other one's journal decides.
+The journal of the original run decides whether another run is one of its split runs.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from crewlog.activities.batches import append, current_execution_id
@@ -52,9 +53,9 @@ from crewlog.store.protocol import Store
 from crewlog.store.remote_agents import claimable_agents, remote_agent_logs
 
 PATIENCE = 2.0
-"""Seconds in which what is about to be stored is looked for, before it is left to another try."""
+"""Seconds in which a split is looked for before the attempt fails and is retried."""
 SPLIT_POLL_SECONDS = 0.025
-"""Seconds from one look to the next."""
+"""Seconds between two reads of the journal."""
 _INSTEAD = (
     j.SwapFailed,
     j.ChangeAccepted,
@@ -64,12 +65,12 @@ _INSTEAD = (
     j.RunFailed,
     j.RunEndedByMerge,
 )
-"""What a run records where it is not parted after all: none of it comes between the beginning of
-its parts and their names."""
+"""Entries of a run whose split did not happen: none of them comes between the start of its split
+runs and the entry that names them."""
 
 
 class SplitRecord(NamedTuple):
-    """Where a journal names a part."""
+    """The entry of a journal that names a split run."""
 
     position: int
     entry: ComponentChanged
@@ -79,23 +80,23 @@ class SplitRecord(NamedTuple):
 async def wait_for_split(
     store: Store, ended: Ended, source: RunId, run: RunId, after: int
 ) -> SplitRecord:
-    """Waits until a run's journal says that another run is a part of it, or certainly never will.
+    """Waits until the journal of a run names another run as a split run, or never can.
 
-    While that is open, it must be waited for, however long: the run may be about to store it, and
-    its creatures would live nowhere then. So there are two ways only to give up. The journal says
-    that it came otherwise. Or the run has ended, by itself or from outside: then its store is shut
-    to it, and what it did not say by then it never says.
+    The wait has no limit, since the original run may be about to store the split, and its agents
+    would then be in no run. It ends early in two cases: the journal has an entry that excludes the
+    split, or the original run has ended. In the second case the store rejects the executions of
+    that run first, so that its journal is final.
 
     Args:
-        store: Where the journal is.
+        store: The store with the journal.
         ended: Asks the server whether the run has ended.
-        source: The run that is parted.
-        run: The part.
-        after: The position above which the journal says it.
+        source: The original run.
+        run: The split run.
+        after: The position after which the entry is expected.
 
     Raises:
-        SplitNotRecorded: it does not say so yet.
-        SplitNeverRecorded: it never will.
+        SplitNotRecorded: the journal does not name the split run yet.
+        SplitNeverRecorded: the journal never will.
     """
     until = time.monotonic() + PATIENCE
     while True:
@@ -108,20 +109,20 @@ async def wait_for_split(
     ending = await ended(source)
     if ending is None:
         raise SplitNotRecorded(
-            f"the journal of the run {source!r} does not say after {after} that {run!r} is a part "
-            "of it"
+            f"the journal of the run {source!r} does not name the split run {run!r} up to "
+            f"position {after}"
         )
     await store.reject_executions(source, ending.executions)
     found, _ = await _named(store, source, run, after)
     if found is None:
-        raise _never(source, run, "that run has ended")
+        raise _never_recorded(source, run, "the run has ended")
     return found
 
 
 async def _named(
     store: Store, source: RunId, run: RunId, after: int
 ) -> tuple[SplitRecord | None, int]:
-    """Where a part is named, as far as the journal goes; and how far that is."""
+    """Returns the entry that names a split run, if there is one, and the last position read."""
     while rows := await store.read_journal(source, after):
         for row in rows:
             entry = entry_from_json(row.entry)
@@ -130,191 +131,179 @@ async def _named(
                     if part.graph == run:
                         return SplitRecord(row.position, entry, part), row.position
             if isinstance(entry, _INSTEAD):
-                what = f"it has {entry.kind} at {row.position} instead"
-                raise _never(source, run, what)
+                why = f"it has {entry.kind} at position {row.position} instead"
+                raise _never_recorded(source, run, why)
         after = rows[-1].position
     return None, after
 
 
-def _never(source: RunId, run: RunId, why: str) -> SplitNeverRecorded:
+def _never_recorded(source: RunId, run: RunId, why: str) -> SplitNeverRecorded:
     return SplitNeverRecorded(
-        f"the journal of the run {source!r} does not say that {run!r} is a part of it, and never "
-        f"will: {why}",
-        remedy=f"Its creatures are in {source!r}: `crewlog graphs` shows them.",
+        f"the journal of the run {source!r} does not name the split run {run!r}, and never will: "
+        f"{why}",
+        remedy=f"Its agents are in {source!r}: `crewlog graphs` shows them.",
     )
 
 
-async def load_state(
-    task: RestoreState,
-    run: RunId,
-    batch: Batch,
-    store: Store,
-    definitions: Definitions,
-    search_attributes: Probe,
-    executions: Executions,
-    ended: Ended,
-) -> RestoreStateResult:
-    """Stores the batch of the run that asks, and loads the state, with the plan that it had.
+@dataclass(frozen=True)
+class StateLoader:
+    """Loads runs at checkpoints."""
 
-    Raises:
-        UsageError: the position is no checkpoint, the run is completed, or it never had a crew.
-        StoreIncomplete: rows of the run are missing.
-        InvalidDefinition: the definition that it had does not hold any more.
-        NotPermitted: the run is signed, and the start that takes it up was used before, or names
-            another execution than its last one.
-    """
-    if batch.entries:
-        await append(store, run, batch)
-    if task.run == run:
-        return await _load(task, run, store, definitions, search_attributes, executions, ended)
-    if task.split_after is None:  # a client that knows of deletions has noted it before
-        await store.add_pending_fork(task.run, run, Clock().now())
-    load = _load if task.split_after is None else _load_split_run
-    try:
-        loaded = await load(task, run, store, definitions, search_attributes, executions, ended)
-    except CrewlogError as error:
-        if not error.retryable:  # it does not begin: the other run is not kept for it
-            await store.remove_pending_fork(task.run, run)
-        raise
-    if not loaded.begins:
-        await store.remove_pending_fork(task.run, run)
-    return loaded
+    store: Store
+    definitions: Definitions
+    search_attributes: Probe
+    """Asks whether the server knows Crewlog's search attributes."""
+    executions: Executions
+    ended: Ended
+    """Asks the server whether a run has ended."""
 
+    async def load(self, task: RestoreState, run: RunId, batch: Batch) -> RestoreStateResult:
+        """Stores the batch of the run that asks, and loads a state with its plan.
 
-async def _load(
-    task: RestoreState,
-    run: RunId,
-    store: Store,
-    definitions: Definitions,
-    search_attributes: Probe,
-    executions: Executions,
-    ended: Ended,
-) -> RestoreStateResult:
-    last: dict[str, Json] = {}
-    decision = ""
-    left: dict[LogName, LogHead] = {}
-    if task.reopen:
-        use = task.use
-        let_in = use is None or await _check_last(task, use, store, executions)
-        end = await _at_rest(store, task.run, task.executions if let_in else ())
-        found, then = await taken_up(store, task.run, end)
-        # Before anything is told: a run that its creatures had left may be taking them home.
-        taker = ClaimOwner(task.run, end.position, current_execution_id())
-        theirs = await claimable_agents(store, then, end)
-        await claim_agents(store, theirs, ended_executions(ended), taker)
-        last, decision = end.to_json(), found.decision or ""
-        left = await remote_agent_logs(store, task.run, then) if task.recipe else {}
-    else:
-        then = await state_at(
-            store, task.run, await checkpoint_state_position(store, task.run, task.position)
+        Raises:
+            UsageError: the position is no checkpoint, the run is completed, or it has no crew.
+            StoreIncomplete: rows of the run are missing.
+            InvalidDefinition: the definition at the position is not valid any more.
+            NotPermitted: the run is signed, and the start that reopens it was used before, or does
+                not name its last execution.
+        """
+        if batch.entries:
+            await append(self.store, run, batch)
+        if task.run == run:
+            return await self._load(task, run)
+        if task.split_after is None:  # of a split run, see below
+            await self.store.add_pending_fork(task.run, run, Clock().now())
+        load = self._load if task.split_after is None else self._load_split_run
+        try:
+            loaded = await load(task, run)
+        except CrewlogError as error:
+            if not error.retryable:  # it never starts, so the other run need not be kept for it
+                await self.store.remove_pending_fork(task.run, run)
+            raise
+        if not loaded.begins:
+            await self.store.remove_pending_fork(task.run, run)
+        return loaded
+
+    async def _load(self, task: RestoreState, run: RunId) -> RestoreStateResult:
+        last: dict[str, Json] = {}
+        decision = ""
+        left: dict[LogName, LogHead] = {}
+        if task.reopen:
+            use = task.use
+            let_in = use is None or await _check_last(task, use, self.store, self.executions)
+            end = await _at_rest(self.store, task.run, task.executions if let_in else ())
+            found, then = await taken_up(self.store, task.run, end)
+            # Before anything is returned: another run may be about to claim its agents.
+            taker = ClaimOwner(task.run, end.position, current_execution_id())
+            theirs = await claimable_agents(self.store, then, end)
+            await claim_agents(self.store, theirs, ended_executions(self.ended), taker)
+            last, decision = end.to_json(), found.decision or ""
+            left = await remote_agent_logs(self.store, task.run, then) if task.recipe else {}
+        else:
+            then = await state_at(
+                self.store,
+                task.run,
+                await checkpoint_state_position(self.store, task.run, task.position),
+            )
+        if not then.definition:
+            raise UsageError(
+                f"the run {task.run!r} has no crew at position {then.position}",
+                remedy="Start a new run with its prompt.",
+            )
+        given = await self.store.get_definition(then.definition)
+        definition, plan = await lower_stored_definition(given, self.store, self.definitions)
+        plan, older = await _with_detached_steps(plan, then, self.store, self.definitions)
+        # Without a known last definition, the policy of the checkpoint decides.
+        force = await _in_force(task, self.store) or CrewDefinition.from_json(definition)
+        begins = await _begin(task, force.policy, run, self.store, self.executions)
+        return RestoreStateResult(
+            begins=begins,
+            position=then.position,
+            state=then.to_json(),
+            definition=definition,
+            plan=plan,
+            search_attributes=await self.search_attributes(),
+            last=last,
+            decision=decision,
+            widens=await _widens(
+                task,
+                self.store,
+                force,
+                CrewDefinition.from_json(definition),
+                GraphPlan.from_json(plan),
+                then,
+            ),
+            policy=force.policy,
+            compared=task.against,
+            left=left,
+            older=older,
         )
-    if not then.definition:
-        raise UsageError(
-            f"the run {task.run!r} has no crew at position {then.position}",
-            remedy="Start it anew, with its prompt.",
+
+    async def _load_split_run(self, task: RestoreState, run: RunId) -> RestoreStateResult:
+        """Loads the state and the plan that a split run starts with.
+
+        The entry in the journal of the original run is its only permission to start: nothing else
+        writes to that journal.
+
+        Raises:
+            SplitNotRecorded: the journal does not name the split run yet.
+            SplitNeverRecorded: the journal never will.
+        """
+        above = task.split_after or 0
+        position, entry, part = await wait_for_split(self.store, self.ended, task.run, run, above)
+        await _check_ours(self.store, run, part.share.creatures, self.ended)
+        await self.store.add_pending_fork(task.run, run, Clock().now())
+        before = await state_at(self.store, task.run, position - 1)
+        after = reduce(before, entry.model_copy(update={"parts": ()}))
+        definition, plan = await lower_stored_definition(
+            await self.store.get_definition(part.definition), self.store, self.definitions
         )
-    given = await store.get_definition(then.definition)
-    definition, plan = await lower_stored_definition(given, store, definitions)
-    plan, older = await _with_detached_steps(plan, then, store, definitions)
-    # Where nothing is known of its last one, the policy of then decides, and not nobody.
-    force = await _in_force(task, store) or CrewDefinition.from_json(definition)
-    begins = await _begin(task, force.policy, run, store, executions)
-    return RestoreStateResult(
-        begins=begins,
-        position=then.position,
-        state=then.to_json(),
-        definition=definition,
-        plan=plan,
-        search_attributes=await search_attributes(),
-        last=last,
-        decision=decision,
-        widens=await _widens(
-            task,
-            store,
-            force,
-            CrewDefinition.from_json(definition),
-            GraphPlan.from_json(plan),
-            then,
-        ),
-        policy=force.policy,
-        compared=task.against,
-        left=left,
-        older=older,
-    )
-
-
-async def _load_split_run(
-    task: RestoreState,
-    run: RunId,
-    store: Store,
-    definitions: Definitions,
-    search_attributes: Probe,
-    executions: Executions,
-    ended: Ended,
-) -> RestoreStateResult:
-    """The state and the plan of a run that begins as a part of another one.
-
-    That the other one's journal names it is all that lets it in: nobody else writes there.
-
-    Raises:
-        SplitNotRecorded: the journal does not say so yet.
-        SplitNeverRecorded: it never will.
-    """
-    above = task.split_after or 0
-    position, entry, part = await wait_for_split(store, ended, task.run, run, above)
-    await _check_ours(store, run, part.share.creatures, ended)
-    await store.add_pending_fork(task.run, run, Clock().now())
-    before = await state_at(store, task.run, position - 1)
-    after = reduce(before, entry.model_copy(update={"parts": ()}))
-    definition, plan = await lower_stored_definition(
-        await store.get_definition(part.definition), store, definitions
-    )
-    policy = CrewDefinition.from_json(definition).policy
-    if task.use is not None and policy is not None and policy.signed:
-        await executions.check_unused_id(run, task.use)
-        await _begin_once(task, run, position, task.use, store)
-        await executions.begin(run, task.use, signed=True)
-    then = parted(after, run, part.share).model_copy(
-        update={"definition": part.definition, "rules": GraphPlan.from_json(plan).rules}
-    )
-    plan, older = await _with_detached_steps(plan, then, store, definitions)
-    return RestoreStateResult(
-        position=then.position,
-        state=then.to_json(),
-        definition=definition,
-        plan=plan,
-        search_attributes=await search_attributes(),
-        policy=policy,
-        split=entry.split,
-        by=entry.by,
-        older=older,
-    )
+        policy = CrewDefinition.from_json(definition).policy
+        if task.use is not None and policy is not None and policy.signed:
+            await self.executions.check_unused_id(run, task.use)
+            await _begin_once(task, run, position, task.use, self.store)
+            await self.executions.begin(run, task.use, signed=True)
+        then = parted(after, run, part.share).model_copy(
+            update={"definition": part.definition, "rules": GraphPlan.from_json(plan).rules}
+        )
+        plan, older = await _with_detached_steps(plan, then, self.store, self.definitions)
+        return RestoreStateResult(
+            position=then.position,
+            state=then.to_json(),
+            definition=definition,
+            plan=plan,
+            search_attributes=await self.search_attributes(),
+            policy=policy,
+            split=entry.split,
+            by=entry.by,
+            older=older,
+        )
 
 
 async def _begin_once(
     task: RestoreState, run: RunId, at: int, use: SignedStart, store: Store
 ) -> None:
-    """Notes for good that a part begins: nobody signs for one, and the journal names it for ever.
+    """Records that a split run starts: its start has no signature, so it must not start twice.
 
     Raises:
-        NotPermitted: it began before, and was deleted.
+        NotPermitted: it started before, and was deleted.
     """
     key = f"once:{hash_json([run, task.run, at])}"
     if await store.claim(key, use.execution) != use.execution:
         raise NotPermitted(
-            f"the run {run!r}, a part of {task.run!r}, has begun before, and was deleted",
-            remedy=f"Its agents can be added to {task.run!r}: `crewlog change` does.",
+            f"the split run {run!r} of {task.run!r} started before, and was deleted",
+            remedy=f"Add its agents to {task.run!r} again with `crewlog change`.",
         )
 
 
 async def _check_ours(
     store: Store, run: RunId, creatures: Collection[AgentName], ended: Ended
 ) -> None:
-    """Claims the creatures of a part that begins, which the other run may be taking home.
+    """Claims the agents of a split run before it starts.
 
     Raises:
-        SplitNotRecorded: it is about to.
-        SplitNeverRecorded: it did.
+        SplitNotRecorded: the original run is about to claim one of them.
+        SplitNeverRecorded: the original run has claimed one of them.
     """
     taker = ClaimOwner(run, 0, current_execution_id())
     for name in creatures if await store.get_run(run) is None else ():
@@ -322,21 +311,21 @@ async def _check_ours(
             store, ClaimedAgent(run=run, name=name), ended_executions(ended), taker
         )
         if word.say == "about to":
-            raise SplitNotRecorded(f"the run {word.run!r} is about to take {name} home")
+            raise SplitNotRecorded(f"the run {word.run!r} is about to claim the agent {name!r}")
         if word.say == "went on":
             raise SplitNeverRecorded(
-                f"the run {word.run!r} took {name} home before {run!r} had begun",
-                remedy=f"Its creatures are in {word.run!r}: `crewlog graphs` shows them.",
+                f"the run {word.run!r} claimed the agent {name!r} before {run!r} started",
+                remedy=f"Its agents are in {word.run!r}: `crewlog graphs` shows them.",
             )
 
 
 async def _check_last(
     task: RestoreState, use: SignedStart, store: Store, executions: Executions
 ) -> bool:
-    """Checks that a run is taken up from its last end.
+    """Checks that a run is reopened from its last end.
 
     Returns:
-        Whether its policy lets it; why not says the workflow, and nothing is shut for it.
+        Whether its policy permits it; the workflow reports the reason if not.
     """
     force = await _in_force(task, store)
     let_in = await record_start(use, force.policy if force else None, task.run, store)
@@ -347,10 +336,10 @@ async def _check_last(
 async def _begin(
     task: RestoreState, policy: Policy | None, run: RunId, store: Store, executions: Executions
 ) -> bool:
-    """Uses the start of a run that goes on from what is loaded, and notes whose the run is.
+    """Records the start of a run that continues from a loaded state, and its execution.
 
     Returns:
-        Whether the policy lets it; why not says the workflow.
+        Whether the policy permits it; the workflow reports the reason if not.
     """
     if task.use is None:
         return True
@@ -364,7 +353,7 @@ async def _begin(
 
 
 async def _in_force(task: RestoreState, store: Store) -> CrewDefinition | None:
-    """The definition whose policy and authority hold for what is loaded: the run's last one."""
+    """Returns the definition whose policy applies to the loaded state: the last one of the run."""
     now = task.against
     if not now and (row := await store.get_run(task.run)) is not None:
         now = row.definition
@@ -379,11 +368,11 @@ async def _widens(
     plan: GraphPlan,
     then: CrewState,
 ) -> tuple[str, ...] | None:
-    """By what the loaded run may do more than what it comes of; none where nobody asks for that."""
+    """Returns how the loaded state widens authority; None: the policy does not need it."""
     if force.policy is None or not force.policy.signed:
         return None
     ways = widening(force, definition)
-    if task.against:  # whoever goes back knows itself what people said while it lived
+    if task.against:  # the run that rolls back compares its live permissions itself
         return ways
     now = await load_last_state(store, task.run)
     read = names_in(rule.if_ for rule in force.rules if rule.if_ is not None)
@@ -391,7 +380,9 @@ async def _widens(
         *ways,
         *restored_permission_conditions(read, now, then),
         *answered(plan, now, then),
-        *(() if task.reopen else again(plan, None, then)),  # its steps keep their names and claims
+        *(
+            () if task.reopen else again(plan, None, then)
+        ),  # it keeps its steps
         *restored_guard_conditions(plan, now, then),
         *regained_permissions(now.tool_permissions, then.tool_permissions, definition.agents),
         *freed(now.rulings, then.rulings),
@@ -401,7 +392,7 @@ async def _widens(
 async def _with_detached_steps(
     plan: dict[str, Json], then: CrewState, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], tuple[dict[str, Json], ...]]:
-    """A plan, as JSON, that knows the visits whose nodes are gone; and the definitions of these."""
+    """Returns the plan with the detached steps of a state, and the definitions of these."""
     detached, older = await _detached_steps(then, store, definitions)
     if detached:
         steps = {step: found.to_json() for step, found in detached.items()}
@@ -412,7 +403,7 @@ async def _with_detached_steps(
 async def _detached_steps(
     then: CrewState, store: Store, definitions: Definitions
 ) -> tuple[dict[StepId, DetachedStep], tuple[dict[str, Json], ...]]:
-    """What the visits need whose nodes a change took away, and the definitions that had them."""
+    """Returns the detached steps of a state, and the definitions that had their nodes."""
     found: dict[StepId, DetachedStep] = {}
     older: dict[ContentHash, dict[str, Json]] = {}
     for _, entry in sorted((then.frontier | then.parked).items()):
@@ -426,10 +417,10 @@ async def _detached_steps(
 
 
 async def _at_rest(store: Store, run: RunId, executions: Collection[str]) -> CrewState:
-    """The last state that the store has of a run that has ended.
+    """Returns the last state in the store of a run that has ended.
 
-    Where it was ended from outside, what was under way may be storing still: it has a moment, and
-    whatever comes later is refused, since the run goes on without it.
+    If it was terminated, its activities may still be storing. They get a moment; the store rejects
+    what comes later, since the reopened run continues without it.
     """
     end = await _quiet(store, run)
     if end.closed or not executions:
@@ -450,4 +441,4 @@ async def _quiet(store: Store, run: RunId) -> CrewState:
 
 
 QUIET_SECONDS = 0.5
-"""Seconds in which nothing more of a run is stored that was ended from outside."""
+"""Seconds without a new entry after which the journal of a terminated run counts as final."""

@@ -137,7 +137,7 @@ async def test_a_part_is_begun_by_the_run_that_is_parted_and_once(crews: Site, f
         return failed.value.cause.message
 
     await crews.client().delete(part.id)
-    assert "has begun before, and was deleted" in await refused("")
+    assert "started before, and was deleted" in await refused("")
     await crews.client().delete(part.id)
     connection = await asyncpg.connect(crews.endpoints.database_url)
     try:  # as if it had been ended before it began

@@ -425,10 +425,10 @@ async def test_a_part_that_has_not_begun_waits_and_begins_no_more(
     family.dies(family.part)
     made = await family.asks_home("home")
     assert {each.began for each in made.home.values()} == {0}
-    with pytest.raises(ApplicationError, match="about to take cid home") as caught:
+    with pytest.raises(ApplicationError, match="about to claim the agent 'cid'") as caught:
         await begins("two")
     assert caught.value.type == "SplitNotRecorded"
     await family.goes_home(made)
-    with pytest.raises(ApplicationError, match="took cid home before") as caught:
+    with pytest.raises(ApplicationError, match="claimed the agent 'cid' before") as caught:
         await begins("three")
     assert caught.value.type == "SplitNeverRecorded"

@@ -21,10 +21,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -43,7 +41,8 @@ from temporalio.converter import (
 
 from crewlog.encryption.codec import ENCRYPTED, KEY, LONGEST_KEY, MissingKey, give_up, lost, refused
 from crewlog.encryption.keys import Keyring, key_missing_error
-from crewlog.errors import EncryptionKeyMissing, StoreIncomplete, StoreUnavailable
+from crewlog.errors import EncryptionKeyMissing, StoreIncomplete
+from crewlog.payload_storage.directory import write_error, write_file
 
 GRACE = 2.0
 """Seconds that the file or the key of a command is waited for, once a run has asked for it."""
@@ -104,21 +103,9 @@ class DirectoryDriver(StorageDriver):
                 again.metadata[_AGAIN] = str(number).encode()
                 data, path = self._named(again)
             if not path.exists():
-                self.directory.mkdir(parents=True, exist_ok=True)
-                mode = stat.S_IMODE(self.directory.stat().st_mode)
-                path.parent.mkdir(mode=mode, exist_ok=True)
-                draft = path.with_name(f"{path.name}.{id(payload):x}.draft")
-                # In a private folder the files are private, too; in a shared one, the umask says.
-                made = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode & 0o666)
-                with os.fdopen(made, "wb") as file:
-                    file.write(data)
-                draft.replace(path)
+                write_file(self.directory, path, data)
         except OSError as error:
-            raise StoreUnavailable(
-                f"a payload of {len(data)} bytes could not be written: {error.strerror}",
-                place=str(self.directory),
-                remedy="Make room, or point CREWLOG_PAYLOADS at a directory that can be written.",
-            ) from error
+            raise write_error("payload", len(data), self.directory, error) from error
         return StorageDriverClaim(claim_data={"sha256": path.name})
 
     def _named(self, payload: Payload) -> tuple[bytes, Path]:

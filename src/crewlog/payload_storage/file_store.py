@@ -18,8 +18,9 @@ from pathlib import Path
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter, PayloadCodec
 
-from crewlog.errors import StoreIncomplete, StoreUnavailable, UsageError
+from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.message_files import MOST_FILES, FileRef
+from crewlog.payload_storage.directory import write_error, write_file
 from crewlog.payload_storage.external_storage import DirectoryDriver
 
 GivenFile = Path | str | bytes | FileRef
@@ -88,7 +89,8 @@ class FileStore:
             payload = Payload(metadata={"encoding": b"binary/plain"}, data=data)
             if self._codec is not None:
                 [payload] = await self._codec.encode([payload])
-            await asyncio.to_thread(_write, path, payload.SerializeToString(deterministic=True))
+            encoded = payload.SerializeToString(deterministic=True)
+            await asyncio.to_thread(_write, self._directory.parent, path, encoded)
         return FileRef(sha256=sha256, mime_type=mime_type, size=len(data), name=name[:200])
 
     def size_error(self, size: int, name: str = "") -> str:
@@ -202,18 +204,11 @@ def _largest() -> int:
     return int(said) if said else LARGEST
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(directory: Path, path: Path, data: bytes) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}.{id(data):x}.draft")
-        draft.write_bytes(data)
-        draft.replace(path)
+        write_file(directory, path, data)
     except OSError as error:
-        raise StoreUnavailable(
-            f"a file of {len(data)} bytes could not be written: {error.strerror}",
-            place=str(path.parent),
-            remedy="Make room, or point CREWLOG_PAYLOADS at a directory that can be written.",
-        ) from error
+        raise write_error("file", len(data), path.parent, error) from error
 
 
 def _is_away(path: Path, sha256: str) -> StoreIncomplete:
