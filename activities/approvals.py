@@ -1,4 +1,4 @@
-"""What people approved, held against the call that is about to be made; and edited arguments."""
+"""The check of an approval against the call that is about to be made; and edited arguments."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from crewlog.state.excerpt import brief
 from crewlog.store.protocol import Store
 
 EDITED = "A person changed the arguments of this call to {args}. What it answered:\n"
-"""What the model is told before the result of a call that people edited."""
+"""The start of the message of a call whose arguments people edited."""
 _LONGEST = 2_000
 
 
 class InvalidApproval(CallDenied):
-    """The yes that a call was scheduled with does not hold for it."""
+    """The approval of a call is not valid for it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, "approvals")
 
 
 async def load_arguments(store: Store, task: CallTool, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that a call runs with: its message's, or those that people put there.
+    """Returns the arguments of a call: those of its message, or those that people edited.
 
     Args:
-        store: Where edited arguments are.
-        task: The call, with the yes that it was scheduled with.
+        store: The store with edited arguments.
+        task: The call, with its approval.
         asked: The arguments of its message.
 
     Raises:
-        InvalidApproval: the yes is of another call, or of other arguments.
+        InvalidApproval: the approval is for another call, or for other arguments.
         PermissionsChanged: it has expired since the call was scheduled.
     """
     check_approval(task)
@@ -57,13 +57,13 @@ async def load_arguments(store: Store, task: CallTool, asked: Mapping[str, Any])
 
 
 def check_approval(task: CallTool) -> None:
-    """Checks that the yes which a call was scheduled with is of this call, and holds now.
+    """Checks that the approval of a call is for this call, and has not expired.
 
     Args:
-        task: The call. One that nobody was asked about needs none.
+        task: The call. One that needs no approval has none.
 
     Raises:
-        InvalidApproval: it is of another call.
+        InvalidApproval: it is for another call.
         PermissionsChanged: it has expired since the call was scheduled; people are asked again.
     """
     if not task.approved:
@@ -97,7 +97,7 @@ def check_approval(task: CallTool) -> None:
 
 
 async def _edited(store: Store, task: CallTool, digest: ContentHash) -> dict[str, Any]:
-    for entry in task.batch.entries:  # where the store was away, or nothing stores it before
+    for entry in task.batch.entries:  # if the store was away, or nothing has stored them yet
         if entry.get("arguments") == digest and "inline" in entry:
             return cast("dict[str, Any]", entry["inline"])
     found: dict[str, Any] = (await store.get_bodies([digest]))[digest]
@@ -109,12 +109,12 @@ def _refusal(task: CallTool, reason: str) -> str:
 
 
 def edit_error(tool: Tool, args: Mapping[str, Any]) -> str:
-    """What is wrong with the arguments that people put in the place of a call's; empty: nothing."""
+    """Returns what is wrong with edited arguments; empty: nothing."""
     return (argument_error(tool, args) or "").removesuffix(" Call it again.")
 
 
 def with_edit_notice(message: BaseMessage, args: Mapping[str, Json]) -> BaseMessage:
-    """A call's answer that says with which arguments it was made."""
+    """Returns the message of a call with the arguments that people gave it."""
     told = EDITED.format(args=brief(json.dumps(args, ensure_ascii=False), _LONGEST))
     content: Any = message.content
     if isinstance(content, str):

@@ -1,11 +1,10 @@
-"""Inputs as activities get them, made whole: what the workflow left out is put back.
+"""Batches in activities: unpacking the inputs of calls, and storing batches and bodies.
 
-How activities store batches: as the execution that they work for.
+The workflow leaves out of an input what the worker can restore: see `Batches`.
 
-Storing what an activity made after its effect: a reply that was paid for, a tool's result.
-
-The effect must not be lost because the store is away for a moment, and must not be repeated. So
-storing is tried a few times, and if the store stays away the body travels in the journal instead.
+The result of an effect, such as a message of a model or of a tool, must not be lost because the
+store is away for a moment, and the effect must not be repeated. So storing is retried a few times.
+If the store stays away, the journal carries the body instead.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ async def append(
 ) -> int:
     """Stores a batch and bodies; see `Store.append`.
 
-    A run may have been replaced, or reset, while an activity of its was at work: what it stores
-    then is of a history that does not count any more, and is refused.
+    If the run was replaced or reset while its activity was under way, the batch belongs to an
+    outdated history, and the store rejects it.
 
     Returns:
-        The last position at which the run's stored journal says who may call what.
+        The last position of the stored journal with a change of permissions.
 
     Raises:
         HistoryConflict: the run has another history.
-        StoreUnavailable: the store is away.
+        StoreUnavailable: the store does not answer.
     """
     return await store.append(run, batch, bodies, execution=current_execution_id())
 
 
 def current_execution_id() -> str:
-    """Temporal's run id of the execution that the activity works for; empty where there is none."""
+    """Returns Temporal's run id of the activity's execution; empty outside of an activity."""
     return (activity.info().workflow_run_id or "") if activity.in_activity() else ""
 
 
@@ -54,14 +53,14 @@ _WAITS = (0.1, 0.4, 1.0)
 
 
 async def keep(store: Store, bodies: Mapping[ContentHash, Json]) -> bool:
-    """Stores bodies; false where the store is away, and the journal must carry them."""
+    """Stores bodies; false if the store is away, and the journal must carry them."""
     return await _kept(lambda: store.put_bodies(bodies))
 
 
 async def store_batch_and_bodies(
     store: Store, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json]
 ) -> bool:
-    """Stores bodies and a batch in one round trip; false where the store is away."""
+    """Stores bodies and a batch in one round trip; false if the store is away."""
     return await _kept(lambda: append(store, run, batch, bodies))
 
 
@@ -81,11 +80,11 @@ T = TypeVar("T", bound=CallInput)
 
 
 class Batches:
-    """Unpacks batches, with a memory of what this worker's own messages tell.
+    """Unpacks batches, with a cache of the metadata of this worker's own messages.
 
     Args:
-        store: Where other workers' messages are read.
-        most: How many messages are remembered.
+        store: The store with the messages of other workers.
+        most: The number of messages in the cache.
     """
 
     def __init__(self, store: Store, most: int = 10_000) -> None:
@@ -93,18 +92,18 @@ class Batches:
         self._told: LruCache[ContentHash, dict[str, Json]] = LruCache(most)
 
     def remember(self, hash_: ContentHash, body: dict[str, Json]) -> None:
-        """Keeps what a body tells that this worker just made."""
+        """Caches the metadata of a message that this worker made."""
         self._told.put(hash_, told(body))
 
     async def whole(self, batch: Batch) -> Batch:
-        """The batch with whole entries.
+        """Returns a batch with unpacked entries.
 
         Raises:
-            StoreUnavailable: where a message must be read that this worker did not make.
-            StoreIncomplete: where the store lacks it.
+            StoreUnavailable: the store does not answer, and has a message that is needed.
+            StoreIncomplete: the store lacks a message that is needed.
         """
         wanted = set(needed(batch))
-        # In the batch's order, not the set's: which one is forgotten next hangs on it.
+        # In the order of the batch: it decides which message the cache drops next.
         found = {h: kept for h in needed(batch) if (kept := self._told.get(h)) is not None}
         if missing := wanted - found.keys():
             bodies = await self._store.get_bodies(missing)
@@ -112,7 +111,7 @@ class Batches:
         return unpack(batch, found)
 
     async def filled(self, task: T) -> T:
-        """A call's input with its run, its agent, its whole batch and all heads of its view."""
+        """Returns the input of a call with its run, agent, unpacked batch and all heads of its view."""
         batch = await self.whole(task.batch)
         run = task.run or RunId(activity.info().workflow_id or "")
         return task.model_copy(

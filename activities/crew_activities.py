@@ -6,10 +6,10 @@ Worker(..., activities=activities.all())
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from temporalio import activity
 
@@ -27,11 +27,11 @@ from crewlog.activities.executions import (
     find_no_start,
     record_use,
 )
-from crewlog.activities.failures import CHANGE_REJECTED, convert_errors, to_failure
+from crewlog.activities.failures import CHANGE_REJECTED, Effect, convert_errors, to_failure
 from crewlog.activities.files import Files
-from crewlog.activities.heartbeats import send_heartbeats
+from crewlog.activities.heartbeats import Heartbeat, send_heartbeats
 from crewlog.activities.hydrator import Hydrator
-from crewlog.activities.lifecycle import Probe, close_run, open_run
+from crewlog.activities.lifecycle import Probe, end_run, prepare_run
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.model_calls import ModelCalls
 from crewlog.activities.prompt_compiler import PromptCompiler
@@ -45,8 +45,8 @@ from crewlog.activities.run_merge import (
     find_no_end,
     find_no_task_queue,
     give,
-    look_at_run,
     never_begun,
+    read_other_run,
     send_no_notification,
 )
 from crewlog.activities.tool_calls import ToolCalls
@@ -59,18 +59,18 @@ from crewlog.state.calls import (
     CALL_MODEL,
     CALL_TOOL,
     CHECK_ARGUMENTS,
-    CLOSE_RUN,
     COMPILE_PROMPT,
+    DELETE_REPLACED_RUN,
+    END_RUN,
     FIND_COMMAND,
-    FLUSH,
-    FORGET_RUN,
-    LOAD_STATE,
-    LOOK_AT_RUN,
-    OPEN_RUN,
     PREPARE_CHANGE,
     PREPARE_MERGE,
-    TELL_TIME,
-    USE_ONCE,
+    PREPARE_RUN,
+    READ_OTHER_RUN,
+    READ_TIME,
+    RECORD_USE,
+    RESTORE_STATE,
+    STORE_BATCH,
     CallModel,
     CallModelResult,
     CallTool,
@@ -106,6 +106,9 @@ from crewlog.store.protocol import Snapshot, Store
 if TYPE_CHECKING:
     from crewlog.activities.mcp_tools import McpTools
 
+Call = TypeVar("Call", CallModel, CallTool)
+R = TypeVar("R", CallModelResult, CallToolResult)
+
 
 def _mcp_tools(store: Store) -> McpTools:
     from crewlog.activities.mcp_tools import McpTools  # noqa: PLC0415 - half a second of a start
@@ -118,32 +121,31 @@ async def _no_search_attributes() -> bool:
 
 
 def _check_own() -> None:
-    """Checks that an activity is done for the workflow's own code, by the worker that runs that.
+    """Checks that an activity is local: any workflow may schedule an ordinary one.
 
     Raises:
-        ApplicationError: any workflow may have ordinary ones done.
+        ApplicationError: it is not local.
     """
     if not activity.info().is_local:
-        error = NotPermitted("how a run begins is looked at by who runs it, in a local activity")
-        raise to_failure(error)
+        raise to_failure(NotPermitted("the start of a run is checked in a local activity alone"))
 
 
 class CrewActivities:
-    """The activities, with the caches that a worker's calls share.
+    """The activities of a worker, with the caches that its calls share.
 
     Args:
         store: The store.
-        workspace: The folder that has a folder for every run.
-        models: Where chat models come from.
-        tools: Where tools come from.
+        workspace: The directory with one directory for each run.
+        models: The factory of chat models.
+        tools: The loader of tools.
         search_attributes: Asks whether the server knows Crewlog's search attributes.
         look: Asks the server how an execution began.
         ended: Asks the server whether a run's workflow has ended.
         begun: Asks the server whether a run's workflow is open.
         queue_of: Asks the server for the task queue of a run's workflow.
-        hint: Has the server give a run's hint to another one.
-        max_entries: How many links and messages the worker remembers.
-        files: Where files of messages are.
+        hint: Sends the merge notification of a run to another one.
+        max_entries: The number of links and messages that the worker caches.
+        files: The store of the files of messages.
     """
 
     def __init__(
@@ -189,37 +191,37 @@ class CrewActivities:
         )
 
     async def close(self) -> None:
-        """Ends what the activities keep open: the sessions with servers of tools."""
+        """Closes the sessions with MCP servers."""
         await self._registry.close()
 
     def all(self) -> Sequence[Callable[..., Any]]:
         """The activities, for a worker."""
         return [
-            self.open_run,
-            self.load_state,
+            self.prepare_run,
+            self.restore_state,
             self.find_command,
             self.delete_replaced_run,
-            self.tell_time,
+            self.read_time,
             self.record_use,
             self.compile_prompt,
             self.prepare_change,
-            self.look_at_run,
+            self.read_other_run,
             self.prepare_merge,
             self.call_model,
             self.call_tool,
             self.check_arguments,
-            self.flush,
-            self.close_run,
+            self.store_batch,
+            self.end_run,
         ]
 
-    @activity.defn(name=OPEN_RUN)
-    async def open_run(self, task: PrepareRun) -> PrepareRunResult:
-        """Resolves and checks what a run was started with."""
+    @activity.defn(name=PREPARE_RUN)
+    async def prepare_run(self, task: PrepareRun) -> PrepareRunResult:
+        """Resolves and validates the start of a run."""
         with convert_errors():
             if task.use is not None:
                 _check_own()
             async with send_heartbeats():
-                return await open_run(
+                return await prepare_run(
                     task,
                     self._store,
                     self._definitions,
@@ -227,9 +229,9 @@ class CrewActivities:
                     self._executions,
                 )
 
-    @activity.defn(name=LOAD_STATE)
-    async def load_state(self, task: RestoreState) -> RestoreStateResult:
-        """Loads the state of a run at a checkpoint, with its plan."""
+    @activity.defn(name=RESTORE_STATE)
+    async def restore_state(self, task: RestoreState) -> RestoreStateResult:
+        """Loads the state and the plan of a run at a checkpoint."""
         run = RunId(activity.info().workflow_id or "")
         with convert_errors():
             if task.use is not None or task.reopen or task.split_after is not None:
@@ -242,7 +244,7 @@ class CrewActivities:
 
     @activity.defn(name=FIND_COMMAND)
     async def find_command(self, task: FindCommand) -> FindCommandResult:
-        """Looks in the stored journal for the outcome of a command."""
+        """Finds the outcome of a command in the stored journal."""
         with convert_errors(is_final=False):
             return FindCommandResult(
                 outcome=await find_command(self._store, task.run, task.command)
@@ -250,36 +252,36 @@ class CrewActivities:
 
     @activity.defn(name=CHECK_ARGUMENTS)
     async def check_arguments(self, task: CheckArguments) -> CheckArgumentsResult:
-        """Checks arguments that people put in the place of a call's."""
+        """Validates the edited arguments of a tool call."""
         with convert_errors():
             async with send_heartbeats():
                 return CheckArgumentsResult(fault=await self._tools.check_arguments(task))
 
-    @activity.defn(name=FORGET_RUN)
+    @activity.defn(name=DELETE_REPLACED_RUN)
     async def delete_replaced_run(self, task: DeleteReplacedRun) -> None:
-        """Removes the rows and the claims of an ended run whose id another one has now."""
+        """Deletes the rows and the claims of an ended run whose id a new run has."""
         with convert_errors():
             _check_own()
             await check_replacement(task, self._store, self._executions)
             await self._store.reject_executions(task.run, task.executions)
-            # Whoever replaces a run has waited for the forks of it that were starting.
+            # The client that replaces a run has waited for the forks of it that were starting.
             await self._store.delete([task.run], Clock().now(), forked=True)
 
-    @activity.defn(name=TELL_TIME)
-    async def tell_time(self) -> int:
-        """Tells the time, in milliseconds since 1970, for what must be the same in a replay."""
+    @activity.defn(name=READ_TIME)
+    async def read_time(self) -> int:
+        """Returns the time, in milliseconds since the epoch, for code that is replayed."""
         return Clock().now()
 
-    @activity.defn(name=USE_ONCE)
+    @activity.defn(name=RECORD_USE)
     async def record_use(self, task: RecordUse) -> bool:
-        """Notes for good what a run uses; false where another one has used it."""
+        """Records the use of a start or a command; false if another execution has used it."""
         with convert_errors():
             _check_own()
             return await record_use(task, self._store)
 
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
-        """Reads a run's prompt, with the forms or by asking a model once."""
+        """Reads the prompt of a run with the forms, or with one call of a model."""
         clock = Clock()
         with convert_errors() as effect:
             async with send_heartbeats():
@@ -291,7 +293,7 @@ class CrewActivities:
 
     @activity.defn(name=PREPARE_CHANGE)
     async def prepare_change(self, task: PrepareChange) -> PrepareChangeResult:
-        """Makes what a change leads to, or asks a model once that reads its prompt."""
+        """Prepares the definition and the plan of a change, with at most one call of a model."""
         with convert_errors(rejection_log=CHANGE_REJECTED) as effect:
             if task.after is not None:
                 _check_own()
@@ -300,69 +302,65 @@ class CrewActivities:
                     await self._executions.check_task_queue(task.run, task.base)
                 return await self._preparer.run(task, effect)
 
-    @activity.defn(name=LOOK_AT_RUN)
-    async def look_at_run(self, task: ReadOtherRun) -> ReadOtherRunResult:
-        """Loads the last state of another run, for one that is to be one graph with it."""
+    @activity.defn(name=READ_OTHER_RUN)
+    async def read_other_run(self, task: ReadOtherRun) -> ReadOtherRunResult:
+        """Loads the last state of the other run of a run merge."""
         with convert_errors():
             async with send_heartbeats():
                 await self._executions.check(task.run, task.definition)
-                return await look_at_run(task, self._store, self._ended)
+                return await read_other_run(task, self._store, self._ended)
 
     @activity.defn(name=PREPARE_MERGE)
     async def prepare_merge(self, task: PrepareMerge) -> PrepareMergeResult:
-        """Makes what two runs lead to that become one."""
+        """Prepares the definition and the plan of a run merge."""
         with convert_errors():
             async with send_heartbeats():
-                # No query is answered while a local activity waits.
+                # No query is answered while a local activity is under way.
                 return await replace(self._merger, waits=not activity.info().is_local).run(task)
 
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> CallModelResult:
-        """Calls an agent's model on its view."""
-        clock = Clock()
-        with convert_errors() as effect:
-            async with send_heartbeats() as pulse:
-                filled = await self._batches.filled(task)
-                await self._executions.check(filled.run, filled.definition, filled.batch)
-                result = await self._models.run(filled, effect, pulse)
-                self._batches.remember(result.hash, result.body)
-                return result.model_copy(update={"at": clock.now(), "delay": clock.delay})
+        """Calls the model of an agent with its view."""
+        return await self._call(task, self._models.run)
 
     @activity.defn(name=CALL_TOOL)
     async def call_tool(self, task: CallTool) -> CallToolResult:
-        """Executes one tool call of a reply."""
+        """Makes one tool call."""
+        return await self._call(task, self._tools.run)
+
+    async def _call(self, task: Call, run: Callable[[Call, Effect, Heartbeat], Awaitable[R]]) -> R:
         clock = Clock()
         with convert_errors() as effect:
-            async with send_heartbeats() as pulse:
+            async with send_heartbeats() as heartbeat:
                 filled = await self._batches.filled(task)
                 await self._executions.check(filled.run, filled.definition, filled.batch)
-                result = await self._tools.run(filled, pulse, effect)
+                result = await run(filled, effect, heartbeat)
                 self._batches.remember(result.hash, result.body)
                 return result.model_copy(update={"at": clock.now(), "delay": clock.delay})
 
-    @activity.defn(name=FLUSH)
-    async def flush(self, task: StoreBatch) -> StoreBatchResult | None:
-        """Stores what no activity has stored, and a snapshot where one is given; then it hints."""
+    @activity.defn(name=STORE_BATCH)
+    async def store_batch(self, task: StoreBatch) -> StoreBatchResult | None:
+        """Stores a batch and a snapshot, and then sends merge notifications."""
         with convert_errors(is_final=False):
             async with send_heartbeats():
-                await self._flush(task)
+                await self._store_batch(task)
                 return await give(task.run, task.hints, self._hint) if task.hints else None
 
-    async def _flush(self, task: StoreBatch) -> None:
+    async def _store_batch(self, task: StoreBatch) -> None:
         batch = await self._batches.whole(task.batch)
         await self._executions.check(task.run, task.definition, batch)
         if batch.entries:
             await append(self._store, task.run, batch)
-            # The calls that follow begin together: none of them has to read what they go on from.
+            # The next calls need not read these entries from the store.
             self._hydrator.learn(task.run, batch)
         if task.state is not None:
             position = batch.last
             await self._store.put_snapshot(task.run, Snapshot(position=position, state=task.state))
             await self._prune(task.run, task.state, position)
 
-    @activity.defn(name=CLOSE_RUN)
-    async def close_run(self, input: EndRun) -> EndRunResult:
-        """Stores the last of a run and fetches what its result shows."""
+    @activity.defn(name=END_RUN)
+    async def end_run(self, input: EndRun) -> EndRunResult:
+        """Stores the last batch of a run, and fetches the bodies of its result."""
         with convert_errors(is_final=False):
             async with send_heartbeats():
                 batch = await self._batches.whole(input.batch)
@@ -371,7 +369,7 @@ class CrewActivities:
                 if input.outputs:
                     await self._executions.check_task_queue(input.run)
                 made = await self._artifacts(input, batch)
-                result = await close_run(input, batch, self._store, made)
+                result = await end_run(input, batch, self._store, made)
                 if batch.entries:
                     await self._prune(input.run, input.state, batch.last)
                     await self._sweep(input.state)
@@ -379,20 +377,20 @@ class CrewActivities:
                 return result
 
     async def _artifacts(self, input: EndRun, batch: Batch) -> dict[str, dict[str, Json]]:
-        """What a run has built, as its result shows it."""
+        """Returns the artifacts of a run, as its result has them."""
         definition = str(input.state.get("definition", ""))
-        if not definition:  # a prompt of which no crew was made
+        if not definition:  # its prompt did not compile to a crew
             return {}
         crew = await self._definitions.get(ContentHash(definition))
         return await built(self._built, crew, input, batch)
 
     async def _prune(self, run: RunId, state: dict[str, Json], position: int) -> None:
-        """Applies the crew's policy to the run's checkpoints."""
+        """Prunes the checkpoints that the crew does not keep."""
         if definition := state.get("definition"):
             crew = await self._definitions.get(definition)
             await prune(self._store, run, crew.checkpoints, position)
 
     async def _sweep(self, state: dict[str, Json]) -> None:
-        """Removes what is over of what the crew remembers."""
+        """Deletes the expired memory of the crew."""
         if definition := state.get("definition"):
             await self._memory.sweep(await self._definitions.get(definition))

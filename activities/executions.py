@@ -1,27 +1,21 @@
-"""Whether an execution is the run's that it says it is, before anything of it is believed.
+"""Checks that an execution belongs to its run, and that a signed start is used once.
 
-Whoever reaches the server can have a workflow of their own continue as a crew's run, with whatever
-they like as what was carried; or have activities done, in the name of any workflow id. So of a run
-whose commands are signed the store knows the executions that are its own: those whose start was
-looked at. That is noted by local activities, which are done by the worker that runs the workflow's
-own code, and never for a stranger. All others must go on from one of these; what the server says of
-an execution is not what somebody tells it: of which execution it is the continuation, and which was
-the first.
+A client of the server can make a workflow of its own continue as a crew's run with any carry, or
+schedule activities under any workflow id. So the store records the executions of each run whose
+commands are signed: those whose start was authorized. Local activities record them, since only the
+worker of the workflow's own code runs these. Every other execution must continue a recorded one.
+The server attests which execution an execution continues, and which one was the first of its chain.
 
-It is looked at in the first activity of each execution, once on each worker, in one query; the
-server is asked only where the store does not know the execution: once for each that goes on from
-another. A run whose policy is open has no such notes, and the server is not asked.
+The check is made in the first activity of an execution on each worker, with one query. The server
+is asked only about executions that the store does not know. A run with an open policy has no
+records, and the server is not asked.
 
-Whose orders activities take: those of the run that they are about, and of no other workflow.
+Activities also check their caller. A server lets any workflow schedule any activity on any task
+queue, so the run that an input names is compared with the workflow that the server attests.
 
-A server lets any workflow schedule any activity on any task queue. So what a task says of its run
-is held against the workflow that sent it, which the server attests.
-
-Starts and commands that are used once: who can read one, in a history, can send it again.
-
-Run ids are used again once a run is deleted. So the notes outlive deletions.
-
-Whether a run may take an ended one's place: that one's policy says so, before it is gone.
+Starts and some commands are used once, since readers of a history could send them again. Run ids
+are used again after a run is deleted, so these records outlive deletions. A new run replaces an
+ended run only if the policy of the ended run permits it.
 """
 
 from __future__ import annotations
@@ -42,18 +36,18 @@ from crewlog.errors import NotPermitted, StoreIncomplete
 from crewlog.failure_details import FailureDetails, application_error
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Model
-from crewlog.state.calls import LOAD_STATE, DeleteReplacedRun, RecordUse, SignedStart
+from crewlog.state.calls import RESTORE_STATE, DeleteReplacedRun, RecordUse, SignedStart
 from crewlog.state.journal import Batch
 from crewlog.store.protocol import Store
 from crewlog.wire import WORKFLOW_TYPE, StartRun
 
 _FAR = 1000
-"""How many executions are gone back, at most, to one that the store knows."""
+"""The longest chain of executions that is followed back to one that the store knows."""
 _KEPT = 10_000
 
 
 class Origin(Model):
-    """What the server says of how an execution began."""
+    """How an execution began, as the server attests it."""
 
     workflow: str
     """The workflow's type."""
@@ -62,50 +56,50 @@ class Origin(Model):
     first: str
     """The first execution of its chain."""
     original: str
-    """The execution that it was reset from, at first; else itself."""
+    """The execution that it was reset from, or itself."""
     continued: str
-    """The execution that it is the continuation of; empty where it was started."""
+    """The execution that it continues; empty for one that was started."""
     at: int
     """When it began, in milliseconds since 1970, by the server's clock."""
 
 
 Look = Callable[[RunId, str], Awaitable[Origin | None]]
-"""Asks the server how an execution of a run began; none where it has no such execution."""
+"""Asks the server how an execution of a run began; None: it has no such execution."""
 
 
 async def find_no_start(run: RunId, execution: str) -> Origin | None:
-    """Knows of no execution: where there is no server, none is believed that must be looked at."""
+    """Knows no execution: without a server, no execution passes a check that needs it."""
     del run, execution
     return None
 
 
 class Executions:
-    """Knows which executions are those of signed runs.
+    """The executions that belong to signed runs.
 
     Args:
-        store: Where they are noted.
-        look: Asks the server about one.
+        store: The store that records them.
+        look: Asks the server about an execution.
     """
 
     def __init__(self, store: Store, look: Look) -> None:
         self._store = store
         self._look = look
         self._seen: LruCache[tuple[RunId, str], bool] = LruCache(_KEPT)
-        """Executions that may go on, and whether the store knows them."""
+        """The executions that passed the check, and whether the store has a record of them."""
         self._signed: LruCache[ContentHash, bool] = LruCache(_KEPT)
 
     async def check(
         self, run: RunId, definition: ContentHash | str = "", batch: Batch = Batch.EMPTY
     ) -> None:
-        """Checks that the activity's execution is the run's, where commands of it are signed.
+        """Checks that the activity's execution belongs to a run, if the run is signed.
 
         Args:
             run: The run.
-            definition: The definition by which the execution does something.
-            batch: What the activity is to store.
+            definition: The definition that the execution uses.
+            batch: The batch that the activity stores.
 
         Raises:
-            ApplicationError: it is not; of the type `NotPermitted`, which ends the execution.
+            ApplicationError: it does not; its type `NotPermitted` ends the execution.
         """
         execution = activity.info().workflow_run_id or ""
         seen = self._seen.get((run, execution))
@@ -121,10 +115,10 @@ class Executions:
         self._seen.put((run, execution), wanted)
 
     async def check_unused_id(self, run: RunId, use: SignedStart) -> None:
-        """Checks that a run that begins takes no signed one's place.
+        """Checks that a new run does not take the id of a signed run.
 
         Raises:
-            NotPermitted: the store has a signed run of its id, which is not replaced.
+            NotPermitted: the store has a signed run with this id.
         """
         known = await self._store.accepted_executions(run)
         if known and use.execution not in known:
@@ -133,10 +127,10 @@ class Executions:
     async def check_replaced_executions(
         self, run: RunId, use: SignedStart, executions: Collection[str]
     ) -> None:
-        """Checks that what replaces a signed run, or takes it up, names it as it is by now.
+        """Checks that a start that replaces or reopens a signed run names its last executions.
 
         Raises:
-            NotPermitted: it names other executions than the last ones.
+            NotPermitted: it names other executions.
         """
         known = {*await self._store.accepted_executions(run)} - {use.execution}
         if not known:
@@ -145,25 +139,24 @@ class Executions:
             if each in known or await self._goes_on(run, each, known):
                 return
             if await self._came_after(run, each, known):
-                return  # nothing came of it, but it is what people see as the last one
+                return  # it recorded nothing, but clients see it as the last one
         raise NotPermitted(
-            f"the run {run!r} has gone on since this start was made: it is to follow "
-            f"{', '.join(executions) or 'no execution'}, and another one came after that",
-            remedy="Look at the run as it is by now; then start it again.",
+            f"the run {run!r} has continued since this start was made: the start follows "
+            f"{', '.join(executions) or 'no execution'}, and the run has a later execution",
+            remedy="Look at the run as it is now; then start it again.",
         )
 
     async def check_task_queue(self, run: RunId, definition: ContentHash | str = "") -> None:
-        """Checks that the activity is asked for on the task queue that its own workflow is on.
+        """Checks that the activity is on the task queue of its own workflow.
 
-        Whoever polls that is trusted; a workflow on somebody's own queue may name what it never
-        had.
+        The workers of that queue are trusted; a workflow on another queue may name any data.
 
         Args:
             run: The run.
-            definition: What it asks for is of this one: of an open one, everybody is told.
+            definition: The definition whose data the activity returns; an open one is not checked.
 
         Raises:
-            ApplicationError: it is on another; of the type `NotPermitted`.
+            ApplicationError: it is on another queue; the type is `NotPermitted`.
         """
         if definition and not await self._is_signed(ContentHash(definition)):
             return
@@ -175,22 +168,22 @@ class Executions:
     async def begin(
         self, run: RunId, use: SignedStart, *, signed: bool, alone: bool = False
     ) -> None:
-        """Notes that an execution is a run's, whose start was let in.
+        """Records the execution of an authorized start.
 
         Args:
             run: The run.
             use: Its start.
-            signed: Whether its commands are signed.
-            alone: Whether it takes up what others have left.
+            signed: Whether the commands of the run are signed.
+            alone: Whether the store rejects the earlier executions of the run from now on.
         """
         if signed or await self._store.accepted_executions(run):
             await self._store.accept_executions(run, [use.execution], alone=alone)
 
     async def _goes_on(self, run: RunId, execution: str, known: Collection[str]) -> bool:
-        """Whether an execution is of a chain that the store knows, or of one that was ours before.
+        """Whether an execution continues one that the store knows, or one of an open run.
 
-        A run that was open until now is known by nothing but its type and its task queue: whoever
-        polls that is trusted.
+        An open run is known only by its workflow type and its task queue, whose workers are
+        trusted.
         """
         ours, at, queue = {*known}, execution, ""
         for _ in range(_FAR):
@@ -207,13 +200,13 @@ class Executions:
         return False
 
     async def _came_after(self, run: RunId, execution: str, known: Collection[str]) -> bool:
-        """Whether an execution began after the run's own, as far as the server has these."""
+        """Whether an execution began after the known ones that the server still has."""
         found = await self._look(run, execution)
         others = [await self._look(run, each) for each in known]
         return found is not None and all(each.at < found.at for each in others if each)
 
     async def _any_signed(self, definition: ContentHash | str, batch: Batch) -> bool:
-        """Whether what an execution does, or says that it did, is a signed crew's."""
+        """Whether an execution or its batch names the definition of a signed crew."""
         named = {definition, *(entry.get("definition") for entry in batch.entries)}
         for each in sorted(name for name in named if isinstance(name, str)):
             if await self._is_signed(ContentHash(each)):
@@ -228,36 +221,36 @@ class Executions:
             try:
                 data = await self._store.get_definition(definition)
             except StoreIncomplete:
-                return False  # nothing is done by what the store lacks
+                return False  # without the definition, the execution can do nothing
             policy = CrewDefinition.from_json(data).policy
             found = self._signed.put(definition, policy is not None and policy.signed)
         return found
 
 
 def taken(run: RunId) -> NotPermitted:
-    """That the store has rows of a signed run under an id that another one is started with."""
+    """Returns the error for a start under the id of a signed run."""
     return NotPermitted(
-        f"the store has a signed run {run!r}, and a start takes its place only where it says so",
-        remedy="Start it with another id, or by a client that replaces it.",
+        f"the store has a signed run {run!r}, and the start does not replace it",
+        remedy="Start it with another id, or with a client that replaces the run.",
     )
 
 
 def _stranger(run: RunId) -> NotPermitted:
     return NotPermitted(
-        f"this execution is none of the run {run!r}: it was neither started as one nor continued "
-        "by one; nothing of it is believed",
-        remedy="`crewlog show` has the run as it was; whoever may start it can resume it.",
+        f"this execution does not belong to the run {run!r}: it was neither started as the run nor "
+        "continued from it",
+        remedy="`crewlog show` has the run as it was; a principal who may start it can resume it.",
     )
 
 
 class OwnRunInterceptor(Interceptor):
-    """Refuses activities that no run of ours asks for, or one for another."""
+    """Rejects activities that no run of a crew schedules, or a run schedules for another run."""
 
     def intercept_activity(
         self,
         next: ActivityInboundInterceptor,  # noqa: A002 - Temporal's own name
     ) -> ActivityInboundInterceptor:
-        """The interceptor of a worker's activities."""
+        """Returns the interceptor of the activities of a worker."""
         return _Inbound(next)
 
 
@@ -288,43 +281,41 @@ def foreign(
     *,
     local: bool = False,
 ) -> str:
-    """Why an activity is none of the workflow's that asks for it; empty where it is.
+    """Returns why a workflow may not schedule an activity; empty: it may.
 
     Args:
         name: The activity's type.
-        args: Its arguments: a task of ours says which run it is about, or leaves it out.
-        workflow_type: The workflow's type; none where no workflow asks.
+        args: Its arguments. An input of Crewlog names its run, or leaves it out.
+        workflow_type: The type of the workflow; None: no workflow scheduled it.
         workflow_id: The workflow's id.
-        local: Whether the worker that runs the workflow asks, which no other workflow can have.
+        local: Whether it is a local activity, which only the own worker runs.
     """
     if workflow_type != WORKFLOW_TYPE:
         asks = f"a workflow of the type {workflow_type!r}" if workflow_type else "no workflow"
-        return f"{name} is asked for by {asks}, which is no run"
+        return f"{name} was scheduled by {asks}, which is not a run of a crew"
     about = getattr(args[0], "run", "") if args else ""
-    begins = local and name == LOAD_STATE  # a fork, or a part, with another run's state
+    begins = local and name == RESTORE_STATE  # a fork or a split run, with the state of another run
     if about not in ("", workflow_id) and not begins:
-        return f"{name} is about the run {about!r}, and the run {workflow_id!r} asks for it"
+        return f"{name} is for the run {about!r}, and the run {workflow_id!r} scheduled it"
     return ""
 
 
 async def record_use(task: RecordUse, store: Store) -> bool:
-    """Notes for good what a run uses; false where another one has used it."""
+    """Records the use of a start or a command; false: another execution has used it."""
     return await store.claim(f"once:{task.used}", task.owner) == task.owner
 
 
 async def record_start(use: SignedStart, policy: Policy | None, run: RunId, store: Store) -> bool:
-    """Notes for good which execution a start is used by.
-
-    The note is nobody's rows: it is there still when the run was deleted or replaced.
+    """Records which execution uses a start. The record outlives the run.
 
     Args:
-        use: The start, and who uses it.
-        policy: The policy that asks for proofs; an open one asks for none.
+        use: The start, and the execution that uses it.
+        policy: The policy of the crew; an open one needs no signature.
         run: The run that is started.
-        store: Where it is noted.
+        store: The store that records it.
 
     Returns:
-        Whether the policy lets the start in; nothing is noted of one that it does not.
+        Whether the policy permits the start; if not, nothing is recorded.
 
     Raises:
         NotPermitted: another execution has used it.
@@ -337,21 +328,21 @@ async def record_start(use: SignedStart, policy: Policy | None, run: RunId, stor
         policy, START, use.content, proof, run=run, at=use.at, namespace=place
     ).allowed:
         return False
-    # No key of a call is like this one: those go with their run.
+    # Unlike the keys of calls, this one is not deleted with the run.
     if await store.claim(f"start:{use.start}", use.execution) != use.execution:
         raise NotPermitted(
             "the crew's policy takes signed commands only, and this start was used before",
-            remedy="Start it again by a client that has the key: each signature is for one start.",
+            remedy="Start it again with a client that has the key: a signature is for one start.",
         )
     return True
 
 
 async def check_replacement(task: DeleteReplacedRun, store: Store, executions: Executions) -> None:
-    """Checks that who starts the new run may operate the one whose rows are removed.
+    """Checks that the principal who starts the new run may operate the run that it replaces.
 
     Raises:
-        NotPermitted: its policy does not let them, the start was used before, or it is to replace
-            another execution than the last one.
+        NotPermitted: its policy does not permit it, the start was used before, or the start does
+            not name the last execution of the run.
     """
     row = await store.get_run(task.run)
     if row is not None and row.definition:

@@ -1,6 +1,6 @@
-"""Heartbeats of a running activity: how the server notices that a worker is gone.
+"""Heartbeats of a running activity, by which the server notices a lost worker.
 
-They are also how an activity learns that it was cancelled: the answer to a heartbeat says so.
+An activity also learns of its cancellation from the answer to a heartbeat.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from crewlog.redaction import redacted_values
 
 
 class Heartbeat:
-    """Sends heartbeats; what a tool said last goes with each of them."""
+    """Sends heartbeats, each with the last details of the tool."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -27,10 +27,10 @@ class Heartbeat:
         self._timer: asyncio.TimerHandle | None = None
 
     def beat(self, *details: Any) -> None:
-        """Sends a heartbeat with details; from any thread, and never after the activity's end."""
+        """Sends a heartbeat with details, from any thread. After `close` it does nothing."""
         if self._open:
-            # An async activity's heartbeat belongs to its loop and its context.
-            with suppress(RuntimeError):  # the loop is closed: the worker is gone
+            # An async activity must send heartbeats in its own loop and context.
+            with suppress(RuntimeError):  # the loop is closed: the worker has ended
                 self._loop.call_soon_threadsafe(self._send, details, context=self._context)
 
     def _send(self, details: tuple[Any, ...]) -> None:
@@ -39,9 +39,9 @@ class Heartbeat:
             activity.heartbeat(*self._details)
 
     def keep(self, interval: float) -> None:
-        """Sends a heartbeat after every interval, in seconds, until it is closed.
+        """Sends a heartbeat after each interval, in seconds, until it is closed.
 
-        The first is not sent at once: the server counts from the start, and it is a round trip.
+        The first one is sent after an interval: the server counts from the start of the activity.
         """
         self._timer = self._loop.call_later(interval, self._tick, interval, context=self._context)
 
@@ -50,7 +50,7 @@ class Heartbeat:
         self.keep(interval)
 
     def close(self) -> None:
-        """Says nothing any more."""
+        """Stops sending heartbeats."""
         self._open = False
         if self._timer is not None:
             self._timer.cancel()
@@ -58,7 +58,7 @@ class Heartbeat:
 
 @asynccontextmanager
 async def send_heartbeats() -> AsyncGenerator[Heartbeat, None]:
-    """Keeps the activity's heart beating at a third of its heartbeat timeout, if it has one."""
+    """Sends heartbeats at a third of the activity's heartbeat timeout, if it has one."""
     pulse = Heartbeat()
     timeout = activity.info().heartbeat_timeout
     if timeout and not activity.info().is_local:

@@ -31,7 +31,7 @@ Probe = Callable[[], Awaitable[bool]]
 """Asks the server whether it knows Crewlog's search attributes."""
 
 
-async def open_run(
+async def prepare_run(
     task: PrepareRun,
     store: Store,
     definitions: Definitions,
@@ -152,7 +152,7 @@ LONGEST_OUTPUT = 64 * 1024
 """Characters of an output in a run's result; the store and the journal have the whole."""
 
 
-async def close_run(
+async def end_run(
     input: EndRun, batch: Batch, store: Store, built: dict[str, dict[str, Json]]
 ) -> EndRunResult:
     """Stores the input's batch, given whole, and the state; returns the outputs that it names."""

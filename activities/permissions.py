@@ -1,24 +1,23 @@
-"""The checks of a call right before it begins: what was ruled since, and quotas over runs.
+"""The checks right before a call begins: changed permissions, and quotas over runs.
 
-The workflow has checked the call with everything that its journal says up to a position. Whatever
-people rule after that is in the store before they are answered. So an activity needs to know but
-one thing: whether the run's journal has a ruling beyond that position. Then it does not begin, and
-the workflow, which knows of the ruling, checks the call anew: it is refused, or people are asked,
-or it is scheduled once more. Where the store cannot be asked, nothing begins.
+The workflow authorizes a call with its journal up to a position. A permission that people set later
+is in the store before they get an answer. So an activity checks one thing: whether the stored
+journal of the run has a change of permissions after that position. If so, the call does not begin,
+and the workflow authorizes it again: it is denied, people are asked, or it is scheduled once more.
+Without the store, no call begins.
 
-A call begins with the last look. It comes after all that may take long: a server's tools, names
-that are looked up, quotas that others hold, secrets. A call that is claimed is looked at by the
-statement that claims it. Any other is where the first look, which comes with what the activity
-stores anyway, is older than `FRESH`: so a call that nothing held up costs no round trip. A ruling
-is answered later than it is in the store, by the end of an activity, a workflow task and the
-answer's way, each of which the server writes down. That is more than `FRESH`: who has the answer,
-and finds a call that begins after it, has found a call that was looked at after the ruling.
+The last check comes right before the effect, after everything that may take long: the tools of an
+MCP server, name resolution, quotas, secrets. For a call with a start record, the statement that
+writes the record makes this check. For any other call, the check is repeated if the first one,
+which comes with the storing of the batch, is older than `FRESH`. So a call without delay needs no
+extra round trip. The answer to a change of permissions takes longer than `FRESH`: it needs the end
+of an activity and a workflow task, and the server persists both. So a call that begins after such
+an answer has seen the change.
 
-A call of a model begins when the model is given its prompt, and has waited for that since it was
-scheduled: in a queue, between two tries, for a worker that died. Its first look is the workflow's
-own, at that time. What is ruled after that is answered even later than what a worker has missed,
-since it is yet to be stored. So where the call comes to its worker at once, nothing is asked; any
-other stores what led to it first, which is due anyway, and that answers.
+A model call begins when the model gets its prompt. It may have waited since it was scheduled: in a
+queue, between two attempts, or for a lost worker. Its first check is that of the workflow, at the
+time of scheduling. If the call reaches its worker at once, no other check is needed. Otherwise it
+stores its batch first, which is due anyway, and the answer has the position to compare.
 """
 
 from __future__ import annotations
@@ -44,47 +43,47 @@ from crewlog.store.protocol import Store
 from crewlog.store.quotas import quota_period, time_zone
 
 FRESH = 0.005
-"""Seconds for which a look at what people ruled is good, from when the store was asked."""
+"""Seconds for which a check of the permissions is valid, from the query to the store."""
 
 
 class CallDenied(Exception):
-    """A check refuses the call: the model is told why, and so is the journal."""
+    """A check denies the call; the model and the journal get the reason."""
 
     def __init__(self, reason: str, rule: str = "") -> None:
         super().__init__(reason)
         self.rule = rule
-        """What decided: `approvals`, `rules[1]`."""
+        """The permission or check that decided: `approvals`, `rules[1]`."""
 
 
 def check_permissions_unchanged(task: CallInput, ruled: int) -> None:
-    """Checks that nothing was ruled since a call was scheduled.
+    """Checks that permissions have not changed since a call was scheduled.
 
     Args:
         task: The call.
-        ruled: The last position at which its run's stored journal says who may do what.
+        ruled: The last position of the stored journal with a change of permissions.
 
     Raises:
-        PermissionsChanged: something was; the workflow looks at the call again.
+        PermissionsChanged: they have; the workflow authorizes the call again.
     """
     if ruled > task.knows:
         raise permissions_changed_error(task)
 
 
 def permissions_changed_error(task: CallInput) -> PermissionsChanged:
-    """That something was ruled since a call was scheduled."""
+    """Returns the error for a change of permissions after a call was scheduled."""
     what = repr(task.tool) if isinstance(task, CallTool) else f"the model of {task.agent!r}"
     return PermissionsChanged(
         f"who may call or read what was ruled after {what} was scheduled",
-        remedy="The run looks at the call again by itself.",
+        remedy="The run authorizes the call again by itself.",
         place=f"step {task.step}, call {task.call}",
     )
 
 
 def scheduled() -> float:
-    """When the workflow looked at this activity's call the last time, by the monotonic clock.
+    """Returns when the workflow scheduled this activity, by the monotonic clock.
 
-    The server says when that was, and when the call was given to this worker; how long it was on
-    its way, the worker's clock says. One that is behind the server's says nothing.
+    The server tells when the activity was scheduled, and when this worker got it. A worker whose
+    clock is behind that of the server cannot tell how long ago that was.
     """
     info, now = activity.info(), datetime.now(UTC)
     if now < info.started_time:
@@ -93,16 +92,16 @@ def scheduled() -> float:
 
 
 async def recheck_permissions(store: Store, task: CallTool, looked: float) -> None:
-    """Looks at what was ruled once more, right before a call begins, where the last look is old.
+    """Checks the permissions again, right before a call begins, if the last check is too old.
 
     Args:
-        store: Where rulings are.
+        store: The store with the journal.
         task: The call.
-        looked: When the store was asked the last time, by the monotonic clock.
+        looked: When the store was queried last, by the monotonic clock.
 
     Raises:
-        PermissionsChanged: something was ruled meanwhile.
-        StoreUnavailable: the store is away; nothing may begin.
+        PermissionsChanged: permissions have changed.
+        StoreUnavailable: the store does not answer; the call must not begin.
     """
     if time.monotonic() - looked > FRESH:
         check_permissions_unchanged(task, await store.last_permission_position(task.run))
@@ -115,8 +114,8 @@ async def count_call(store: Store, task: CallTool) -> dict[str, str]:
         The quotas by their names in the store, each with the hour or day that counts the call.
 
     Raises:
-        CallDenied: one of them is used up; the call is counted in none.
-        StoreUnavailable: the store is away; nothing may begin.
+        CallDenied: a quota is used up; no quota counts the call.
+        StoreUnavailable: the store does not answer; the call must not begin.
     """
     if not task.quotas:
         return {}
@@ -135,28 +134,28 @@ async def count_call(store: Store, task: CallTool) -> dict[str, str]:
 
 
 async def release(store: Store, task: CallTool) -> None:
-    """Takes a call that was not made out of its quotas."""
+    """Releases the quotas of a call that was not made."""
     if task.quotas:
         await store.release_call(_key(task), [_name(quota) for quota in task.quotas])
 
 
 def may_have_started(task: CallTool) -> bool:
-    """Whether an earlier try of a call may have made it."""
+    """Whether an earlier attempt of a call may have made it."""
     return task.attempt > 1 or activity.info().attempt > 1
 
 
 async def give_back(store: Store, task: CallTool, counted: dict[str, str]) -> dict[str, str]:
-    """Takes a call that is not begun after all out of its quotas.
+    """Releases the quotas of a call that does not begin.
 
-    Not where an earlier try may have begun it: then it may have been made, and counts.
+    If an earlier attempt may have begun the call, it still counts.
 
     Args:
-        store: Where quotas are.
+        store: The store with the quotas.
         task: The call.
-        counted: What `reserve` has said.
+        counted: The result of `count_call`.
 
     Returns:
-        What counts the call still, as `reserve` says it.
+        The quotas that still count the call, as the result of `count_call`.
     """
     if not counted or may_have_started(task):
         return counted

@@ -380,9 +380,7 @@ async def _widens(
         *ways,
         *restored_permission_conditions(read, now, then),
         *answered(plan, now, then),
-        *(
-            () if task.reopen else again(plan, None, then)
-        ),  # it keeps its steps
+        *(() if task.reopen else again(plan, None, then)),  # it keeps its steps
         *restored_guard_conditions(plan, now, then),
         *regained_permissions(now.tool_permissions, then.tool_permissions, definition.agents),
         *freed(now.rulings, then.rulings),

@@ -91,7 +91,7 @@ def ended_executions(ended: Ended) -> Over:
     return over
 
 
-async def look_at_run(task: ReadOtherRun, store: Store, ended: Ended) -> ReadOtherRunResult:
+async def read_other_run(task: ReadOtherRun, store: Store, ended: Ended) -> ReadOtherRunResult:
     """The last stored state of another run.
 
     One that was ended from outside has no say in it: what it still stores is refused from here on.

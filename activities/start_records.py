@@ -1,14 +1,13 @@
-"""Claims on calls that must not be repeated: whoever holds the claim may begin the call, once.
+"""Start records of calls with the retry mode `never`: an attempt begins such a call only once.
 
-A worker may die between beginning a call and answering it. Temporal then tries again, as it must:
-what failed may have failed before the effect. So a try claims the call in the store before it
-begins. One that finds the claim taken asks people instead of beginning again, and so does one that
-slept through its time limit while another began. And one that is not to begin for another reason,
-since people ruled meanwhile or a yes has expired, looks at the claim first: a call that may have
-happened is no refused one.
+A worker may die after it began a call and before it answered. Temporal then makes another attempt,
+since it cannot know whether the effect happened. So an attempt writes a start record before it
+begins the call. An attempt that finds the record of another one does not begin: people are asked.
+An attempt that is denied for another reason reads the record first, since a call that may have
+happened must not be reported as denied.
 
-The statement that claims a call looks at what people ruled. Between a look and a claim a ruling
-could be answered; a claim before the look would say of a refused call that it may have happened.
+The statement that writes the record also checks the permissions. With two statements, a change of
+permissions could be answered between them, or a denied call would have a start record.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from crewlog.store.protocol import Store
 
 
 async def write_start_record(store: Store, task: CallTool, owner: str) -> None:
-    """Claims a call for one try of it.
+    """Writes the start record of a call.
 
     Args:
-        store: Where claims are kept.
-        task: The call. People may ask for another try of it: that one has a claim of its own.
-        owner: Which try this is, unique over all executions, activities and attempts.
+        store: The store.
+        task: The call. An attempt that people asked for has a record of its own.
+        owner: The name of the attempt, unique over all executions, activities and attempts.
 
     Raises:
-        OutcomeUnknown: where another try has begun.
-        PermissionsChanged: where people have ruled since the call was scheduled; nothing is
-        claimed. StoreUnavailable: where the store is away; nothing has begun.
+        OutcomeUnknown: another attempt has begun the call.
+        PermissionsChanged: permissions changed after the call was scheduled; nothing is written.
+        StoreUnavailable: the store does not answer; the call has not begun.
     """
     found = await store.claim(start_record_key(task.run, task), owner, knows=(task.run, task.knows))
     if not found:
@@ -40,11 +39,11 @@ async def write_start_record(store: Store, task: CallTool, owner: str) -> None:
 
 
 async def never_begun(store: Store, task: CallTool) -> None:
-    """Checks that no try of a call has begun it, and claims nothing: it may be made later.
+    """Checks that no attempt has begun a call; writes nothing.
 
     Raises:
-        OutcomeUnknown: where one has.
-        StoreUnavailable: where the store is away; then that is not known.
+        OutcomeUnknown: an attempt has begun it.
+        StoreUnavailable: the store does not answer.
     """
     if await store.key_owner(start_record_key(task.run, task)) is not None:
         raise _unknown(task)

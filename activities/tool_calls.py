@@ -183,7 +183,7 @@ class ToolCalls:
         self._sight = Sight(store, definitions, hydrator, artifacts)
         self._inputs = Inputs(store, definitions, self._sight)
 
-    async def run(self, task: CallTool, pulse: Heartbeat, effect: Effect) -> CallToolResult:
+    async def run(self, task: CallTool, effect: Effect, pulse: Heartbeat) -> CallToolResult:
         """Makes the call and stores its answer."""
         # A local activity runs before its workflow task is in the history, which may be done again
         # with other facts: it stores what is named by its hash, and no journal.

@@ -38,7 +38,13 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.wakes import check_log
     from crewlog.ids import RESERVED, CommandId, LogName, RunId
-    from crewlog.state.calls import TELL_TIME, USE_ONCE, RecordUse, RestoreStateResult, SignedStart
+    from crewlog.state.calls import (
+        READ_TIME,
+        RECORD_USE,
+        RecordUse,
+        RestoreStateResult,
+        SignedStart,
+    )
     from crewlog.state.excerpt import brief
     from crewlog.state.model import CrewState, Interrupt
     from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun, spoken
@@ -132,7 +138,7 @@ async def tell_time(engine: Engine, incoming: QueuedCommand) -> None:
 
 async def tell() -> int:
     """The time, as the history has it from then on."""
-    at: int = await workflow.execute_local_activity(TELL_TIME, result_type=int, **LOCAL)
+    at: int = await workflow.execute_local_activity(READ_TIME, result_type=int, **LOCAL)
     return at
 
 
@@ -421,7 +427,7 @@ def _used(engine: Engine, incoming: QueuedCommand, data: dict[str, Any]) -> str:
 async def _use(used: str, owner: str) -> bool:
     # A schedule encrypts once for all of its runs.
     task = RecordUse(used=hash_json([workflow.info().workflow_id, used]), owner=owner)
-    mine: bool = await workflow.execute_local_activity(USE_ONCE, task, result_type=bool, **LOCAL)
+    mine: bool = await workflow.execute_local_activity(RECORD_USE, task, result_type=bool, **LOCAL)
     return mine
 
 

@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.prompt_compilation import NO_PLAN
     from crewlog.ids import CommandId, RunId
     from crewlog.payload_storage.converter import payload_hash
-    from crewlog.state.calls import OPEN_RUN, PrepareRun, PrepareRunResult, SignedStart
+    from crewlog.state.calls import PREPARE_RUN, PrepareRun, PrepareRunResult, SignedStart
     from crewlog.state.carry import PromptCarry, read_carry
     from crewlog.state.model import CrewState
     from crewlog.state.recorder import Ledger
@@ -527,7 +527,7 @@ class CrewRun:
             return
         try:
             incoming.edited = await workflow.execute_activity(
-                OPEN_RUN,
+                PREPARE_RUN,
                 PrepareRun(
                     run=engine.state.run,
                     crew=definition,
@@ -690,7 +690,7 @@ def _parse_start(data: Any) -> StartRun:
 async def _open(start: StartRun, use: SignedStart) -> PrepareRunResult:
     run = RunId(workflow.info().workflow_id)
     task = PrepareRun(run=run, crew=start.crew, model=start.model, use=use)
-    return await made(OPEN_RUN, task, PrepareRunResult)
+    return await made(PREPARE_RUN, task, PrepareRunResult)
 
 
 def _as_text(value: Any) -> str:

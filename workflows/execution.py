@@ -58,11 +58,11 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.calls import (
         CALL_MODEL,
         CALL_TOOL,
-        CLOSE_RUN,
         COMPILE_PROMPT,
+        END_RUN,
         FIND_COMMAND,
-        FLUSH,
-        OPEN_RUN,
+        PREPARE_RUN,
+        STORE_BATCH,
         CallModel,
         CallModelResult,
         CallTool,
@@ -662,7 +662,7 @@ class Execution:
                 **COMPILING,
             )
         return workflow.execute_activity(
-            OPEN_RUN,
+            PREPARE_RUN,
             PrepareRun(run=self.engine.state.run, crew=prompt.definition or {}),
             result_type=PrepareRunResult,
             **CHECKING,
@@ -957,7 +957,7 @@ class Execution:
             self._snapshot_due = state.position + SNAPSHOT_AFTER
         self._commands += 1
         task = workflow.start_activity(
-            FLUSH,
+            STORE_BATCH,
             StoreBatch(
                 run=state.run,
                 batch=batch,
@@ -1059,7 +1059,7 @@ class Execution:
             for body in output.bodies
         }
         fetched: EndRunResult = await workflow.execute_activity(
-            CLOSE_RUN,
+            END_RUN,
             EndRun(
                 run=state.run,
                 batch=self.engine.ledger.batch(),

@@ -20,9 +20,9 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.ids import ContentHash, RunId, StepId
     from crewlog.model import Json
     from crewlog.state.calls import (
-        FORGET_RUN,
-        LOAD_STATE,
+        DELETE_REPLACED_RUN,
         PREPARE_CHANGE,
+        RESTORE_STATE,
         DeleteReplacedRun,
         PrepareChange,
         PrepareChangeResult,
@@ -73,7 +73,7 @@ async def _load(engine: Engine, incoming: QueuedCommand, command: Command, posit
     )
     try:
         incoming.prepared = await workflow.execute_activity(
-            LOAD_STATE, task, result_type=RestoreStateResult, **LOADING
+            RESTORE_STATE, task, result_type=RestoreStateResult, **LOADING
         )
     except ActivityError as error:
         incoming.refusal = _refusal(error)
@@ -102,7 +102,7 @@ async def forget(start: StartRun, data: dict[str, Json], at: int) -> None:
     run, use = RunId(workflow.info().workflow_id), authorization.use_of(start, data, at)
     task = DeleteReplacedRun(run=run, executions=start.replaced, start=data, at=at, use=use)
     try:
-        await workflow.execute_local_activity(FORGET_RUN, task, **LOCAL)
+        await workflow.execute_local_activity(DELETE_REPLACED_RUN, task, **LOCAL)
     except ActivityError as error:
         cause = error.cause
         if not isinstance(cause, ApplicationError) or cause.type != NotPermitted.__name__:
@@ -129,7 +129,7 @@ async def begin(
     """
     run = RunId(workflow.info().workflow_id)
     task = _task(start, run, authorization.use_of(start, data, at))
-    loaded = await made(LOAD_STATE, task, RestoreStateResult)
+    loaded = await made(RESTORE_STATE, task, RestoreStateResult)
     start = authorization.starter(start, data, loaded.policy, run, at)
     plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
     last = CrewState.from_json(loaded.last) if start.reopen else then
@@ -180,7 +180,7 @@ async def begin_part(
     run = RunId(workflow.info().workflow_id)
     use = SignedStart(execution=workflow.info().original_execution_run_id, at=at)
     task = RestoreState(run=split.run, split_after=split.after, use=use)
-    loaded = await made(LOAD_STATE, task, RestoreStateResult, PARTING)
+    loaded = await made(RESTORE_STATE, task, RestoreStateResult, PARTING)
     plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
     parent = workflow.info().parent
     if start.queue and (parent is None or parent.workflow_id != split.run):

@@ -29,8 +29,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.ids import RunId
     from crewlog.state import journal as j
     from crewlog.state.calls import (
-        LOOK_AT_RUN,
         PREPARE_MERGE,
+        READ_OTHER_RUN,
         MergeNotification,
         PrepareMerge,
         PrepareMergeResult,
@@ -239,7 +239,7 @@ class RunMerge:
             recall=recall,
         )
         options = {**STORING, "summary": f"looks at {other}"}
-        self._begin(LOOK_AT_RUN, task, ReadOtherRunResult, options, local=sure)
+        self._begin(READ_OTHER_RUN, task, ReadOtherRunResult, options, local=sure)
 
     async def _follow(
         self, engine: Engine, seen: ReadOtherRunResult, store: Store, *, landed: bool

@@ -476,7 +476,7 @@ async def test_a_run_that_cannot_store_its_end_says_so(
     async for record in watched(crews, keyed[1], run):
         told.append(record)
         if record["event"] == "stalled":
-            assert (record["activity"], record["error"]) == ("close_run", "DecryptionFailed")
+            assert (record["activity"], record["error"]) == ("end_run", "DecryptionFailed")
             assert f"it is not encrypted, which is on here (body '{body}')" in record["message"]
             assert "crewlog rebuild" in record["remedy"]
             (shown,) = (await see(crews.client(), run.id)).stalled

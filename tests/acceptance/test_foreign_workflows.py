@@ -14,7 +14,14 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from crewlog.activities.executions import foreign
 from crewlog.client import keys
 from crewlog.ids import RunId
-from crewlog.state.calls import CLOSE_RUN, FIND_COMMAND, FLUSH, FORGET_RUN, LOAD_STATE, FindCommand
+from crewlog.state.calls import (
+    DELETE_REPLACED_RUN,
+    END_RUN,
+    FIND_COMMAND,
+    RESTORE_STATE,
+    STORE_BATCH,
+    FindCommand,
+)
 from crewlog.wire import WORKFLOW_TYPE
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
@@ -67,10 +74,10 @@ async def test_a_foreign_workflow_writes_and_removes_nothing(crews: Site, tmp_pa
     rows = await crews.store.read_journal(RunId(run.id))
     batch = {"first": rows[-1].position + 1, "entries": [FORGED]}
     tasks = [
-        (FLUSH, {"run": run.id, "batch": batch, "definition": ""}),
-        (CLOSE_RUN, {"run": run.id, "batch": batch, "state": {}, "outputs": []}),
-        (FORGET_RUN, {"run": run.id, "executions": [], "start": {}, "at": 1}),
-        (LOAD_STATE, {"run": run.id, "position": 1}),
+        (STORE_BATCH, {"run": run.id, "batch": batch, "definition": ""}),
+        (END_RUN, {"run": run.id, "batch": batch, "state": {}, "outputs": []}),
+        (DELETE_REPLACED_RUN, {"run": run.id, "executions": [], "start": {}, "at": 1}),
+        (RESTORE_STATE, {"run": run.id, "position": 1}),
         (FIND_COMMAND, {"run": run.id, "command": "c"}),
     ]
     async with Worker(
@@ -96,13 +103,13 @@ async def test_a_foreign_workflow_writes_and_removes_nothing(crews: Site, tmp_pa
 @pytest.mark.parametrize(
     ("name", "about", "type_", "id_", "local", "taken"),
     [
-        (FLUSH, "r", WORKFLOW_TYPE, "r", False, True),
-        (FLUSH, "r", WORKFLOW_TYPE, "other", False, False),
-        (FLUSH, "r", WORKFLOW_TYPE, "other", True, False),
-        (LOAD_STATE, "r", WORKFLOW_TYPE, "a fork", True, True),
-        (LOAD_STATE, "r", WORKFLOW_TYPE, "a fork", False, False),
-        (LOAD_STATE, "r", WORKFLOW_TYPE, "r", False, True),
-        (LOAD_STATE, "r", "Other", "r", False, False),
+        (STORE_BATCH, "r", WORKFLOW_TYPE, "r", False, True),
+        (STORE_BATCH, "r", WORKFLOW_TYPE, "other", False, False),
+        (STORE_BATCH, "r", WORKFLOW_TYPE, "other", True, False),
+        (RESTORE_STATE, "r", WORKFLOW_TYPE, "a fork", True, True),
+        (RESTORE_STATE, "r", WORKFLOW_TYPE, "a fork", False, False),
+        (RESTORE_STATE, "r", WORKFLOW_TYPE, "r", False, True),
+        (RESTORE_STATE, "r", "Other", "r", False, False),
         (FIND_COMMAND, "", WORKFLOW_TYPE, "r", False, True),
         (FIND_COMMAND, "", None, None, False, False),
     ],

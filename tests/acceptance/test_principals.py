@@ -26,7 +26,7 @@ from crewlog.errors import NotPermitted, RunFailed
 from crewlog.evaluation import Case, Plan, StageOutput, Verdict, evaluate, exact
 from crewlog.ids import LogName
 from crewlog.payload_storage.converter import data_converter
-from crewlog.state.calls import FLUSH
+from crewlog.state.calls import STORE_BATCH
 from crewlog.state.initial_state import Given, InitialMessage
 from crewlog.usage import Usage
 from crewlog.wire import WORKFLOW_TYPE
@@ -577,7 +577,7 @@ async def test_another_policy_is_stored_before_anybody_is_told_of_it(
         for e in events
         if e.HasField("activity_task_scheduled_event_attributes")
     ]
-    assert named[-1] == FLUSH
+    assert named[-1] == STORE_BATCH
     (start, *_) = (await eve.checkpoints()).checkpoints
     await eve.rollback(start.position)
     row = await crews.store.get_run(run.id)

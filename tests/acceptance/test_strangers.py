@@ -24,11 +24,11 @@ from crewlog.graph.lowering_pass import lower
 from crewlog.ids import AgentName, RunId
 from crewlog.model import Model
 from crewlog.state.calls import (
-    CLOSE_RUN,
-    FLUSH,
-    FORGET_RUN,
-    LOAD_STATE,
+    DELETE_REPLACED_RUN,
+    END_RUN,
     PREPARE_CHANGE,
+    RESTORE_STATE,
+    STORE_BATCH,
     DeleteReplacedRun,
     EndRun,
     PrepareChange,
@@ -137,13 +137,13 @@ async def test_a_signed_run_is_continued_by_nobody_else(crews: Site, folder: Pat
     for crew in (other, signed):
         carry = await forged(crew, run.id, journal[-1][0], by="ada")
         for kind in ("Stranger", WORKFLOW_TYPE):
-            assert "none of the run" in await refused(crews, kind, run.id, "", carry)
+            assert "does not belong to the run" in await refused(crews, kind, run.id, "", carry)
     entry = {"kind": "RunStopped", "because": "I say so"}
     flush = StoreBatch(run=run.id, batch=Batch(first=journal[-1][0] + 1, entries=(entry,)))
-    told = await refused(crews, WORKFLOW_TYPE, run.id, FLUSH, flush.to_json())
-    assert "none of the run" in told
+    told = await refused(crews, WORKFLOW_TYPE, run.id, STORE_BATCH, flush.to_json())
+    assert "does not belong to the run" in told
     forget = DeleteReplacedRun(run=run.id).to_json()
-    assert "who runs it" in await refused(crews, WORKFLOW_TYPE, run.id, FORGET_RUN, forget)
+    assert "who runs it" in await refused(crews, WORKFLOW_TYPE, run.id, DELETE_REPLACED_RUN, forget)
     assert not crews.ledger(run)
     assert await crews.journal(run) == journal
     assert await crews.store.get_run(run.id) == row
@@ -156,7 +156,7 @@ async def test_nobody_makes_a_signed_run_that_was_never_started(crews: Site, fol
     run = f"{signed['crew']}-never"
     carry = await forged(signed, run, 0, by="ada")
     for kind in ("Stranger", WORKFLOW_TYPE):
-        assert "none of the run" in await refused(crews, kind, run, "", carry)
+        assert "does not belong to the run" in await refused(crews, kind, run, "", carry)
     assert await crews.store.get_run(RunId(run)) is None
 
 
@@ -170,8 +170,8 @@ async def test_a_workflow_on_another_queue_is_told_nothing_of_a_run(
     state = await run.state()
     (body,) = state.agent_outputs[AgentName("a")]["text"].bodies
     asks: list[tuple[str, Model]] = [
-        (LOAD_STATE, RestoreState(run=run.id, position=state.position)),
-        (CLOSE_RUN, EndRun(run=RunId("x"), batch=Batch.EMPTY, state={}, outputs=(body,))),
+        (RESTORE_STATE, RestoreState(run=run.id, position=state.position)),
+        (END_RUN, EndRun(run=RunId("x"), batch=Batch.EMPTY, state={}, outputs=(body,))),
         (
             PREPARE_CHANGE,
             PrepareChange(run=RunId("x"), base=state.definition, operations=({"op": "x"},)),
@@ -180,7 +180,7 @@ async def test_a_workflow_on_another_queue_is_told_nothing_of_a_run(
     for activity, task in asks:
         me = f"{run.id}-{activity}"
         argument = task.to_json()
-        if activity != LOAD_STATE:
+        if activity != RESTORE_STATE:
             argument["run"] = me
         assert await refused(crews, WORKFLOW_TYPE, me, activity, argument)
 
@@ -216,9 +216,9 @@ async def test_a_run_of_an_id_begins_anew_only_where_it_says_so(crews: Site, fol
     ada = client(crews, folder, "ada")
     first = (await crews.temporal.get_workflow_handle(run.id).describe()).run_id
     starts = {
-        "takes its place only": StartRun(crew=signed),
+        "the start does not replace it": StartRun(crew=signed),
         "takes its place": StartRun(crew=other),
-        "has gone on since": StartRun(crew=signed, replace=True, replaced=(first,)),
+        "has continued since": StartRun(crew=signed, replace=True, replaced=(first,)),
         "gone on since": StartRun(reopen="live", replaced=(first,)),
     }
     unused = {why: ada.signed_start(run.id, start) for why, start in starts.items()}

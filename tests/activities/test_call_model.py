@@ -201,19 +201,19 @@ def test_a_faulty_script_says_where(tmp_path):
 
 async def test_open_run_resolves_registered_and_inline_crews(activities, store, env):
     data = crew("openai:x").to_json()
-    inline = await env.run(activities.open_run, PrepareRun(run=RUN, crew=data))
+    inline = await env.run(activities.prepare_run, PrepareRun(run=RUN, crew=data))
     assert inline.definition == data
     assert inline.plan["crew"] == "music"
     assert await store.get_definition(hash_json(data)) == data
     await store.register_crew(CrewName("music"), data, 0)
-    assert await env.run(activities.open_run, PrepareRun(run=RUN, crew="music")) == inline
+    assert await env.run(activities.prepare_run, PrepareRun(run=RUN, crew="music")) == inline
     with pytest.raises(ApplicationError, match="no crew is registered as 'musik'") as failed:
-        await env.run(activities.open_run, PrepareRun(run=RUN, crew="musik"))
+        await env.run(activities.prepare_run, PrepareRun(run=RUN, crew="musik"))
     assert failed.value.type == "InvalidDefinition"
     assert "Did you mean 'music'?" in failed.value.message
     wrong: Any = {"crew": "c", "agents": {"a": {"prompt": "p", "tools": ["t"]}}, "flow": ["b"]}
     with pytest.raises(ApplicationError) as failed:
-        await env.run(activities.open_run, PrepareRun(run=RUN, crew=wrong))
+        await env.run(activities.prepare_run, PrepareRun(run=RUN, crew=wrong))
     assert failed.value.non_retryable
     assert "'t'" in failed.value.message
     assert "'b'" in failed.value.message, "all faults at once"
@@ -222,7 +222,9 @@ async def test_open_run_resolves_registered_and_inline_crews(activities, store, 
 async def test_flush_stores_the_batch_and_a_snapshot(activities, store, env, log):
     log.says("one")
     log.says("two")
-    await env.run(activities.flush, StoreBatch(run=RUN, batch=log.batch(), state={"run": RUN}))
+    await env.run(
+        activities.store_batch, StoreBatch(run=RUN, batch=log.batch(), state={"run": RUN})
+    )
     assert len(await store.read_journal(RUN)) == 2
     snapshot = await store.get_snapshot(RUN, 2)
     assert snapshot is not None
@@ -240,10 +242,10 @@ async def test_flush_gives_hints_of_what_is_stored(store, env, log, tmp_path):
     log.says("one")
     given = tuple(MergeNotification(op="r/x", to=to) for to in "abc")
     flush = StoreBatch(run=RUN, batch=log.batch(), hints=given)
-    told = await env.run(activities.flush, flush)
+    told = await env.run(activities.store_batch, flush)
     assert told == StoreBatchResult(gone=("b",), untold=given[2:])
     assert stored == [(RUN, to, 1) for to in "abc"]
-    assert await env.run(activities.flush, StoreBatch(run=RUN, batch=Batch.EMPTY)) is None
+    assert await env.run(activities.store_batch, StoreBatch(run=RUN, batch=Batch.EMPTY)) is None
 
 
 async def test_a_tool_on_other_workers_is_offered_without_its_arguments(model_call, log):

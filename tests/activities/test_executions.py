@@ -171,7 +171,7 @@ async def test_a_start_takes_no_signed_runs_place(
     await executions.check_unused_id(RUN, use("new"))
     await store.accept_executions(RUN, ["e1"])
     await executions.check_unused_id(RUN, use("e1"))
-    with pytest.raises(NotPermitted, match="takes its place only"):
+    with pytest.raises(NotPermitted, match="the start does not replace it"):
         await executions.check_unused_id(RUN, use("new"))
 
 
@@ -187,7 +187,7 @@ async def test_what_replaces_a_run_names_it_as_it_is(
     for named in (["e1"], ["e2"], ["before", "e2"], ["failed"]):
         await executions.check_replaced_executions(RUN, use("new"), named)
     for named in ([], ["before"], ["gone"]):
-        with pytest.raises(NotPermitted, match="gone on since"):
+        with pytest.raises(NotPermitted, match="has continued since"):
             await executions.check_replaced_executions(RUN, use("new"), named)
 
 

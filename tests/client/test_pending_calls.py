@@ -21,7 +21,7 @@ from crewlog.client.gateway import Gateway
 from crewlog.client.pending_calls import doing, failure_of, pending_calls
 from crewlog.ids import RunId
 from crewlog.reporting.trace.view import PendingCall
-from crewlog.state.calls import CALL_MODEL, CALL_TOOL, FLUSH
+from crewlog.state.calls import CALL_MODEL, CALL_TOOL, STORE_BATCH
 from crewlog.testing import CrewlogLocal
 
 START_TO_CLOSE = TimeoutType.TIMEOUT_TYPE_START_TO_CLOSE
@@ -81,7 +81,7 @@ async def test_a_rate_limit_is_told_from_other_failures(crewlog_local: CrewlogLo
         (CALL_MODEL, START_TO_CLOSE, "the model did not answer in time", "`timeout` of the agent"),
         (CALL_TOOL, START_TO_CLOSE, "the tool did not answer in time", "`timeout` of the tool"),
         (CALL_TOOL, HEARTBEAT, "sent no heartbeat in time", "`heartbeat` of the tool"),
-        (FLUSH, START_TO_CLOSE, "it did not answer in time", ""),
+        (STORE_BATCH, START_TO_CLOSE, "it did not answer in time", ""),
     ],
 )
 async def test_a_timeout_is_told_with_the_setting_that_helps(

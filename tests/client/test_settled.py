@@ -112,7 +112,7 @@ def test_batches_are_cut_after_a_position() -> None:
 def test_what_an_activity_is_given_tells_what_was_stored_before() -> None:
     def flush(first: int, *entries: dict[str, Any], activity: str) -> Told:
         task = {"run": ONE, "batch": batch(first, *entries).to_json(), "definition": "d"}
-        return Told(Place(calls.FLUSH, "input", first, activity), task)
+        return Told(Place(calls.STORE_BATCH, "input", first, activity), task)
 
     one, two = {"kind": "MessageAdded", "ref": {"body": "b", "logs": []}}, dict(FAILS)
     found = extract([flush(1, one, activity="1"), flush(2, two, activity="2")])

@@ -20,7 +20,7 @@ from .ledger import Ledger
 Action = Literal["kill", "freeze"]
 
 POINTS = (
-    "open_run.end",
+    "prepare_run.end",
     "call_model.begin",
     "append.before",
     "append.after",
@@ -32,12 +32,12 @@ POINTS = (
     "bodies.after",
     "call_model.end",
     "call_tool.end",
-    "flush.begin",
-    "flush.end",
+    "store_batch.begin",
+    "store_batch.end",
     "snapshot.before",
     "snapshot.after",
-    "close_run.begin",
-    "close_run.end",
+    "end_run.begin",
+    "end_run.end",
     "task.begins",
     "task.schedules",
     "task.continues",

@@ -25,10 +25,10 @@ FREEZE_POINTS = (
     "claim.after",
     "effect.after",
     "append.after",
-    "flush.end",
+    "store_batch.end",
     "bodies.after",
     "task.schedules",
-    "close_run.end",
+    "end_run.end",
 )
 _ANYWHERE = "anywhere"
 

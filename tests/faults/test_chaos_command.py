@@ -53,7 +53,7 @@ async def test_one_scenario_has_one_table(
 def test_runs_beyond_the_least_are_work_too(tmp_path: Path, started: int, told: str) -> None:
     crew = make_crew(tmp_path)
     items = sum(len(found) for found in crew.expected.items.values())
-    fleet = SimpleNamespace(points=None, kills=Counter({"flush.end": 2}))
+    fleet = SimpleNamespace(points=None, kills=Counter({"store_batch.end": 2}))
     ledger = SimpleNamespace(progress=lambda _: 3 * items)
     stand: Any = SimpleNamespace(fleet=lambda *_: fleet, client=lambda _: None, ledger=ledger)
     drill = Drill(stand, "workers", 1, crew, runs=6)

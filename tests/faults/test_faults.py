@@ -19,7 +19,7 @@ from .writers import write_in_parallel
 
 LIMIT = 180.0
 """Seconds until a run is lost."""
-POINTS = ("append.after", "effect.after", "call_tool.end", "task.schedules", "flush.end")
+POINTS = ("append.after", "effect.after", "call_tool.end", "task.schedules", "store_batch.end")
 """Points that every run passes several times, one of each kind."""
 
 pytestmark = pytest.mark.timeout(400)

@@ -1,7 +1,7 @@
 """Steps whose nodes a change took away, over going back, forking, and taking up again.
 
-The plan of a checkpoint comes from the store, which lowers definitions: `load_state` says with it
-what those steps need whose nodes that definition does not have.
+The plan of a checkpoint comes from the store, which lowers definitions. `restore_state` returns
+with it what the steps need whose nodes that definition does not have.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import fork, reopen, roll_back
 from crewlog.ids import RunId
 from crewlog.state.calls import (
-    LOAD_STATE,
+    RESTORE_STATE,
     PrepareChange,
     PrepareRun,
     RestoreState,
@@ -57,7 +57,7 @@ async def without_b(tmp_path: Path, *, abandon: bool) -> tuple[Simulation, Resto
     task = RestoreState(run=RUN, reopen=True)
     local = ActivityEnvironment()
     local.info = replace(local.info, is_local=True)
-    return sim, await asyncio.wait_for(local.run(activities.load_state, task), 60)
+    return sim, await asyncio.wait_for(local.run(activities.restore_state, task), 60)
 
 
 async def test_the_store_says_what_steps_need_whose_nodes_are_gone(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ async def test_the_store_says_what_steps_need_whose_nodes_are_gone(tmp_path: Pat
 @pytest.mark.parametrize("abandon", [True, False])
 async def test_a_history_has_the_definitions_of_such_steps(abandon: bool, tmp_path: Path) -> None:
     _, loaded = await without_b(tmp_path, abandon=abandon)
-    told = extract([Told(Place(LOAD_STATE, "result", 1), loaded.to_json())])
+    told = extract([Told(Place(RESTORE_STATE, "result", 1), loaded.to_json())])
     assert {hash_json(each.to_json()) for each in (FULL, LESS)} <= told.definitions.keys()
 
 
@@ -133,10 +133,10 @@ async def test_a_run_goes_on_with_a_crew_that_no_new_run_may_have(tmp_path: Path
     activities = CrewActivities(store, workspace=tmp_path)
     local = ActivityEnvironment()
     local.info = replace(local.info, is_local=True)
-    loaded = await local.run(activities.load_state, RestoreState(run=RUN, reopen=True))
+    loaded = await local.run(activities.restore_state, RestoreState(run=RUN, reopen=True))
     assert GraphPlan.from_json(loaded.plan) == sim.engine.plan
     recipe = PrepareChange(run=RUN, base=address, recipe=True)
     made = await ActivityEnvironment().run(activities.prepare_change, recipe)
     assert made.definition == OLD
     with pytest.raises(ApplicationError, match="the phase 'scout' has the name"):
-        await local.run(activities.open_run, PrepareRun(run=RunId("new"), crew=OLD))
+        await local.run(activities.prepare_run, PrepareRun(run=RunId("new"), crew=OLD))

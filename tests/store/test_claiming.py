@@ -143,7 +143,7 @@ class Family:
     async def asks_on(self, execution: str = "on") -> None:
         """The part that is about to be taken up; it is not recorded yet."""
         await self._local(
-            self.part, execution, "load_state", RestoreState(run=self.part, reopen=True)
+            self.part, execution, "restore_state", RestoreState(run=self.part, reopen=True)
         )
 
     async def goes_on(self, execution: str = "on") -> None:
@@ -418,7 +418,7 @@ async def test_a_part_that_has_not_begun_waits_and_begins_no_more(
 
     async def begins(execution: str) -> None:
         task = RestoreState(run=run, split_after=1)
-        await family._local(family.part, execution, "load_state", task)
+        await family._local(family.part, execution, "restore_state", task)
 
     await begins("one")
     assert (await family.asks_home("zero")).home == {}, "the server says that it is open"

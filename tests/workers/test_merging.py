@@ -29,7 +29,13 @@ from crewlog.errors import (
     WorkerMissing,
 )
 from crewlog.ids import AgentName, CommandId, RunId
-from crewlog.state.calls import CLOSE_RUN, FLUSH, LOOK_AT_RUN, PREPARE_MERGE, MergeNotification
+from crewlog.state.calls import (
+    END_RUN,
+    PREPARE_MERGE,
+    READ_OTHER_RUN,
+    STORE_BATCH,
+    MergeNotification,
+)
 from crewlog.state.model import CommandOutcome
 from crewlog.store import Store
 from crewlog.testing import scripted
@@ -84,7 +90,9 @@ def _named(event: HistoryEvent) -> str:
     marker = event.marker_recorded_event_attributes
     if event.HasField("marker_recorded_event_attributes") and marker.marker_name == LOCAL:
         data = str(marker.details["data"].payloads[0].data)
-        return next((f"local {each}" for each in (LOOK_AT_RUN, PREPARE_MERGE) if each in data), "")
+        return next(
+            (f"local {each}" for each in (READ_OTHER_RUN, PREPARE_MERGE) if each in data), ""
+        )
     return ""
 
 
@@ -93,18 +101,18 @@ async def test_all_that_follows_from_a_look_is_one_activity(lab: Lab) -> None:
         one, two = await joined(lab)
     asks, joins = await events(lab, one), await events(lab, two)
     assert asks == {
-        FLUSH: 3,  # the run's begin; that it asks; that it has the other one in it
+        STORE_BATCH: 3,  # the run's begin; that it asks; that it has the other one in it
         f"local {PREPARE_MERGE}": 2,
-        f"local {LOOK_AT_RUN}": 1,
+        f"local {READ_OTHER_RUN}": 1,
         f"hears {MERGING}": 1,
         "hears stop": 1,
-        "close_run": 1,
+        "end_run": 1,
     }
     assert joins == {
-        FLUSH: 2,  # its begin; that it agrees and offers itself
-        f"local {LOOK_AT_RUN}": 2,
+        STORE_BATCH: 2,  # its begin; that it agrees and offers itself
+        f"local {READ_OTHER_RUN}": 2,
         f"hears {MERGING}": 2,
-        "close_run": 1,
+        "end_run": 1,
     }
 
 
@@ -113,7 +121,7 @@ async def test_a_hint_of_a_merge_that_has_ended_leads_to_no_look(lab: Lab) -> No
         one, _ = await joined(lab, late=3)
     asks = await events(lab, one)
     assert asks[f"hears {MERGING}"] == 4
-    assert asks[f"local {LOOK_AT_RUN}"] == 1
+    assert asks[f"local {READ_OTHER_RUN}"] == 1
 
 
 class Reluctant:
@@ -128,7 +136,7 @@ class Reluctant:
 
         async def asked(*given: Any, **more: Any) -> Any:
             here = activity.in_activity() and activity.info().is_local
-            if here and activity.info().activity_type in (LOOK_AT_RUN, PREPARE_MERGE):
+            if here and activity.info().activity_type in (READ_OTHER_RUN, PREPARE_MERGE):
                 self.refused += 1
                 raise StoreUnavailable("nobody answers", place="the store")
             return await found(*given, **more)
@@ -143,7 +151,7 @@ async def test_what_a_task_does_not_come_to_is_done_by_ordinary_activities(lab: 
         one, two = await joined(lab)
     assert store.refused >= 5  # more where a task is done again
     asks, joins = await events(lab, one), await events(lab, two)
-    assert (asks[PREPARE_MERGE], asks[LOOK_AT_RUN], joins[LOOK_AT_RUN]) == (2, 1, 2)
+    assert (asks[PREPARE_MERGE], asks[READ_OTHER_RUN], joins[READ_OTHER_RUN]) == (2, 1, 2)
 
 
 class Endless:
@@ -157,7 +165,7 @@ class Endless:
         found: Callable[..., Any] = getattr(self._inner, name)
 
         async def asked(*given: Any, **more: Any) -> Any:
-            if self.away and activity.in_activity() and activity.info().activity_type == CLOSE_RUN:
+            if self.away and activity.in_activity() and activity.info().activity_type == END_RUN:
                 raise StoreUnavailable("nobody answers", place="the store")
             return await found(*given, **more)
 

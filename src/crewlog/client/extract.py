@@ -188,7 +188,7 @@ def pick(events: Iterable[HistoryEvent]) -> Iterator[Picked]:
 
 _TELLING = {
     (START, "input"),
-    (calls.OPEN_RUN, "result"),
+    (calls.PREPARE_RUN, "result"),
     (calls.PREPARE_CHANGE, "result"),
     (calls.PREPARE_MERGE, "result"),
     (calls.COMPILE_PROMPT, "input"),
@@ -196,10 +196,10 @@ _TELLING = {
     (calls.CALL_MODEL, "result"),
     (calls.CALL_TOOL, "input"),
     (calls.CALL_TOOL, "result"),
-    (calls.LOAD_STATE, "input"),
-    (calls.LOAD_STATE, "result"),
-    (calls.FLUSH, "input"),
-    (calls.CLOSE_RUN, "input"),
+    (calls.RESTORE_STATE, "input"),
+    (calls.RESTORE_STATE, "result"),
+    (calls.STORE_BATCH, "input"),
+    (calls.END_RUN, "input"),
 }
 
 
@@ -274,7 +274,7 @@ def _carried(item: Told, batches: Iterable[Batch], out: Extracted) -> Iterable[B
     for batch in batches:
         if batch.entries:
             out.stored = max(out.stored, batch.first - 1)
-        if item.place.name == calls.FLUSH and item.place.way == "input":
+        if item.place.name == calls.STORE_BATCH and item.place.way == "input":
             out.flushes[item.place.activity] = last(batch)
         yield batch
 
@@ -282,14 +282,14 @@ def _carried(item: Told, batches: Iterable[Batch], out: Extracted) -> Iterable[B
 _CALLS: dict[str, type[calls.CompilePrompt | calls.CallModel | calls.RestoreState]] = {
     calls.COMPILE_PROMPT: calls.CompilePrompt,
     calls.CALL_MODEL: calls.CallModel,
-    calls.LOAD_STATE: calls.RestoreState,
+    calls.RESTORE_STATE: calls.RestoreState,
 }
 
 
 _MAKERS: dict[
     str, type[calls.PrepareRunResult | calls.PrepareChangeResult | calls.PrepareMergeResult]
 ] = {
-    calls.OPEN_RUN: calls.PrepareRunResult,
+    calls.PREPARE_RUN: calls.PrepareRunResult,
     calls.PREPARE_CHANGE: calls.PrepareChangeResult,
     calls.PREPARE_MERGE: calls.PrepareMergeResult,
 }
@@ -298,7 +298,7 @@ _MAKERS: dict[
 def _take(item: Told, out: Extracted) -> Iterable[Batch]:
     value: Json = item.value
     match item.place.name, item.place.way:
-        case (calls.COMPILE_PROMPT | calls.CALL_MODEL | calls.LOAD_STATE) as name, "input":
+        case (calls.COMPILE_PROMPT | calls.CALL_MODEL | calls.RESTORE_STATE) as name, "input":
             return [_CALLS[name].model_validate(value, extra="ignore").batch]
         case calls.CALL_TOOL, "input":
             call = calls.CallTool.model_validate(value, extra="ignore")
@@ -319,12 +319,12 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
                 named = calls.quota_idempotency_key(str(answer.body["id"]), answer.started)
                 out.counted[named] = (answer.counted, answer.at)
             _keep_all(out, item, answer)
-        case calls.FLUSH, "input":
+        case calls.STORE_BATCH, "input":
             flush = calls.StoreBatch.model_validate(value, extra="ignore")
             if flush.state is not None:
                 _snap(out, last(flush.batch), flush.state)
             return [flush.batch]
-        case calls.CLOSE_RUN, "input":
+        case calls.END_RUN, "input":
             closing = calls.EndRun.model_validate(value, extra="ignore")
             if closing.batch.entries:
                 _snap(out, last(closing.batch), closing.state)
@@ -344,7 +344,7 @@ def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
     """Takes what a run, or an execution, begins with."""
     value: Json = item.value
     match item.place.name, item.place.way:
-        case (calls.OPEN_RUN | calls.PREPARE_CHANGE | calls.PREPARE_MERGE) as name, "result":
+        case (calls.PREPARE_RUN | calls.PREPARE_CHANGE | calls.PREPARE_MERGE) as name, "result":
             made = _MAKERS[name].model_validate(value, extra="ignore")
             if made.definition:  # else a model that reads a prompt is asked once more
                 _define(made.definition, made.plan, out)
@@ -352,7 +352,7 @@ def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
                 out.definitions |= {hash_json(p.definition): p.definition for p in made.parts}
                 if made.basis:
                     out.definitions[hash_json(made.basis)] = made.basis
-        case calls.LOAD_STATE, "result":
+        case calls.RESTORE_STATE, "result":
             loaded = calls.RestoreStateResult.model_validate(value, extra="ignore")
             _define(loaded.definition, loaded.plan, out)
             out.definitions |= {hash_json(each): each for each in loaded.older}
@@ -388,7 +388,7 @@ def _keep(out: Extracted, item: Told, hash_: ContentHash, body: Json) -> None:
 def _keep_all(out: Extracted, item: Told, answer: calls.CallToolResult) -> None:
     """Keeps the bodies that a tool's result made."""
     _keep(out, item, answer.hash, answer.body)
-    for change in answer.operations:
+    for change in answer.returned.operations:
         _keep(out, item, change.body, change.content)
     _keep_outputs(out, item, answer.returned.outputs)
 

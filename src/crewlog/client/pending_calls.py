@@ -39,7 +39,7 @@ from crewlog.state.calls import (
     CALL_MODEL,
     CALL_TOOL,
     COMPILE_PROMPT,
-    OPEN_RUN,
+    PREPARE_RUN,
     CallInput,
     CallModel,
     CallTool,
@@ -50,7 +50,7 @@ CALLS: Mapping[str, type[CallInput] | None] = {
     CALL_MODEL: CallModel,
     CALL_TOOL: CallTool,
     COMPILE_PROMPT: None,
-    OPEN_RUN: None,
+    PREPARE_RUN: None,
 }
 """The activities that are calls, with the inputs that name their steps."""
 _TIMED = {CALL_MODEL: ("the model", "the agent"), CALL_TOOL: ("the tool", "the tool")}

@@ -1,6 +1,6 @@
 """Makes a run's rows again from its histories.
 
-Everything in a store follows from histories: definitions from the result of `open_run`, journal
+Everything in a store follows from histories: definitions from the result of `prepare_run`, journal
 batches from the inputs of activities, bodies from their results, snapshots from what is handed to
 the store and from what continue-as-new carries. What is made is the same, row by row, but for what
 no history has: registrations of crews, and bodies of attempts that never answered. Quotas over runs

@@ -16,23 +16,23 @@ from crewlog.client.gateway import Gateway
 from crewlog.client.pending_calls import failure_of
 from crewlog.ids import RunId
 from crewlog.state.calls import (
-    CLOSE_RUN,
+    DELETE_REPLACED_RUN,
+    END_RUN,
     FIND_COMMAND,
-    FLUSH,
-    FORGET_RUN,
-    LOAD_STATE,
     PREPARE_CHANGE,
     PREPARE_MERGE,
+    RESTORE_STATE,
+    STORE_BATCH,
 )
 
 TRIES = 3
 """Tries that failed before it is said: what passes by itself within a second is not."""
 _DOES = {
-    CLOSE_RUN: "store its end",
+    END_RUN: "store its end",
     FIND_COMMAND: "look for an old command",
-    FLUSH: "store what happened",
-    FORGET_RUN: "remove the rows of the run that it replaces",
-    LOAD_STATE: "load the checkpoint",
+    STORE_BATCH: "store what happened",
+    DELETE_REPLACED_RUN: "remove the rows of the run that it replaces",
+    RESTORE_STATE: "load the checkpoint",
     PREPARE_CHANGE: "prepare the change",
     PREPARE_MERGE: "prepare the merge",
 }
@@ -43,7 +43,7 @@ class Stalled:
     """Work of a run's own that fails again and again."""
 
     activity: str
-    """Which: `close_run`."""
+    """Which: `end_run`."""
     error: str
     """The type of the last error, of `crewlog.errors`; empty where it is another."""
     message: str

@@ -59,20 +59,20 @@ from crewlog.state.model import (
 from crewlog.state.split import Share
 from crewlog.usage import Usage
 
-OPEN_RUN = "open_run"
+PREPARE_RUN = "prepare_run"
 COMPILE_PROMPT = "compile_prompt"
 CALL_MODEL = "call_model"
 CALL_TOOL = "call_tool"
-FLUSH = "flush"
-CLOSE_RUN = "close_run"
+STORE_BATCH = "store_batch"
+END_RUN = "end_run"
 PREPARE_CHANGE = "prepare_change"
-LOOK_AT_RUN = "look_at_run"
+READ_OTHER_RUN = "read_other_run"
 PREPARE_MERGE = "prepare_merge"
-LOAD_STATE = "load_state"
+RESTORE_STATE = "restore_state"
 FIND_COMMAND = "find_command"
-FORGET_RUN = "delete_replaced_run"
-TELL_TIME = "tell_time"
-USE_ONCE = "record_use"
+DELETE_REPLACED_RUN = "delete_replaced_run"
+READ_TIME = "read_time"
+RECORD_USE = "record_use"
 CHECK_ARGUMENTS = "check_arguments"
 
 

@@ -36,7 +36,7 @@ class PendingCall:
     """A call that has not answered."""
 
     activity: str
-    """`call_model`, `call_tool`, `compile_prompt` or `open_run`."""
+    """`call_model`, `call_tool`, `compile_prompt` or `prepare_run`."""
     reason: PendingReason
     attempt: int
     """The number of the current or next attempt, from 1."""

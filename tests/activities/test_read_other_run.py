@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 from test_prepare_merge import ONE, TWO, crew, keep, prepared, stored
 
 from crewlog.activities import run_merge as looking
-from crewlog.activities.run_merge import Ending, ended_executions, find_no_end, look_at_run
+from crewlog.activities.run_merge import Ending, ended_executions, find_no_end, read_other_run
 from crewlog.graph.run_merge import apply_merge
 from crewlog.ids import ContentHash, RunId
 from crewlog.state import journal as j
@@ -35,7 +35,7 @@ async def looked(store: InMemoryStore, *, op: str = OP, recall: bool = False) ->
     task = task.model_copy(update={"recall": recall})
     env = ActivityEnvironment()
     with_info(env, started_time=datetime.fromtimestamp(1, UTC))
-    found = await env.run(look_at_run, task, store, find_no_end)
+    found = await env.run(read_other_run, task, store, find_no_end)
     found = ReadOtherRunResult.from_json(json.loads(json.dumps(found.to_json())))
     assert found.recalled == recall
     assert found.at >= 1000, "who looked knows what time it was"
@@ -83,7 +83,7 @@ async def read_for(store: Counting, run: RunId, by: RunId, op: str) -> list[tupl
     for about in ("unknown", op):
         store.read = []
         looks = task.model_copy(update={"op": about})
-        await ActivityEnvironment().run(look_at_run, looks, store, find_no_end)
+        await ActivityEnvironment().run(read_other_run, looks, store, find_no_end)
         read.append(store.read)
     assert read[1][: len(read[0])] == read[0]
     return read[1][len(read[0]) :]
@@ -129,7 +129,7 @@ async def test_of_a_run_that_stored_nothing_nothing_is_told(ending: Ending | Non
 
     store = InMemoryStore()
     task = ReadOtherRun(run=TWO, definition=ContentHash("d"), other=ONE, op=OP, sure=False)
-    found = await ActivityEnvironment().run(look_at_run, task, store, ended)
+    found = await ActivityEnvironment().run(read_other_run, task, store, ended)
     assert found.state is None
     assert found.gone == (ending is not None)
     # Of one that has ended by itself, the store knows all: the server is not asked.
@@ -137,7 +137,7 @@ async def test_of_a_run_that_stored_nothing_nothing_is_told(ending: Ending | Non
     one.engine.record(j.RunStopped())
     await keep(store, one)
     task = task.model_copy(update={"run": ONE, "other": TWO})
-    assert not (await ActivityEnvironment().run(look_at_run, task, store, ended)).gone
+    assert not (await ActivityEnvironment().run(read_other_run, task, store, ended)).gone
     over = ended_executions(ended)
     assert await over(ONE) == (None if ending is None else ending.executions)
 
@@ -168,12 +168,12 @@ async def test_a_run_that_was_ended_is_shut_and_then_looked_at() -> None:
         return Ending(("e1", "e2"))
 
     task = ReadOtherRun(run=TWO, definition=one.state.definition, other=ONE, op=OP, sure=False)
-    found = await ActivityEnvironment().run(look_at_run, task, store, ended)
+    found = await ActivityEnvironment().run(read_other_run, task, store, ended)
     assert store.closed == [(ONE, ("e1", "e2"))]
     assert found.gone
     assert CrewState.from_json(found.state or {}).position == one.state.position
     sure = await ActivityEnvironment().run(
-        look_at_run, task.model_copy(update={"sure": True}), store, ended
+        read_other_run, task.model_copy(update={"sure": True}), store, ended
     )
     assert not sure.gone
     assert len(store.closed) == 1
@@ -198,7 +198,7 @@ async def test_who_looks_sees_nothing_of_what_the_other_run_does() -> None:
     await keep(store, two)
     assert two.state.joining is not None
     task = ReadOtherRun(run=ONE, definition=ContentHash("d"), other=TWO, op=OP)
-    found = await ActivityEnvironment().run(look_at_run, task, store, find_no_end)
+    found = await ActivityEnvironment().run(read_other_run, task, store, find_no_end)
     assert found.state is not None
     told = {"run", "position", "status", "started", "joining", "changing", "merges"}
     assert {*found.state} <= told
@@ -208,5 +208,5 @@ async def test_who_looks_sees_nothing_of_what_the_other_run_does() -> None:
     assert "secret" not in text
     assert "eve" not in text
     own = task.model_copy(update={"op": "theirs"})
-    found = await ActivityEnvironment().run(look_at_run, own, store, find_no_end)
+    found = await ActivityEnvironment().run(read_other_run, own, store, find_no_end)
     assert CrewState.from_json(found.state or {}).joining == two.state.joining
