@@ -111,7 +111,7 @@ class Batches:
         return unpack(batch, found)
 
     async def filled(self, task: T) -> T:
-        """Returns the input of a call with its run, agent, unpacked batch and all heads of its view."""
+        """Returns the input of a call with its run, agent, whole batch and all log heads."""
         batch = await self.whole(task.batch)
         run = task.run or RunId(activity.info().workflow_id or "")
         return task.model_copy(

@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError, CancelledError, TimeoutError
 with workflow.unsafe.imports_passed_through():
     from crewlog import errors
     from crewlog.failure_details import FailureDetails, failure_details
-    from crewlog.graph.engine import Order
+    from crewlog.graph.run_context import Order
     from crewlog.state.calls import (
         CallModelResult,
         CallToolResult,
