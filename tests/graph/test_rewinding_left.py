@@ -63,7 +63,7 @@ async def without_b(tmp_path: Path, *, abandon: bool) -> tuple[Simulation, Resto
 async def test_the_store_says_what_steps_need_whose_nodes_are_gone(tmp_path: Path) -> None:
     for abandon in (True, False):
         sim, loaded = await without_b(tmp_path, abandon=abandon)
-        assert list(loaded.plan["left"]) == ["b#1"]
+        assert list(loaded.plan["detached_steps"]) == ["b#1"]
         assert GraphPlan.from_json(loaded.plan) == sim.engine.plan
 
 
