@@ -477,7 +477,7 @@ async def test_a_run_that_cannot_store_its_end_says_so(
         told.append(record)
         if record["event"] == "stalled":
             assert (record["activity"], record["error"]) == ("end_run", "DecryptionFailed")
-            assert f"it is not encrypted, which is on here (body '{body}')" in record["message"]
+            assert f"encryption is on, and it is not encrypted (body '{body}')" in record["message"]
             assert "crewlog rebuild" in record["remedy"]
             (shown,) = (await see(crews.client(), run.id)).stalled
             assert shown.words == f"cannot store its end: {record['message']}"

@@ -106,7 +106,7 @@ async def test_a_store_is_one_namespace_s(database: str, path: Path) -> None:
     await opened(database, keyed(path, "two"))  # nothing was written yet
     await write(database, keyed(path, "one"))
     for plain in (False, True):
-        with pytest.raises(DecryptionFailed, match=r"the namespace 'one'.*is in 'two'"):
+        with pytest.raises(DecryptionFailed, match=r"the namespace 'one'.*uses 'two'"):
             await opened(database, keyed(path, "two", plain=plain))
     await opened(database, keyed(path, "one"))
 
@@ -172,5 +172,6 @@ async def test_a_row_that_is_moved_plain_or_another_namespace_s_is_refused_with_
     with pytest.raises(DecryptionFailed, match=f"changed or moved since.*{place}"):
         await read(filled)
     await run_sql(database, f"UPDATE crewlog.{table} SET {column} = '1' WHERE {by} = '{mine}'")  # noqa: S608
-    with pytest.raises(DecryptionFailed, match=f"it is not encrypted, which is on here {place}"):
+    text = f"encryption is on, and it is not encrypted {place}"
+    with pytest.raises(DecryptionFailed, match=text):
         await read(filled)

@@ -32,7 +32,7 @@ from crewlog.errors import (
 from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.store.checkpoints import checkpoint_state_position, load_last_state, taken_up
-from crewlog.store.deletion import needed
+from crewlog.store.deletion import pending_fork_error
 from crewlog.store.missing_rows import missing_rows_error
 from crewlog.store.protocol import PendingFork, RunRow, Store
 from crewlog.validation_errors import faults_of
@@ -152,7 +152,7 @@ async def await_forks(client: Client, sources: Sequence[RunId]) -> None:
         if not starting:
             return
         if time.monotonic() > deadline:
-            raise needed(starting[0])
+            raise pending_fork_error(starting[0])
         await asyncio.sleep(pause)
 
 

@@ -126,7 +126,7 @@ class RowCipher:
         if self.keys is None or self.keys.accept_plain:
             return text
         raise DecryptionFailed(
-            f"a row of the store is refused: it is not encrypted, which is on here ({kind} "
+            f"a row of the store is refused: encryption is on, and it is not encrypted ({kind} "
             f"{'/'.join(place)[:120]!r})",
             remedy="A process without keys wrote it since, or somebody past Crewlog. `crewlog "
             "rebuild RUN` makes the rows of a run again from its history; where you know that what "

@@ -1,18 +1,19 @@
-"""What of deleted runs nobody else uses: pure, shared by both stores.
+"""What a deletion removes besides the rows of the runs: pure, shared by both stores.
 
-A run's rows go at once. What it shares by content goes when it is certain that nobody needs it:
+The rows of a run are deleted at once. Content that runs share by its hash is deleted once no run
+needs it:
 
-- Links of its logs may be those of its kin: the runs that it was a fork of, those whose logs came
-  into it, and all that go on from these. A fork goes on from heads that its `RunForked` names, a
-  run into which others' logs come from those that its entry joins; and runs that go on from one
-  head, and say the same at the same positions, make the same links. Those that are kept for kin are
-  orphans: they go when the last run does that has them.
-- A fork that has been asked for, and whose journal does not name its heads yet, is noted: until it
-  has begun, its source is not deleted. A part of a graph is noted by the entry that names it.
-- A body or a definition that the run named is doomed, if nothing that is left names it. It is
-  removed after a grace: an activity may have put the same content for a run of its own, whose
-  journal does not name it yet. Putting it again lifts the doom. The grace is short where no run
-  is open, and never none: one that has just begun is not listed yet.
+- Log links may be shared with related runs: the source of a fork, merged runs, and all runs that
+  continue from these. A fork continues from heads that its `RunForked` names, and a run merge from
+  those that its entry merges; and runs that continue from one head and have the same messages at
+  the same positions make the same links. Links that a related run still uses are orphaned: they are
+  deleted with the last run that uses them.
+- A fork may be requested while its journal does not name its heads yet. It is pending then, and its
+  source is not deleted before it has begun. The entry of a split makes its split runs pending.
+- A body or a definition that no journal names any more becomes unreferenced, and is deleted after a
+  grace: an activity may have stored the same content for a run whose journal does not name it yet.
+  Storing it again makes it referenced. The grace is short if no run is open, and never zero, since
+  a run that has just begun is not listed yet.
 """
 
 from __future__ import annotations
@@ -34,32 +35,32 @@ _NAMES = re.compile(NAMES)
 
 
 def check_no_pending_fork(starting: Sequence[PendingFork]) -> None:
-    """Refuses to delete runs that forks are about to begin from.
+    """Checks that no fork of the runs is pending.
 
     Raises:
-        UsageError: there are such forks.
+        UsageError: one is.
     """
     if starting:
-        raise needed(starting[0])
+        raise pending_fork_error(starting[0])
 
 
-def needed(fork: PendingFork) -> UsageError:
-    """Why a run is not deleted."""
+def pending_fork_error(fork: PendingFork) -> UsageError:
+    """The error for the deletion of a run with a pending fork."""
     return UsageError(
-        f"the run {fork.source!r} is still needed: the run {fork.fork!r} is about to go on from it",
-        remedy=f"Try again once that has begun: `crewlog show {fork.fork}` tells. If it is not to, "
-        f"`crewlog delete {fork.fork} --force` deletes it first.",
+        f"cannot delete the run {fork.source!r}: its fork {fork.fork!r} has not begun",
+        remedy=f"Try again once `crewlog show {fork.fork}` shows that it has begun, or delete it "
+        f"first: `crewlog delete {fork.fork} --force`.",
         place=f"run {fork.source!r}",
     )
 
 
 def named_in(text: str) -> set[ContentHash]:
-    """The hashes that a JSON text names: bodies, definitions, heads."""
+    """The hashes in a JSON text: of bodies, definitions and heads."""
     return {ContentHash(found) for found in _NAMES.findall(text)}
 
 
 def journal_links(run: RunId, rows: Sequence[JournalRow]) -> dict[ContentHash, LogLink]:
-    """The links that a run's own journal made, by their heads."""
+    """The log links that follow from the journal of a run, by their heads."""
     links: dict[ContentHash, LogLink] = {}
     for batch in _whole(rows):
         for link in batch_links(run, batch):
@@ -68,7 +69,7 @@ def journal_links(run: RunId, rows: Sequence[JournalRow]) -> dict[ContentHash, L
 
 
 def _whole(rows: Sequence[JournalRow]) -> Iterator[Batch]:
-    """A journal as batches, each without a gap."""
+    """A journal as batches without gaps."""
     start = 0
     while start < len(rows):
         end = start + 1
@@ -84,16 +85,16 @@ def _whole(rows: Sequence[JournalRow]) -> Iterator[Batch]:
 def links_made_by(
     run: RunId, rows: Sequence[JournalRow], links: Mapping[ContentHash, LogLink]
 ) -> set[ContentHash]:
-    """Those of some links that a run's own journal made, too."""
+    """Those of some links that also follow from the journal of another run."""
     if _has_gap(rows):
-        # Batches are under way, and the heads after the gap are not known: what it may have made.
+        # Batches are under way, and the heads after the gap are unknown: all links that may follow.
         said = {(row.position, name) for row in rows for name in _names_in(row.entry)}
         return {head for head, link in links.items() if (link.position, name_of(link)) in said}
     return links.keys() & journal_links(run, rows).keys()
 
 
 def name_of(link: LogLink) -> ContentHash:
-    """What an entry that makes a link names: the message's body, or the head that is joined."""
+    """The hash in the entry that makes a link: of the body of a message, or the merged head."""
     return link.other or link.body
 
 
@@ -108,10 +109,7 @@ def _has_gap(rows: Sequence[JournalRow]) -> bool:
 
 
 def source_heads(entries: Iterable[Mapping[str, Json]]) -> set[ContentHash]:
-    """The heads that a run went on from.
-
-    Where it began as a fork, went back, began again, or joined logs of others.
-    """
+    """The heads that a run continued from, by a fork, rollback, reopening or run merge."""
     return {
         head
         for entry in entries
@@ -123,7 +121,7 @@ def source_heads(entries: Iterable[Mapping[str, Json]]) -> set[ContentHash]:
 
 
 def reached(links: Mapping[ContentHash, LogLink], heads: Iterable[ContentHash]) -> set[ContentHash]:
-    """Those of some links that chains which end at `heads` have."""
+    """Those of some links that are in chains that end at `heads`."""
     found: set[ContentHash] = set()
     ahead = list(heads)
     while ahead:

@@ -1,10 +1,8 @@
-"""`InMemoryStore`: the store without a database, for tests and for trying things out.
+"""`InMemoryStore` and `InMemoryMemories`: the store without a database, for tests and first trials.
 
-It keeps to the same contract as Postgres, by the same conformance suite. Values are kept as JSON
-text, so that a caller who changes what it put or got changes nothing here. No method awaits
-anything, so that within one event loop every call is atomic, as a transaction is.
-
-`InMemoryMemories`: what crews remember, without a database; as Postgres, by the same tests.
+The same conformance suite tests them and the Postgres store. Values are stored as JSON text, so
+that a caller cannot change them. No method awaits anything, so within one event loop every call is
+atomic.
 """
 
 from __future__ import annotations
@@ -99,16 +97,16 @@ class _Run:
         default_factory=dict[int, CheckpointProjection]
     )
     pruned: dict[int, int] = field(default_factory=dict[int, int])
-    """Checkpoints that are not listed, with the position at which the policy said so."""
+    """Pruned checkpoints, each with the position of the run at that time."""
     tags: dict[str, TagProjection] = field(default_factory=dict[str, TagProjection])
     snapshots: dict[int, str] = field(default_factory=dict[int, str])
     permission_changes: set[int] = field(default_factory=set[int])
     log_sources: set[tuple[RunId, int, int]] = field(default_factory=set[tuple[RunId, int, int]])
-    """Runs whose logs came in, each with the position."""
+    """Merged runs, each with the position, and how many positions are skipped before it."""
 
     @property
     def sources(self) -> set[RunId]:
-        """The runs that it goes on from."""
+        """The runs that it continues from."""
         source = {self.facts.source} if self.facts and self.facts.source else set[RunId]()
         return source | {parent for parent, _, _ in self.log_sources}
 
@@ -124,7 +122,7 @@ class _Run:
         return tuple(tag for tag, f in sorted(self.tags.items()) if f.checkpoint == checkpoint)
 
     def hidden(self, checkpoint: int) -> bool:
-        """Whether it was pruned, and not tagged since."""
+        """Whether a checkpoint was pruned, and not tagged since."""
         named = (facts.position for facts in self.tags.values() if facts.checkpoint == checkpoint)
         return self.pruned.get(checkpoint, 0) > max(named, default=0)
 
@@ -172,13 +170,13 @@ class InMemoryStore:
         self._definitions: dict[ContentHash, str] = {}
         self._crews: dict[CrewName, list[CrewRow]] = {}
         self._removed: dict[CrewName, int] = {}
-        """How many versions of a crew are taken away: the first ones."""
+        """How many versions of a crew are removed: the first ones."""
         self._default_crew: CrewName | None = None
         self._registered: dict[tuple[Kind, str], list[CatalogRow]] = {}
         self._bodies: dict[ContentHash, str] = {}
         self._claims: dict[str, str] = {}
         self._quota_calls: dict[str, dict[str, tuple[str, int]]] = {}
-        """The calls of each quota, with the span and the time."""
+        """The calls of each quota, with the period and the time."""
         self._approvals: dict[str, dict[str, str]] = {}
         self._approved_at: dict[str, dict[str, int]] = {}
         self._descriptions: dict[str, dict[str, str]] = {}
@@ -187,19 +185,19 @@ class InMemoryStore:
         self._links: dict[ContentHash, LinkProjection] = {}
         self._runs: dict[RunId, _Run] = {}
         self._orphaned_links: set[ContentHash] = set()
-        """Links of deleted runs that are kept for their kin."""
+        """Links of deleted runs that other runs still use."""
         self._sources: set[RunId] = set()
-        """Runs that others go on from, or did."""
+        """Runs that other runs continue from, also deleted ones."""
         self._lineage: dict[tuple[RunId, RunId], bool] = {}
-        """What deleted runs went on from, as long as a run that goes on from them is left."""
+        """The lineage of deleted runs, while another run continues from them."""
         self._rejected_executions: set[tuple[RunId, str]] = set()
-        """Executions whose run has another history."""
+        """Executions that are no longer part of the history of their run."""
         self._accepted_executions: set[tuple[RunId, str]] = set()
-        """Executions of signed runs that are theirs."""
+        """Accepted executions of signed runs."""
         self._forked: dict[tuple[RunId, RunId], int] = {}
-        """Forks that were noted, by their source and themselves, and when."""
+        """Pending forks by source and fork, with the time."""
         self._unreferenced_at: dict[ContentHash, int] = {}
-        """Bodies and definitions that deleted runs named, and since when."""
+        """Unreferenced bodies and definitions, with the time since when."""
 
     async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
         """See `Store`."""
@@ -254,7 +252,7 @@ class InMemoryStore:
         return [row for rows in by_name for row in (rows if all_versions else rows[-1:])]
 
     def _left(self, name: CrewName) -> list[CrewRow]:
-        """The versions of a crew that are not taken away."""
+        """The versions of a crew that are not removed."""
         return self._crews.get(name, [])[self._removed.get(name, 0) :]
 
     async def register(
@@ -639,13 +637,13 @@ class InMemoryStore:
             for key in [key for key in self._claims if _is_start_record_of(key, run)]:
                 named |= named_in(dump_json([self._claims.pop(key)]))
             for calls in self._quota_calls.values():
-                # They count still, under names that no call of a run with its id has.
+                # They still count, under names that no call of a later run with its id has.
                 for key in [key for key in calls if _is_start_record_of(f"{key}/1", run)]:
                     calls[f"{key}@{uuid4()}"] = calls.pop(key)
         self._sources &= self._runs.keys()
         needed = _line(self._runs, {**self._lineage, **self._forks(self._runs)})
         self._lineage = {both: how for both, how in self._lineage.items() if both[0] in needed}
-        self._orphaned_links = self._held(links)
+        self._orphaned_links = self._used_links(links)
         for head in links.keys() - self._orphaned_links:
             if head in self._links:
                 named.add(self._links.pop(head).link.body)
@@ -654,7 +652,7 @@ class InMemoryStore:
         return self._sweep(at - grace, entries)
 
     def _forks(self, runs: Iterable[RunId]) -> dict[tuple[RunId, RunId], bool]:
-        """Those of some runs that go on from others, each with these, and whether it took it in."""
+        """The lineage of some runs: run and source, and whether by a run merge."""
         found = {run: self._runs[run] for run in runs if run in self._runs}
         return {
             (run, source): rows.facts is None or rows.facts.source != source
@@ -662,8 +660,8 @@ class InMemoryStore:
             for source in rows.sources
         }
 
-    def _held(self, links: Mapping[ContentHash, LogLink]) -> set[ContentHash]:
-        """Those of some links that runs have, whose kin is deleted."""
+    def _used_links(self, links: Mapping[ContentHash, LogLink]) -> set[ContentHash]:
+        """Those of some links that remaining runs use."""
         held = set[ContentHash]()
         for run, each in self._runs.items():
             if run in self._sources or each.sources:
@@ -693,7 +691,7 @@ class InMemoryStore:
 
 
 def _line(runs: Iterable[RunId], known: Collection[tuple[RunId, RunId]]) -> set[RunId]:
-    """All that some runs go on from."""
+    """The ancestors of some runs."""
     line = set[RunId]()
     at = set(runs)
     while at := {source for run, source in known if run in at} - line:
@@ -708,7 +706,7 @@ def _is_start_record_of(key: str, run: RunId) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _StoredMemory:
-    """A memory, with what it is found by."""
+    """A memory, with its words and its vector."""
 
     kept: Memory
     words: frozenset[str]
@@ -717,7 +715,7 @@ class _StoredMemory:
 
     @property
     def memory(self) -> Memory:
-        """A copy: its metadata may be changed by whoever gets it."""
+        """A copy, since a caller may change its metadata."""
         return self.kept.model_copy(deep=True)
 
 

@@ -1,13 +1,13 @@
-"""Whether a store is one for the keys of who opens it: looked at as it is opened, and not later.
+"""Checks, when a store is opened, that its rows fit the encryption keys of the process.
 
-Bodies and definitions are known by the hash of their content. Where a plain row has the hash of
-what a run is about to store, the run would find it only as it reads it, at its end, and could not
-end. So a process that accepts encrypted rows only refuses a store with any other before it begins
-anything.
+Bodies and definitions are stored under the hash of their content. If there is a plain row with the
+hash of content that a run stores, the run would fail only when it reads the row, perhaps at its
+end. So a process that accepts encrypted rows alone refuses a store with plain rows before it begins
+any work.
 
-Looking through all rows takes its time, so it is done once: the table `key_checks` records that all
-texts are encrypted. Whoever accepts plain rows does not note that: another process may still be
-writing some.
+To search all rows takes time, so it is done once: the table `key_checks` records that all texts are
+encrypted. A process that accepts plain rows does not record that: another process may be writing
+some.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from crewlog.errors import CrewlogError, DecryptionFailed, EncryptionKeyMissing
 from crewlog.store.pool import Connection, Pool
 
 _LOCK = 4_854_126_601_903_002
-"""Held while rows are looked through: of workers that start at once, one does it."""
+"""The advisory lock of the search: of workers that start together, one searches."""
 _TIMEOUT = 600.0
-"""Seconds for looking through all rows."""
+"""Seconds for the search of all rows."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Column:
     table: str
     column: str
     kind: str
-    """What its texts are bound to as, see `RowCipher.encrypt`."""
+    """The kind that its texts are bound to, see `RowCipher.encrypt`."""
     place: tuple[str, ...]
-    """The columns that say where a text stands, in the order in which it is bound to them."""
+    """The columns that the texts are bound to, in this order."""
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ class Column:
 
     @property
     def where(self) -> str:
-        """What holds texts at all: an empty error is none."""
+        """The SQL condition for rows with a text; an empty error is none."""
         return f"{self.column} IS NOT NULL AND {self.column} <> ''"
 
 
@@ -65,19 +65,19 @@ COLUMNS = (
     Column("tool_approvals", "description", "approved", ("source", "tool")),
     Column("signed_tool_approvals", "approver", "approver", ("source", "tool", "key")),
 )
-"""All that is encrypted; docs/authority/encryption.md lists it."""
+"""All encrypted columns; docs/authority/encryption.md lists them."""
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What the store remembers of its rows."""
+    """The recorded check of a store."""
 
     namespace: str = ""
     only_encrypted: bool = False
-    """Whether a process has found no plain text, and accepts none."""
+    """Whether a process that accepts no plain rows has found none."""
 
     def is_usable_with(self, cipher: RowCipher) -> bool:
-        """Whether there is nothing to look at for who opens the store with these keys."""
+        """Whether the store can be opened with these keys without a search."""
         if cipher.keys is None:
             return not self.only_encrypted
         if self.namespace != cipher.namespace:
@@ -85,17 +85,18 @@ class _Known:
         return cipher.keys.accept_plain or self.only_encrypted
 
 
-async def admit(connection: Connection, cipher: RowCipher, place: str) -> None:
-    """Refuses a store that is not for the keys of who opens it; else remembers what was found.
+async def check_keys(connection: Connection, cipher: RowCipher, place: str) -> None:
+    """Checks that the rows of a store fit the keys, and records the result.
 
     Args:
         connection: To its database.
-        cipher: What whoever opens it encrypts rows with.
+        cipher: The row encryption of the process.
         place: The server and the database, for messages.
 
     Raises:
-        DecryptionFailed: it has plain rows, and they are not accepted; or it is another
-        namespace's. EncryptionKeyMissing: its rows are encrypted, and there are no keys.
+        DecryptionFailed: it has plain rows, which are not accepted, or belongs to another
+        namespace.
+        EncryptionKeyMissing: its rows are encrypted, and the process has no keys.
     """
     if (await _known(connection)).is_usable_with(cipher):
         return  # the usual case costs one query
@@ -119,24 +120,24 @@ async def _key_problem(
     connection: Connection, cipher: RowCipher, known: _Known, place: str
 ) -> CrewlogError | None:
     if known.namespace not in {"", cipher.namespace} or cipher.keys is None:
-        if not await _first(connection, sealed=True):
-            known = _Known()  # somebody tried it with keys, and nothing was ever written
+        if not await _first_column(connection, encrypted=True):
+            known = _Known()  # a process with keys opened it, and wrote nothing
         elif cipher.keys is None:
             return _no_keys(place)
         else:
             return _wrong_namespace(known.namespace, cipher.namespace, place)
     if cipher.keys is None or cipher.keys.accept_plain:
         return None
-    plain = await _first(connection, sealed=False)
+    plain = await _first_column(connection, encrypted=False)
     return _has_unencrypted_rows(plain, place) if plain else None
 
 
 async def refused(dsn: str, cipher: RowCipher) -> CrewlogError | None:
-    """Why the store of a URL would be refused; none where it would not. Nothing is changed.
+    """The error that opening the store of a URL would raise; None if it would succeed.
 
     Args:
         dsn: A `postgresql://` URL.
-        cipher: What whoever opens it encrypts rows with.
+        cipher: The row encryption of the process.
 
     Raises:
         StoreUnavailable: it does not answer.
@@ -161,13 +162,13 @@ async def _known(connection: Connection) -> _Known:
     return _Known(row["namespace"], row["only_encrypted"]) if row else _Known()
 
 
-async def _first(connection: Connection, *, sealed: bool) -> str:
+async def _first_column(connection: Connection, *, encrypted: bool) -> str:
     """The first column that has an encrypted text, or one that is not; empty if none."""
-    is_ = "=" if sealed else "<>"
+    operator = "=" if encrypted else "<>"
     looks = [
-        # `left` reads the beginning of a large text alone; `starts_with` would read all of it.
+        # `left` reads only the beginning of a large text; `starts_with` would read all of it.
         f"(SELECT '{each.name}' AS name FROM crewlog.{each.table} "  # noqa: S608 - our own names
-        f"WHERE {each.where} AND left({each.column}, {len(PREFIX)}) {is_} '{PREFIX}' LIMIT 1)"
+        f"WHERE {each.where} AND left({each.column}, {len(PREFIX)}) {operator} '{PREFIX}' LIMIT 1)"
         for each in COLUMNS
     ]
     sql = f"SELECT name FROM ({' UNION ALL '.join(looks)}) AS found LIMIT 1"  # noqa: S608
@@ -176,10 +177,10 @@ async def _first(connection: Connection, *, sealed: bool) -> str:
 
 def _has_unencrypted_rows(column: str, place: str) -> DecryptionFailed:
     return DecryptionFailed(
-        f"the store has rows that are not encrypted, which is on here ({column})",
-        remedy=f"Nothing was begun. Set {ACCEPT_PLAIN}=true for workers and commands, run "
+        f"encryption is on, and the store has rows that are not encrypted ({column})",
+        remedy=f"No work was begun. Set {ACCEPT_PLAIN}=true for workers and commands, run "
         "`crewlog encryption reencrypt`, and unset it once `crewlog encryption status` "
-        "counts nothing that is not encrypted. Or give what is encrypted a database of its own.",
+        "counts no plain text. Or use another database for encrypted runs.",
         place=place,
     )
 
@@ -187,17 +188,17 @@ def _has_unencrypted_rows(column: str, place: str) -> DecryptionFailed:
 def _no_keys(place: str) -> EncryptionKeyMissing:
     return EncryptionKeyMissing(
         "the rows of the store are encrypted, and this process has no keys",
-        remedy=f"Set {KEYS} to the key file of those who wrote them; what is not to be encrypted "
-        "needs another database.",
+        remedy=f"Set {KEYS} to the key file that they were written with, or use another database "
+        "for runs without encryption.",
         place=place,
     )
 
 
 def _wrong_namespace(theirs: str, ours: str, place: str) -> DecryptionFailed:
     return DecryptionFailed(
-        f"the store is that of the namespace {theirs!r}, which its rows are bound to, and this "
-        f"process is in {ours!r}",
-        remedy="Give each namespace a database of its own: set DATABASE_URL, or correct "
+        f"the rows of the store are bound to the namespace {theirs!r}, and this process uses "
+        f"{ours!r}",
+        remedy="Use one database for each namespace: set DATABASE_URL, or correct "
         "TEMPORAL_NAMESPACE.",
         place=place,
     )

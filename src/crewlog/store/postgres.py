@@ -1,7 +1,7 @@
 """`PostgresStore`: the store over asyncpg.
 
-Every method is one statement, and so one round trip and one transaction; the SQL is in `queries/`.
-Only registrations and `forget`, which are rare, take several.
+Every method is one statement, so one round trip and one transaction; the SQL is in `queries/`. Only
+the catalog, `truncate_journal` and `delete`, which are rare, take several.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from crewlog.store.deletion import (
     reached,
     source_heads,
 )
-from crewlog.store.key_check import admit
+from crewlog.store.key_check import check_keys
 from crewlog.store.memories import Memories, PostgresMemories
 from crewlog.store.missing_rows import BODY, DEFINITION, MissingRows
 from crewlog.store.pool import Connection, EntryConflictError, Pool
@@ -113,7 +113,7 @@ class PostgresStore:
             async with pool.acquire() as connection:
                 await migrate(connection)
                 if not any_rows:
-                    await admit(connection, cipher or RowCipher(None, ""), pool.place)
+                    await check_keys(connection, cipher or RowCipher(None, ""), pool.place)
         except BaseException:
             await pool.close()
             raise
@@ -123,12 +123,12 @@ class PostgresStore:
         return await self._pool.fetch(self._sql[name], *args)
 
     async def scan(self, sql: str, *args: object) -> list[asyncpg.Record]:
-        """What a statement of `reencryption` finds; it may read whole tables."""
+        """Runs a query of `reencryption`, which may read whole tables."""
         async with self._pool.acquire() as connection:
             return await connection.fetch(sql, *args, timeout=_SCAN_TIMEOUT)
 
     async def change(self, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
-        """Has a statement of `reencryption` applied to each row, all or none."""
+        """Runs a statement of `reencryption` for each row, all or none."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.executemany(sql, rows)
 
@@ -220,14 +220,14 @@ class PostgresStore:
             await connection.execute(self._sql["put_definitions"], list(texts), [*texts.values()])
             await connection.execute(self._sql["put_catalog_entries"], kinds, names, hashes, at)
             rows = await connection.fetch(self._sql["newest_catalog_entries"], kinds, names)
-            return [_registered(row) for row in rows]
+            return [_catalog_row(row) for row in rows]
 
     async def get_catalog_entry(
         self, kind: Kind, name: str, version: int | None = None
     ) -> CatalogRow | None:
         """See `Store`."""
         rows = await self._fetch("get_catalog_entry", kind, pack(name), version)
-        return _registered(rows[0]) if rows else None
+        return _catalog_row(rows[0]) if rows else None
 
     async def list_catalog_entries(self, kind: Kind, name: str | None = None) -> list[CatalogRow]:
         """See `Store`."""
@@ -235,7 +235,7 @@ class PostgresStore:
             rows = await self._fetch("list_catalog_versions", kind, pack(name))
         else:
             rows = await self._fetch("list_catalog_entries", kind)
-        return [_registered(row) for row in rows]
+        return [_catalog_row(row) for row in rows]
 
     async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
         """See `Store`."""
@@ -554,7 +554,7 @@ class PostgresStore:
     async def list_pending_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
         """See `Store`."""
         found = await self._fetch("list_pending_forks", [pack(source) for source in sources])
-        return list(map(_starting_fork, found))
+        return list(map(_pending_fork, found))
 
     async def remove_pending_fork(self, source: RunId, fork: RunId) -> None:
         """See `Store`."""
@@ -564,7 +564,7 @@ class PostgresStore:
         self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
     ) -> DeletionResult:
         """See `Store`."""
-        # Two transactions: what is put or named again after the first is spared by the second.
+        # Two transactions: the second keeps content that was stored or named again after the first.
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(self._sql["lock_delete"])
             if not forked:
@@ -578,11 +578,11 @@ class PostgresStore:
         ids = [pack(run) for run in runs]
         await connection.execute(self._sql["lock_runs"], ids)
         found = await connection.fetch(self._sql["list_pending_forks"], ids)
-        check_no_pending_fork(list(map(_starting_fork, found)))
+        check_no_pending_fork(list(map(_pending_fork, found)))
 
     async def _delete_runs(self, connection: Connection, runs: Collection[RunId], at: int) -> int:
         ids = [pack(run) for run in runs]
-        kin = await self._kin(connection, ids)
+        related = await self._related_runs(connection, ids)
         records = await connection.fetch(self._sql["delete_rows"], ids, timeout=_SCAN_TIMEOUT)
         await connection.execute(self._sql["prune_lineage"])
         journals: dict[RunId, list[JournalRow]] = {}
@@ -599,51 +599,51 @@ class PostgresStore:
         kept: set[ContentHash] = set()
         for run, rows in journals.items():
             links |= journal_links(run, rows)
-        if kin is not None:
+        if related is not None:
             orphans = await connection.fetch(self._sql["list_orphans"])
             links |= {row["head"]: LogLink(**row) for row in orphans}
-            kept = await self._held(connection, kin, links)
+            kept = await self._used_links(connection, related, links)
         bodies = await connection.fetch(
             self._sql["delete_links"], list(links.keys() - kept), list(kept)
         )
-        doomed = list(named | {row["body"] for row in bodies if row["body"]})
+        unreferenced = list(named | {row["body"] for row in bodies if row["body"]})
         for name in ("mark_bodies_unreferenced", "mark_definitions_unreferenced"):
-            await connection.execute(self._sql[name], doomed, at)
+            await connection.execute(self._sql[name], unreferenced, at)
         return len(records)
 
-    async def _kin(self, connection: Connection, ids: Sequence[str]) -> list[str] | None:
-        """The runs that stay and may have links of those that go; none if these have no kin."""
-        kin = {row["run"] for row in await connection.fetch(self._sql["list_related_runs"])}
-        if kin.isdisjoint(ids):
+    async def _related_runs(self, connection: Connection, ids: Sequence[str]) -> list[str] | None:
+        """The remaining runs that may share links with the deleted ones; None if none can."""
+        related = {row["run"] for row in await connection.fetch(self._sql["list_related_runs"])}
+        if related.isdisjoint(ids):
             return None
-        # What is stored from here on finds the links gone, and makes them again.
+        # Later appends find the links deleted, and insert them again.
         await connection.execute(self._sql["lock_journal"])
         await connection.execute(self._sql["add_forked_runs"], ids)
         return [row["run"] for row in await connection.fetch(self._sql["list_related_runs"])]
 
-    async def _held(
-        self, connection: Connection, kin: Sequence[str], links: Mapping[ContentHash, LogLink]
+    async def _used_links(
+        self, connection: Connection, related: Sequence[str], links: Mapping[ContentHash, LogLink]
     ) -> set[ContentHash]:
-        """Those of some links that runs have, whose kin is deleted."""
-        # It reads journals whole, whatever the connection is set to: see `pool._prepare`.
+        """Those of some links that remaining runs use."""
+        # It reads whole journals, so the settings of `pool._prepare` are wrong for it.
         await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
         origins = await connection.fetch(
-            self._sql["list_entries_with_heads"], kin, timeout=_SCAN_TIMEOUT
+            self._sql["list_entries_with_heads"], related, timeout=_SCAN_TIMEOUT
         )
         entries = [load_json(row["entry"]) for row in origins]
         if self.cipher.on:
             sealed = await connection.fetch(
-                self._sql["encrypted_entries_of_runs"], kin, timeout=_SCAN_TIMEOUT
+                self._sql["encrypted_entries_of_runs"], related, timeout=_SCAN_TIMEOUT
             )
             entries += [load_json(self._entry(row["run"], row)) for row in sealed]
         held = reached(links, source_heads(entries))
         places = [link.position for link in links.values()], [*map(name_of, links.values())]
         alike = await connection.fetch(
-            self._sql["list_runs_with_links"], kin, *places, timeout=_SCAN_TIMEOUT
+            self._sql["list_runs_with_links"], related, *places, timeout=_SCAN_TIMEOUT
         )
         runs = {record["run"] for record in alike}
         if self.cipher.on:
-            runs |= await self._encrypted_runs_with_links(connection, kin, links)
+            runs |= await self._encrypted_runs_with_links(connection, related, links)
         for run in runs:
             rows = await connection.fetch(self._sql["read_journal"], run, 0, None)
             journal = [self._journal_row(run, row) for row in rows]
@@ -651,14 +651,14 @@ class PostgresStore:
         return held
 
     async def _encrypted_runs_with_links(
-        self, connection: Connection, kin: Sequence[str], links: Mapping[ContentHash, LogLink]
+        self, connection: Connection, related: Sequence[str], links: Mapping[ContentHash, LogLink]
     ) -> set[str]:
-        """What `list_runs_with_links` cannot see."""
+        """The runs that `list_runs_with_links` cannot find, since their entries are encrypted."""
         bodies: dict[int, list[str]] = {}
         for link in links.values():
             bodies.setdefault(link.position, []).append(f'"{name_of(link)}"')
         rows = await connection.fetch(
-            self._sql["encrypted_entries_at"], kin, list(bodies), timeout=_SCAN_TIMEOUT
+            self._sql["encrypted_entries_at"], related, list(bodies), timeout=_SCAN_TIMEOUT
         )
         return {
             row["run"]
@@ -667,7 +667,7 @@ class PostgresStore:
         }
 
     async def _encrypted_references(self, connection: Connection, wanted: set[str]) -> set[str]:
-        """What `list_referenced` cannot see."""
+        """The hashes that `list_referenced` cannot find, since the entries are encrypted."""
         used: set[str] = set()
         if not (self.cipher.on and wanted):
             return used
@@ -678,18 +678,18 @@ class PostgresStore:
         return used
 
     async def _sweep(self, connection: Connection, before: int, entries: int) -> DeletionResult:
-        # It reads tables whole, whatever the connection is set to: see `pool._prepare`.
+        # It reads whole tables, so the settings of `pool._prepare` are wrong for it.
         await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
-        doomed = {
+        unreferenced = {
             row["hash"] for row in await connection.fetch(self._sql["list_unreferenced"], before)
         }
         rows = await connection.fetch(
-            self._sql["list_referenced"], list(doomed), timeout=_SCAN_TIMEOUT
+            self._sql["list_referenced"], list(unreferenced), timeout=_SCAN_TIMEOUT
         )
         used = {row["hash"] for row in rows}
-        used |= await self._encrypted_references(connection, doomed)
+        used |= await self._encrypted_references(connection, unreferenced)
         await connection.execute(self._sql["mark_referenced"], list(used))
-        gone = list(doomed - used)
+        gone = list(unreferenced - used)
         bodies = await connection.fetch(self._sql["remove_bodies"], gone)
         definitions = await connection.fetch(self._sql["remove_definitions"], gone)
         left = await connection.fetchval(self._sql["count_unreferenced"])
@@ -739,7 +739,7 @@ class PostgresStore:
         await self._pool.close()
 
 
-def _starting_fork(row: asyncpg.Record) -> PendingFork:
+def _pending_fork(row: asyncpg.Record) -> PendingFork:
     return PendingFork(
         source=RunId(unpack(row["source"])), fork=RunId(unpack(row["fork"])), at=row["at"]
     )
@@ -754,7 +754,7 @@ def _crew(row: asyncpg.Record) -> CrewRow:
     )
 
 
-def _registered(row: asyncpg.Record) -> CatalogRow:
+def _catalog_row(row: asyncpg.Record) -> CatalogRow:
     return CatalogRow(
         kind=row["kind"],
         name=unpack(row["name"]),

@@ -1,14 +1,13 @@
-"""The seam between Crewlog and where it keeps rows: one protocol, two implementations.
+"""The store: one protocol, two implementations.
 
-What a store has of runs follows from their histories: definitions, message bodies and journal
-batches. The rest (runs, interrupts, checkpoints, log links) is projected from the batches as they
-are appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
-Eight things do not: claims, what people approved of tools, notes of forks that begin, of which runs
-there were forks, which executions are shut, which are a signed run's own, what people registered,
-and what crews remember.
+The rows of a run follow from its histories: definitions, message bodies and journal batches are
+stored as they are; runs, interrupts, checkpoints and log links are projected from the batches by
+`crewlog.store.projection` as these are appended. So a rebuild appends them again. Not derived from
+histories are: start records and claims, approvals of tools, pending forks, the lineage of deleted
+runs, rejected and accepted executions, the catalog, quotas, and the memory of crews.
 
 Every write is idempotent: activities are retried, and parallel activities carry the same batch.
-Nothing is ever removed, but by `forget`, `prune` and `delete`.
+Only `truncate_journal`, `prune` and `delete` remove rows.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ from crewlog.store.memories import Memories
 
 
 class LogLink(Model):
-    """One message of a log: a link of its chain. Or, with two heads before it, a join of two."""
+    """A message in the chain of a log; or, with two heads before it, the merge of two logs."""
 
     head: ContentHash
-    """The chain's head with this message."""
+    """The head of the chain that ends here."""
     previous: ContentHash
-    """The head before it; the log's root for the first message."""
+    """The head before it; of the first message the root of the log."""
     position: int
     """The journal position that added it."""
     body: ContentHash
-    """The message's body; empty for a join, which has no message."""
+    """The body of the message; empty for a merge."""
     other: ContentHash | None = None
-    """Of a join: the other head before it."""
+    """Of a merge: the other head before it."""
 
     @property
     def parents(self) -> tuple[ContentHash, ...]:
@@ -54,11 +53,11 @@ class LogLink(Model):
 
 
 class JournalRow(NamedTuple):
-    """A journal entry at its place: a tuple, since folding reads thousands of them at once."""
+    """A journal entry at its position. A tuple, since a fold reads thousands of them at once."""
 
     position: int
-    """From 1, in a fork from the one after its base, without gaps but for those that
-    `RunMerged` tells."""
+    """From 1, in a fork from the one after its `source_position`; without gaps, except for the
+    positions that `RunMerged` skips."""
     entry: dict[str, Json]
     """The entry as `entry_to_json` makes it."""
     hash: ContentHash
@@ -66,20 +65,20 @@ class JournalRow(NamedTuple):
 
 
 class RunRow(Model):
-    """What is known of a run without asking it."""
+    """A run, as its stored journal says."""
 
     run: RunId
     """The workflow id."""
     crew: CrewName
     """The crew's name."""
     definition: ContentHash
-    """The hash of the definition that it has: the live one."""
+    """The hash of the live definition."""
     recipe: ContentHash = ContentHash("")
-    """The hash of the definition that it was started with."""
+    """The hash of the definition that the run was started with."""
     status: RunStatus = "running"
-    """As of `position`."""
+    """The status at `position`."""
     position: int = 0
-    """The last journal position that is stored and that changed this row."""
+    """The last stored journal position that changed this row."""
     started_at: int = 0
     """Milliseconds since the epoch."""
     ended_at: int | None = None
@@ -95,7 +94,7 @@ class RunRow(Model):
 
 
 class InterruptRow(Model):
-    """A question of a run, open or answered."""
+    """An interrupt of a run, open or answered."""
 
     run: RunId
     id: InterruptId
@@ -112,24 +111,24 @@ class InterruptRow(Model):
 
 
 class CheckpointRow(Model):
-    """A place in the journal that a person may want to go back to: after each node."""
+    """A checkpoint: a position to roll a run back to, or to fork it from."""
 
     run: RunId
     position: int
     """The journal position; of a step, that of its end."""
     kind: CheckpointKind = "step"
     step: StepId
-    """The step that ended, or `turn:3` for the end of a turn; empty where none did."""
+    """The step that ended, or the name of the exchange that ended; empty for other checkpoints."""
     node: NodeName
-    """The step's phase, if there is one."""
+    """The node of the step; empty without a step."""
     agent: AgentName | None = None
-    """The agent, for an agent's step."""
+    """The agent of the step, if it has one."""
     at: int = 0
     """Milliseconds since the epoch."""
     tags: tuple[str, ...] = ()
     """The names that people gave it."""
     pruned: bool = False
-    """Whether the crew's policy took it from the list; its state can still be loaded."""
+    """Whether the policy of the crew pruned it; its state can still be loaded."""
 
 
 class CrewRow(Model):
@@ -137,32 +136,32 @@ class CrewRow(Model):
 
     name: CrewName
     version: int
-    """From 1; a registration of other content is a new version."""
+    """From 1; other content is a new version."""
     definition: ContentHash
     at: int = 0
     """When it was registered, in milliseconds since the epoch."""
 
 
 Kind = Literal["registry", "agent", "tool", "builder", "model"]
-"""What can be registered besides crews: a registry, and the parts of one."""
+"""The kinds of catalog entries besides crews: a registry, and its parts."""
 
 
 class CatalogRow(Model):
-    """A registry or a part of one, registered."""
+    """A registry, or a part of one, in the catalog."""
 
     kind: Kind
     name: str
     """A registry's own name; for a part `registry/name`, since two registries may each have one."""
     version: int
-    """From 1; a registration of other content is a new version."""
+    """From 1; other content is a new version."""
     content: ContentHash
-    """What `Store.get_definition` gives the content for."""
+    """The hash under which `Store.get_definition` returns the content."""
     at: int = 0
     """When it was registered, in milliseconds since the epoch."""
 
 
 class Snapshot(Model):
-    """A whole state, kept so that a checkpoint needs no fold from the beginning."""
+    """A stored state, so that a state can be loaded without a fold of the whole journal."""
 
     position: int
     state: dict[str, Json]
@@ -170,10 +169,10 @@ class Snapshot(Model):
 
 
 class QuotaPeriod(Model):
-    """A quota in which a call is to be counted."""
+    """A quota in which a call counts, and the period that it counts in."""
 
     quota: str
-    """Its name over all crews."""
+    """Its name, unique over all crews."""
     period: str
     """The hour or the day, as `window_of` names it."""
     limit: int
@@ -181,10 +180,10 @@ class QuotaPeriod(Model):
 
 
 RESERVED = 8 * 86_400_000
-"""Milliseconds for which it is known that a call is counted."""
+"""Milliseconds for which a counted call is stored."""
 
 GRACE = 3_600_000
-"""Milliseconds between the end of the last known use of something and its removal."""
+"""Milliseconds between the time since which content is unreferenced and its removal."""
 
 
 class DeletionResult(Model):
@@ -195,36 +194,36 @@ class DeletionResult(Model):
     bodies: int = 0
     definitions: int = 0
     left: int = 0
-    """Bodies and definitions that nobody is known to use, and that go after the grace."""
+    """Unreferenced bodies and definitions that a deletion after the grace removes."""
 
 
 class PendingFork(Model):
-    """A run that was noted as a fork of another one, and has not begun."""
+    """A fork that is about to begin: its source must not be deleted before."""
 
     source: RunId
     fork: RunId
     at: int
-    """When it was noted last, in milliseconds since the epoch."""
+    """When it was last stored, in milliseconds since the epoch."""
 
 
 class LineageLink(Model):
-    """A run goes on from another one."""
+    """Two runs, one of which continues from the other."""
 
     run: RunId
     source: RunId
     position: int = 0
-    """Where: of a run that began so, the position after which its own journal begins; of one that
-    took the other in, the position that says so. 0: one of the two is deleted, or went back."""
+    """Of a fork or a split run, the position after which its own journal begins; of a run merge,
+    the position of its entry. 0: one of the two runs is deleted, or was rolled back."""
     by_merge: bool = False
-    """Whether it took the other one in, or that one's logs; else it began as a part or a copy."""
+    """Whether the run merged the source, or its logs; else it began as a fork or a split run."""
 
 
 class Store(Protocol):
-    """What a store can do. All methods raise `StoreUnavailable` when the store is away."""
+    """The contract of a store. All methods raise `StoreUnavailable` if it does not answer."""
 
     kind: Literal["postgres", "memory"]
     memories: Memories
-    """What crews remember beyond one run."""
+    """The memory of crews."""
 
     async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
         """Stores a definition under its content hash (`hash_json`) and returns the hash."""
@@ -237,7 +236,7 @@ class Store(Protocol):
     async def register_crew(
         self, name: CrewName, definition: Mapping[str, Json], at: int
     ) -> CrewRow:
-        """Registers a crew: a new version, or the newest one where nothing changed."""
+        """Adds a crew to the catalog: a new version, or the newest one if nothing changed."""
         ...
 
     async def get_crew(self, name: CrewName, version: int | None = None) -> CrewRow | None:
@@ -245,18 +244,18 @@ class Store(Protocol):
         ...
 
     async def remove_crew(self, name: CrewName) -> int:
-        """Takes a crew from the list, in all of its versions; returns how many these were.
+        """Removes all versions of a crew from the catalog; returns how many.
 
-        Runs that have it keep it. One that is registered under its name later has the next version.
+        Its runs keep it. A crew that is added under this name later has the next version.
         """
         ...
 
     async def default_crew(self) -> CrewName | None:
-        """The crew of runs that name none, if there is one."""
+        """The crew of runs that name none; None if there is no such crew."""
         ...
 
     async def set_default_crew(self, name: CrewName | None) -> None:
-        """Says which it is; none: there is no such crew."""
+        """Sets the default crew; None: there is none."""
         ...
 
     async def list_crews(self, *, all_versions: bool = False) -> list[CrewRow]:
@@ -266,10 +265,10 @@ class Store(Protocol):
     async def register(
         self, contents: Mapping[tuple[Kind, str], Mapping[str, Json]], at: int
     ) -> list[CatalogRow]:
-        """Registers contents by kind and name, all or none; the rows in the order of `contents`.
+        """Adds contents to the catalog by kind and name, all or none; returns rows in their order.
 
-        Each is a new version, or the newest one where nothing changed. Of registrations at once,
-        one comes whole after the other.
+        Each is a new version, or the newest one if nothing changed. Concurrent calls run one after
+        the other.
         """
         ...
 
@@ -292,64 +291,64 @@ class Store(Protocol):
         ...
 
     async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
-        """Makes `owner` the owner of `key` unless it has one; returns who owns it.
+        """Makes `owner` the owner of `key` unless it has an owner; returns the owner.
 
-        Atomic over all workers. A claim is kept for ever: it says that something was begun, a call,
-        or to go on with a creature (`crewlog.store.claims`).
+        Atomic over all workers. The row stays: it records that work has begun, such as a call, or
+        to continue an agent of an ended run (`crewlog.store.claims`).
 
         Args:
-            key: What is claimed.
-            owner: For whom.
-            knows: A run, and the position up to which its rulings are known. Where it has a later
-                one, nothing is claimed, and nobody owns it: the answer is empty.
+            key: The work.
+            owner: Who does it.
+            knows: A run, and the position of the last permission change that the caller knows. If
+                the run has a later one, nothing is stored, and the result is empty.
         """
         ...
 
     async def key_owner(self, key: str) -> str | None:
-        """Who owns `key`, by `claim`; none where nobody does."""
+        """The owner of a key, by `claim`; None if it has none."""
         ...
 
     async def last_permission_position(self, run: RunId) -> int:
-        """The last position at which a run's journal says who may call what; 0 where none does."""
+        """The position of the last permission change in the journal of a run; 0 if it has none."""
         ...
 
     async def lineage(self, run: RunId) -> Collection[RunId]:
-        """The runs that a run goes on from: of a fork its source, that one's source and so on.
+        """The ancestors of a run: of a fork its source, the source of that one, and so on.
 
-        Runs whose logs came in are among them, and what these go on from; and so are runs that are
-        deleted.
+        Merged runs and their ancestors are among them, also deleted ones.
         """
         ...
 
     async def lineage_links(self, runs: Collection[RunId]) -> list[LineageLink]:
-        """Which runs go on from which, a step from some runs: before them and after them.
+        """The lineage of some runs, one step back and one step forward.
 
-        In order of the runs, and of where they go on. Of runs that are deleted what others need.
+        Sorted by run, position and source. Of deleted runs, what existing runs need.
         """
         ...
 
     async def count_call(self, call: str, wanted: Sequence[QuotaPeriod], at: int) -> str | None:
         """Counts a call in some quotas: in all of them, or in none.
 
-        Atomic over all workers. A call that is counted already is not counted again.
+        Atomic over all workers. A call counts once.
 
         Args:
             call: The call's idempotency key.
             wanted: The quotas.
-            at: Now, in milliseconds since the epoch. What was counted long ago may be forgotten.
+            at: Now, in milliseconds since the epoch. Calls counted `RESERVED` before it are
+            removed.
 
         Returns:
-            The quota that is used up; none where the call is counted.
+            A quota that is used up; None if the call counts.
         """
         ...
 
     async def release_call(self, call: str, quotas: Collection[str]) -> None:
-        """Takes a call out of quotas: it was not made."""
+        """Removes a call from quotas, since it was not made."""
 
     async def counted_calls(
         self, periods: Collection[tuple[str, str]]
     ) -> dict[tuple[str, str], int]:
-        """How many calls are counted in quotas, each in one of its hours or days.
+        """How many calls count in quotas, by quota and period.
 
         Args:
             periods: Quotas by name, each with the hour or the day.
@@ -359,7 +358,7 @@ class Store(Protocol):
     async def approve_tool(
         self, source: str, tool: str, hash_: str, by: str, at: int, description: str
     ) -> None:
-        """Keeps what a person approved of a server's tool, in the place of what was before.
+        """Stores the approval of a tool of an MCP server; it replaces an earlier one.
 
         Args:
             source: The server, as `McpServer.source` names it.
@@ -372,7 +371,7 @@ class Store(Protocol):
         ...
 
     async def list_approved_tools(self, source: str) -> dict[str, str]:
-        """The digests that are approved of a server's tools, by name."""
+        """The approved hashes of the descriptions of a server's tools, by name."""
         ...
 
     async def list_approval_times(self, source: str) -> dict[str, int]:
@@ -380,17 +379,17 @@ class Store(Protocol):
         ...
 
     async def list_approved_descriptions(self, source: str) -> dict[str, str]:
-        """What a server's tools said of themselves when they were approved, by name."""
+        """The approved descriptions of a server's tools, by name."""
         ...
 
     async def put_signed_approval(self, approval: SignedApproval) -> None:
-        """Keeps a signed approval of a server's tool, in the place of that key's older one."""
+        """Stores a signed approval of a tool; it replaces an earlier one of the same key."""
         ...
 
     async def list_signed_approvals(self, source: str) -> Sequence[SignedApproval]:
         """The signed approvals of a server's tools, by tool, the newest first.
 
-        Nothing is said of whether their signatures hold, and for which crews.
+        The caller verifies the signatures.
         """
         ...
 
@@ -402,46 +401,46 @@ class Store(Protocol):
         *,
         execution: str = "",
     ) -> int:
-        """Stores a batch, what it projects to, and `bodies`, in one transaction and one round trip.
+        """Stores a batch, its projection, and `bodies`, in one transaction and one round trip.
 
-        Runs that it names as parts of its graph are noted, as by `add_pending_fork`. Batches may
-        come again, overlap, and come in another order than their positions. Returns the
-        last position at which the run's stored journal says who may call what, as
-        `last_permission_position`; what the batch itself says of that need not be among it.
+        Split runs that it names become pending forks, as by `add_pending_fork`. Batches may repeat,
+        overlap, and arrive in another order than their positions. Returns the
+        `last_permission_position` of the run; permission changes of the batch itself need not be
+        included.
 
         Args:
             run: The run.
             batch: The batch.
             bodies: Bodies, besides those of the batch.
-            execution: Temporal's run id of the execution whose activity stores it; empty where it
-                is read from the history that counts.
+            execution: Temporal's run id of the execution whose activity stores it; empty for a
+                rebuild.
 
         Raises:
-            HistoryConflict: where a position already holds a different entry, or the execution is
-                shut. Nothing is stored.
+            HistoryConflict: a position holds a different entry, or the execution is rejected.
+                Nothing is stored.
         """
         ...
 
     async def reject_executions(self, run: RunId, executions: Collection[str]) -> None:
-        """Refuses what executions store from now on, for good: the run has another history.
+        """Rejects all later batches of executions, since the run has another history.
 
-        What they were storing meanwhile is stored when this returns, to be forgotten or deleted.
+        Waits for appends under way, so that the caller can remove what they stored.
         """
         ...
 
     async def accepted_executions(self, run: RunId) -> Collection[str]:
-        """The executions that are known to be a run's, by `admit`; none of an open one."""
+        """The executions of a signed run, by `accept_executions`; none with an open policy."""
         ...
 
     async def accept_executions(
         self, run: RunId, executions: Collection[str], *, alone: bool = False
     ) -> None:
-        """Notes that executions are a run's: from now on, no others are believed.
+        """Accepts executions as those of a run: the store takes entries from no others.
 
         Args:
             run: The run, whose commands are signed.
             executions: Temporal's run ids.
-            alone: Whether those that were known before are so no more: another one goes on.
+            alone: Whether they replace those that were accepted before.
         """
         ...
 
@@ -450,35 +449,34 @@ class Store(Protocol):
     ) -> list[LogLink]:
         """The chain that ends at `head`, oldest first, back to its root or to a known head.
 
-        Where logs were joined, that is all that is reached over both, each link after those that
-        it goes on from; `in_order` has the messages in theirs. A head in `known` gives an empty
-        list. The root of a log that has no message yet must be in `known`: a store cannot tell it
-        from a head whose links are lost, and an empty transcript in place of a lost one would be
-        the worse answer.
+        With merged logs, all links before both heads, each after its predecessors; `in_order` sorts
+        the messages. If `head` is in `known`, the result is empty. The root of a log without
+        messages must be in `known`: a store cannot tell it from a head whose links are lost, and
+        must not return an empty transcript for a lost one.
 
         Raises:
-            StoreIncomplete: where there is a gap, or `head` is neither stored nor known.
+            StoreIncomplete: there is a gap, or `head` is neither stored nor known.
         """
         ...
 
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """Entries at positions above `after`, in order, up to the first gap.
 
-        A fork's journal begins with `RunForked`, above its base: that is no gap. Nor are the
-        positions that `RunMerged` leaves out, which says after which one it comes. There may be a
-        gap for a moment: parallel activities store batches in any order.
+        The journal of a fork begins with `RunForked`, after its `source_position`: that is no gap.
+        Nor are the positions that `RunMerged` skips. A gap may close soon: parallel activities
+        store batches in any order.
         """
         ...
 
     async def find_command(self, run: RunId, command: str) -> JournalRow | None:
-        """The last entry of a run that is the outcome of a command with that id.
+        """The last entry of a run that is the outcome of a command with this id.
 
-        It reads the texts of the run's whole journal: for ids that a state does not remember.
+        Slow: it searches the whole journal, for ids that the state no longer has.
         """
         ...
 
     async def get_run(self, run: RunId) -> RunRow | None:
-        """A run's row."""
+        """The row of a run; None if there is none."""
         ...
 
     async def list_runs(
@@ -488,34 +486,33 @@ class Store(Protocol):
         ...
 
     async def count_runs(self) -> int:
-        """How many runs there are that `list_runs` lists, of any status."""
+        """How many runs there are, of any status."""
         ...
 
     async def list_interrupts(
         self, run: RunId | None = None, *, open_only: bool = True
     ) -> list[InterruptRow]:
-        """Questions, oldest first."""
+        """Interrupts, oldest first."""
         ...
 
     async def list_checkpoints(
         self, run: RunId, after: int = 0, limit: int = 1000, *, pruned: bool = False
     ) -> list[CheckpointRow]:
-        """Checkpoints of a run by position; `pruned` lists those that its policy took away, too."""
+        """Checkpoints of a run by position; with `pruned` also those that its policy pruned."""
         ...
 
     async def prune(
         self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int], at: int
     ) -> None:
-        """Takes checkpoints from the list, and removes snapshots; each by its position.
+        """Removes checkpoints from the list, and deletes snapshots; each by its position.
 
-        Nothing else goes: every state can still be folded from the journal. Where the journal has
-        a gap, no snapshot goes. A checkpoint that is tagged after the position `at` is listed
-        again.
+        Every state can still be folded from the journal. If the journal has a gap, no snapshot is
+        deleted. A checkpoint that is tagged after the position `at` is listed again.
         """
         ...
 
     async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
-        """Keeps a state; the first one at a position stays."""
+        """Stores a state; the first one at a position stays."""
         ...
 
     async def list_snapshots(self, run: RunId) -> list[int]:
@@ -527,53 +524,53 @@ class Store(Protocol):
         ...
 
     async def truncate_journal(self, run: RunId, after: int = 0) -> None:
-        """Removes what a run's journal says after a position: its rows are as if it ended there.
+        """Deletes the entries of a run after a position, and projects its rows again.
 
-        For a run whose history is another one now: it was reset, or its id was used again. What is
-        addressed by its content (bodies, links, definitions) stays: other runs may share it.
+        For a run that has another history now: it was reset, or its id was used again. Bodies,
+        links and definitions stay: other runs may share them.
         """
         ...
 
     async def add_pending_fork(self, source: RunId, fork: RunId, at: int) -> bool:
-        """Notes that a run is about to begin as a fork: its source is not deleted until it has.
+        """Stores that a fork is about to begin: its source is not deleted until it has begun.
 
         Args:
-            source: The run that it goes on from.
-            fork: The run that begins.
+            source: The run that the fork comes from.
+            fork: The fork.
             at: Now, in milliseconds since the epoch.
 
         Returns:
-            Whether the store has a row of the source; nothing is noted where it has none.
+            Whether the source has a row; without one nothing is stored.
         """
         ...
 
     async def list_pending_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
-        """Forks of some runs that were noted and have not begun, but those among these runs."""
+        """Forks of some runs that have not begun; without forks that are among these runs."""
         ...
 
     async def remove_pending_fork(self, source: RunId, fork: RunId) -> None:
-        """Takes back a note: the fork does not begin any more."""
+        """Removes a pending fork that will not begin."""
         ...
 
     async def delete(
         self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
     ) -> DeletionResult:
-        """Removes runs, and what nobody else uses; see `crewlog.store.deletion`.
+        """Deletes runs, and content that no other run uses; see `crewlog.store.deletion`.
 
-        Bodies and definitions that earlier deletions left, longer than the grace ago, go as well.
+        Also deletes bodies and definitions that have been unreferenced for longer than the grace.
 
         Args:
-            runs: The runs; those that are unknown have nothing to remove.
+            runs: The runs; unknown ones have no rows.
             at: Now, in milliseconds since the epoch.
-            grace: Milliseconds that something must be unused before it goes; 0 only where it is
-                certain that no other run is open, nor begins.
-            forked: Whether they go even where a fork of them has not begun, and fails by that.
+            grace: Milliseconds for which content must be unreferenced before it is deleted; 0 only
+                if no other run is open or begins.
+            forked: Whether to delete runs even if a fork of them is pending; the fork then fails.
 
         Raises:
-            UsageError: a fork of one of them has not begun; nothing is removed.
+            UsageError: a fork of one of them is pending; nothing is deleted.
         """
         ...
 
     async def close(self) -> None:
-        """Lets go of connections."""
+        """Closes the connections."""
         ...
