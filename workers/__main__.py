@@ -1,7 +1,7 @@
-"""`python -m crewlog.workers`: a worker process, set up by the environment.
+"""`python -m crewlog.workers`: a worker process, configured by the environment.
 
-SIGTERM and SIGINT end it gracefully: it takes nothing new and finishes what it has, for as long as
-`CREWLOG_SHUTDOWN_SECONDS` says; runs go on wherever another worker polls.
+SIGTERM and SIGINT end it gracefully: it takes no new tasks, and has `CREWLOG_SHUTDOWN_SECONDS` to
+finish those that it has. Other workers continue the runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from crewlog.workers.worker import loop_factory, run_until, tune_garbage_collect
 
 
 def configure_logging() -> None:
-    """Lines on standard error: for people at a terminal, JSON for programs."""
+    """Logs to standard error: readable lines on a terminal, else JSON."""
     renderer: structlog.types.Processor = (
         structlog.dev.ConsoleRenderer()
         if sys.stderr.isatty()
@@ -49,7 +49,7 @@ def configure_logging() -> None:
 
 
 async def serve(settings: WorkerSettings) -> None:
-    """Connects and works until a signal ends it."""
+    """Connects, and polls until a signal ends it."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -61,11 +61,11 @@ async def serve(settings: WorkerSettings) -> None:
 
 
 def main() -> int:
-    """Runs a worker; the exit code is that of the error that ended it, else 0."""
+    """Runs a worker; returns the exit code of the error that ended it, else 0."""
     configure_logging()
-    # Tools are named relative to where the worker was started, as `python -m` users expect.
+    # Tools are imported relative to the working directory, as with `python -m`.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
-    # Never closed: that would wait for the threads of tools, which may not end. The process does.
+    # Not closed: that would wait for threads of tools, which may never end.
     runner = asyncio.Runner(loop_factory=loop_factory())
     try:
         runner.run(serve(WorkerSettings()))
@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def _mark_log_tail() -> None:
-    """Marks where in the log it begins to say why it ends; see `crewlog.workers.log_tail`."""
+    """Writes the event that precedes the reason of the end; see `crewlog.workers.log_tail`."""
     structlog.get_logger("crewlog.worker").critical(END_EVENT)
 
 

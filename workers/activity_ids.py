@@ -1,13 +1,13 @@
-"""The names of an encrypted execution's calls: an answer is taken for the call that it names alone.
+"""Activity ids of encrypted executions: a result is accepted only for the call that it names.
 
-Whoever reaches the server can read what activities answered, encrypted as it is, and complete
-another activity of the run with it: a check that was never made would pass, a payment would be made
-twice. So a worker encrypts the activity's id along with its answer (`crewlog.encryption.codec`),
-and here it is compared with the call in flight.
+Anyone who reaches the server can copy an encrypted result of a run to another activity of that run:
+a check that was never made would pass, a payment would be made twice. So a worker encrypts the id
+of the activity with its result (`crewlog.encryption.codec`), and this module compares that id with
+the call in flight.
 
-Ids that the SDK gives are numbers, which begin anew with every execution. So each has the
-execution's random seed besides. A reset gives a new seed, and the calls that come after it have it.
-Only executions that were started encrypted do so, as their history says: a replay does the same.
+The SDK numbers activities from the start of each execution. So each id also has the random seed of
+the execution. A reset gives a new seed, which later calls use. This applies only to executions that
+were started encrypted, as their history shows: a replay does the same.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ NOT_OF_THE_CALL = "it is not what the call in flight was answered"
 
 
 class ActivityIds:
-    """The calls of an execution that are in flight, by names that no other call has.
+    """The calls of an execution that are in flight, by unique activity ids.
 
     Args:
-        seed: The execution's random seed.
+        seed: The random seed of the execution.
     """
 
     def __init__(self, seed: int) -> None:
@@ -37,7 +37,7 @@ class ActivityIds:
         self._names: dict[int, str] = {}
 
     def check(self, act: WorkflowActivation) -> None:
-        """Replaces results that do not name their calls by what says that they are refused."""
+        """Replaces results that do not name their call by refusals."""
         for job in act.jobs:
             if job.HasField("update_random_seed"):
                 self._seed = job.update_random_seed.randomness_seed
@@ -47,12 +47,12 @@ class ActivityIds:
             result = job.resolve_activity.result
             if not result.HasField("completed"):
                 continue
-            answer = result.completed.result  # one without a result names no call either
+            answer = result.completed.result  # an empty result names no call
             if not (is_unavailable(answer) or is_refused(answer) or answers(answer, name)):
                 answer.CopyFrom(refused(NOT_OF_THE_CALL))
 
     def give(self, completion: WorkflowActivationCompletion) -> None:
-        """Gives the calls that an execution makes their names."""
+        """Sets the activity ids of the calls that an execution schedules."""
         for command in completion.successful.commands:
             if command.HasField("schedule_activity"):
                 call = command.schedule_activity
@@ -61,7 +61,7 @@ class ActivityIds:
 
 
 def call_names(act: WorkflowActivation, seed: int) -> ActivityIds | None:
-    """The names of an execution's calls; none where it was started without encryption.
+    """The activity ids of an execution; None if it was started without encryption.
 
     Args:
         act: Its first activation.

@@ -1,8 +1,8 @@
-"""`python -m crewlog.workers.code_check FILE`: what of a crew's code a worker here would lack.
+"""`python -m crewlog.workers.code_check FILE`: checks that a worker can load a crew's code.
 
-The crew comes by standard input. Modules are imported as a worker imports them, in a process of its
-own: they may print, take for ever, or end it. So FILE gets a line of JSON before each look, and one
-after a look that found a fault: whoever reads it knows at what this ended.
+The definition is read from standard input. Modules are imported as a worker imports them, in this
+separate process: they may print, hang, or end it. So FILE gets a line of JSON before each check,
+and another one after a check that failed: the last line shows at which check the process ended.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from crewlog.ids import ToolName
 
 SCRIPTED = "scripted:"
 SECONDS = 60.0
-"""How long a script's model may take to be made."""
+"""Timeout for the creation of a scripted model."""
 Look = tuple[list[str], Coroutine[Any, Any, object]]
-"""A place in the definition, and what is done to see whether it names what is there."""
+"""A path in the definition, and the check of what it names."""
 
 
 def looks(crew: CrewDefinition) -> Iterator[Look]:
-    """All that is looked at: functions of tools, and scripts of models."""
+    """The checks: functions of tools, and scripts of models."""
     registry, models = ToolLoader(), ModelFactory()
     for name, tool in crew.tools.items():
         if tool.queue is None and mcp_tool(tool.run) is None:
@@ -47,7 +47,7 @@ async def _ready(registry: ToolLoader, name: ToolName, definition: ToolDefinitio
 
 
 def main(file: Path) -> None:
-    """Looks at everything, and writes what is wrong."""
+    """Runs all checks, and writes what is wrong."""
     crew = CrewDefinition.from_json(json.load(sys.stdin))
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as in a worker
     with file.open("w", encoding="utf-8") as out:
@@ -69,4 +69,4 @@ def main(file: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
-    os._exit(0)  # whatever threads the modules have begun
+    os._exit(0)  # the modules may have started threads

@@ -1,8 +1,8 @@
-"""Temporal's sandbox for the workflow modules, and what passes through it, each with its reason.
+"""Temporal's sandbox for the workflow modules, and the modules that pass through it, with reasons.
 
-Every payload of an activation asks the workflow's instance for a serialization context, and the
-sandbox answers by entering itself: nine times a step, a third of what a step costs here. All that
-Crewlog's converter asks is which run a payload belongs to, so these questions are answered outside.
+For every payload of an activation the SDK asks the instance for a serialization context, and the
+sandbox is entered for the answer: nine times a step, a third of the cost of a step here. Crewlog's
+converter only needs the run that a payload belongs to, so the answer is given outside the sandbox.
 """
 
 from __future__ import annotations
@@ -83,11 +83,10 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.workflows.local_activity": "a function that waits; no module state",
     "crewlog.workflows.view_models": "pure functions",
 }
-"""Never the root package: then whatever it holds would pass through, with no reason given.
+"""Never the root package: all of its modules would pass through, without reasons.
 
-They are imported once instead of for every execution. Clocks, chance and I/O, which the sandbox
-would find in them, are kept out of `crewlog.workflows` by a contract of import-linter and by
-rules of ruff (docs/decisions/0012).
+These modules are imported once, not for every execution. A contract of import-linter and rules of
+ruff keep clocks, randomness and I/O out of `crewlog.workflows` (docs/decisions/0012).
 """
 
 
@@ -108,7 +107,7 @@ _LAST = frozenset(
 )
 
 ENDED_EARLY = "the execution ended for a query, before these events: the task is done again"
-"""Why a task fails whose instance has answered a query about a task that was refused."""
+"""Why a workflow task fails whose instance has ended for a query about a refused task."""
 
 
 class SandboxedInstance(WorkflowInstance):
@@ -142,7 +141,7 @@ class SandboxedInstance(WorkflowInstance):
         self._local: set[int] = set()
         """The local activities under way, by their sequence numbers."""
         self._ended = 0
-        """How long the history was when the execution ended here; 0: it has not."""
+        """The length of the history when the execution ended here; 0: it has not."""
         self._progress = Progress()
         self._host = host or NoHost()
         self._run = WorkflowSerializationContext(
@@ -164,7 +163,7 @@ class SandboxedInstance(WorkflowInstance):
         if self._has_events_after_end(act):
             return _failed(act, ENDED_EARLY)
         if self._is_ahead(act):
-            self._host.evict(act.run_id)  # once it has answered
+            self._host.evict(act.run_id)  # after its answer
         if not self._begun:
             self._begun = True
             self._names = call_names(act, self._seed) if self._joins else None
@@ -184,7 +183,7 @@ class SandboxedInstance(WorkflowInstance):
         return completion
 
     def _is_ahead(self, act: WorkflowActivation) -> bool:
-        """Whether a query has brought more than the workflow tasks that are done."""
+        """Whether a query has brought more events than those of completed workflow tasks."""
         if self._progress.is_ahead(act):
             return True
         if not self._progress.may_be_ahead(act):
@@ -247,7 +246,7 @@ class SandboxedInstance(WorkflowInstance):
 
     @override
     def get_serialization_context(self, command_info: Any) -> SerializationContext | None:
-        """What a run says to its activities belongs to the run."""
+        """The context of activity inputs is that of the run."""
         activity = CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK
         if command_info is None or command_info.command_type == activity:
             return self._run
@@ -255,7 +254,7 @@ class SandboxedInstance(WorkflowInstance):
 
     @override
     def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
-        """What a run, its activities included, stores outside belongs to the run."""
+        """The context of external payloads, also of activity inputs, is that of the run."""
         activity = CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK
         if command_info is None or command_info.command_type == activity:
             return self._here
@@ -304,7 +303,7 @@ def _with_jobs(
 
 
 def _joined(act: WorkflowActivation) -> WorkflowActivation:
-    """The activation with one signal in the place of several: where the first of them stands."""
+    """The activation with one signal in place of all, at the place of the first."""
     signals = [job.signal_workflow for job in act.jobs if job.HasField("signal_workflow")]
     if len(signals) < 2 and not any(each.signal_name == TOGETHER for each in signals):
         return act
@@ -321,7 +320,7 @@ def _joined(act: WorkflowActivation) -> WorkflowActivation:
 
 
 def _ends(completion: WorkflowActivationCompletion) -> bool:
-    """Whether the execution is over; an update that comes then is refused by the server."""
+    """Whether the execution ends; the server refuses later updates."""
     return any(command.WhichOneof("variant") in _LAST for command in completion.successful.commands)
 
 
@@ -333,7 +332,7 @@ class Runner(WorkflowRunner):
         self._host = WorkerHost()
 
     def serve(self, worker: Worker) -> None:
-        """Lets instances ask the worker that they are in."""
+        """Gives instances access to their worker."""
         self._host.serve(worker)
 
     @override
