@@ -1,18 +1,17 @@
-"""The gate: whose command it is, and whether the crew's policy takes it from there.
+"""Authorisation of commands: the principal of a command, and whether the policy permits it.
 
-Everything that comes from outside goes through it twice: in its handler, before an activity is made
-for it, and in the loop, right before it would be applied, by the policy that is in force then. An
-open policy costs nothing here: no question is asked, and no command of Temporal's comes of it.
+The loop authorises each command once, before anything is done for it. It does so again only if the
+policy changed while the command was prepared. An open policy costs nothing here.
 
-An expiry is held against the time at which a command came. Updates come with a workflow task, whose
-time is the same in each replay. Signals do not (`inbox.now`): for one whose signature is good, a
-local activity tells the time, which the history then has.
+An expiry is compared with the time at which a command arrived. Updates arrive with a workflow task,
+whose time is the same in each replay. Signals do not (`command_queue.now`): for a signal with a
+valid signature, a local activity records the time in the history.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
@@ -50,9 +49,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun, spoken
 
 from crewlog.workflows.activity_options import LOCAL
-
-if TYPE_CHECKING:
-    from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.command_queue import QueuedCommand
 
 SHOWN = 10
 """Ways in which a change widens authority that a refusal names."""
@@ -110,30 +107,43 @@ def _check_sender(
     return authorize_command(policy, name, data, proof, run=run, at=at, namespace=place)
 
 
+async def authorize(engine: Engine, incoming: QueuedCommand) -> None:
+    """Determines the principal and the rights of a command, by the policy in force.
+
+    For a signal whose signature is valid, it records the time of arrival first. Whether it does
+    depends on the signature alone, so a replay does the same.
+    """
+    if _is_judged(engine, incoming):
+        return
+    _judge(engine, incoming)
+    if (
+        incoming.arrived is None
+        and incoming.authorization is not None
+        and incoming.authorization.allowed
+    ):
+        incoming.arrived = await tell()
+        _judge(engine, incoming)
+
+
 def check(engine: Engine, incoming: QueuedCommand) -> None:
-    """Notes who a command is of, before it is applied.
+    """Checks that the policy in force permits a command, before it is applied.
 
     Raises:
-        NotPermitted: the policy in force does not let it in.
+        NotPermitted: it does not.
     """
-    incoming.authorization = found = look(engine, incoming)
-    if found is not None and not found.allowed:
-        raise refusal(found)
+    if not _is_judged(engine, incoming):
+        _judge(engine, incoming)
+    if incoming.authorization is not None and not incoming.authorization.allowed:
+        raise refusal(incoming.authorization)
 
 
-def is_authorized(engine: Engine, incoming: QueuedCommand) -> bool:
-    """Whether anything may be done for a command before the loop takes it."""
-    found = look(engine, incoming)
-    return found is None or found.allowed
+def _is_judged(engine: Engine, incoming: QueuedCommand) -> bool:
+    return incoming.is_judged and incoming.judged_by is engine.plan.policy
 
 
-async def tell_time(engine: Engine, incoming: QueuedCommand) -> None:
-    """Notes when a signal came, where its proof needs it.
-
-    Whether it does depends on the signature alone: a replay asks for the same.
-    """
-    if incoming.arrived is None and (found := look(engine, incoming)) and found.allowed:
-        incoming.arrived = await tell()
+def _judge(engine: Engine, incoming: QueuedCommand) -> None:
+    incoming.authorization = look(engine, incoming)
+    incoming.is_judged, incoming.judged_by = True, engine.plan.policy
 
 
 async def tell() -> int:

@@ -1,24 +1,16 @@
-"""`change`, in the workflow: what its handler has made, and what the loop does with it.
+"""The command `change`: its preparation by an activity, and its effect on the run.
 
-    handler   refuses what cannot be; else has an activity make the definition and the plan that
-              the change leads to (`prepare`), and hands both to the loop
-    loop      looks what they do to the run as it is by then (`apply`): a dry run ends there, else
-              one fact says that the change is accepted, or that only rules changed
-
-The handler never holds the loop, and the loop never waits for a handler that waits for it. Where
-the execution begins to close while a handler prepares, the handler gives up: the client sends the
-change again, and it is prepared anew for the run as it is then.
+prepare   an activity makes the definition and the plan that the change leads to
+apply     compares that with the run as it is by then; a dry run ends here, else one entry
+records that the change is accepted, or that only permissions and settings changed
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.canonical_json import hash_json
@@ -52,61 +44,32 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import PREPARING, READING
+from crewlog.workflows.command_queue import QueuedCommand
 from crewlog.workflows.local_activity import locally
 
 PIECES = f"{RESERVED}pieces"
 """The command of a run that parts what is in several pieces when it begins: `/` and the number of
 the execution follow, since each that begins so parts into runs of its own."""
 
-if TYPE_CHECKING:
-    from crewlog.workflows.command_queue import QueuedCommand
 
-
-async def prepare(
-    incoming: QueuedCommand,
-    command: Change,
-    engine: Engine,
-    queue: str,
-    closing: Callable[[], bool],
-) -> None:
-    """Has made what a change leads to, or notes why it cannot be.
+async def prepare(incoming: QueuedCommand, command: Change, engine: Engine, queue: str) -> None:
+    """Has an activity make the definition and the plan that a change leads to.
 
     Args:
-        incoming: The change; gets `prepared` or `refusal`, and neither where the run closes.
-        command: The same, read.
-        engine: The run's engine; the run may move on meanwhile.
+        incoming: The change; it gets `prepared`.
+        command: The same, parsed.
+        engine: The run's engine; the run goes on meanwhile.
         queue: The task queue of the run's activities; empty: the workflow's own.
-        closing: Whether the execution closes: then it is given up.
+
+    Raises:
+        CrewlogError: the change is refused.
     """
-    if command.id in engine.state.commands:
-        return
-    try:
-        checked = check(engine, command)
-        joins = joining(command)
-        work: Coroutine[Any, Any, PrepareChangeResult | PrepareMergeResult]
-        work = _joined(checked, joins) if joins else _made(incoming, checked, command, queue)
-        made: asyncio.Task[PrepareChangeResult | PrepareMergeResult] = asyncio.create_task(work)
-        await workflow.wait_condition(lambda: made.done() or closing())
-        if not made.done():
-            made.cancel()
-            with suppress(asyncio.CancelledError, FailureError):
-                await made
-            return
-        incoming.prepared = made.result()
-    except CrewlogError as error:
-        incoming.refusal = error
-
-
-async def prepare_agent_change(
-    incoming: QueuedCommand, command: Change, engine: Engine, queue: str
-) -> None:
-    """The same for a change of the run's own agents, which a call in flight waits for."""
-    if command.id in engine.state.commands:
-        return
-    try:
-        incoming.prepared = await _made(incoming, check(engine, command), command, queue)
-    except CrewlogError as error:
-        incoming.refusal = error
+    checked = check(engine, command)
+    joins = joining(command)
+    if joins is not None:
+        incoming.prepared = await _joined(checked, joins)
+    else:
+        incoming.prepared = await _made(incoming, checked, command, queue)
 
 
 def check(engine: Engine, command: Change) -> Engine:

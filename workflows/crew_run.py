@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
         is_unavailable,
         was_encrypted,
     )
-    from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError, UsageError
+    from crewlog.errors import CommandRejected, CrewlogError, UsageError
     from crewlog.failure_details import FailureDetails, application_error
     from crewlog.graph.engine import Engine
     from crewlog.graph.exchanges import missing_response_error
@@ -45,30 +45,24 @@ with workflow.unsafe.imports_passed_through():
         READS,
         WORKFLOW_TYPE,
         AskRun,
-        Change,
         Changed,
         Page,
         PermissionsQuery,
         Reply,
-        Rollback,
         StartRun,
     )
 
 from crewlog.workflows import (
-    argument_edits,
     authorization,
-    changes,
     conversation,
     restore,
     view_models,
 )
-from crewlog.workflows.activity_options import CHECKING
 from crewlog.workflows.command_queue import (
     TOGETHER,
     InvalidPayload,
     QueuedCommand,
     apart,
-    edited_definition,
     now,
     parse,
     read_args,
@@ -147,8 +141,8 @@ class CrewRun:
             self._execution = self._continue(carried[CARRY])
         else:
             self._execution = await self._begin(raw)
-        self._execution.encrypted = self._encrypted
-        self._execution.quiet = was_encrypted(raw.payload)
+        self._execution.context.encrypted = self._encrypted
+        self._execution.context.quiet = was_encrypted(raw.payload)
         try:
             return await self._execution.drive()
         except ActivityError as error:
@@ -345,18 +339,13 @@ class CrewRun:
             raise failure(error) from error
 
     async def _update(self, name: str, raw: RawValue) -> dict[str, Any]:
-        """Has the command's activities made, hands it to the loop, and waits for its outcome."""
-        arrived = now()
-        while True:
-            incoming = receive_command(name, [raw])
-            incoming.arrived, incoming.asked = arrived, True
-            await self._prepare(incoming)
-            if self._closing():
-                raise closing()  # what was prepared may not fit any more; it is sent again
-            self._inbox.append(incoming)
-            await workflow.wait_condition(lambda: incoming.done)  # noqa: B023 - awaited here
-            if not incoming.late:
-                break
+        """Hands a command to the processor, and waits for its outcome."""
+        incoming = receive_command(name, [raw])
+        incoming.arrived, incoming.is_update = now(), True
+        self._inbox.append(incoming)
+        await workflow.wait_condition(lambda: incoming.done)
+        if incoming.is_returned:
+            raise closing()
         if incoming.error is not None or incoming.result is None:
             error = incoming.error or CrewlogError("the command was not applied")
             raise failure(error, incoming.digest)
@@ -394,7 +383,8 @@ class CrewRun:
             if said.error is not None:
                 raise failure(said.error)
         else:
-            await self._check_view_right(QueuedCommand("ask", data, now(), now()))
+            asked = QueuedCommand("ask", data, now(), now(), is_update=True)
+            await self._check_view_right(asked)
         if self._talks():
             return await self._replied(command.id if isinstance(command, AskRun) else "", data)
         await workflow.wait_condition(lambda: self._over() or self._talks())
@@ -435,21 +425,15 @@ class CrewRun:
         return view_models.replied(execution.engine, found).model_dump(mode="json")
 
     async def _check_view_right(self, asked: QueuedCommand) -> None:
-        """Refuses who may not wait for the result; the loop records that."""
-        if self._execution is None:
-            await workflow.wait_condition(lambda: self._execution is not None)
-        if self._is_authorized(asked):
-            return
+        """Waits until the processor has authorised a client to wait for the result.
+
+        Raises:
+            ApplicationError: the policy does not permit it.
+        """
         self._inbox.append(asked)
         await workflow.wait_condition(lambda: asked.done or self._over())
         if asked.error is not None:
             raise failure(asked.error)
-
-    def _is_authorized(self, incoming: QueuedCommand) -> bool:
-        """Whether anything may be made for a command; not known while the run begins."""
-        return self._execution is None or authorization.is_authorized(
-            self._execution.engine, incoming
-        )
 
     def _over(self) -> bool:
         """Whether nobody can wait for the run's end here any more: it has come, or comes later."""
@@ -457,92 +441,8 @@ class CrewRun:
             self._execution is not None and self._execution.ended is not None
         )
 
-    def _may_change(self) -> bool:
-        return self._execution is not None and self._execution.engine.state.changing is None
-
     def _closing(self) -> bool:
-        return self._execution is not None and self._execution.closing
-
-    async def _prepare(self, incoming: QueuedCommand) -> None:
-        """What a command needs of activities: made here, so that the loop need not wait."""
-        if not self._is_authorized(incoming):
-            return  # the loop says so
-        if incoming.name == "respond":
-            await self._check_edited_answer(incoming)
-        elif incoming.name == "change":
-            await self._prepare_change(incoming)
-        elif incoming.name == "rollback":
-            await self._load_checkpoint(incoming)
-
-    async def _load_checkpoint(self, incoming: QueuedCommand) -> None:
-        """Has the state loaded that a rollback goes to."""
-        command = parse("rollback", incoming.data)
-        if not isinstance(command, Rollback) or await self._is_preempted(incoming, command):
-            return
-        if not self._is_authorized(incoming):
-            return
-        await restore.prepare(self._ready().engine, incoming, command)
-
-    async def _prepare_change(self, incoming: QueuedCommand) -> None:
-        command = parse("change", incoming.data)
-        if not isinstance(command, Change):
-            return
-        if await self._is_preempted(incoming, command) or not self._is_authorized(incoming):
-            return
-        execution = self._ready()
-        await changes.prepare(incoming, command, execution.engine, execution.queue, self._closing)
-
-    async def _is_preempted(self, incoming: QueuedCommand, command: Change | Rollback) -> bool:
-        """Whether a command that needs the run's graph gives way: to a change, or to the seam.
-
-        What is in flight may last for hours, and a server lets ten updates be under way: those who
-        waited for it would keep out all others. So they are refused.
-        """
-        if self._execution is not None and not self._closing():
-            try:
-                changes.check_pending_change(self._execution.engine, command)
-                if self._execution.flights and not self._may_change():
-                    changes.check_no_pending_change(self._execution.engine, command)
-            except ChangeConflict as error:
-                incoming.refusal = error
-                return True
-        # The change waits for nothing: the graph that this one meets is there in a moment.
-        await workflow.wait_condition(lambda: self._closing() or self._may_change())
-        return self._closing()
-
-    async def _check_edited_answer(self, incoming: QueuedCommand) -> None:
-        """Checks the definition of an answer that edits: here, so that the loop need not wait.
-
-        Whoever else answers meanwhile is first; then this answer is refused, checked or not.
-        """
-        execution = self._execution
-        engine = execution.engine if execution is not None else None
-        if execution is None or engine is None:
-            return
-        if not engine.prompt.is_active:
-            await argument_edits.check_edited_arguments(engine, incoming, execution.queue)
-            return
-        definition = edited_definition(engine, incoming.data)
-        if definition is None:
-            return
-        try:
-            incoming.edited = await workflow.execute_activity(
-                PREPARE_RUN,
-                PrepareRun(
-                    run=engine.state.run,
-                    crew=definition,
-                    edited=True,
-                    registry=engine.prompt.state.registry,
-                    model=engine.prompt.draft.model if engine.prompt.draft else "",
-                ),
-                result_type=PrepareRunResult,
-                **CHECKING,
-            )
-        except ActivityError as error:
-            incoming.edited = CommandRejected(
-                f"the edited crew is not valid:\n{argument_edits.activity_error_text(error)}",
-                remedy="The question stays open: correct the definition, and answer again.",
-            )
+        return self._execution is not None and self._execution.context.is_closing
 
     # -- queries -----------------------------------------------------------------------------
 

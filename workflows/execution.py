@@ -24,7 +24,8 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, cast
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
@@ -60,7 +61,6 @@ with workflow.unsafe.imports_passed_through():
         CALL_TOOL,
         COMPILE_PROMPT,
         END_RUN,
-        FIND_COMMAND,
         PREPARE_RUN,
         STORE_BATCH,
         CallModel,
@@ -70,8 +70,6 @@ with workflow.unsafe.imports_passed_through():
         CompilePromptResult,
         EndRun,
         EndRunResult,
-        FindCommand,
-        FindCommandResult,
         GraphOperationsReturned,
         MergeNotification,
         PrepareRun,
@@ -83,13 +81,12 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.components import connected_agents
     from crewlog.state.journal import Batch
     from crewlog.state.model import Output, Part, PendingChange
-    from crewlog.wire import MERGING, ArtifactResult, RunResult
+    from crewlog.wire import ArtifactResult, RunResult
 
-from crewlog.workflows import authorization, changes, group_tools, restore, view_models
+from crewlog.workflows import authorization, changes, group_tools, view_models
 from crewlog.workflows.activity_options import (
     CHECKING,
     COMPILING,
-    LOCAL,
     STORING,
     local_tool_options,
     model_options,
@@ -114,18 +111,12 @@ from crewlog.workflows.call_outcomes import (
     StoreWait,
     failure_outcome,
 )
-from crewlog.workflows.command_queue import (
-    InvalidPayload,
-    QueuedCommand,
-    doubtful,
-    now,
-    present,
-    take,
-)
+from crewlog.workflows.command_queue import InvalidPayload, QueuedCommand, now, present
+from crewlog.workflows.commands import CommandProcessor
+from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.conversation import Answers
-from crewlog.workflows.run_merge import RunMerge, forward
+from crewlog.workflows.run_merge import RunMerge
 from crewlog.workflows.run_split import begin_part
-from crewlog.workflows.unauthenticated_signals import UnauthenticatedSignals
 from crewlog.workflows.urgency import Stage, stage
 
 FLUSH_BYTES = 64 * 1024
@@ -145,9 +136,6 @@ POSITION_MEMO = "position"
 
 CANCEL = f"{RESERVED}cancel"
 """The id of the `stop` that Temporal's cancel becomes."""
-
-FOR_CREWS = ("message", "interrupt")
-"""Signals that need a crew."""
 
 LAST_CALLS = 10
 """How often what arrives while the run ends is refused and stored before it ends anyway."""
@@ -208,21 +196,21 @@ class Execution:
         search_attributes: bool,
         answers: Answers | None = None,
     ) -> None:
-        self.engine = engine
+        self.context = ExecutionContext(
+            engine, task_queue=queue, search_attributes=search_attributes
+        )
         self.answers = answers or Answers()
         """What the run has answered, where it is a conversation."""
-        self.closing = False
-        self.encrypted = False
-        """Whether what comes without encryption is refused, where that is on."""
-        self.quiet = False
-        """Whether it was started with what is encrypted: then nothing shows what it is about."""
         self._stage: Stage = "calm"
         self._inbox = inbox
-        self._kept: list[QueuedCommand] = []
-        """What is said to a crew that there is not yet: it is taken once there is."""
-        self.queue = queue
-        """The task queue of the run's activities; empty: the workflow's own."""
-        self._search_attributes = search_attributes
+        self._run_merge = RunMerge()
+        self._commands = CommandProcessor(
+            self.context,
+            inbox,
+            self._run_merge,
+            has_calls=lambda: bool(self._call_tasks),
+            start_drain=self._start_drain,
+        )
         self._call_tasks: dict[tuple[StepId, int], asyncio.Task[None]] = {}
         self._cancelled: set[tuple[StepId, int]] = set()
         self._cut: set[tuple[StepId, int]] = set()
@@ -231,8 +219,6 @@ class Execution:
         owes = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
         self._snapshot_due = 0 if owes else engine.ledger.first - 1 + SNAPSHOT_AFTER
         """The position from which on the next flush stores a snapshot."""
-        self._unauthenticated_signals = UnauthenticatedSignals()
-        self._run_merge = RunMerge()
         self._whole = False
         """Whether it was looked whether the graph is in one piece."""
         self._is_swapping = False
@@ -264,8 +250,10 @@ class Execution:
         """When timers were due that are over, and when they were over."""
         self._shown: dict[str, Any] = {}
         self._attributes_set_at = 0
-        self._commands = 0
         self._sealed = (0, 0)
+
+    engine: Engine = cast("Engine", property(attrgetter("context.engine")))
+    """The run's engine. The getter is not a Python function, since a step asks for it often."""
 
     @property
     def flights(self) -> dict[tuple[StepId, int], str]:
@@ -282,14 +270,14 @@ class Execution:
     async def drive(self) -> Ended:
         """Runs until the run ends or must continue as new."""
         while True:
-            await self._apply_commands()
+            await self._commands.apply_all()
             await self._apply_completions()
             await self._apply_pending_change()
             self._apply_elapsed_timers()
             await self._merge()
-            if not (self.closing or self.engine.state.closed or self.engine.state.still):
+            if not (self.context.is_closing or self.engine.state.closed or self.engine.state.still):
                 await self._go_on()
-            elif self._is_finishing_turns and not self.closing:
+            elif self._is_finishing_turns and not self.context.is_closing:
                 await self.engine.settle(self._call_tasks)
                 await self._launch()
             if not self.engine.prompt.is_active:
@@ -301,7 +289,7 @@ class Execution:
                     self._stop()
                 if self.engine.state.closed:
                     return await self._close()
-                if self.closing and self._may_continue_as_new():
+                if self.context.is_closing and self._may_continue_as_new():
                     if self._swapped():
                         return await self._leave()
                     continue
@@ -317,14 +305,14 @@ class Execution:
 
     def _has_work(self) -> bool:
         if (
-            self._inbox
+            self._commands.has_work
             or self._completions
             or self._bug
             or self._elapsed_timers
             or self._run_merge.has_work
         ):
             return True
-        return self.closing and not self._call_tasks and workflow.all_handlers_finished()
+        return self.context.is_closing and not self._call_tasks and workflow.all_handlers_finished()
 
     def _may_continue_as_new(self) -> bool:
         return workflow.all_handlers_finished() and not self._inbox
@@ -333,7 +321,7 @@ class Execution:
         """Starts what can start, or leaves where the history is long and nothing is in flight."""
         stopping = self.engine.state.status == "stopping"
         if self._stage != "calm" and not self._call_tasks and not stopping:
-            self.closing = True
+            self.context.is_closing = True
             return
         await self._begin_crew()
         if not self.engine.prompt.is_active:
@@ -362,88 +350,27 @@ class Execution:
         if reached == "calm":
             return
         if not self._call_tasks:
-            self.closing = True
+            self.context.is_closing = True
             return
         self._stage = reached
-        self.closing = reached == "shut"
+        self.context.is_closing = reached == "shut"
 
     async def _begin_crew(self) -> None:
         """Starts the crew of a prompt, once people have approved its definition."""
         if self.engine.prompt.is_ready:
             await self.engine.prompt.start_crew()
-            self._inbox += self._take_deferred_commands()
-            await self._apply_commands()
+            self._commands.requeue_deferred()
+            await self._commands.apply_all()
 
     # -- what came ---------------------------------------------------------------------------
-
-    async def _apply_commands(self) -> None:
-        while self._inbox:
-            if self._unauthenticated_signals.rests(self._inbox[0], encrypted=self.encrypted):
-                self._commands += 1  # its marker
-                await authorization.tell()
-            incoming = self._inbox.pop(0)
-            self._tick(incoming.at)
-            if incoming.name != MERGING and self._unauthenticated_signals.count_undecoded(
-                self.engine, incoming
-            ):
-                continue
-            present(incoming)
-            if incoming.plain and self.encrypted:
-                incoming.data = InvalidPayload(NOT_ENCRYPTED)
-            drafting = self.engine.prompt.is_active and not self.engine.state.closed
-            if incoming.name == MERGING:
-                if not self.engine.prompt.is_active:  # else nobody can have been told of it
-                    self._run_merge.hint(incoming.data)
-                continue
-            if (drafting and incoming.name in FOR_CREWS) or self._is_merge_offered:
-                self._kept.append(incoming)
-                continue
-            if self.engine.state.status == "merged":
-                policy = self.engine.plan.policy
-                signed = policy is not None and policy.signed
-                await forward(self.engine.state, incoming, signed=signed)
-                continue
-            if self._unauthenticated_signals.counted(self.engine, incoming):
-                continue
-            await authorization.tell_time(self.engine, incoming)
-            if authorization.is_authorized(self.engine, incoming):
-                await self._find_known_outcome(incoming)
-                await restore.prepare_tag(self.engine, incoming)
-            await take(self.engine, incoming)
-            self._unauthenticated_signals.note(incoming)
-            if incoming.drain is not None:
-                self._limit = asyncio.create_task(self._preempt_calls_after(incoming.drain))
-
-    async def _find_known_outcome(self, incoming: QueuedCommand) -> None:
-        """Has it looked up whether a command was given before: to this run, or to one of its id.
-
-        Nobody pays for it in an open run with fewer commands than its state remembers.
-        """
-        if incoming.name in authorization.USED_ONCE:
-            await authorization.use_command(self.engine, incoming)
-        command = doubtful(self.engine, incoming)
-        if not command:
-            return
-        self._commands += 1  # its marker
-        found: FindCommandResult = await workflow.execute_local_activity(
-            FIND_COMMAND,
-            FindCommand(run=self.engine.state.run, command=command),
-            result_type=FindCommandResult,
-            **LOCAL,
-        )
-        incoming.known = found.outcome
-
-    def _take_deferred_commands(self) -> list[QueuedCommand]:
-        kept, self._kept = self._kept, []
-        return kept
 
     async def _apply_completions(self) -> None:
         while self._completions:
             landed = self._completions.pop(0)
-            self._tick(landed.at)
+            self.context.advance_clock(landed.at)
             order, outcome = landed.order, landed.outcome
             key = (order.step, order.call.call)
-            self._commands += self._is_local(order)  # its marker
+            self.context.events += self._is_local(order)  # its marker
             del self._call_tasks[key]
             self._cancelled.discard(key)
             cut = key in self._cut
@@ -466,7 +393,7 @@ class Execution:
             case CallSucceeded(CompilePromptResult() as result):
                 engine.prompt.apply_result(result)
             case CallSucceeded(PrepareRunResult() as result):
-                self._search_attributes = result.search_attributes
+                self.context.search_attributes = result.search_attributes
                 engine.prompt.ask_for_approval(result)
             case CallSucceeded(CallModelResult() as result):
                 if engine.talks.talks:
@@ -510,16 +437,12 @@ class Execution:
             if (each.step, each.call) == key:
                 engine.record(j.InterruptAnswered(interrupt=each.id, decision=decision))
 
-    def _tick(self, at: int) -> None:
-        """Moves the engine's clock: it tells when what is applied came in, see `now`."""
-        self.engine.at = max(self.engine.at, at)
-
     # -- timers ------------------------------------------------------------------------------
 
     def _set_timer(self) -> None:
         """Has a timer run for the step that is due first; a paused run's run out, too."""
         state = self.engine.state
-        idle = self.closing or state.closed or state.status == "stopping"
+        idle = self.context.is_closing or state.closed or state.status == "stopping"
         dues = [self._run_merge.due(state), self.engine.waits.next_deadline()]
         due = min((each for each in dues if each is not None), default=None)
         if idle or due == (self._timer[0] if self._timer else None):
@@ -527,10 +450,10 @@ class Execution:
         if self._timer is not None:
             self._timer[1].cancel()
             self._timer = None
-            self._commands += 1
+            self.context.events += 1
         if due is not None:
             self._timer = (due, asyncio.create_task(self._run_timer(due)))
-            self._commands += 1
+            self.context.events += 1
 
     async def _run_timer(self, due: int) -> None:
         left = min(max(due - now(), 1), LONGEST_TIMER)
@@ -548,7 +471,7 @@ class Execution:
     def _apply_elapsed_timers(self) -> None:
         while self._elapsed_timers:
             due, at = self._elapsed_timers.pop(0)
-            self._tick(at)
+            self.context.advance_clock(at)
             self.engine.waits.rung(due)
 
     # -- calls -------------------------------------------------------------------------------
@@ -564,7 +487,7 @@ class Execution:
         for order in orders:
             key = (order.step, order.call.call)
             self._call_tasks[key] = asyncio.create_task(self._fly(order))
-            self._commands += 1
+            self.context.events += 1
 
     async def _fly(self, order: Order) -> None:
         position = self.engine.state.position
@@ -599,9 +522,9 @@ class Execution:
             return CallSucceeded(result)
         if not isinstance(result.outcome, GraphOperationsReturned):
             return CallSucceeded(result)
-        self._commands += 1
+        self.context.events += 1
         change = await group_tools.prepare(
-            self.engine, order, result.outcome.operations, text_of(result), self.queue
+            self.engine, order, result.outcome.operations, text_of(result), self.context.task_queue
         )
         return GraphChangeRequested(result, change)
 
@@ -658,7 +581,7 @@ class Execution:
                 COMPILE_PROMPT,
                 prompt.compile_input(),
                 result_type=CompilePromptResult,
-                task_queue=self.queue or None,
+                task_queue=self.context.task_queue or None,
                 **COMPILING,
             )
         return workflow.execute_activity(
@@ -681,7 +604,7 @@ class Execution:
                 **self._step_call(order),
             ),
             result_type=CallModelResult,
-            **model_options(engine.plan, engine.state, order, self.queue or None),
+            **model_options(engine.plan, engine.state, order, self.context.task_queue or None),
         )
 
     def _tool_call(self, order: Order) -> Any:
@@ -705,7 +628,7 @@ class Execution:
             return workflow.execute_local_activity(
                 CALL_TOOL, task, result_type=CallToolResult, **options
             )
-        options = tool_options(plan, self.engine.state, order, self.queue or None)
+        options = tool_options(plan, self.engine.state, order, self.context.task_queue or None)
         return workflow.execute_activity(CALL_TOOL, task, result_type=CallToolResult, **options)
 
     def _approval(self, order: Order) -> dict[str, Any]:
@@ -797,14 +720,14 @@ class Execution:
         elif state.changing.nodes:
             await self._part(self.engine, state.changing)
         else:
-            self.closing = True
+            self.context.is_closing = True
 
     async def _split_at_start(self, engine: Engine) -> None:
         """Parts a graph that is in several pieces when its run begins, as a change would."""
         topology = engine.plan.topology
         if topology is None or len(connected_agents(topology)) < 2:
             return
-        self._commands += 1
+        self.context.events += 1
         prepared = await changes.whole(engine)
         report, plan = live_change.change_report(engine, prepared)
         what = f"there are {len(prepared.parts) + 1} graphs"
@@ -823,9 +746,12 @@ class Execution:
         They begin first: an id that is taken must not leave creatures in no run. Each waits until
         the journal says that it is a part.
         """
-        self._commands += 1
+        self.context.events += 1
         begun = await asyncio.gather(
-            *(begin_part(engine.state, part.graph, meant.by, self.queue) for part in engine.parts)
+            *(
+                begin_part(engine.state, part.graph, meant.by, self.context.task_queue)
+                for part in engine.parts
+            )
         )
         error = next(filter(None, begun), "")
         if not error and (failed := live_change.part(engine)) is not None:
@@ -846,25 +772,23 @@ class Execution:
         before, markers = engine.state.position, self._run_merge.markers
         landed = not (self._call_tasks or self._completions or self._is_finishing_turns)
         await self._run_merge.go_on(engine, self._store_and_notify, landed=landed)
-        self._commands += self._run_merge.markers - markers
-        if before != engine.state.position and not self._is_merge_offered:
-            self._inbox += self._take_deferred_commands()
+        self.context.events += self._run_merge.markers - markers
+        if before != engine.state.position and not self.context.is_merge_offered:
+            self._commands.requeue_deferred()
 
     @property
     def _is_finishing_turns(self) -> bool:
         """Whether turns go on to their end before the run is part of another one, and no others."""
         return self.engine.is_finishing_detached_turns
 
-    @property
-    def _is_merge_offered(self) -> bool:
-        """Whether the run has offered itself: until it is told what became of that, it is still."""
-        joining = self.engine.state.joining
-        return joining is not None and joining.stage == "offered"
-
     def _cancel_drain_timeout(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
+
+    def _start_drain(self, seconds: float) -> None:
+        """Limits the time of the calls in flight, for an accepted change."""
+        self._limit = asyncio.create_task(self._preempt_calls_after(seconds))
 
     async def _preempt_calls_after(self, seconds: float) -> None:
         """Cancels what is in flight after a time, for a change to go on."""
@@ -874,14 +798,14 @@ class Execution:
                 self._cancelled.add(key)
                 self._cut.add(key)
                 task.cancel()
-                self._commands += 1
+                self.context.events += 1
 
     def _fail_swap(self, error: str) -> None:
         """Goes on with the graph that there is, since a change did not come about."""
         if (meant := self.engine.state.changing) is not None:
             self.engine.record(j.SwapFailed(graph_version=meant.graph_version, error=error))
         self._cancel_drain_timeout()
-        self.closing = False
+        self.context.is_closing = False
 
     def _swapped(self) -> bool:
         """Puts the new graph in the place of the old one, where there is one; else, why not."""
@@ -889,7 +813,7 @@ class Execution:
         if before.state.changing is None:
             return True
         version = before.state.changing.graph_version
-        self.engine, error = live_change.swap(before)
+        self.context.engine, error = live_change.swap(before)
         if error is not None:
             told = "the graph could not be swapped for v%s: the run goes on as it was"
             workflow.logger.error(told, version, exc_info=error)
@@ -955,7 +879,7 @@ class Execution:
         snapshot = snapshot or state.position >= self._snapshot_due
         if snapshot:
             self._snapshot_due = state.position + SNAPSHOT_AFTER
-        self._commands += 1
+        self.context.events += 1
         task = workflow.start_activity(
             STORE_BATCH,
             StoreBatch(
@@ -987,9 +911,9 @@ class Execution:
 
     async def _close(self) -> Ended:
         """Stores the last of the journal, refuses what comes too late, and makes the result."""
-        self._inbox += self._take_deferred_commands()
-        await self._apply_commands()
-        self._unauthenticated_signals.tell(self.engine)
+        self._commands.requeue_deferred()
+        await self._commands.apply_all()
+        self._commands.unauthenticated.tell(self.engine)
         if self._batch_in_flight is not None:
             await self._batch_in_flight.task  # nothing of a run is written after its end
         fetched = await self._end_run()
@@ -1002,10 +926,10 @@ class Execution:
             if not self._inbox:
                 break
             position = self.engine.state.position
-            await self._apply_commands()
-            if position == self.engine.state.position and self._unauthenticated_signals.untold:
+            await self._commands.apply_all()
+            if position == self.engine.state.position and self._commands.unauthenticated.untold:
                 continue  # nobody waits for these
-            self._unauthenticated_signals.tell(self.engine)
+            self._commands.unauthenticated.tell(self.engine)
             fetched = await self._end_run()
         return self._ending(fetched)
 
@@ -1086,7 +1010,7 @@ class Execution:
             because = "another build of its workers is current"
         else:
             because = "its history was long enough"
-        self._unauthenticated_signals.tell(self.engine)
+        self._commands.unauthenticated.tell(self.engine)
         self.engine.record(
             j.ExecutionContinuedAsNew(execution=self.engine.state.execution + 1, because=because)
         )
@@ -1097,9 +1021,9 @@ class Execution:
         if not carried:
             await self._flush(snapshot=True)
             batch = Batch.EMPTY
-        self._inbox[:0] = self._take_deferred_commands()
+        self._inbox[:0] = self._commands.take_deferred()
         for each in map(present, self._inbox):  # the next execution is not told how it came
-            if each.plain and self.encrypted:
+            if each.plain and self.context.encrypted:
                 each.data = InvalidPayload(NOT_ENCRYPTED)
         planned = bool(self.engine.plan.nodes)
         return Ended(
@@ -1116,8 +1040,8 @@ class Execution:
                     for i in self._inbox
                     if isinstance(i.data, InvalidPayload)
                 ),
-                queue=self.queue,
-                search_attributes=self._search_attributes,
+                queue=self.context.task_queue,
+                search_attributes=self.context.search_attributes,
                 reply=self.answers.carried(self.engine),
             )
         )
@@ -1126,14 +1050,14 @@ class Execution:
 
     def _show(self) -> None:
         """Updates what searches show, where it changed."""
-        if not self._search_attributes:
+        if not self.context.search_attributes:
             return
         new = view_models.attributes(
             self.engine.plan,
             self.engine.state,
             self.flights,
             drains_for=self.drains_for,
-            quiet=self.quiet,
+            quiet=self.context.quiet,
         )
         changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
         recent = self.engine.at - self._attributes_set_at < PHASE_INTERVAL_MS
@@ -1143,7 +1067,7 @@ class Execution:
             [SearchAttributeKey.for_keyword(key).value_set(value) for key, value in new.items()]
         )
         self._shown, self._attributes_set_at = new, self.engine.at
-        self._commands += 1
+        self.context.events += 1
 
     def _seal(self) -> None:
         """Leaves an event where a task applied something and had no command of its own.
@@ -1154,6 +1078,6 @@ class Execution:
         come out otherwise than it is stored.
         """
         position, commands = self._sealed
-        if position != self.engine.state.position and commands == self._commands:
+        if position != self.engine.state.position and commands == self.context.events:
             workflow.upsert_memo({POSITION_MEMO: self.engine.state.position})
-        self._sealed = (self.engine.state.position, self._commands)
+        self._sealed = (self.engine.state.position, self.context.events)

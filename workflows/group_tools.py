@@ -69,7 +69,11 @@ async def prepare(
         }
     )
     incoming = QueuedCommand("change", {})
-    await changes.prepare_agent_change(incoming, command, engine, queue)
+    if command.id not in engine.state.commands:
+        try:
+            await changes.prepare(incoming, command, engine, queue)
+        except CrewlogError as error:
+            incoming.refusal = error
     return GroupToolChange(order, command, incoming, text.removesuffix(ASKED))
 
 

@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import LOADING, LOCAL, PARTING
-from crewlog.workflows.command_queue import QueuedCommand, parse
+from crewlog.workflows.command_queue import QueuedCommand
 from crewlog.workflows.local_activity import made
 
 
@@ -55,7 +55,7 @@ async def prepare_tag(engine: Engine, incoming: QueuedCommand) -> None:
     if incoming.name != "tag" or incoming.known is not None:
         return
     try:
-        command = parse(incoming.name, incoming.data)
+        command = incoming.parse()
     except CommandRejected:
         return  # said when it is taken
     if isinstance(command, TagCommand) and command.checkpoint < engine.ledger.first:

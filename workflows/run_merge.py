@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
@@ -53,10 +53,8 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import PREPARING, STORING
+from crewlog.workflows.command_queue import QueuedCommand
 from crewlog.workflows.local_activity import execute_activity, locally
-
-if TYPE_CHECKING:
-    from crewlog.workflows.command_queue import QueuedCommand
 
 UNITE_LIMIT = timedelta(seconds=60)
 """How long the crew of both may take to be made: the other run stands still meanwhile."""
@@ -374,7 +372,7 @@ async def forward(state: CrewState, incoming: QueuedCommand, *, signed: bool = F
     """
     into = state.merged_into
     assert into is not None  # noqa: S101 - it is merged
-    if incoming.asked:
+    if incoming.is_update:
         called = renames_description(state.surviving_run_renames)
         incoming.error = RunAlreadyMerged(
             f"the run {state.run!r} is part of {into!r} by now" + (f"; {called}" if called else ""),

@@ -25,8 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.ids import RESERVED
     from crewlog.state import journal as j
 
-from crewlog.workflows import authorization
-from crewlog.workflows.command_queue import QueuedCommand, UndecodedPayload, parse
+from crewlog.workflows.command_queue import QueuedCommand, UndecodedPayload
 
 TOLD = 100
 """Signals of nobody's that an execution refuses one by one."""
@@ -76,11 +75,7 @@ class UnauthenticatedSignals:
     def counted(self, engine: Engine, incoming: QueuedCommand) -> bool:
         """Whether a command is done with by counting it: nothing more comes of it."""
         # An update is always answered. It came at a known time, which a signal does not.
-        if (
-            incoming.arrived is not None
-            or self._met < TOLD
-            or not _is_unauthenticated(engine, incoming)
-        ):
+        if incoming.arrived is not None or self._met < TOLD or not _is_unauthenticated(incoming):
             return False
         self._count(engine, incoming)
         return True
@@ -131,16 +126,15 @@ def _is_signed(engine: Engine) -> bool:
     return policy is not None and policy.signed
 
 
-def _is_unauthenticated(engine: Engine, incoming: QueuedCommand) -> bool:
-    """Whether a signal proves nothing where it must, or is no command."""
-    found = authorization.look(engine, incoming)
-    if found is not None:
-        return not found.verified
+def _is_unauthenticated(incoming: QueuedCommand) -> bool:
+    """Whether a judged signal proves nothing where it must, or is no command."""
+    if incoming.authorization is not None:
+        return not incoming.authorization.verified
     data: Any = incoming.data
     if isinstance(data, dict) and str(data.get("id", "")).startswith(RESERVED):  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-        return False  # the run's own: from outside, there is none of these
+        return False  # the run's own: clients cannot send these
     try:
-        parse(incoming.name, data)
+        incoming.parse()
     except CommandRejected:
         return True
     return False

@@ -46,7 +46,8 @@ from crewlog.state.calls import (
 from crewlog.state.model import CrewState
 from crewlog.state.recorder import Ledger
 from crewlog.store.in_process import InMemoryStore
-from crewlog.workflows.command_queue import QueuedCommand, take
+from crewlog.workflows.command_effects import apply_command
+from crewlog.workflows.command_queue import QueuedCommand
 
 MARK = re.compile(r"<<(\d+)>>")
 NAMES = ("ann", "bob", "cid", "dee")
@@ -528,7 +529,7 @@ class World:
     async def command(self, name: str, **content: Any) -> QueuedCommand:
         self._commands += 1
         incoming = QueuedCommand(name, {"id": f"c{self._commands}", "by": "eve", **content})
-        await take(self.engine, incoming)
+        await apply_command(self.engine, incoming)
         return incoming
 
     async def _answer(self) -> None:

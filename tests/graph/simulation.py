@@ -39,7 +39,8 @@ from crewlog.state.drafts import draft_of
 from crewlog.state.fold import fold
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.state.recorder import Ledger
-from crewlog.workflows.command_queue import QueuedCommand, take
+from crewlog.workflows.command_effects import apply_command
+from crewlog.workflows.command_queue import QueuedCommand
 from graph.crews import agents_in, plan_of
 
 RUN = RunId("sim")
@@ -613,7 +614,7 @@ class Simulation:
         """Sends a command as the inbox takes it."""
         self._commands += 1
         incoming = QueuedCommand(name, {"id": f"cmd{self._commands}", "by": "eve", **content})
-        await take(self.engine, incoming)
+        await apply_command(self.engine, incoming)
         return incoming
 
     async def respond(self, decision: str, interrupt: str = "", by: str = "eve") -> QueuedCommand:

@@ -8,7 +8,8 @@ import pytest
 
 from crewlog.errors import CommandRejected, InterruptNotOpen, InvalidArguments, NotPermitted
 from crewlog.state.calls import OutputValue
-from crewlog.workflows.command_queue import QueuedCommand, take
+from crewlog.workflows.command_effects import apply_command
+from crewlog.workflows.command_queue import QueuedCommand
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
 
@@ -65,11 +66,13 @@ async def test_people_are_asked_where_an_agent_is_not_sure(value: Any) -> None:
 async def test_why_somebody_said_yes_is_kept(given: dict[str, Any], kept: str) -> None:
     sim = await run(plan_of(["a", "b"], SURE), sure_by(0.2))
     data = {"id": "r", "by": "eve", "interrupt": "i1", **given}
-    await take(sim.engine, QueuedCommand("respond", data))
+    await apply_command(sim.engine, QueuedCommand("respond", data))
     assert sim.facts("InterruptAnswered")[0].get("reason", "") == kept
     call = plan_of(["a"], tools=TOOLS, approvals={"act": None})
     sim = await run(call, Replies({"a#1": [says("", "act")]}))
-    await take(sim.engine, QueuedCommand("respond", {**data, "decisions": [{"type": "approve"}]}))
+    await apply_command(
+        sim.engine, QueuedCommand("respond", {**data, "decisions": [{"type": "approve"}]})
+    )
     assert sim.facts("InterruptAnswered")[0].get("reason", "") == given.get("reason", "")
 
 
@@ -267,7 +270,7 @@ async def edit(sim: Simulation, args: dict[str, Any], **more: Any) -> QueuedComm
     incoming = QueuedCommand("respond", {**content, "decisions": [decision]})
     for name, value in more.items():
         setattr(incoming, name, value)
-    await take(sim.engine, incoming)
+    await apply_command(sim.engine, incoming)
     return incoming
 
 

@@ -28,7 +28,8 @@ from crewlog.state.initial_state import Given
 from crewlog.state.model import CrewState, Output, Turn
 from crewlog.wire import StartRun
 from crewlog.workflows.authorization import check_initial_state, starter
-from crewlog.workflows.command_queue import QueuedCommand, take
+from crewlog.workflows.command_effects import apply_command
+from crewlog.workflows.command_queue import QueuedCommand
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation, final
 
@@ -70,7 +71,7 @@ async def send(
     data["proof"] = {"key": public(who), "expires": FOREVER, "signature": signature}
     incoming = QueuedCommand(name, data)
     incoming.prepared = prepared
-    await take(sim.engine, incoming)
+    await apply_command(sim.engine, incoming)
     return incoming
 
 

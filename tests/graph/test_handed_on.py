@@ -17,7 +17,8 @@ from crewlog.state.components import Rename
 from crewlog.state.model import MergeOutcome
 from crewlog.state.run_merge.protocol import KEPT
 from crewlog.workflows import run_merge
-from crewlog.workflows.command_queue import QueuedCommand, take
+from crewlog.workflows.command_effects import apply_command
+from crewlog.workflows.command_queue import QueuedCommand
 from graph.simulation import RUN, Simulation, as_json, folded
 from graph.test_taking_in import EDGE, OTHER, PAIR, begin, crew, prepared
 
@@ -74,7 +75,7 @@ async def one_of_two() -> Simulation:
 
 async def send(sim: Simulation, data: dict[str, Any], *, at: int | None = None) -> QueuedCommand:
     incoming = QueuedCommand("message", data, arrived=at)
-    await take(sim.engine, incoming)
+    await apply_command(sim.engine, incoming)
     return incoming
 
 
@@ -180,7 +181,7 @@ async def test_it_expires_like_any_other() -> None:
 async def test_nothing_else_that_was_signed_for_it_is_taken(name: str) -> None:
     one = await one_of_two()
     incoming = QueuedCommand(name, signed(OTHER, "1", name=name) | {"said_to": OTHER})
-    await take(one.engine, incoming)
+    await apply_command(one.engine, incoming)
     assert [kind for _, kind, _ in refused(one)] == ["NotPermitted"]
     assert one.state.status == "running"
 

@@ -313,7 +313,7 @@ async def test_what_is_said_to_a_merged_run_is_handed_on_by_the_names_of_there(
 async def test_a_merged_run_hands_on_nothing_else_and_tells_where_to_ask(
     sent: list[tuple[str, str, Any]],
 ) -> None:
-    stop, asked = QueuedCommand("stop", {}), QueuedCommand("message", {"text": "1"}, asked=True)
+    stop, asked = QueuedCommand("stop", {}), QueuedCommand("message", {"text": "1"}, is_update=True)
     for incoming in (stop, asked):
         await merging_runs.forward(merged("other"), incoming)
     assert not sent
@@ -326,7 +326,7 @@ async def test_a_merged_run_hands_on_nothing_else_and_tells_where_to_ask(
     plain = merged("other").model_copy(
         update={"merges": {"m": MergeOutcome(outcome="merged", other=OTHER, position=9)}}
     )
-    asked = QueuedCommand("stop", {}, asked=True)
+    asked = QueuedCommand("stop", {}, is_update=True)
     await merging_runs.forward(plain, asked)
     assert asked.error is not None
     assert asked.error.message == "the run 'sim' is part of 'other' by now"

@@ -12,7 +12,8 @@ from crewlog.errors import CommandConflict
 from crewlog.state.carry import Carry
 from crewlog.state.fold import reduce
 from crewlog.state.journal import entry_from_json
-from crewlog.workflows.command_queue import QueuedCommand, doubtful, take
+from crewlog.workflows.command_effects import apply_command, doubtful
+from crewlog.workflows.command_queue import QueuedCommand
 from crewlog.workflows.execution import CARRIED_BYTES
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
@@ -56,7 +57,7 @@ async def send(sim: Simulation, sort: Sort, count: int = COMMANDS) -> None:
     for n in range(count):
         name, content = sort(n)
         said = {"id": f"c-{n:032x}", "by": "eve", **content}
-        await take(sim.engine, QueuedCommand(name, said))
+        await apply_command(sim.engine, QueuedCommand(name, said))
         # As activities store the journal meanwhile: what waits for that is bounded by itself.
         sim.engine.ledger.stored(sim.state.position)
 
@@ -87,14 +88,14 @@ async def test_an_old_id_is_told_from_a_new_one() -> None:
     assert doubtful(sim.engine, again) == ""
     assert again.known is not None
     before = sim.state.position
-    await take(sim.engine, again)
+    await apply_command(sim.engine, again)
     assert again.result is not None
     assert (again.result.position, again.result.detail) == (first.result.position, "applied before")
     assert sim.state.position == before
 
     other = QueuedCommand("message", {"id": "one", "text": "pay twice"})
     doubtful(sim.engine, other)
-    await take(sim.engine, other)
+    await apply_command(sim.engine, other)
     assert isinstance(other.error, CommandConflict)
     assert [e for e in sim.engine.ledger.entries if e.get("command") == "one"] == [
         sim.engine.ledger.entries[first.result.position - 1]
@@ -113,7 +114,7 @@ async def test_a_malformed_command_with_an_old_id_gets_no_outcome() -> None:
         await sim.command("message", id=f"x{n}", text=".")
     bad = QueuedCommand("message", {"id": "one", "text": ""})
     doubtful(sim.engine, bad)
-    await take(sim.engine, bad)
+    await apply_command(sim.engine, bad)
     told = sim.engine.ledger.entries[-1]
     assert (told["kind"], "command" in told) == ("CommandRejected", False)
 

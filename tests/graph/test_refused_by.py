@@ -9,7 +9,8 @@ import pytest
 from crewlog.cli.auditing import said
 from crewlog.reporting.audit.auditor import audit_records
 from crewlog.state import journal as j
-from crewlog.workflows.command_queue import QueuedCommand, take
+from crewlog.workflows.command_effects import apply_command
+from crewlog.workflows.command_queue import QueuedCommand
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
 
@@ -18,7 +19,7 @@ NOT_POSSIBLE: dict[str, Any] = {"id": "c1", "by": "ben", "node": "nowhere"}
 
 async def refused(data: Any, name: str = "interrupt") -> j.CommandRejected:
     sim = await Simulation.begin(plan_of(["a"]), final)
-    await take(sim.engine, QueuedCommand(name, data))
+    await apply_command(sim.engine, QueuedCommand(name, data))
     entry = j.entry_from_json(sim.journal[-1])
     assert isinstance(entry, j.CommandRejected)
     return entry

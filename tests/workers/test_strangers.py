@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,9 +13,12 @@ from temporalio.common import RawValue
 
 from crewlog.authority.principals import signed_text
 from crewlog.encryption.codec import PLAIN_MARK, give_up, lost, refused
+from crewlog.errors import NotPermitted
 from crewlog.graph.engine import Engine
 from crewlog.ids import RESERVED
-from crewlog.workflows.command_queue import InvalidPayload, QueuedCommand, UndecodedPayload, take
+from crewlog.workflows import authorization
+from crewlog.workflows.command_effects import apply_command
+from crewlog.workflows.command_queue import InvalidPayload, QueuedCommand, UndecodedPayload
 from crewlog.workflows.unauthenticated_signals import (
     BYTES,
     READING,
@@ -82,7 +86,7 @@ async def after_many(*, signed: bool) -> tuple[UnauthenticatedSignals, Engine]:
         incoming = QueuedCommand("pause", dict(WRONG))
         assert not strangers.counted(engine, incoming)
         assert not strangers.count_undecoded(engine, came(Payload(metadata=JSON, data=b"{}")))
-        await take(engine, incoming)
+        await apply_command(engine, incoming)
         strangers.note(incoming)
     return strangers, engine
 
@@ -107,6 +111,8 @@ async def test_what_is_nobodys_command_is_counted_once_there_are_many(
     strangers, engine = await after_many(signed=signed)
     before = engine.state.position
     incoming = QueuedCommand("pause", data)
+    with suppress(NotPermitted):
+        authorization.check(engine, incoming)
     assert strangers.counted(engine, incoming) is counted
     assert (incoming.done, strangers.untold) == (counted, int(counted))
     assert not strangers.counted(engine, QueuedCommand("pause", data, arrived=1)), (

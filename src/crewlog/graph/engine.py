@@ -114,6 +114,7 @@ class Engine(RunFacts):
         by: str,
         at: int,
         command: CommandId | None = None,
+        ledger: Ledger | None = None,
         given: Given | None = None,
         files: tuple[FileRef, ...] = (),
     ) -> Engine:
@@ -122,7 +123,7 @@ class Engine(RunFacts):
         Raises:
             UsageError: `given` has a value or message that does not fit the crew.
         """
-        engine = cls(plan, Ledger(CrewState(run=run)))
+        engine = cls(plan, ledger or Ledger(CrewState(run=run)))
         engine.at = at
         await engine._start_crew(input_text, by=by, command=command, given=given, files=files)
         return engine

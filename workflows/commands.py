@@ -1,0 +1,269 @@
+"""The one actor for commands: it parses, authorises, prepares and applies each command once.
+
+    handler      validates the shape, appends the command to the queue, and waits for its outcome
+    processor    takes one command after the other: it authorises it by the policy in force, looks
+                 for an outcome that its id has already, and applies it
+    preparation  a change, a rollback or an answer that edits needs an activity first. It runs
+                 beside the loop, and the command returns to the queue with its result
+
+A command that waits for a preparation holds nobody: the loop goes on, and other commands are
+applied. If the graph changed meanwhile, the command is prepared again. If the run continues as
+new meanwhile, the command is returned: its client sends it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.encryption.codec import NOT_ENCRYPTED
+    from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
+    from crewlog.state.calls import FIND_COMMAND, FindCommand, FindCommandResult
+    from crewlog.wire import MERGING, Change, Respond, Rollback
+
+from crewlog.workflows import answer_edits, authorization, changes, restore
+from crewlog.workflows.activity_options import LOCAL
+from crewlog.workflows.command_effects import apply_command, doubtful
+from crewlog.workflows.command_queue import InvalidPayload, QueuedCommand, present
+from crewlog.workflows.context import ExecutionContext
+from crewlog.workflows.run_merge import RunMerge, forward
+from crewlog.workflows.unauthenticated_signals import UnauthenticatedSignals
+
+FOR_CREWS = ("message", "interrupt")
+"""Commands that are deferred until the run has a crew."""
+
+
+class CommandProcessor:
+    """Applies the commands of an execution.
+
+    Args:
+        context: What the parts of the execution share.
+        queue: The queue, to which the handlers append.
+        run_merge: The run's part in run merges.
+        has_calls: Whether calls are in flight.
+        start_drain: Limits the time of the calls in flight, in seconds, for an accepted change.
+    """
+
+    def __init__(
+        self,
+        context: ExecutionContext,
+        queue: list[QueuedCommand],
+        run_merge: RunMerge,
+        *,
+        has_calls: Callable[[], bool],
+        start_drain: Callable[[float], None],
+    ) -> None:
+        self.queue = queue
+        self.unauthenticated = UnauthenticatedSignals()
+        self._context = context
+        self._run_merge = run_merge
+        self._has_calls = has_calls
+        self._start_drain = start_drain
+        self._deferred: list[QueuedCommand] = []
+        """Commands for a crew that the run does not have yet, or during an offered run merge."""
+        self._blocked: list[QueuedCommand] = []
+        """Commands that wait for a pending change, which waits for nothing."""
+        self._preparing: list[tuple[QueuedCommand, asyncio.Task[None]]] = []
+        self._bug: Exception | None = None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a command can be taken, or returned."""
+        if self.queue or self._bug is not None:
+            return True
+        if self._context.is_closing:
+            return bool(self._preparing or self._blocked)
+        return bool(self._blocked) and self._context.engine.state.changing is None
+
+    def requeue_deferred(self) -> None:
+        """Puts the deferred commands at the end of the queue."""
+        self.queue += self.take_deferred()
+
+    def take_deferred(self) -> list[QueuedCommand]:
+        """Removes the deferred commands; in their order."""
+        deferred, self._deferred = self._deferred, []
+        return deferred
+
+    async def apply_all(self) -> None:
+        """Takes every command of the queue.
+
+        Raises:
+            Exception: a preparation failed by a bug: the workflow task fails.
+        """
+        if self._bug is not None:
+            raise self._bug
+        if self._context.is_closing:
+            self._return_unprepared()
+        elif self._blocked and self._context.engine.state.changing is None:
+            self.queue += self._blocked
+            self._blocked = []
+        while self.queue:
+            if self.unauthenticated.rests(self.queue[0], encrypted=self._context.encrypted):
+                self._context.events += 1  # its marker
+                await authorization.tell()
+            await self._take(self.queue.pop(0))
+
+    async def _take(self, incoming: QueuedCommand) -> None:
+        self._context.advance_clock(incoming.at)
+        if await self._is_for_loop(incoming):
+            await self._execute(incoming)
+
+    async def _is_for_loop(self, incoming: QueuedCommand) -> bool:
+        """Decodes a command; whether it is to be authorised and applied now."""
+        context, engine = self._context, self._context.engine
+        is_notification = incoming.name == MERGING
+        if not is_notification and self.unauthenticated.count_undecoded(engine, incoming):
+            return False
+        present(incoming)
+        if incoming.plain and context.encrypted:
+            incoming.data = InvalidPayload(NOT_ENCRYPTED)
+        if is_notification:
+            if not engine.prompt.is_active:  # a run without a crew is in no run merge
+                self._run_merge.hint(incoming.data)
+            return False
+        if self._is_deferred(incoming):
+            self._deferred.append(incoming)
+            return False
+        if engine.state.status == "merged" and incoming.name != "ask":
+            policy = engine.plan.policy
+            await forward(engine.state, incoming, signed=policy is not None and policy.signed)
+            return False
+        await authorization.authorize(engine, incoming)
+        return not self.unauthenticated.counted(engine, incoming)
+
+    async def _execute(self, incoming: QueuedCommand) -> None:
+        """Prepares or applies a command that was authorised, or records that it was not."""
+        engine = self._context.engine
+        if incoming.authorization is None or incoming.authorization.allowed:
+            if incoming.name == "ask":  # it waits for the result, and records nothing
+                incoming.done = True
+                return
+            if not incoming.is_prepared:
+                await self._find_known_outcome(incoming)
+                await restore.prepare_tag(engine, incoming)
+                if self._prepares(incoming):
+                    return
+        await apply_command(engine, incoming)
+        if incoming.late:
+            incoming.prepare_again()
+            self.queue.append(incoming)
+            return
+        self.unauthenticated.note(incoming)
+        if incoming.drain is not None:
+            self._start_drain(incoming.drain)
+
+    def _is_deferred(self, incoming: QueuedCommand) -> bool:
+        state, prompt = self._context.engine.state, self._context.engine.prompt
+        if incoming.name in FOR_CREWS and prompt.is_active and not state.closed:
+            return True
+        return self._context.is_merge_offered and incoming.name != "ask"
+
+    async def _find_known_outcome(self, incoming: QueuedCommand) -> None:
+        """Looks up whether a command of this id was applied before, by this run or one of its id.
+
+        It costs nothing in an open run with fewer commands than its state remembers.
+        """
+        engine = self._context.engine
+        if incoming.name in authorization.USED_ONCE:
+            await authorization.use_command(engine, incoming)
+        command = doubtful(engine, incoming)
+        if not command:
+            return
+        self._context.events += 1  # its marker
+        found: FindCommandResult = await workflow.execute_local_activity(
+            FIND_COMMAND,
+            FindCommand(run=engine.state.run, command=command),
+            result_type=FindCommandResult,
+            **LOCAL,
+        )
+        incoming.known = found.outcome
+
+    # -- preparation -------------------------------------------------------------------------
+
+    def _prepares(self, incoming: QueuedCommand) -> bool:
+        """Starts the preparation that a command needs; whether it is to be applied later."""
+        engine = self._context.engine
+        if not incoming.is_update or incoming.known is not None or incoming.refusal is not None:
+            return False
+        try:
+            command = incoming.parse()
+        except CommandRejected:
+            return False
+        if command.id in engine.state.commands or engine.state.closed:
+            return False
+        work: Coroutine[Any, Any, None] | None
+        if isinstance(command, Change | Rollback):
+            if self._context.is_closing:
+                _return(incoming)
+                return True
+            if self._is_blocked(incoming, command):
+                return True
+            if incoming.refusal is not None:
+                return False
+            if isinstance(command, Change):
+                work = changes.prepare(incoming, command, engine, self._context.task_queue)
+            else:
+                work = restore.prepare(engine, incoming, command)
+        elif isinstance(command, Respond):
+            work = answer_edits.prepare(engine, incoming, command, self._context.task_queue)
+        else:
+            return False
+        if work is None:
+            return False
+        self._context.events += 1
+        self._preparing.append((incoming, asyncio.create_task(self._prepare(incoming, work))))
+        return True
+
+    def _is_blocked(self, incoming: QueuedCommand, command: Change | Rollback) -> bool:
+        """Whether a command waits for a pending change; or refuses it.
+
+        Calls in flight may last for hours, and a server keeps ten updates in flight: waiting
+        commands would keep out all others. So only a change that waits for no call is waited for.
+        """
+        engine = self._context.engine
+        if engine.state.changing is None:
+            return False
+        try:
+            changes.check_pending_change(engine, command)
+            if self._has_calls():
+                changes.check_no_pending_change(engine, command)
+        except ChangeConflict as error:
+            incoming.refusal = error
+            return False
+        self._blocked.append(incoming)
+        return True
+
+    async def _prepare(self, incoming: QueuedCommand, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            return
+        except CrewlogError as error:
+            incoming.refusal = error
+        except FailureError as error:
+            if incoming.is_returned:  # its activity was cancelled
+                return
+            self._bug = error
+        except Exception as error:  # noqa: BLE001 - it fails the workflow task, and not only this coroutine
+            self._bug = error
+        self._preparing = [each for each in self._preparing if each[0] is not incoming]
+        incoming.is_prepared = True
+        self.queue.append(incoming)
+
+    def _return_unprepared(self) -> None:
+        """Returns the commands whose preparation the execution does not wait for."""
+        for incoming, task in self._preparing:
+            _return(incoming)
+            task.cancel()
+        for incoming in self._blocked:
+            _return(incoming)
+        self._preparing, self._blocked = [], []
+
+
+def _return(incoming: QueuedCommand) -> None:
+    incoming.is_returned = incoming.done = True
