@@ -165,7 +165,7 @@ class QueuedCommand:
 
     def prepare_again(self) -> None:
         """Forgets the preparation for a graph that the run does not have any more."""
-        self.late = self.is_prepared = False
+        self.late = self.is_prepared = self.done = False
         self.prepared = None
 
 
