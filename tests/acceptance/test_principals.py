@@ -316,7 +316,7 @@ async def test_a_change_widens_nothing_without_grant(crews: Site, folder: Path) 
     added = {"shell": tool("note") | {"description": "x"}}
     for other in (policy(folder, dev=["grant"]), None):
         with pytest.raises(
-            NotPermitted, match=r"the right 'grant', which 'dev' does not have.*the policy"
+            NotPermitted, match=r"the policy.*needs the right 'grant', which 'dev' does not have"
         ):
             await dev.change(operations=[EditCrew(set={"policy": other})])
     definition = (await owner.state()).definition
@@ -351,7 +351,7 @@ async def test_who_may_not_start_a_run_of_a_signed_crew(crews: Site, folder: Pat
     crew = crews.crew({"a": [{"text": "A"}]}) | {"policy": policy(folder)}
     for name in (None, "eve", "dev"):
         run = await client(crews, folder, name).start(crew, "go", execution_timeout=RUN_LIMIT)
-        with pytest.raises(RunFailed, match=r"has no signature|no principal has|not the right"):
+        with pytest.raises(RunFailed, match=r"has no signature|no principal has|needs the right"):
             await run.result(LIMIT)
         with pytest.raises(WorkflowFailureError) as failed:
             await crews.temporal.get_workflow_handle(run.id).result()
