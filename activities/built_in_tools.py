@@ -1,12 +1,11 @@
-"""The tools that every crew has, `set_flag` and `set_output`, and those of memory and notes.
+"""The built-in tools: `set_flag` and `set_output`, those of notes, and those of memory.
 
-They are tools like any other, limited to what their agent declares; what they return is a
-`Command`, and the run applies it after its own check.
+They are limited to what their agent declares. They return a `Command`, which the run authorizes
+again before it applies it.
 
-The tools of an agent's scratch notes: `note` and `notes`.
-
-An agent's notes are an artifact that nobody else sees or changes, so they go back, are forked and
-deleted with their run, and are in no transcript. The oldest go where there are too many.
+The tools `note` and `notes` keep the notes of an agent. Notes are an artifact that only their agent
+sees and changes, so they are rolled back, forked and deleted with their run, and are in no
+transcript. When there are too many, the oldest ones are removed.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from crewlog.tool_call import current_call
 def note_tool(
     name: ToolName, agent: AgentName, bounds: Scratch, seen: Sequence[str]
 ) -> StructuredTool:
-    """An agent's own copy of one of the two tools.
+    """Returns the `note` or `notes` tool of an agent.
 
     Args:
-        name: Which.
+        name: The tool.
         agent: The agent.
-        bounds: How many notes there may be, and how long.
-        seen: Whose notes it sees.
+        bounds: The limits of number and length.
+        seen: The agent whose notes it sees.
     """
     return _note(agent, bounds) if name == "note" else _notes(agent, bounds, seen)
 
@@ -55,7 +54,7 @@ def _note(agent: AgentName, bounds: Scratch) -> StructuredTool:
     async def note(text: str) -> Command[Any]:
         call = current_call()
         there = len(call.artifact(artifact))
-        # Calls of one turn see the same notes: where they make too many, the next one mends it.
+        # The calls of one turn see the same notes: if they add too many, the next one removes some.
         gone = max(0, there + 1 - bounds.most)
         oldest = [remove("/0", artifact=artifact)] * gone
         made = {"text": text, "during": node_of(call.step)}
@@ -107,7 +106,7 @@ def _notes(agent: AgentName, bounds: Scratch, seen: Sequence[str]) -> Structured
 def _told(head: str, found: Sequence[dict[str, Any]]) -> str:
     if not found:
         return f"{head}: there are none in this run."
-    # As JSON: no text of a note can look like another one, or like what is said around it.
+    # As JSON, the text of a note cannot look like another note or like the text around it.
     lines = (
         f"{n}. {each['during']}: {json.dumps(each['text'])}" for n, each in enumerate(found, 1)
     )
@@ -117,9 +116,9 @@ def _told(head: str, found: Sequence[dict[str, Any]]) -> str:
 SET_FLAG = ToolName("set_flag")
 SET_OUTPUT = ToolName("set_output")
 LONGEST_SENT = 32_000
-"""Characters of a message to a channel: it travels in the histories of runs."""
+"""The longest message to a channel, in characters: histories contain it."""
 
-# Every type is named, and a list has items: some services refuse a schema without.
+# Every type is named, and a list has items: some providers reject other schemas.
 _ANY_JSON: dict[str, Any] = {
     "anyOf": [
         *({"type": t} for t in ("string", "number", "boolean", "object", "null")),
@@ -130,10 +129,10 @@ _FLAG_VALUE: dict[str, Any] = {"anyOf": [{"type": t} for t in ("boolean", "numbe
 
 
 class BuiltInTools:
-    """Makes an agent's own copies of the built-in tools, and keeps them.
+    """Makes and caches the built-in tools of each agent.
 
     Args:
-        memory: Makes those of crews with a memory; without it there are none.
+        memory: Makes the tools of crews with a memory; without it there are none.
     """
 
     def __init__(self, memory: MemoryTools | None = None) -> None:
@@ -141,7 +140,7 @@ class BuiltInTools:
         self._tools: LruCache[tuple[ToolName, tuple[str, ...]], Tool] = LruCache(1024)
 
     def tool(self, name: ToolName, crew: CrewDefinition, who: AgentName) -> Tool | None:
-        """The built-in tool of that name; none where the agent declares nothing it could set.
+        """Returns a built-in tool; None: the agent declares nothing that it could set.
 
         Args:
             name: The tool.
@@ -154,7 +153,7 @@ class BuiltInTools:
         if name == SEND_MESSAGE:
             return self._send(crew, agent.send)
         if name in GROUP_TOOLS:
-            # Not kept: what a new agent may have is read off the crew as it is.
+            # Not cached: it depends on the present crew.
             if not crew.is_privileged(who):
                 return None
             remembers = None if self._memory is None else self._memory.remembers
@@ -231,7 +230,7 @@ def _arguments(
     name: str, key: str, names: Sequence[str], schema: dict[str, Any], *, default: Any
 ) -> type[BaseModel]:
     fields: dict[str, Any] = {
-        # A closed list in the schema: the model sees it, and anything else is its mistake.
+        # An enum in the schema, so that the model sees the choices.
         key: (Literal[tuple(names)], Field(description=f"One of: {', '.join(names)}.")),
         "value": (
             Annotated[Any, WithJsonSchema(schema)],

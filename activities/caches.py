@@ -1,9 +1,9 @@
-"""Memories with a bound: what was used longest ago is forgotten.
+"""Caches with a limit: the value that was used longest ago is dropped.
 
-What takes long to make is made in a thread, and once, although several calls want it at a time: the
-first one begins, the others wait for its end and look. They look again rather than share its
-outcome, since an error names the run that met it, and a call that is cancelled must not take what
-it makes away from the others. The memory itself is touched by the event loop alone.
+A value that takes long to make is made in a thread, and once for concurrent calls: the first call
+makes it, and the others wait and then read the cache. They do not share the result of the first
+call, since an error names its run, and its cancellation must not affect the others. Only the event
+loop accesses a cache.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class LruCache(Generic[K, T]):
-    """The values that were used last, by key; never more than `most`."""
+    """The values that were used last, by key; at most `most` of them."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -28,13 +28,13 @@ class LruCache(Generic[K, T]):
         return len(self._kept)
 
     def get(self, key: K) -> T | None:
-        """The value of that key, if it is kept."""
+        """Returns the value of a key; None: it is not cached."""
         if key in self._kept:
             self._kept.move_to_end(key)
         return self._kept.get(key)
 
     def put(self, key: K, value: T) -> T:
-        """Keeps a value, and returns it."""
+        """Caches a value, and returns it."""
         self._kept[key] = value
         self._kept.move_to_end(key)
         while len(self._kept) > self._most:
@@ -43,14 +43,14 @@ class LruCache(Generic[K, T]):
 
 
 class Made(LruCache[K, T]):
-    """Values that are made in a thread where they are not kept."""
+    """Cached values that are made in a thread."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
         self._making: dict[K, asyncio.Future[T]] = {}
 
     async def ready(self, key: K, make: Callable[[], T]) -> T:
-        """The value of that key, made now if need be; what `make` raises is not kept."""
+        """Returns the value of a key, and makes it if it is not cached. Errors are not cached."""
         while True:
             found = self.get(key)
             if found is not None:

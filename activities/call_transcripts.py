@@ -1,4 +1,4 @@
-"""What a model is shown: its agent's transcript, or what a window leaves of it, and its inputs."""
+"""The context of a model call: the transcript of its agent, or its window, and the inputs."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _NOTHING = Usage()
 
 @dataclass(frozen=True)
 class Context:
-    """What a model is shown, and what that took."""
+    """The context of a model call, and its cost."""
 
     transcript: list[BaseMessage]
     window: WindowResult | None = None
-    """What a window left out; none where nothing."""
+    """What a window left out; None: nothing."""
     usage: Usage = _NOTHING
-    """Of the summaries that the call had made."""
+    """The usage of the summaries that the call made."""
     earlier: tuple[tuple[str, str], ...] = ()
-    """What was said before each of the agent's replies that were left out; see `Cut`."""
+    """The message before each message of the agent that was left out; see `Cut`."""
 
 
 class CallTranscripts:
-    """Puts together what models are shown.
+    """Makes the contexts of model calls.
 
     Args:
-        sight: Reads for agents.
-        inputs: Reads what agents declare.
+        sight: Reads transcripts.
+        inputs: Reads inputs.
         summaries: Makes summaries.
     """
 
@@ -55,18 +55,18 @@ class CallTranscripts:
     async def of(
         self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition, model: str
     ) -> Context:
-        """What a call's model is shown before its item.
+        """Returns the context of a call, without its item.
 
         Args:
             task: The call.
-            crew: The crew, written out.
+            crew: The crew, expanded.
             agent: The agent.
             model: Its model.
 
         Raises:
             LogAccessDenied: the view has a log that the agent may not read.
-            StoreUnavailable: where what is missing cannot be read now.
-            StoreIncomplete: where what is missing is not in the store.
+            StoreUnavailable: the store does not answer.
+            StoreIncomplete: the store lacks a row.
         """
         found = await self.windowed(task, crew, agent, model)
         if (given := input_message(await self._inputs.values(task, agent), crew)) is None:
@@ -77,7 +77,7 @@ class CallTranscripts:
     async def windowed(
         self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition, model: str
     ) -> Context:
-        """The same without its inputs."""
+        """Returns the context without its inputs."""
         window = window_of(crew, agent)
         if window is None:
             return Context(await self._sight.transcript(task))
@@ -111,7 +111,7 @@ class CallTranscripts:
         window: Window,
         settings: Callable[[str], dict[str, Json]],
     ) -> list[Summary]:
-        """What stands for the beginnings of logs, in their order."""
+        """Returns the summaries of the beginnings of logs, in their order."""
         if (model := window.model) is None:
             return [Summary(extract(each)) for each in covered]
         given = settings(model)

@@ -1,4 +1,4 @@
-"""When a call ended, and what it took before it began."""
+"""The time at which a call ended, and its delay."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from temporalio import activity
 from crewlog.state.model import CallDelay
 
 SHORT = timedelta(seconds=1)
-"""What is waited for a worker less than this is not told."""
+"""A shorter wait for a worker is not reported."""
 _MS = timedelta(milliseconds=1)
 
 
 class Clock:
-    """When a call ends, by the server's clock, so that no worker's clock tells the run's time."""
+    """The time of a run: the server's clock, and a worker's monotonic clock since the start."""
 
     delay: CallDelay | None = None
-    """What the call took before this attempt; none where that is little."""
+    """The delay of the call before this attempt; None: it is short."""
 
     def __init__(self) -> None:
         info = activity.info()
@@ -33,5 +33,5 @@ class Clock:
             )
 
     def now(self) -> int:
-        """Milliseconds since 1970."""
+        """Returns the time in milliseconds since the epoch."""
         return int((self._began + time.monotonic() - self._from) * 1000)

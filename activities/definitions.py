@@ -1,7 +1,4 @@
-"""Definitions by hash, parsed and written out once per worker: builders and patterns in place.
-
-Registries by name: what the prompts of a crew may use.
-"""
+"""The cache of definitions by hash, each parsed and expanded once; registries by name."""
 
 from __future__ import annotations
 
@@ -26,18 +23,18 @@ from crewlog.store.protocol import Store
 
 
 class Sees(NamedTuple):
-    """What an agent may read of a run, and what not."""
+    """The logs and artifacts that an agent may read."""
 
     reads: tuple[LogName, ...]
-    """The logs that it reads besides its own."""
+    """The logs that it reads, besides its own."""
     barred: tuple[LogName, ...]
-    """The crew's other logs."""
+    """The logs of the crew that it does not read."""
     artifacts: Mapping[str, Json]
-    """The artifacts that it sees, each with what it is before anybody changes it."""
+    """The artifacts that it sees, each with its initial value."""
 
 
 class Definitions:
-    """A cache of definitions; a definition never changes under its hash."""
+    """A cache of definitions; the definition of a hash never changes."""
 
     def __init__(self, store: Store, most: int = 256) -> None:
         self._store = store
@@ -47,15 +44,12 @@ class Definitions:
         self._graphs: LruCache[ContentHash, AwarenessBlocks] = LruCache(most)
         self._forms: LruCache[tuple[ContentHash, AgentName], Form] = LruCache(most)
         self.checked: LruCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = LruCache(most)
-        """Definitions that runs were started with, as they came, checked and lowered."""
+        """Definitions of new runs by their data, validated and lowered."""
         self.ran: LruCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = LruCache(most)
-        """The same of runs that there were, which may have what no new one may."""
+        """The same for definitions of existing runs, which skip the checks for new ones."""
 
     async def get(self, hash_: ContentHash) -> CrewDefinition:
-        """The definition of that hash, without builders and patterns.
-
-        What they stand for is in it: their phases, and the outputs and flags that these need.
-        """
+        """Returns the definition of a hash, with builders and patterns expanded."""
         found = self._written_out.get(hash_)
         if found is None:
             data = await self._store.get_definition(hash_)
@@ -63,35 +57,35 @@ class Definitions:
         return found
 
     def put(self, hash_: ContentHash, definition: CrewDefinition) -> CrewDefinition:
-        """Keeps a definition that is at hand, as it was written; returns it written out.
+        """Caches a definition as it was written; returns it expanded.
 
         Raises:
-            InvalidDefinition: where this worker lacks a builder.
+            InvalidDefinition: this worker lacks a builder.
         """
         expanded = expand(definition)
-        if expanded.faults:  # a builder that this worker lacks, and others have
+        if expanded.faults:  # this worker lacks a builder that others have
             raise InvalidDefinition([fault.diagnostic() for fault in expanded.faults])
         return self._written_out.put(hash_, expanded.definition)
 
     async def sees(self, hash_: ContentHash, agent: AgentName) -> Sees:
-        """What an agent may read, by the definition of that hash."""
+        """Returns what an agent may read, by the definition of a hash."""
         found = self._sees.get((hash_, agent))
         if found is None:
             found = self._sees.put((hash_, agent), _sees(await self.get(hash_), agent))
         return found
 
     async def awareness(self, hash_: ContentHash, agent: AgentName) -> str:
-        """What an agent is told of its graph, by the definition of that hash; empty: no graph."""
+        """Returns the awareness block of an agent; empty: it has no channels."""
         found = self._graphs.get(hash_)
         if found is None:
             found = self._graphs.put(hash_, AwarenessBlocks(await self.get(hash_)))
         return found.block(agent)
 
     async def form(self, hash_: ContentHash, agent: AgentName) -> Form | None:
-        """The form of an agent's replies, by the definition of that hash; none where it has none.
+        """Returns the structured output of an agent; None: it has none.
 
         Raises:
-            InvalidDefinition: where this worker lacks the decision.
+            InvalidDefinition: this worker lacks the decision.
         """
         crew = await self.get(hash_)
         if agent_of(crew, agent).reply is None:
@@ -105,7 +99,7 @@ class Definitions:
         return found
 
     async def task(self, hash_: ContentHash, step: StepId) -> str | None:
-        """What the agent is to do in a step, by its phase in the definition of that hash."""
+        """Returns the instruction for the agent in a step, by its phase."""
         found = self._tasks.get(hash_)
         if found is None:
             found = self._tasks.put(hash_, _tasks(await self.get(hash_)))
@@ -135,7 +129,7 @@ def _sees(definition: CrewDefinition, agent: AgentName) -> Sees:
 
 
 def agent_of(definition: CrewDefinition, agent: AgentName) -> AgentDefinition:
-    """An agent of a crew; the workflow only ever names those that there are."""
+    """Returns an agent of a crew; the workflow names existing agents only."""
     found = definition.agents.get(agent)
     if found is None:
         raise InternalError(f"the crew {definition.crew!r} has no agent {agent!r}")
@@ -143,16 +137,16 @@ def agent_of(definition: CrewDefinition, agent: AgentName) -> AgentDefinition:
 
 
 async def registry_of(store: Store, name: str, model: str) -> Registry:
-    """The registry of that name, in its newest version.
+    """Returns the newest version of a registry.
 
     Args:
-        store: Where registries are.
-        name: Its name; empty: a registry of nothing.
-        model: The model of crews, in the place of the registry's; empty: the registry's.
+        store: The store with the catalog.
+        name: Its name; empty: an empty registry.
+        model: The model of crews, instead of that of the registry; empty: that of the registry.
 
     Raises:
-        InvalidDefinition: where none is registered under the name.
-        StoreUnavailable: the store is away.
+        InvalidDefinition: the catalog has no registry of that name.
+        StoreUnavailable: the store does not answer.
     """
     found = Registry() if not name else await _registered(store, name)
     return found.with_model(model)

@@ -1,7 +1,7 @@
-"""The group tools: by them a privileged agent changes the graph that it lives in.
+"""The group tools, by which a privileged agent changes its component.
 
-They do nothing by themselves. What they return are operations, which the run takes the way of every
-change of its crew; what came of it is what the model is answered.
+They have no effect by themselves. They return operations, which the run handles as any change of
+its crew; the model gets the result of the change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crewlog.ids import AgentName, ToolName
 from crewlog.tool_call import current_call
 
 MOST = 50
-"""Edges of one kind that a new agent may be given at once."""
+"""The most edges of one kind for a new agent."""
 _Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 _To = Annotated[str, Field(pattern=WIRE_PATTERN)]
 _Names = Annotated[list[_Name], Field(max_length=MOST)]
@@ -55,7 +55,7 @@ class GroupAddNode(BaseModel):
 
 
 class GroupNode(BaseModel):
-    """The arguments of the tools that are about one agent."""
+    """The arguments of the tools with one agent."""
 
     name: _Name = Field(description="The agent.")
 
@@ -126,19 +126,19 @@ _ABOUT: dict[str, tuple[type[BaseModel], str]] = {
 
 
 Remembers = Callable[[CrewDefinition, AgentName], Awaitable[bool]]
-"""Tells whether an agent of a name remembers something already, from this run or an earlier one."""
+"""Returns whether the memory has something of an agent with a name."""
 
 
 def group_tool(
     name: ToolName, crew: CrewDefinition, who: AgentName, remembers: Remembers | None = None
 ) -> StructuredTool:
-    """A group tool as one agent has it.
+    """Returns the group tool of an agent.
 
     Args:
         name: The tool.
         crew: The crew.
         who: The agent.
-        remembers: Tells whose names are taken in the crew's memory; none: it has none.
+        remembers: Returns whether the memory has something of a name; None: no memory.
     """
     makers: dict[str, _Maker] = {
         "group_add_node": partial(made.add_node, crew, who),

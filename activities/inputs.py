@@ -1,7 +1,7 @@
-"""What an agent declares under `inputs`, read where it is shown: calls carry references alone.
+"""The inputs of an agent: calls carry references, and the worker reads the values.
 
-The workflow tells what is set and the agent may be given. Here the definition is asked again, by
-its hash: of what is told, only what it declares is read, and only what it may be given.
+The workflow lists the inputs that are set and that the agent may read. The worker checks this list
+against the definition, and reads only what the definition declares and permits.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from crewlog.store.protocol import Store
 
 @dataclass(frozen=True)
 class WithFiles:
-    """The content of a message with files, where that is an input.
+    """The content of a message with files, as the value of an input.
 
-    Files are in no value: what looks like a file's block in an output or a flag is data.
+    Only messages have files: a block of a file in an output or a flag is data.
     """
 
     blocks: list[Any]
@@ -46,25 +46,25 @@ class WithFiles:
 
     @property
     def text(self) -> str:
-        """What it says, with the names of its files."""
+        """Its text, with the names of its files."""
         return words_of(self.blocks)
 
 
 Value = Json | WithFiles | list[Json | WithFiles]
 Values = list[tuple[Input, Value]]
-"""The inputs that have a value, each with it."""
+"""The inputs that are set, with their values."""
 BODIES_KEPT = 256
-"""Values that a worker remembers: the calls of a turn ask for the same ones."""
+"""The number of values in the cache: the calls of a turn read the same ones."""
 INTRODUCTION = "What you are given:"
-"""How the block of inputs begins."""
+"""The first line of the block of inputs."""
 
 
 class Inputs:
     """Reads inputs.
 
     Args:
-        store: Where large values are.
-        definitions: The crews: they say who declares what.
+        store: The store with large values.
+        definitions: The cache of definitions, which declare the inputs.
         sight: Reads artifacts.
     """
 
@@ -75,12 +75,12 @@ class Inputs:
         self._bodies: LruCache[ContentHash, Json] = LruCache(BODIES_KEPT)
 
     async def values(self, task: CallInput, agent: AgentDefinition) -> Values:
-        """The values of a call's inputs that are set, in the order in which they are declared.
+        """Returns the values of the inputs that are set, in the order of their declaration.
 
         Raises:
-            LogAccessDenied: its view has an artifact that the agent may not see.
-            StoreUnavailable: where one cannot be read now.
-            StoreIncomplete: where one is not in the store.
+            LogAccessDenied: the view has an artifact that the agent may not see.
+            StoreUnavailable: the store does not answer.
+            StoreIncomplete: the store lacks a value.
         """
         if not agent.inputs:
             return []
@@ -116,7 +116,7 @@ class Inputs:
     ) -> Mapping[ContentHash, Json]:
         wanted = dict.fromkeys(hashes)
         found = {hash_: body for hash_ in wanted if (body := self._bodies.get(hash_)) is not None}
-        for entry in batch.entries:  # where the store was away, and may not have it yet
+        for entry in batch.entries:  # if the store was away, it may not have it yet
             ref = said_in(entry)
             for said in (entry, ref):
                 hash_ = ContentHash(str(said.get("body")))
@@ -130,7 +130,7 @@ class Inputs:
 
 
 def _seen(given: Given, agent: AgentName, may: Any) -> Given | None:
-    """An input without what its agent may not be given; none where that is all of it."""
+    """Returns an input without the parts that its agent may not read; None: nothing is left."""
     if given.parts:
         return given.model_copy(update={"parts": tuple(p for p in given.parts if may(p.logs))})
     maker = given.source.partition(".")[0]
@@ -144,9 +144,9 @@ def _bodies(given: Given) -> Iterator[ContentHash]:
 
 
 def _is_said(source: str, crew: CrewDefinition) -> bool:
-    """Whether a source is a message, which the run has by its body, and no output that is set.
+    """Whether a source is a message, and not an output.
 
-    An output may have the keys of a message: its agent's model, or a tool, chose them.
+    An output may have the same keys as a message, since a model or a tool chose them.
     """
     maker, _, key = source.partition(".")
     if source == WHOLE or key == TEXT:
@@ -158,13 +158,13 @@ def _is_said(source: str, crew: CrewDefinition) -> bool:
 
 
 def _value(given: Given, bodies: Mapping[ContentHash, Json], *, said: bool) -> tuple[Value, bool]:
-    """The value of an input, and whether it has one."""
+    """Returns the value of an input, and whether it is set."""
 
     def of(value: Json, body: ContentHash | None) -> Json | WithFiles:
         if body is None:
             return value
         held = bodies[body]
-        # People may have put a text there that nobody said as a message.
+        # People may have set a text there that is not a message.
         if not said or not is_message(held):
             return held
         content: Json = held["content"]
@@ -182,7 +182,7 @@ def _artifact(artifacts: Mapping[str, Any], name: str) -> tuple[Json, bool]:
 
 
 def _where(wanted: Input, value: Value) -> tuple[Value, bool]:
-    """What of a value is asked for, and whether that is anything."""
+    """Returns the requested part of a value, and whether it exists."""
     if not wanted.where:
         return value, True
     if not isinstance(value, list):
@@ -196,7 +196,7 @@ def _where(wanted: Input, value: Value) -> tuple[Value, bool]:
 
 
 def input_message(values: Values, crew: CrewDefinition) -> BaseMessage | None:
-    """The inputs as an agent is shown them; none where it has none."""
+    """Returns the message with the inputs of an agent; None: it has no inputs."""
     if not values:
         return None
     parts = [
@@ -208,7 +208,7 @@ def input_message(values: Values, crew: CrewDefinition) -> BaseMessage | None:
 
 
 def _files(value: Value) -> Iterator[dict[str, Json]]:
-    """The files of the messages that an input is."""
+    """Returns the files of the messages in an input."""
     parts: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
     for part in parts:
         if isinstance(part, WithFiles):
@@ -248,13 +248,13 @@ def _text(value: Value) -> str:
 
 
 def declared(agent: AgentDefinition) -> tuple[str, ...]:
-    """What an agent's inputs are called, and their sources."""
+    """Returns the names of the inputs of an agent, with their sources."""
     names = (name for each in agent.inputs for name in (each.as_, each.from_) if name)
     return tuple(dict.fromkeys(names))
 
 
 def tool_inputs(values: Values) -> dict[str, Json]:
-    """The inputs as a tool asks for them: by what they are called, or by their source."""
+    """Returns the inputs for a tool, by name and by source."""
     found: dict[str, Json] = {}
     named: dict[str, Json] = {}
     for each, value in values:
@@ -266,11 +266,11 @@ def tool_inputs(values: Values) -> dict[str, Json]:
 
 
 def as_json(value: Value, *, files: bool) -> Json:
-    """An input as JSON.
+    """Returns an input as JSON.
 
     Args:
         value: The input.
-        files: Whether a message with files is its blocks, or else its text.
+        files: Whether a message with files becomes its blocks; otherwise its text.
     """
     if isinstance(value, list):
         items: list[Value] = value  # pyright: ignore[reportUnknownVariableType]

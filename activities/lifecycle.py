@@ -1,7 +1,4 @@
-"""What a run was started with, resolved to a definition and its plan.
-
-The end of a run: the last of its journal is stored, and what its result shows is fetched.
-"""
+"""The start of a run (its crew as a definition and a plan) and its end (its result)."""
 
 from __future__ import annotations
 
@@ -38,12 +35,12 @@ async def prepare_run(
     search_attributes: Probe,
     executions: Executions,
 ) -> PrepareRunResult:
-    """Resolves the crew, checks and lowers it, and stores its definition.
+    """Resolves, validates and lowers the crew, and stores its definition.
 
     Raises:
-        InvalidDefinition: with everything that is wrong, or for an unknown crew.
+        InvalidDefinition: the definition has errors, or the crew is unknown.
         NotPermitted: the crew is signed, and the start was used before; or the store has a signed
-            run of this id.
+            run with this id.
     """
     given = await load_crew_data(task.crew, store)
     if task.edited:
@@ -66,7 +63,7 @@ async def prepare_run(
 
 
 async def _begin(run: RunId, use: SignedStart, store: Store, executions: Executions) -> None:
-    """Notes whose a signed run is, where there was none of its id."""
+    """Records the execution of a signed run, if its id is not used."""
     known = await store.accepted_executions(run)
     if use.execution not in known and await store.get_run(run) is not None:
         raise taken(run)
@@ -76,10 +73,10 @@ async def _begin(run: RunId, use: SignedStart, store: Store, executions: Executi
 async def lowered(
     given: dict[str, Json], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    """A definition, checked and stored, and its plan, both as JSON.
+    """Validates and stores a definition; returns it and its plan as JSON.
 
     Raises:
-        InvalidDefinition: with everything that is wrong.
+        InvalidDefinition: the definition has errors.
     """
     name = hash_json(given)
     checked = definitions.checked.get(name)
@@ -92,7 +89,7 @@ async def lowered(
 async def lower_stored_definition(
     given: dict[str, Json], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    """As `lowered`, of a definition that ran: what is asked of new ones only is not asked of it."""
+    """As `lowered`, without the checks that are for new definitions only."""
     name = hash_json(given)
     known = definitions.checked.get(name) or definitions.ran.get(name)
     if known is None:
@@ -104,12 +101,12 @@ async def lower_stored_definition(
 async def lower_crew(
     crew: CrewDefinition, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    """As `lower_stored_definition`, of a crew that was checked: nothing is asked again."""
+    """As `lower_stored_definition`, for a crew that was validated before."""
     data = crew.to_json()
     address = await store.put_definition(data)
     known = definitions.checked.get(address) or definitions.ran.get(address)
     if known is None:
-        read = CrewDefinition.from_json(data)  # as every worker will
+        read = CrewDefinition.from_json(data)  # as every worker does
         known = definitions.ran.put(address, (read, lower_validated(read, address).to_json()))
     definitions.put(address, known[0])
     return data, known[1]
@@ -125,10 +122,10 @@ async def _stored(
 
 
 async def load_crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
-    """A crew as data: the newest of a registered name, else what is given.
+    """Returns a crew as data: the newest version in the catalog, or the given definition.
 
     Raises:
-        InvalidDefinition: where none is registered under the name.
+        InvalidDefinition: the catalog has no crew of that name.
     """
     if not isinstance(crew, str):
         return crew
@@ -149,13 +146,13 @@ async def load_crew_data(crew: str | dict[str, Json], store: Store) -> dict[str,
 
 
 LONGEST_OUTPUT = 64 * 1024
-"""Characters of an output in a run's result; the store and the journal have the whole."""
+"""The longest text of an output in a result; the store and the journal have the whole."""
 
 
 async def end_run(
     input: EndRun, batch: Batch, store: Store, built: dict[str, dict[str, Json]]
 ) -> EndRunResult:
-    """Stores the input's batch, given whole, and the state; returns the outputs that it names."""
+    """Stores an unpacked batch and the state; returns the bodies of the outputs."""
     if batch.entries:
         await append(store, input.run, batch)
         await store.put_snapshot(input.run, Snapshot(position=batch.last, state=input.state))

@@ -1,8 +1,7 @@
-"""The tools of a crew's memory: `memory_read` and `memory_write`.
+"""The tools of the memory of a crew: `memory_read` and `memory_write`.
 
-What an agent may do with which scope is asked again here, of the definition that the call was made
-under. What others wrote down is shown as a quotation: every line of it is marked, so that no text
-can end its own.
+The rights of the agent in a scope are checked again here, by the definition of the call. What other
+agents wrote is shown as a quotation: every line is marked, so that no text can end its own.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ from crewlog.store.protocol import Store
 from crewlog.tool_call import ToolCall, current_call
 
 MOST_READ = 20
-"""Memories that a model is shown at a time."""
+"""The most entries that a model gets at a time."""
 _SHOWN = 40_000
-"""Characters of memories that a model is shown at a time."""
+"""The most characters of entries that a model gets at a time."""
 _SCALARS = str | int | float | bool
 
 
 class Note(BaseModel):
-    """Something to remember, as a model gives it."""
+    """An entry of the memory, as a model writes it."""
 
     text: str = Field(min_length=1, description="What to remember.")
     key: str = Field("", max_length=LONGEST_KEY, description="A name; a later note replaces it.")
@@ -56,10 +55,10 @@ class Note(BaseModel):
 
 
 class MemoryTools:
-    """Makes agents' own copies of the memory's tools, and keeps them.
+    """Makes and caches the memory tools of each agent.
 
     Args:
-        store: Where memories are.
+        store: The store with the memory.
         embedding: The embedding models.
         now: The time, in milliseconds since the epoch.
     """
@@ -74,10 +73,10 @@ class MemoryTools:
         self._embedding = embedding or Embedders()
         self._now = now
         self._tools: LruCache[tuple[str, int, str], tuple[CrewDefinition, Tool]] = LruCache(1024)
-        """By tool, crew and agent; a crew goes by its identity, which it keeps while it is here."""
+        """By tool, crew and agent. The key of a crew is its `id()`, which the entry keeps alive."""
 
     def tool(self, name: ToolName, crew: CrewDefinition, agent: AgentName) -> Tool | None:
-        """The tool of that name; none where the agent has no scope for it."""
+        """Returns a memory tool; None: the agent has no scope for it."""
         if crew.memory is None or name not in MEMORY_TOOLS:
             return None
         key = (name, id(crew), agent)
@@ -91,14 +90,14 @@ class MemoryTools:
         return self._tools.put(key, (crew, make_tool(make(crew, agent, scopes))))[1]
 
     async def remembers(self, crew: CrewDefinition, agent: AgentName) -> bool:
-        """Whether the memory has something of an agent alone, or of one that was called so.
+        """Whether the memory has something in the scope of an agent, or of an earlier one of its name.
 
         Args:
             crew: The crew.
             agent: The agent.
 
         Raises:
-            StoreUnavailable: the store is away.
+            StoreUnavailable: the store does not answer.
         """
         if crew.memory is None:
             return False
@@ -106,7 +105,7 @@ class MemoryTools:
         return bool(await self._store.memories.newest(name, scope, now=now, limit=1))
 
     async def sweep(self, crew: CrewDefinition) -> None:
-        """Removes what is over of a crew's memories."""
+        """Deletes the expired memory of a crew."""
         if crew.memory is None:
             return
         now, name = self._now(), CrewName(crew.crew)
@@ -189,14 +188,14 @@ class MemoryTools:
         memories = new_memories(
             CrewName(crew.crew), scope, given, author, policy, now=now, name=call.key
         )
-        # A claim of the call, which no try of it has: those are counted from 1.
+        # A start record of the call with the number 0: attempts are counted from 1.
         claim = f"{call.key}/0"
         await keep(self._store.memories, self._embedding, policy, memories, call=claim, now=now)
         return [each.key for each in memories]
 
 
 def shown(found: MemorySearchResult, scopes: Sequence[str]) -> str:
-    """Memories as a model is shown them: whose they are, and what they say, as quotations."""
+    """Returns entries for a model: each with its author, and its text as a quotation."""
     where = ", ".join(scopes)
     if not found.memories:
         return f"Nothing is remembered of that in {where}."
@@ -225,7 +224,7 @@ def _quoted(number: int, memory: Memory, room: int) -> str:
     if len(text) > room:
         text = f"{text[:room]}\n[Cut here: {len(memory.text):,} characters in all.]"
     lines = [f"> {line}" for line in text.splitlines()] or ["> "]
-    # ASCII: no sign in a key or in data can begin a line.
+    # As ASCII, no character in a key or in data can start a line.
     return "\n".join([f"{number}. {json.dumps(about)}", *lines])
 
 
@@ -234,7 +233,7 @@ def _policy(crew: CrewDefinition) -> MemoryPolicy:
 
 
 def _refuse(crew: CrewDefinition, call: ToolCall, agent: AgentName, scope: str, way: Way) -> None:
-    """Refuses what the definition does not give to whoever calls.
+    """Checks that the definition gives the calling agent a right.
 
     Raises:
         ToolFailed: it does not.

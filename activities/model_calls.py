@@ -1,7 +1,4 @@
-"""One model call: store what led to it, hydrate the view, ask the model, keep its reply.
-
-What comes before a model is asked: what led to it is stored, and rulings are looked at.
-"""
+"""One model call: store its batch, hydrate the view, call the model, and store its message."""
 
 from __future__ import annotations
 
@@ -59,14 +56,14 @@ from crewlog.store.protocol import Store
 
 
 class Before:
-    """What of a call's beginning is done, whoever comes to it first.
+    """The storing of a call's batch and the check of its permissions, each done once.
 
-    A call that was held up looks at rulings before its model is asked, and has them with what it
-    stores. Any other stores that while the model thinks, or along with its reply: so does a call of
-    a model that answers at once, and a look of its own is cheaper than to store things twice.
+    A delayed call checks the permissions before its model is called; storing the batch answers
+    that, too. Any other call stores the batch while the model works, or together with its message.
+    For a model that answers at once, a separate check is cheaper than storing twice.
 
     Args:
-        store: Where the journal and the rulings are.
+        store: The store with the journal.
         task: The call.
     """
 
@@ -77,24 +74,24 @@ class Before:
         self._ruled = 0
         self._one = asyncio.Lock()
         self.stored = not task.batch.entries
-        """Whether the store has what led to the call."""
+        """Whether the store has the batch of the call."""
 
     async def store(self) -> bool:
-        """Stores what led to the call; false where the store is away: the run sends it again."""
+        """Stores the batch; false if the store is away: the run sends the batch again."""
         async with self._one:
             with suppress(StoreUnavailable):
                 await self._append()
         return self.stored
 
     async def look(self, *, quick: bool) -> None:
-        """Looks at what people ruled since the call was scheduled, unless it was only just now.
+        """Checks the permissions, unless the call was scheduled only just now.
 
         Args:
-            quick: Whether the model answers at once, as far as is known.
+            quick: Whether the model answered its last call at once.
 
         Raises:
-            PermissionsChanged: something was; the run makes the call's view anew.
-            StoreUnavailable: the store is away; no model is asked.
+            PermissionsChanged: they have changed; the run makes a new view for the call.
+            StoreUnavailable: the store does not answer; the model is not called.
         """
         async with self._one:
             if time.monotonic() - self._looked <= permissions.FRESH:
@@ -116,24 +113,24 @@ class Before:
 
 
 QUICK_SECONDS = 0.05
-"""How long what led to a call may wait to be stored together with the reply."""
+"""The longest time that a batch waits to be stored together with the message."""
 
 
 class _ModelMessage(NamedTuple):
-    """What a model said, with all that is needed once it is paid for."""
+    """The message of a model, with all that is needed to store it."""
 
     model: str
     message: AIMessage
     context: Context
-    """What it was shown."""
+    """The context that the model got."""
     form: Form | None
-    """What a final message must be."""
+    """The structured output that a final message must have."""
     may_end: bool
     """Whether the turn may end with the text of a message that is not final."""
 
 
 class _Asking(NamedTuple):
-    """What all requests of a call have in common."""
+    """The common part of all requests of a call."""
 
     name: str
     agent: AgentDefinition
@@ -146,14 +143,14 @@ class ModelCalls:
     """Makes model calls on a worker.
 
     Args:
-        store: Where messages are.
-        definitions: The crews.
-        hydrator: The worker's memory of transcripts.
-        models: The worker's chat models.
-        registry: The worker's tools.
-        built_in: The tools that every crew has.
-        artifacts: The worker's memory of artifacts.
-        files: Where files of messages are.
+        store: The store with the messages.
+        definitions: The cache of definitions.
+        hydrator: The cache of transcripts.
+        models: The factory of chat models.
+        registry: The loader of tools.
+        built_in: The built-in tools.
+        artifacts: The cache of artifacts.
+        files: The store of the files of messages.
     """
 
     def __init__(
@@ -179,20 +176,20 @@ class ModelCalls:
             self._sight, Inputs(store, definitions, self._sight), Summaries(store, models)
         )
         self._silent: LruCache[str, bool] = LruCache(256)
-        """Models that gave no reply in pieces."""
+        """Models that did not stream a message."""
         self._doublings: LruCache[tuple[RunId, StepId], int] = LruCache(256)
-        """How often the limit of output is doubled at most in steps whose service refused more."""
+        """The most doublings of the output limit in steps whose provider rejected a larger one."""
         self._formats = ResponseFormats()
         self._quick: LruCache[str, bool] = LruCache(256)
-        """Whether models gave their last reply at once."""
+        """Whether models answered their last call at once."""
 
     async def run(self, task: CallModel, effect: Effect, pulse: Heartbeat) -> CallModelResult:
-        """Makes the call, tells what the model writes, and stores its reply."""
+        """Calls the model, streams its chunks, and stores its message."""
         before = Before(self._store, task)
         asking = asyncio.ensure_future(self._reply(task, before, effect, pulse))
         try:
-            # The history has the batch; it is stored for those who watch the store. A quick reply
-            # is stored along with it, so that it takes one round trip and not two.
+            # The history has the batch; the store gets it for its readers. A quick message is
+            # stored together with it, in one round trip.
             await asyncio.wait({asking}, timeout=QUICK_SECONDS)
             quick = _succeeded(asking)
             journaled = before.stored or None if quick else await before.store()
@@ -210,7 +207,7 @@ class ModelCalls:
         _check_depth(body, name)
         hash_ = hash_json(body)
         final = not told.tool_calls and not told.invalid_tool_calls
-        # Also of a reply that is no good answer: it counts where its agent accepts such.
+        # Also for a bad reply, which counts if its agent accepts such.
         read = await parse_output(form, told) if form is not None and final else Reading()
         bodies = {hash_: body, **read.bodies}
         draft = None
@@ -225,7 +222,7 @@ class ModelCalls:
         else:
             stored = await keep(self._store, bodies)
         self._hydrator.remember(task.run, hash_, body)
-        # The reply still has the details that prices depend on.
+        # The message still has the metadata that prices depend on.
         usage = await usage_of(message, name) + context.usage
         return CallModelResult(
             body=body,
@@ -242,7 +239,7 @@ class ModelCalls:
         )
 
     async def _settled(self, task: CallModel) -> tuple[RefusedOperations, ...]:
-        """What became of operations of the turn that others came before."""
+        """Returns the operations of the turn that did not apply after those of other agents."""
         if not task.unsettled:
             return ()
         return settled(task.step, task.unsettled, await self._sight.artifacts(task))
@@ -250,7 +247,7 @@ class ModelCalls:
     async def _reply(
         self, task: CallModel, before: Before, effect: Effect, pulse: Heartbeat
     ) -> _ModelMessage:
-        """Asks the model."""
+        """Calls the model."""
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
         name = _model_name(crew, agent, task)
@@ -276,7 +273,7 @@ class ModelCalls:
             if type(each.content) is list:
                 shown = await self._files.shown(said)
                 break
-        await before.look(quick=self._quick.get(name) or False)  # after all that may take long
+        await before.look(quick=self._quick.get(name) or False)  # after all slow work
         effect.started = True
         asking = _Asking(name, agent, task, pulse, _config(agent, task, context.earlier))
         reply: Any = None
@@ -293,10 +290,9 @@ class ModelCalls:
     async def _models_for(
         self, task: CallModel, name: str, settings: Mapping[str, Json], timeout: float
     ) -> list[tuple[int, BaseChatModel]]:
-        """The chat models to ask until the service takes one, with their doublings of the limit.
+        """Yields chat models with smaller output limits until the provider accepts one.
 
-        A limit that the service refused in a step is not asked for again by this worker; another
-        worker finds it out by itself.
+        This worker does not use a limit again that the provider rejected in the step.
         """
         most = self._doublings.get((task.run, task.step))
         found: list[tuple[int, BaseChatModel]] = []
@@ -310,7 +306,7 @@ class ModelCalls:
     async def _ask_in_form(
         self, model: Any, said: list[BaseMessage], form: Form | None, asking: _Asking
     ) -> Any:
-        """Asks the model for a reply of a form; without one where the service refuses it."""
+        """Calls the model for a structured output; without one if the provider rejects that."""
         formats, (name, agent, task, _, _) = self._formats, asking
         asked = formats.of(name, agent, form, task.tools) if form is not None else None
         if not asked:
@@ -336,7 +332,7 @@ class ModelCalls:
         try:
             if agent.model_settings.get("streaming") is not False and not self._silent.get(name):
                 try:
-                    # A client's own limit is for each piece; this one is for the reply.
+                    # The timeout of the client is for one chunk; this one is for the whole message.
                     async with asyncio.timeout(_request_timeout(agent.timeout)):
                         return check_complete(
                             await stream_message(model, said, config, writing.add), name
@@ -344,7 +340,7 @@ class ModelCalls:
                 except StreamingUnsupported as exc:
                     silent = exc.ever
             reply = message_of(await model.ainvoke(prompt_value(model, said), config))
-            if silent:  # it was the stream that was refused, and not the request
+            if silent:  # the provider rejected streaming, and not the request
                 self._silent.put(name, True)
             return check_complete(reply, name)
         except (asyncio.CancelledError, ModelError):
@@ -370,7 +366,7 @@ def _succeeded(task: asyncio.Future[Any]) -> bool:
 
 
 async def _ended(task: asyncio.Future[Any]) -> None:
-    """Waits for the end of a task whose outcome does not matter any more."""
+    """Waits for the end of a task whose result is not needed."""
     task.cancel()
     await asyncio.wait({task})
 
@@ -378,16 +374,16 @@ async def _ended(task: asyncio.Future[Any]) -> None:
 def _config(
     agent: AgentDefinition, task: CallModel, earlier: tuple[tuple[str, str], ...] = ()
 ) -> RunnableConfig:
-    # A scripted model needs to know who calls; traces are the better for it.
+    # A scripted model needs to know the caller, and traces show it.
     return {
         "metadata": {
-            # And which replies a window left out: it goes by how many there were.
+            # And which messages a window left out: it counts them.
             **({"earlier": earlier} if earlier else {}),
             "agent": task.agent,
             "run": task.run,
             "step": task.step,
             "call": task.call,
-            # All tries of earlier askings, and those of this one.
+            # The attempts of earlier calls, and those of this one.
             "attempt": (task.attempt - 1) * agent.retry.attempts + activity.info().attempt,
             "asked": task.attempt,
         }
@@ -415,5 +411,5 @@ def _check_depth(body: Json, model: str) -> None:
 
 
 def _request_timeout(timeout: float) -> float:
-    """A little less than the activity's, so that the error says that the model was slow."""
+    """Returns a timeout below that of the activity, so that the error names the model."""
     return max(timeout * 0.9, timeout - 5.0)

@@ -1,10 +1,10 @@
-"""One tool call of a reply: checked again, run, and answered with what the model may see.
+"""One tool call: it is authorized again, made, and answered with a message for the model.
 
-Four kinds of trouble end differently:
-- the model's (arguments, a tool that is not there, no permission): an error message to the model;
-- the tool's (it raised): the same, or a failed step where the tool says `on_error: fail`;
-- a passing one (connections, timeouts): a retry by Temporal, where the tool may be repeated;
-- the worker's (the tool cannot be imported): a failure that people can mend, before any effect.
+An error has one of four sources, which decides what follows:
+- the model (invalid arguments, an unknown tool, no permission): an error message to the model;
+- the tool (it raised): the same, or a failed step if the tool has `on_error: fail`;
+- a transient error (connections, timeouts): a retry by Temporal, if the tool may be repeated;
+- the worker (it cannot import the tool): a failure before any effect, which people can repair.
 """
 
 from __future__ import annotations
@@ -117,18 +117,18 @@ _PASSING_NAMES = frozenset(
 
 
 class _TransientToolFailed(ToolFailed):
-    """A tool raised for a reason that may pass, and may be repeated."""
+    """A tool raised a transient error, and may be repeated."""
 
     retryable = True
 
 
 class _ModelMistakeError(Exception):
-    """The call cannot be made as it is; the model is told, and may repair it."""
+    """The call is not valid; the model gets the error, and may repair it."""
 
 
 @dataclass
 class _Context:
-    """What is known of a call before it is made."""
+    """A call that is ready to be made."""
 
     task: CallTool
     definition: ToolDefinition
@@ -136,13 +136,13 @@ class _Context:
     args: dict[str, Any]
     crew: CrewDefinition
     seen: dict[str, Content] = field(default_factory=dict[str, Content])
-    """The artifacts that the agent sees, as of the call's view."""
+    """The artifacts that the agent sees, as of the view of the call."""
     inputs: Values = field(default_factory=list)
-    """The agent's inputs that are set."""
+    """The inputs of the agent that are set."""
 
     @property
     def agent(self) -> AgentDefinition:
-        """The agent that calls."""
+        """The agent that makes the call."""
         return agent_of(self.crew, self.task.agent)
 
 
@@ -150,14 +150,14 @@ class ToolCalls:
     """Runs tool calls on a worker.
 
     Args:
-        store: Where messages are.
-        definitions: The crews.
-        hydrator: The worker's memory of transcripts.
-        registry: The worker's tools.
-        built_in: The tools that every crew has.
-        workspace: The folder that has a folder for every run.
-        artifacts: The worker's memory of artifacts.
-        files: Where files of messages are.
+        store: The store with the messages.
+        definitions: The cache of definitions.
+        hydrator: The cache of transcripts.
+        registry: The loader of tools.
+        built_in: The built-in tools.
+        workspace: The directory with one directory for each run.
+        artifacts: The cache of artifacts.
+        files: The store of the files of messages.
     """
 
     def __init__(
@@ -184,9 +184,9 @@ class ToolCalls:
         self._inputs = Inputs(store, definitions, self._sight)
 
     async def run(self, task: CallTool, effect: Effect, pulse: Heartbeat) -> CallToolResult:
-        """Makes the call and stores its answer."""
-        # A local activity runs before its workflow task is in the history, which may be done again
-        # with other facts: it stores what is named by its hash, and no journal.
+        """Makes the call and stores its message."""
+        # A local activity runs before its workflow task is in the history. If the task is repeated,
+        # the journal may differ: store bodies, which are named by their hash, and no entries.
         local = activity.info().is_local
         looked = time.monotonic()
         if local:
@@ -235,7 +235,7 @@ class ToolCalls:
         return result.model_copy(update={"journaled": False}) if local else result
 
     async def _prepare(self, task: CallTool, message: Any, crew: CrewDefinition) -> _Context:
-        """Finds the call and the tool, and checks once more what the workflow checked."""
+        """Finds the call and the tool, and authorizes the call again."""
         if not isinstance(message, AIMessage):
             raise InternalError(f"the message {task.message!r} is not a model's reply")
         agent = agent_of(crew, task.agent)
@@ -255,7 +255,7 @@ class ToolCalls:
                 call["name"], offered, f"There are: {', '.join(offered) or 'none'}."
             )
             raise _ModelMistakeError(f"There is no tool {call['name']!r}. {near}")
-        # The permission was given for a tool by name, to the agent that spoke: neither is believed.
+        # The workflow authorized a tool by name and an agent: the message must have the same.
         if not task.permitted or call["name"] != task.tool or message.name != task.agent:
             raise CallDenied(f"You may not use the tool {call['name']!r}.", "tools")
         if is_always_asked(crew, task.agent, task.tool) and not (task.approved or task.ruled):
@@ -265,22 +265,22 @@ class ToolCalls:
         args = await load_arguments(self._store, task, call["args"])
         if fault := schema_error(tool, args):
             raise _ModelMistakeError(fault)
-        # What the definition says of arguments is no mistake of a spelling: it is on record.
+        # A failed check of the definition is a denial, which the journal records.
         workspace = workspace_of(self._workspace, task.run)
         if fault := check_error(tool, args) or await allowlist_error(tool, args, workspace):
             raise CallDenied(fault, "checks")
         return _Context(task, definition, tool, args, crew)
 
     async def _unbegun(self, task: CallTool, crew: CrewDefinition) -> None:
-        """Checks, where a call must not be repeated, that no try of it has begun.
+        """Checks that no attempt has begun a call with the retry mode `never`.
 
-        Whoever refuses a call says that it was not made.
+        A denial tells that the call was not made, so that must be certain.
         """
         if crew.tools.get(task.tool, BUILT_IN).repeat == "never":
             await never_begun(self._store, task)
 
     async def check_arguments(self, task: CheckArguments) -> str:
-        """What is wrong with arguments that people put in the place of a call's; empty: nothing."""
+        """Returns what is wrong with edited arguments; empty: nothing."""
         crew = await self._definitions.get(task.definition)
         definition = crew.tools.get(task.tool)
         if definition is not None:
@@ -305,7 +305,7 @@ class ToolCalls:
     async def _begin(
         self, context: _Context, pulse: Heartbeat, looked: float
     ) -> tuple[ToolCall, ToolState]:
-        """Makes everything ready, and then checks for the last time that the call may be made."""
+        """Prepares the call, and then authorizes it for the last time."""
         task = context.task
         state: ToolState = {"run": task.run, "step": task.step, "agent": task.agent}
         if context.tool.reads_state:
@@ -316,7 +316,7 @@ class ToolCalls:
         folder = await self._workspaces.make(task.run, execution)
         call = self._call(context, pulse, folder)
         for reference in context.definition.secrets.values():
-            resolve(reference)  # what is missing is found before the call begins
+            resolve(reference)  # a missing secret is found before the call begins
         check_approval(task)
         if context.definition.repeat == "never":
             info = activity.info()
@@ -342,16 +342,16 @@ class ToolCalls:
         except (
             NotJson,
             InvalidOperations,
-        ) as exc:  # it did run: neither a retry nor a failed step mends that
+        ) as exc:  # the tool ran: neither a retry nor a failed step helps
             return _refused(task, _told(exc))
         except Exception as exc:
             if isinstance(exc, EventLoopBlocked):
-                call.stop.set()  # it may go on, and look
+                call.stop.set()  # the tool may still run, and read this
             unknown = (each for each in flat_errors(exc) if isinstance(each, OutcomeUnknown))
             if context.definition.repeat == "never" and isinstance(exc, EventLoopBlocked):
                 raise OutcomeUnknown(exc.message, remedy=exc.remedy) from exc
             if context.definition.repeat == "never" and (first := next(unknown, None)):
-                # People are asked: a model that is told of a failure calls it again.
+                # People are asked: a model that gets an error would make the call again.
                 raise first from exc
             return self._raised(context, exc)
 
@@ -462,10 +462,12 @@ def _refusal(
 
 
 def check_argument_names(tool: Tool) -> Tool:
-    """The tool, whose checks all hold something: a slip of the pen must not open it.
+    """Returns the tool, if it has every argument that its definition checks.
+
+    A misspelt name must not disable a check.
 
     Raises:
-        ToolMissing: it has no argument of a name that its definition checks.
+        ToolMissing: it lacks an argument.
     """
     if tool.definition.checks and (name := unchecked(tool)):
         known = argument_names(tool, name)
@@ -486,21 +488,21 @@ async def _interruptible(
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         stop.set()
-        if tool.in_thread:  # it has to look; what it does after that is lost to the run
+        if tool.in_thread:  # a thread must read `stop`; its result is discarded
             await asyncio.wait({work}, timeout=GRACE)
         work.cancel()
-        # One that does not end within its grace is left behind, which takes a moment more.
+        # A tool that does not end within the grace period is abandoned, which takes a moment more.
         await asyncio.wait({work}, timeout=GRACE + LOOK)
         if work.done() and not work.cancelled():
-            work.exception()  # seen: asyncio need not complain about it
+            work.exception()  # retrieved, so that asyncio logs no warning
         raise
 
 
 def _check_answered(context: _Context, message: ToolMessage) -> None:
-    """Lets the error that a server answers fail the step, where errors of its tool do.
+    """Checks that an MCP server returned no error, if errors of the tool fail the step.
 
     Raises:
-        ToolFailed: it is an error, and the model is not told of it.
+        ToolFailed: it returned one.
     """
     definition = context.definition
     answers = mcp_tool(definition.run) is not None and message.status == "error"
@@ -509,10 +511,10 @@ def _check_answered(context: _Context, message: ToolMessage) -> None:
 
 
 def _changing(context: _Context, outcome: Outcome) -> Outcome:
-    """The outcome with what it does to artifacts, told by its command or with its message.
+    """Returns the outcome with the artifact operations of its `Command` or its message.
 
     Raises:
-        ToolFailed: what it returned is no operations.
+        ToolFailed: the operations are not valid.
     """
     crew, task, message = context.crew, context.task, outcome.message
     given = list(outcome.operations)
@@ -538,11 +540,11 @@ def _bad_arguments(exc: ToolInvocationError) -> str:
 
 
 def _told(exc: Exception) -> str:
-    """An error as the model is told it: what it is, and no traceback."""
-    # Before it is cut: half a secret is no less one.
+    """Returns the text of an error for the model, without a traceback."""
+    # Redact before the text is cut: half a secret is still one.
     text = utf8_text(
         redacted_text(joined_error_text(exc, _cause_told))
-    )  # a file's name may be in it, and a failure must be told
+    )  # it may contain a file name that is not UTF-8
     return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
 
 
@@ -553,7 +555,7 @@ def _cause_told(exc: BaseException) -> str:
 
 
 def _may_pass(exc: BaseException) -> bool:
-    """Whether another try may end well: of several errors, after each of them."""
+    """Whether a retry may succeed; of an error group, whether all of its errors are transient."""
     if isinstance(exc, BaseExceptionGroup):
         return all(map(_may_pass, flat_errors(exc)))
     if isinstance(exc, CrewlogError):

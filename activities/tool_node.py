@@ -1,13 +1,11 @@
-"""One tool call through LangGraph's `ToolNode`, so that what it means is LangGraph's own.
+"""One tool call through LangGraph's `ToolNode`, with LangGraph's own semantics.
 
-`ToolNode` wants to be a node: alone it raises for a missing config key. So it is one, in a graph
-of one node, compiled once per tool. What comes out may be a `Command`, which no data converter
-carries; here it becomes plain data.
+`ToolNode` must be a node of a graph: alone it raises for a missing config key. So it runs in a
+graph of one node, compiled once for each tool. Its result may be a `Command`, which no data
+converter carries; here it becomes plain data.
 
-What a tool's result sets, where it was called by an agent without a model.
-
-A model says by `set_output` what of a result matters. Here nobody does, so the result itself is
-looked at: an object sets those outputs that its agent declares.
+The result of an agent without a model sets outputs, too: a model would call `set_output`. If the
+result is an object, its keys set the outputs that the agent declares.
 """
 
 from __future__ import annotations
@@ -35,17 +33,17 @@ from crewlog.state.calls import ArtifactChange, ToolCallDenied, ToolCallInvalid
 
 _UPDATES = frozenset({"flags", "outputs", "operations", "messages"})
 SENDS = "sends"
-"""What the built-in tool of channels updates; a crew's own tools do not."""
+"""The key that the built-in tool of channels updates; the tools of a crew may not."""
 REGROUPS = "regroups"
-"""What the group tools update; likewise."""
+"""The key that the group tools update; the tools of a crew may not."""
 _OWN = {SEND_MESSAGE: {SENDS}, **{tool: {REGROUPS} for tool in GROUP_TOOLS}}
 
 
 class ToolState(TypedDict, total=False):
-    """What a tool that asks for the state is given, besides the call itself."""
+    """The state for a tool that asks for it, and the call."""
 
     messages: list[BaseMessage]
-    """The agent's view, up to the message that made the call."""
+    """The transcript of the agent, up to the message with the call."""
     run: str
     step: str
     agent: str
@@ -55,26 +53,26 @@ class ToolState(TypedDict, total=False):
 
 @dataclass
 class Outcome:
-    """What a tool did."""
+    """The result of a tool."""
 
     message: ToolMessage
     flags: dict[str, Json] = field(default_factory=dict[str, Json])
     outputs: dict[str, Json] = field(default_factory=dict[str, Json])
     goto: list[NodeName] = field(default_factory=list[NodeName])
     operations: list[Json] = field(default_factory=list[Json])
-    """What it does to artifacts, as it said it."""
+    """Its operations on artifacts, as it returned them."""
     sends: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
-    """What it sends to channels."""
+    """Its messages to channels."""
     regroups: list[dict[str, Json]] = field(default_factory=list[dict[str, Json]])
-    """What it changes of its agent's graph, as operations."""
+    """Its operations on the component of its agent."""
     changes: tuple[ArtifactChange, ...] = ()
-    """The operations on artifacts, tried on what its agent sees."""
+    """Its operations on artifacts, after they were tried on what the agent sees."""
     result: ToolCallInvalid | ToolCallDenied | None = None
-    """Of a call that was not made: its outcome."""
+    """The outcome of a call that was not made."""
 
 
 class ToolRunner:
-    """Runs tools, each by its own compiled graph."""
+    """Runs tools, each in a compiled graph of its own."""
 
     def __init__(self) -> None:
         self._graphs: WeakKeyDictionary[Tool, Any] = WeakKeyDictionary()
@@ -83,9 +81,9 @@ class ToolRunner:
         """Runs a tool.
 
         Raises:
-            langgraph.prebuilt.tool_node.ToolInvocationError: for arguments that do not fit.
-            ToolFailed: for a `Command` that a run cannot follow.
-            Exception: whatever the tool raised.
+            langgraph.prebuilt.tool_node.ToolInvocationError: the arguments are not valid.
+            ToolFailed: it returned a `Command` that a run cannot follow.
+            Exception: the tool raised it.
         """
         graph = self._graphs.get(tool)
         if graph is None:
@@ -101,7 +99,7 @@ class ToolRunner:
 
 
 def _compile(tool: BaseTool) -> Any:
-    # Errors are ours to sort: the model's, the tool's, or a passing one.
+    # Crewlog classifies errors itself, see `tool_calls`.
     node = ToolNode([tool], handle_tool_errors=False)
 
     async def execute(state: ToolState, config: RunnableConfig) -> ToolState:
@@ -140,7 +138,7 @@ def _outcome(name: str, given: Any) -> Outcome:
         operations += update.get("operations") or ()
         sends += update.get(SENDS) or ()
         regroups += update.get(REGROUPS) or ()
-        # A hand-off may bring the whole history along: the log has that already.
+        # A handoff may contain the whole transcript, which the log has already.
         messages += [m for m in update.get("messages", ()) if isinstance(m, ToolMessage)]
         if isinstance(part, Command):
             goto += _targets(name, part.goto)  # pyright: ignore[reportUnknownArgumentType]
@@ -158,17 +156,17 @@ def _targets(name: str, goto: Any) -> Iterable[NodeName]:
 
 
 def with_outputs(outcome: Outcome, agent: AgentDefinition) -> Outcome:
-    """The outcome of a call, with the outputs that its result names by its keys.
+    """Returns the outcome with the outputs that the keys of its result name.
 
     Args:
-        outcome: What the tool did. What it sets itself, by a `Command`, stays.
-        agent: Who called it: an agent without a model.
+        outcome: The outcome. Outputs that it sets by a `Command` stay.
+        agent: The agent without a model that made the call.
     """
     if outcome.message.status != "success":
         return outcome
     message = outcome.message
     data = _object(message.artifact)
-    # A server's tool has its data there, as LangChain's adapter puts it.
+    # LangChain's adapter puts the data of an MCP tool there.
     found = _object(data.get("structured_content")) or data or _object(message.text)
     named = {key: found[key] for key in agent.outputs if key in found}
     if faults := [f"{key!r}: {why}" for key, value in named.items() if (why := _unkept(value))]:
@@ -179,7 +177,7 @@ def with_outputs(outcome: Outcome, agent: AgentDefinition) -> Outcome:
 
 
 def _unkept(value: Json) -> str:
-    """Why a value cannot be kept; empty where it can."""
+    """Returns why a value cannot be stored; empty: it can."""
     try:
         check_depth(value)
         canonical(value)
@@ -189,7 +187,7 @@ def _unkept(value: Json) -> str:
 
 
 def _object(value: Any) -> dict[str, Json]:
-    """An object, or one in a text of JSON; else an empty one."""
+    """Returns an object, or the object in a JSON text; otherwise an empty one."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             value = json.loads(value)

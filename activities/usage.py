@@ -1,4 +1,4 @@
-"""What a model call used and cost. What a service says of it is not trusted."""
+"""The usage and the cost of a model call. The figures of a provider are not trusted."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from crewlog.definition.prices import SCRIPTED, cost_of
 from crewlog.usage import Usage
 
 MOST_TOKENS = 10**9
-"""No call uses more: what is added up must stay a number."""
+"""The most tokens of a call, so that sums stay finite."""
 PRICE_TABLES = "genai_prices"
-"""The package with the prices of models, loaded at the first call of a model that has a price."""
+"""The package with the prices of models, loaded at the first call of a priced model."""
 _LOADED = threading.Event()
 """Set once the tables are loaded."""
 CHARACTERS = 4
-"""Characters of a token, where the service does not tell how many it counted."""
+"""Characters of a token, if the provider does not report its count."""
 
 
 def counted(reply: AIMessage, said: Sequence[BaseMessage]) -> AIMessage:
-    """A reply with the tokens of its call: as the service says, or as its texts are long.
+    """Returns a message with the tokens of its call: reported, or estimated by length.
 
-    The reply itself is mended, so that the journal, which reads its body, says the same.
+    The message itself gets the figures, since the journal reads its body.
 
     Args:
-        reply: The model's reply.
-        said: What the model was asked.
+        reply: The message of the model.
+        said: The messages that the model got.
     """
     told: Any = reply.usage_metadata or {}
     read, written = _count(told.get("input_tokens")), _count(told.get("output_tokens"))
-    if not read and not written:  # no call uses nothing
+    if not read and not written:  # every call uses tokens
         read, written = _estimate(said), _estimate([reply])
     if (told.get("input_tokens"), told.get("output_tokens")) == (read, written):
         return reply
@@ -48,8 +48,8 @@ async def usage_of(reply: AIMessage, model: str) -> Usage:
     """The usage of one call.
 
     Args:
-        reply: The model's reply, as `counted` makes it.
-        model: The model as the definition names it; without a known price it is told as `unpriced`.
+        reply: The message, as `counted` returns it.
+        model: The model as the definition names it; `unpriced` if its price is not known.
     """
     told: Any = reply.usage_metadata or {}
     read, written = _count(told.get("input_tokens")), _count(told.get("output_tokens"))
@@ -64,22 +64,21 @@ async def usage_of(reply: AIMessage, model: str) -> Usage:
         _LOADED.set()
     asked = cost_of(model, read, written, cached)
     named = cost_of(answered, read, written, cached) if answered != model else asked
-    # The service is the one that is paid: the name in its answer may make a call dearer, as where
-    # an alias leads to a larger model, but neither cheaper than what was configured nor priced.
+    # The provider is paid for the call. The name in its answer may make the call more expensive, if
+    # an alias means a larger model, but neither cheaper than the configured model nor priced.
     cost = max(asked or 0.0, named or 0.0)
     return used.model_copy(update={"cost": cost, "unpriced": model if asked is None else ""})
 
 
 def _count(said: Any) -> int:
-    """A number of tokens as a service says it: none below zero, none that is no number."""
+    """Returns a number of tokens of a provider; 0 if it is negative or not a number."""
     return min(max(said, 0), MOST_TOKENS) if isinstance(said, int) else 0
 
 
 def _estimate(messages: Sequence[BaseMessage]) -> int:
     """Estimates the tokens of messages by their characters: at least one for each message.
 
-    It runs over the whole transcript at each call, so the usual case, a plain text, makes no call
-    of its own.
+    It runs over the whole transcript at each call, so a plain text needs no function call.
     """
     tokens = len(messages)
     for message in messages:

@@ -1,10 +1,9 @@
-"""What an agent is shown of its run: each call's view is checked once more, and then hydrated.
+"""The reading of views: each view of a call is authorized again, and then hydrated.
 
-The workflow makes a view of what the agent may read. Here the definition is asked again, by its
-hash: a view with another log, or an item that the agent may not see, ends the call, before anything
-of it is read.
-
-The item that a step is for, read where it is shown: histories hold a list once, and no item.
+The workflow makes a view of the logs that an agent may read. The worker checks it against the
+definition: a view with another log, or with an item that the agent may not see, fails the call
+before anything is read. The item of a child step is read from its list in the store, since a
+history has each list only once.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from crewlog.state.model import Item
 from crewlog.store.protocol import Store
 
 LISTS_KEPT = 16
-"""Lists that a worker remembers: the steps of one list's items come close together."""
+"""The number of lists in the cache: the child steps of a list run close together."""
 
 
 class Items:
     """Reads items.
 
     Args:
-        store: Where lists are.
+        store: The store with the lists.
     """
 
     def __init__(self, store: Store) -> None:
@@ -47,11 +46,11 @@ class Items:
         self._lists: LruCache[ContentHash, Json] = LruCache(LISTS_KEPT)
 
     async def shown(self, task: CallModel) -> str | None:
-        """What the agent is shown of the step's item; none where the step is for none.
+        """Returns the item of a step as its agent may see it; None: the step has no item.
 
         Raises:
-            StoreUnavailable: where the list cannot be read now.
-            StoreIncomplete: where it is not in the store.
+            StoreUnavailable: the store does not answer.
+            StoreIncomplete: the store lacks the list.
         """
         item = task.item
         if item is None:
@@ -73,7 +72,7 @@ class Items:
         return values[item.number - 1]  # pyright: ignore[reportUnknownVariableType]
 
     async def _body(self, hash_: ContentHash, batch: Batch) -> Json:
-        for entry in batch.entries:  # where the store was away, and may not have it yet
+        for entry in batch.entries:  # if the store was away, it may not have it yet
             if entry.get("body") == hash_ and "inline" in entry:
                 return entry["inline"]
         return (await self._store.get_bodies([hash_]))[hash_]
@@ -83,13 +82,13 @@ _REMEDY = "Let it read the log ('reads', 'groups' or 'logs'), and retry the step
 
 
 class Sight:
-    """Reads for agents.
+    """Reads the transcripts, artifacts and items that agents may see.
 
     Args:
-        store: Where lists are.
-        definitions: The crews: they say who reads what.
-        hydrator: The worker's memory of transcripts.
-        artifacts: The worker's memory of artifacts.
+        store: The store with the lists.
+        definitions: The cache of definitions, which say who may read what.
+        hydrator: The cache of transcripts.
+        artifacts: The cache of artifacts.
     """
 
     def __init__(
@@ -105,16 +104,16 @@ class Sight:
         self._artifacts = artifacts or Artifacts(store, hydrator)
 
     async def transcript(self, task: CallInput, *, complete: bool = True) -> list[BaseMessage]:
-        """The messages that a call's agent sees.
+        """Returns the messages that the agent of a call may read.
 
         Args:
             task: The call.
-            complete: Whether calls without a result are given one.
+            complete: Whether tool calls without a result get one.
 
         Raises:
             LogAccessDenied: the view has a log that the agent may not read.
-            StoreUnavailable: where what is missing cannot be read now.
-            StoreIncomplete: where what is missing is not in the store.
+            StoreUnavailable: the store does not answer.
+            StoreIncomplete: the store lacks a row.
         """
         view, sees = await self._checked(task)
         found = await self._hydrator.hydrate(
@@ -129,12 +128,12 @@ class Sight:
         return with_refused_operations(found, await self.artifacts(task))
 
     async def artifacts(self, task: CallInput) -> dict[str, Content]:
-        """The artifacts that a call's agent sees, by name, as the call's view has them.
+        """Returns the artifacts that the agent of a call may see, by name, as of its view.
 
         Raises:
-            LogAccessDenied: the view has one that the agent may not see.
-            StoreUnavailable: where what is missing cannot be read now.
-            StoreIncomplete: where what is missing is not in the store.
+            LogAccessDenied: the view has an artifact that the agent may not see.
+            StoreUnavailable: the store does not answer.
+            StoreIncomplete: the store lacks a row.
         """
         sees = await self._definitions.sees(task.definition, task.agent)
         view = task.view.without(lambda log: not is_artifact(log))
@@ -150,12 +149,12 @@ class Sight:
         )
 
     async def windowed(self, task: CallInput, window: Window, *, script: bool) -> Cut:
-        """What a window shows of the messages that a call's agent sees; see `transcript`.
+        """Returns the messages of `transcript` that a window shows.
 
         Args:
             task: The call.
             window: The window.
-            script: Whether its model is a script, which goes by all replies that there were.
+            script: Whether its model is a script, which counts all earlier messages.
         """
         view, sees = await self._checked(task)
         found = await self._hydrator.windowed(task, view, window, sees.barred, script=script)
@@ -164,7 +163,7 @@ class Sight:
         )
 
     async def _checked(self, task: CallInput) -> tuple[View, Sees]:
-        """The logs of messages of a call's view, all of which its agent may read."""
+        """Returns the message logs of a view, after the check that the agent may read them."""
         sees = await self._definitions.sees(task.definition, task.agent)
         view = task.view.without(is_artifact)
         for log in view.heads:
@@ -172,19 +171,19 @@ class Sight:
         return view, sees
 
     async def item(self, task: CallModel) -> str | None:
-        """What the agent is shown of the step's item; none where the step is for none.
+        """Returns the item of a step as its agent may see it; None: the step has no item.
 
         Raises:
             LogAccessDenied: the agent may not see it.
-            StoreUnavailable: where the list cannot be read now.
-            StoreIncomplete: where it is not in the store.
+            StoreUnavailable: the store does not answer.
+            StoreIncomplete: the store lacks the list.
         """
         item = task.item
         if item is None:
             return None
         sees = await self._definitions.sees(task.definition, task.agent)
         decision = may_read_input(task.agent, item.logs, reads=sees.reads, step=task.step)
-        if item.withheld and decision.allowed:  # its crew has taken the log from it since
+        if item.withheld and decision.allowed:  # a change has removed the log from its agent since
             decision = Decision(allowed=False, reason=f"{task.agent!r} may not see it any more")
         _check(task, decision, None)
         return await self._items.shown(task)

@@ -1,8 +1,8 @@
-"""The folders of runs on a worker: no run has the files of a deleted one that had its id.
+"""The directories of runs on a worker: a new run has no files of a deleted run with the same id.
 
-A folder is named by the run's id, and a note beside it says when the run began that has it. That
-is the same for a run that continues as new, is taken up again or was rebuilt, and another for a run
-that begins anew under the id of a deleted one: whose folder is then put aside.
+A directory has the id of its run, and a file beside it has the time at which that run began. The
+time stays the same when a run continues as new, is reopened or is rebuilt. It differs for a new run
+under the id of a deleted one: then the old directory is moved aside.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from crewlog.tool_call import workspace_of
 
 _NOTES = ".runs"
 _MOST = 10_000
-"""Executions that a worker remembers the folders of."""
+"""The number of executions whose directories a worker caches."""
 
 
 class Workspaces:
-    """The folders of runs.
+    """The directories of runs.
 
     Args:
-        root: The folder that has them.
-        store: What knows when runs began.
+        root: Their parent.
+        store: The store with the start times of runs.
     """
 
     def __init__(self, root: Path, store: Store) -> None:
@@ -35,11 +35,11 @@ class Workspaces:
         self._folders: dict[tuple[RunId, str], Path] = {}
 
     async def make(self, run: RunId, execution: str) -> Path:
-        """The folder of a run, which exists.
+        """Returns the directory of a run, and creates it if it does not exist.
 
         Args:
             run: The run.
-            execution: Its execution: of each, the store is asked once.
+            execution: Its execution; the store is queried once for each.
         """
         folder = self._folders.get((run, execution))
         if folder is None:
@@ -60,7 +60,7 @@ class Workspaces:
         with FileLock(notes / ".lock", thread_local=False):
             last = note.read_text() if note.exists() else began
             if last != began and folder.exists():
-                # No run's folder has such a name.
+                # No directory of a run has such a name.
                 folder.rename(folder.with_name(f"{folder.name}~{last}"))
             if last != began or not note.exists():
                 draft = note.with_name(f"{note.name}~draft")
