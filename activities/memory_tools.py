@@ -90,7 +90,7 @@ class MemoryTools:
         return self._tools.put(key, (crew, make_tool(make(crew, agent, scopes))))[1]
 
     async def remembers(self, crew: CrewDefinition, agent: AgentName) -> bool:
-        """Whether the memory has something in the scope of an agent, or of an earlier one of its name.
+        """Whether the memory has something of an agent, or of an earlier one with its name.
 
         Args:
             crew: The crew.
