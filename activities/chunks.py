@@ -1,15 +1,14 @@
-"""A model's reply as it is written: who watches sees it grow, and in the end it is one message.
+"""The streaming of a model's message: its chunks are shown while it is written.
 
-The pieces travel as details of the activity's heartbeats and nowhere else: the server keeps the
-last ones while the call is under way, and forgets them with it. What counts is the message that the
-activity returns, and it is the one that the model would have given in one piece. Adding pieces up
-does not give that by itself:
+The chunks travel as details of the activity's heartbeats and nowhere else: the server keeps the
+last ones while the call is under way. The message that the activity returns is the one that the model
+would give without streaming. Adding up the chunks is not enough for that:
 
-- LangChain mends the JSON of a tool call that was cut off; here, as without streaming, such a call
-  is an invalid one, which the model may repair, and is never made with half of its arguments.
-- Services of OpenAI's kind tell their name, the end and the usage once, or again with every piece:
-  the last word counts, not the sum.
-- A connection that ends early is a failure, and not a short reply.
+- LangChain repairs the JSON of a tool call that was cut off. Here, as without streaming, such a
+  call is invalid and the model may repair it; it is never made with half of its arguments.
+- Providers with OpenAI's protocol send their name, the end and the usage once, or again with every
+  chunk: the last value counts, not the sum.
+- A connection that ends early is a failure, and not a short message.
 """
 
 from __future__ import annotations
@@ -43,20 +42,20 @@ from crewlog.state.calls import CallModel, Written
 from crewlog.state.finish_reason import finish_reason, provider_finish_reason
 
 TAIL = 2_000
-"""Characters of the text that a heartbeat carries: its end."""
+"""The most characters in a heartbeat, from the end of the text."""
 PACE = 0.1
-"""Seconds between two heartbeats that tell of new text. A reply that takes less sends none."""
+"""Seconds between two heartbeats with text. A message that takes less time sends none."""
 _CLIENTS = frozenset(provider.module.partition(".")[0] for provider in PROVIDERS.values())
-"""The packages of LangChain's clients of services."""
+"""The packages of LangChain's clients of providers."""
 _NOTHING = "No generation chunks were returned"
-"""How LangChain says that there was not a single piece."""
+"""LangChain's error for a stream without a chunk."""
 
 
 class StreamingUnsupported(Exception):
-    """The model must be asked for its reply in one piece.
+    """The model must be called without streaming.
 
     Args:
-        ever: Whether that is so for all of its replies.
+        ever: Whether that holds for all of its calls.
     """
 
     def __init__(self, *, ever: bool) -> None:
@@ -65,7 +64,7 @@ class StreamingUnsupported(Exception):
 
 
 class Writing:
-    """Tells in heartbeats what a model has written so far."""
+    """Sends the text that a model has written so far in heartbeats."""
 
     def __init__(self, pulse: Heartbeat, task: CallModel) -> None:
         self._pulse = pulse
@@ -77,8 +76,8 @@ class Writing:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, piece: str) -> None:
-        """Takes a piece of text; it is told a moment later, with those that came meanwhile."""
-        # A secret comes in pieces: what may be one is told when it is known not to be.
+        """Takes a chunk; it is sent a moment later, together with those that follow."""
+        # A secret may come in several chunks: hold back text that may be the beginning of one.
         told = self._growing.add(piece)
         self._length += len(told)
         self._tail = (self._tail + told)[-TAIL:]
@@ -98,7 +97,7 @@ class Writing:
         self._pulse.beat(written.to_json())
 
     def close(self) -> None:
-        """Says nothing any more."""
+        """Stops sending."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -106,17 +105,17 @@ class Writing:
 async def stream_message(
     model: Any, said: list[BaseMessage], config: RunnableConfig, tell: Callable[[str], None]
 ) -> BaseMessage:
-    """A model's reply, of which every piece of text is told as it comes.
+    """Returns the message of a model, and passes on each chunk of its text.
 
     Args:
-        model: The chat model. One that cannot stream gives its reply in one piece.
+        model: The chat model. One that cannot stream returns its message at once.
         said: The prompt.
         config: As for `ainvoke`.
-        tell: Takes each piece of text.
+        tell: Takes each chunk.
 
     Raises:
-        StreamingUnsupported: it must be asked without streaming.
-        ModelUnavailable: the reply broke off.
+        StreamingUnsupported: it must be called without streaming.
+        ModelUnavailable: the stream ended early.
     """
     pieces: list[BaseMessage] = []
     try:
@@ -133,9 +132,9 @@ async def stream_message(
 
 
 def prompt_value(model: Any, messages: Sequence[BaseMessage]) -> PromptValue | list[BaseMessage]:
-    """Messages as a model is given them.
+    """Returns messages in the form that a model takes.
 
-    LangChain converts a list message by message, at each call the whole transcript again. A chat
+    LangChain converts a list message by message, and the whole transcript at each call. A chat
     model takes a prompt value as it is; anything else that is registered as a model gets the list.
     """
     if isinstance(_unbound(model), BaseChatModel):
@@ -156,15 +155,15 @@ def _broken_off() -> ModelUnavailable:
 
 
 def whole(pieces: Sequence[BaseMessage], packages: frozenset[str] = frozenset()) -> BaseMessage:
-    """The message that pieces add up to: the same as in one piece; see the module's docstring.
+    """Returns the message of chunks, as without streaming; see the module's docstring.
 
     Args:
-        pieces: What the model gave.
+        pieces: The chunks.
         packages: Those that its class is from.
 
     Raises:
-        StreamingUnsupported: its tool calls were lost on the way.
-        ModelUnavailable: it broke off.
+        StreamingUnsupported: tool calls were lost.
+        ModelUnavailable: the stream ended early.
     """
     message = _added(pieces, packages)
     # A client of a service tells its end. What does not, and names no provider, is no such client:
@@ -204,13 +203,13 @@ def _other(pieces: Sequence[BaseMessage]) -> BaseMessage:
 
 
 def _recheck_calls(message: AIMessage) -> None:
-    """Checks that no tool call of a reply was lost between its pieces.
+    """Checks that no tool call was lost between the chunks.
 
     Raises:
         StreamingUnsupported: one was.
     """
     calls = [*message.tool_calls, *message.invalid_tool_calls]
-    # Some clients drop the pieces of calls that their services do not number.
+    # Some clients drop chunks of tool calls that their providers do not number.
     dropped = message.response_metadata.get("finish_reason") == "tool_calls" and not calls
     nameless = finish_reason(message) == "complete" and not all(call["name"] for call in calls)
     if dropped or nameless:

@@ -1,10 +1,10 @@
-"""Whose log a head is of: where its chain begins says the run and the log's name, and nothing else.
+"""The root of a log proves whose log a head belongs to.
 
-A run's own logs begin at `empty_log_head(run, log)`. A fork goes on with the logs of its
-ancestors: those begin where the ancestor's did. So a head may be shown as one of a log, if it
-begins where that log does, in the run or in one of those; a head that begins anywhere else is
-another log's, whichever it is. A log that was joined begins at several places, of each of which
-that must hold. The ancestors are asked for where a root is not the run's own, and then remembered.
+The logs of a run begin at `empty_log_head(run, log)`. A fork continues the logs of its ancestors,
+which begin where the ancestor's logs did. So a head belongs to a log if its chain begins where that
+log begins, in the run or in one of its ancestors. After a run merge a log has several roots, and
+each of them must pass. Ancestors are read from the store only for a root that is not the run's own,
+and then cached.
 """
 
 from __future__ import annotations

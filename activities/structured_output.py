@@ -1,8 +1,8 @@
-"""Replies of a form on a worker: a service is asked for it where it can be, and what came is read.
+"""Structured outputs on a worker: the request to the provider, and the parsing of the message.
 
-Services can hold a model to a schema. That is asked for where nothing is in the
-way: a model that is offered tools must be free to call them. A service that does not know it says
-so once, and is asked without; what comes is read in any case, as nobody's word is taken for it.
+Providers can make a model follow a schema. A request asks for that unless the model also gets
+tools, which it must be free to call. A provider that does not support it rejects the first request, and
+then is called without. The message is parsed in any case.
 """
 
 from __future__ import annotations

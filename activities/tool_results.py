@@ -1,4 +1,4 @@
-"""What a tool returns and raises, made safe where it happens: before LangChain makes text of it."""
+"""The results and exceptions of tools, checked before LangChain converts them to text."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from crewlog.tool_call import current_call
 
 
 class NotJson(ToolFailed):
-    """A tool returned what cannot be kept. It did run: the model is told, nothing is retried."""
+    """A tool returned a value that cannot be stored. It ran, so the model gets the error."""
 
 
 class ToolValidationError(Exception):
-    """A validation error of the tool's own doing, which is not about the model's arguments."""
+    """A validation error inside the tool, which is not about the arguments of the model."""
 
     def __init__(self, cause: ValidationError) -> None:
         super().__init__(str(cause))
@@ -37,9 +37,9 @@ class ToolValidationError(Exception):
 
 
 _WORST = (SystemExit, KeyboardInterrupt)
-"""What would end the worker."""
+"""Exceptions that would end the worker."""
 Elsewhere = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Awaitable[Any]]
-"""Runs what makes a coroutine in another event loop."""
+"""Runs a coroutine in another event loop."""
 
 
 def checked(
@@ -50,7 +50,7 @@ def checked(
     Args:
         tool: The tool.
         method: Its method.
-        elsewhere: Where a coroutine of its author runs.
+        elsewhere: Runs the coroutine of an async tool.
     """
     if inspect.iscoroutinefunction(method):
 
@@ -77,7 +77,7 @@ def checked(
 
 def _harmless(exc: BaseException) -> Exception:
     if isinstance(exc, ValidationError):
-        # ToolNode would take it for one of the model's arguments.
+        # ToolNode would take it for an error in the arguments of the model.
         return ToolValidationError(exc)
     if isinstance(exc, BaseExceptionGroup):
         group: BaseExceptionGroup[BaseException] = exc
@@ -92,7 +92,7 @@ def _harmless(exc: BaseException) -> Exception:
 def _plain(tool: BaseTool, result: Any) -> Any:
     if tool.response_format == "content_and_artifact" and _is(result, tuple):
         parts: tuple[Any, ...] = result
-        # The artifact stays data, also where it is spelled as content.
+        # The artifact stays data, even if it looks like content.
         plain = (
             *(_plain_value(tool, part) for part in parts[:1]),
             *(_json_value(tool, part) for part in parts[1:]),
@@ -104,10 +104,10 @@ def _plain(tool: BaseTool, result: Any) -> Any:
 
 
 def _plain_value(tool: BaseTool, value: Any) -> Any:
-    """A result that LangChain will not make text of silently.
+    """Returns a result that LangChain does not convert to text silently.
 
     Raises:
-        NotJson: for what is neither JSON nor a message nor a command.
+        NotJson: it is neither JSON nor a message nor a command.
     """
     if _is(value, Command):
         command: Command[Any] = value
@@ -130,10 +130,10 @@ def _plain_value(tool: BaseTool, value: Any) -> Any:
 
 
 def _json_value(tool: BaseTool, value: Any) -> Any:
-    """Data that is JSON.
+    """Returns data as JSON.
 
     Raises:
-        NotJson: where it is not.
+        NotJson: it is not JSON.
     """
     plain = _data(value)
     try:
@@ -149,10 +149,10 @@ def _json_value(tool: BaseTool, value: Any) -> Any:
 
 
 def _shallow(tool: BaseTool, value: Any) -> None:
-    """Refuses data that no activity's result could carry.
+    """Checks that the result of an activity can carry data.
 
     Raises:
-        NotJson: where it is nested too deep.
+        NotJson: it is nested too deeply.
     """
     try:
         check_depth(value)
@@ -164,7 +164,7 @@ def _shallow(tool: BaseTool, value: Any) -> None:
 
 
 def _data(value: Any) -> Any:
-    """The plain data of a model or a dataclass; anything else as it is."""
+    """Returns the plain data of a model or a dataclass; any other value unchanged."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):
@@ -173,10 +173,10 @@ def _data(value: Any) -> Any:
 
 
 def _keepable(tool: BaseTool, message: ToolMessage) -> ToolMessage:
-    """The message, which a store can keep.
+    """Returns the message in a form that the store can keep.
 
     Raises:
-        NotJson: where its content or artifact holds what is not JSON.
+        NotJson: its content or artifact is not JSON.
     """
     try:
         check_depth(message_to_json(message))
@@ -192,18 +192,18 @@ _CONTENT = frozenset(
     {"text", "image_url", "image", "json", "search_result", "custom_tool_call_output"}
     | {"document", "file"}
 )
-"""Types of blocks that LangChain leaves as they are in a tool's result."""
+"""Types of content blocks that LangChain leaves unchanged in a tool result."""
 
 
 def _has_files(blocks: list[Any]) -> bool:
-    """Whether these are blocks of content, of which one is a file."""
+    """Whether these are content blocks with at least one file."""
     return any(data_of(block) is not None for block in blocks) and all(
         isinstance(block, str | dict) for block in blocks
     )
 
 
 def _as_block(block: Any) -> dict[str, Any]:
-    """A block as LangChain leaves it. It makes text of all where it does not know one."""
+    """Returns a block that LangChain leaves unchanged; one unknown block makes all of them text."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
     if (data := data_of(block)) is None:
@@ -213,7 +213,7 @@ def _as_block(block: Any) -> dict[str, Any]:
 
 
 def _are_answers(value: Any) -> bool:
-    """Whether it is a list of messages and commands, which `ToolNode` takes as it is."""
+    """Whether it is a list of messages and commands, which `ToolNode` accepts."""
     items: list[Any] = value if _is(value, list) else []
     return bool(items) and all(isinstance(v, Command | ToolMessage) for v in items)
 
@@ -224,10 +224,10 @@ def _is(value: Any, kind: type[Any]) -> bool:
 
 
 def _answered(tool: BaseTool, command: Command[Any]) -> Command[Any]:
-    """The command with an answer to the call, which `ToolNode` demands, and for the run's graph.
+    """Returns the command with a message for the call, which `ToolNode` requires.
 
-    In a tool, the graph around is the agent's turn and its parent the run's. A run has one place
-    where steps go on, so both mean that.
+    In a tool, the graph is the turn of the agent, and its parent is the graph of the run. Steps
+    continue only in the graph of the run, so both mean that one.
     """
     command = _told(tool, command)
     update: Any = command.update
@@ -242,7 +242,7 @@ def _told(tool: BaseTool, command: Command[Any]) -> Command[Any]:
     """The command with an update that a run can take.
 
     Raises:
-        NotJson: for an update that is no dict, and for flags and outputs that are not JSON.
+        NotJson: the update is not a dict, or its flags or outputs are not JSON.
     """
     given: Any = command.update or {}
     try:
@@ -273,7 +273,7 @@ def _values(tool: BaseTool, what: str, given: Any) -> dict[str, Json]:
     out: dict[str, Json] = {}
     for key, value in values.items():
         try:
-            # There and back: a tuple becomes the list that it will be anyhow.
+            # To JSON and back: a tuple becomes a list.
             out[str(key)] = json.loads(canonical(_data(value)))
             check_depth(out[str(key)])
         except (TypeError, ValueError, RecursionError) as exc:

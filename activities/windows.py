@@ -1,13 +1,12 @@
-"""What a window shows of a transcript: which groups stay, and what a summary stands for.
+"""Windows: which groups of a transcript a model gets, and what summaries stand for.
 
-Without a summary the last groups are shown, as many as the window says. With one, a group that is
-left out is one that summaries cover, and these cover logs by whole chunks of `CHUNK` messages from
-their beginnings: so all agents that read a log share its summaries, whatever their windows are, and
-a prompt begins the same until the next chunk is full. What no chunk covers yet is shown, or, where
-tokens forbid that, its beginning is.
+Without a summary, the window has the last groups. With summaries, a group is left out only if they
+cover it. They cover a log from its beginning in chunks of `CHUNK` messages. So all agents that read
+a log share its summaries, whatever their windows are, and prompts begin the same until the next
+chunk is full. What no chunk covers yet is shown; if there are too many tokens, its beginning is.
 
-A summary is made of one log, so it tells nobody what another log says; and where a transcript hides
-something of a log, as what the agent says about other items, that log is covered no further.
+A summary is made of one log, so it reveals nothing of another log. If a transcript hides a part of
+a log, such as the messages about other items, no summary covers the log from there on.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
     from crewlog.activities.hydrator import Chain
 
 CHUNK = 8
-"""Messages of a log that a summary covers more than the one before."""
+"""The messages that each further summary of a log covers."""
 MOST_UNCOVERED = 2 * CHUNK
-"""Groups that are shown besides those of the window, since no chunk covers them: the newest."""
+"""The most groups, the newest, that are shown besides the window since no chunk covers them."""
 CHARACTERS = 4
-"""Characters of a token, where nobody counts them."""
+"""Characters of a token, as an estimate."""
 STEADY = 4
-"""Into how many parts the tokens of a window are divided: where it begins moves by one of them."""
+"""The number of parts of a window in tokens: its beginning moves by one part at a time."""
 _SHORTEST = 200
-"""Characters that are left of a text that does not fit."""
+"""The length to which a text that does not fit is cut, in characters."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +48,18 @@ class Log:
 
 @dataclass(frozen=True)
 class SummarizedPrefix:
-    """The beginning of a log, for which a summary is to stand."""
+    """The beginning of a log that a summary stands for."""
 
     log: LogName
     chain: Chain
     length: int
-    """How many messages: a multiple of `CHUNK`."""
+    """Its number of messages: a multiple of `CHUNK`."""
     messages: Mapping[ContentHash, BaseMessage]
-    """The messages of all of the run's logs, by body."""
+    """The messages of all logs of the run, by body."""
 
     @property
     def head(self) -> ContentHash:
-        """The log's head at the end of it."""
+        """The head of the log at its end."""
         return self.chain.heads[self.length - 1]
 
     def said(self, start: int, end: int) -> list[BaseMessage]:
@@ -70,12 +69,12 @@ class SummarizedPrefix:
 
 @dataclass(frozen=True)
 class Cut:
-    """A transcript as a window shows it."""
+    """The part of a transcript that a window shows."""
 
     shown: list[BaseMessage]
-    """What is shown, in order."""
+    """The messages that are shown, in order."""
     left_out: int = 0
-    """How many groups are not."""
+    """The number of groups that are left out."""
     earlier: tuple[Said, ...] = ()
     """What was said right before each reply of the agent's own among these, where it was asked,
     with who said it: `tool` or `people`."""
@@ -86,7 +85,7 @@ class Cut:
     untold: int = 0
     """Groups before these of which there are too many: their number stands for them."""
     summed_up: int = 0
-    """How many of the groups that are left out summaries stand for."""
+    """The number of left-out groups that summaries cover."""
 
 
 def cut(
@@ -98,15 +97,15 @@ def cut(
     *,
     script: str = "",
 ) -> Cut:
-    """A transcript as a window shows it.
+    """Returns the part of a transcript that a window shows.
 
     Args:
-        transcript: All that the agent sees.
-        logs: The logs that it is made of.
+        transcript: The whole transcript of the agent.
+        logs: Its logs.
         messages: Their messages, by body.
         window: The window.
-        step: The step: what the agent says in it is its present turn.
-        script: The agent, where a script is its model, which goes by all replies that there were.
+        step: The step; the messages of the agent in it are its present turn.
+        script: The agent, if its model is a script, which counts all earlier messages.
     """
     total = len(transcript)
     present = transcript.spots.own.get(step, total)
@@ -114,7 +113,7 @@ def cut(
     forced = _by_tokens(transcript, window.tokens) if window.tokens is not None else 0
     first = 0 if window.last is None else present - window.last
     if asked is not None and asked >= first:
-        first -= 1  # what is asked is shown besides
+        first -= 1  # the request is shown, too
     start = max(forced, first)
     if start <= 0:
         return Cut(_fitted(transcript, 0, total, window))
@@ -196,7 +195,7 @@ def _sums(transcript: Transcript) -> list[int]:
 
 
 def tokens_of(message: BaseMessage) -> int:
-    """The tokens of a message, by its characters."""
+    """Estimates the tokens of a message by its characters."""
     content: Any = message.content  # pyright: ignore[reportUnknownMemberType]
     said = content if isinstance(content, str) else json.dumps(content, default=str)
     calls = message.tool_calls if isinstance(message, AIMessage) else []
