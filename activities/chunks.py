@@ -1,8 +1,8 @@
 """The streaming of a model's message: its chunks are shown while it is written.
 
 The chunks travel as details of the activity's heartbeats and nowhere else: the server keeps the
-last ones while the call is under way. The message that the activity returns is the one that the model
-would give without streaming. Adding up the chunks is not enough for that:
+last ones while the call is under way. The message that the activity returns is the one that the
+model would give without streaming. Adding up the chunks is not enough for that:
 
 - LangChain repairs the JSON of a tool call that was cut off. Here, as without streaming, such a
   call is invalid and the model may repair it; it is never made with half of its arguments.

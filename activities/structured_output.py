@@ -1,8 +1,8 @@
 """Structured outputs on a worker: the request to the provider, and the parsing of the message.
 
 Providers can make a model follow a schema. A request asks for that unless the model also gets
-tools, which it must be free to call. A provider that does not support it rejects the first request, and
-then is called without. The message is parsed in any case.
+tools, which it must be free to call. A provider that does not support it rejects the first request,
+and then is called without. The message is parsed in any case.
 """
 
 from __future__ import annotations
