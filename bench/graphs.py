@@ -29,7 +29,7 @@ from crewlog.client import Run
 from crewlog.definition.operations import Connect, Disconnect
 from crewlog.ids import AgentName, LogName, RunId
 from crewlog.state.components import split_run_id
-from crewlog.state.initial_state import Given, InitialMessage
+from crewlog.wire import InitialMessage, InitialState
 
 AGAIN = 4
 """Splits, or merges, of a round."""
@@ -77,9 +77,9 @@ async def run(bench: Bench, again: int = AGAIN, messages: int = MESSAGES) -> lis
     ]
 
 
-def texts(count: int, size: int) -> Given:
+def texts(count: int, size: int) -> InitialState:
     """Messages that a channel has when a run begins."""
-    return Given(
+    return InitialState(
         messages=tuple(
             InitialMessage(
                 body={"type": "human", "content": f"{number} ".ljust(size, "x")},
@@ -123,7 +123,7 @@ async def mean(times: int, once: Timed) -> float:
     return fmean([await once() for _ in range(times)])
 
 
-async def begun(site: Site, crew: Crew, given: Given | None = None) -> Run:
+async def begun(site: Site, crew: Crew, given: InitialState | None = None) -> Run:
     """A run at rest: all of it is stored, and no worker has anything to do for it."""
     peer = await site.peer("engine")
     client = site.client(peer.queue)
@@ -142,7 +142,7 @@ async def _settled(site: Site, run: Run, position: int) -> bool:
     return await is_idle(site, id)
 
 
-async def split(site: Site, given: Given | None = None) -> float:
+async def split(site: Site, given: InitialState | None = None) -> float:
     """How long a split takes, in milliseconds; the part has what was said."""
     run = await begun(site, bridged(), given)
     part = split_run_id(RunId(run.id), "cut", AgentName("bob"))
@@ -160,7 +160,7 @@ async def split(site: Site, given: Given | None = None) -> float:
     return took * 1000
 
 
-async def merge(site: Site, given: Given | None = None) -> float:
+async def merge(site: Site, given: InitialState | None = None) -> float:
     """How long a merge takes, in milliseconds; the run that joins has what was said."""
     stays, joins = await begun(site, hosts()), await begun(site, guests(), given)
     tie = Connect(

@@ -37,6 +37,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.wakes import check_log
     from crewlog.ids import RESERVED, CommandId, LogName, RunId
+    from crewlog.reporting.wire_views import initial_state
     from crewlog.state.calls import (
         READ_TIME,
         RECORD_USE,
@@ -331,9 +332,9 @@ def check_initial_state(
         ApplicationError: a log has no reader (`InvalidStart`), or who starts the run has not the
             right to what it is given (`NotPermitted`).
     """
-    given = start.given
-    if given is None:
+    if start.given is None:
         return
+    given = initial_state(start.given)
     found = _check_sender(plan.policy, START, data, start.proof, run=run, at=at)
     try:
         for place, log in given.named_logs:

@@ -7,7 +7,7 @@ records that the change is accepted, or that only permissions and settings chang
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.prompt_compilation import COMPILER
     from crewlog.graph.swap import SwapReport
     from crewlog.ids import RESERVED, AgentName, CommandId, ContentHash, RunId, ToolName
+    from crewlog.reporting.wire_views import change_report
     from crewlog.state import journal as j
     from crewlog.state.calls import (
         PREPARE_CHANGE,
@@ -260,8 +261,17 @@ def _no_crew(faults: str, remedy: str = "") -> CommandRejected:
     )
 
 
-def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> Changed | None:
-    """Applies a change, or tells what it would do; none where it must be prepared anew.
+class AppliedChange(NamedTuple):
+    """A change that was applied, or reported for a dry run."""
+
+    result: Changed
+    """The result of the command."""
+    report: SwapReport
+    """What the change does to the run."""
+
+
+def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedChange | None:
+    """Applies a change, or reports it for a dry run; none if it must be prepared again.
 
     Raises:
         CommandRejected: it cannot be.
@@ -298,12 +308,13 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> Changed |
         "graph_version": report.graph_version,
         "swap": report.swap,
         "definition": plan.definition,
-        "report": report,
+        "report": change_report(report),
         "remarks": tuple(map(str, prepared.remarks)),
         "digest": incoming.digest,
     }
     if command.dry_run:
-        return Changed(position=checked.state.position, plan=plan.to_json(), **told)
+        position = checked.state.position
+        return AppliedChange(Changed(position=position, plan=plan.to_json(), **told), report)
     live_change.accept(
         checked,
         plan,
@@ -318,7 +329,8 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> Changed |
     )
     if checked.state.changing is not None:
         incoming.drain = command.drain_timeout
-    return Changed(position=checked.state.commands[command.id].position, **told)
+    position = checked.state.commands[command.id].position
+    return AppliedChange(Changed(position=position, **told), report)
 
 
 def _basis(engine: Engine, command: Change, prepared: PrepareChangeResult) -> ContentHash:
@@ -330,7 +342,7 @@ def _basis(engine: Engine, command: Change, prepared: PrepareChangeResult) -> Co
 
 def _ask(
     engine: Engine, incoming: QueuedCommand, command: Change, prepared: PrepareMergeResult
-) -> Changed:
+) -> AppliedChange:
     """Asks another run to be one graph with this one, or tells what would come of that.
 
     Raises:
@@ -356,6 +368,12 @@ def _ask(
         by=command.by,
         reason=command.reason,
     )
+    report = SwapReport(
+        graph_version=engine.state.graph_version,
+        swap=False,
+        topology=prepared.change,
+        warnings=prepared.warnings,
+    )
     told: dict[str, Any] = {
         "id": command.id,
         "detail": what,
@@ -363,17 +381,13 @@ def _ask(
         "definition": hash_json(prepared.definition),
         "merge": request.op,
         "digest": incoming.digest,
-        "report": SwapReport(
-            graph_version=engine.state.graph_version,
-            swap=False,
-            topology=prepared.change,
-            warnings=prepared.warnings,
-        ),
+        "report": change_report(report),
     }
     if command.dry_run:
-        return Changed(position=engine.state.position, plan=prepared.plan, **told)
+        position = engine.state.position
+        return AppliedChange(Changed(position=position, plan=prepared.plan, **told), report)
     engine.record(request)
-    return Changed(position=engine.state.position, **told)
+    return AppliedChange(Changed(position=engine.state.position, **told), report)
 
 
 def _edge_text(operation: Connect | Wire) -> str:

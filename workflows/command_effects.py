@@ -203,9 +203,9 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
                 "a change is sent as an update, and this came as a signal",
                 remedy="Send the update 'change': it is answered by what becomes of it.",
             )
-        changed = changes.apply(engine, incoming, command)
-        incoming.late = changed is None
-        return changed
+        applied = changes.apply(engine, incoming, command)
+        incoming.late = applied is None
+        return applied.result if applied is not None else None
     authorization.check_manual_command(engine, incoming, command)
     detail = await _record_effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]

@@ -34,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.prompt_compilation import NO_PLAN
     from crewlog.ids import CommandId, RunId
     from crewlog.payload_storage.converter import payload_hash
+    from crewlog.reporting.wire_views import initial_state, state_view
     from crewlog.state.calls import PREPARE_RUN, PrepareRun, PrepareRunResult, SignedStart
     from crewlog.state.carry import PromptCarry, read_carry
     from crewlog.state.model import CrewState
@@ -184,7 +185,7 @@ class CrewRun:
                 by=start.by,
                 at=_started(),
                 command=CommandId(start.command) if start.command else None,
-                given=start.given,
+                given=initial_state(start.given) if start.given is not None else None,
                 files=start.files,
             )
         except UsageError as error:
@@ -455,8 +456,8 @@ class CrewRun:
 
     @workflow.query(name="state")
     def state(self) -> dict[str, Any]:
-        """The whole state: a `CrewState`."""
-        return self._ready().engine.state.model_dump(mode="json")
+        """The whole state: a `StateView`."""
+        return state_view(self._ready().engine.state).model_dump(mode="json")
 
     @workflow.query(name="graph")
     def graph(self) -> dict[str, Any]:
@@ -466,9 +467,8 @@ class CrewRun:
     @workflow.query(name="interrupts")
     def interrupts(self) -> list[dict[str, Any]]:
         """The open questions: `InterruptView`s."""
-        engine = self._ready().engine
-        questions = engine.state.interrupts.values()
-        return [view_models.interrupt_view(q, engine).model_dump(mode="json") for q in questions]
+        views = view_models.interrupt_views(self._ready().engine)
+        return [each.model_dump(mode="json") for each in views]
 
     @workflow.query(name="journal")
     def journal(self, raw: RawValue = WHOLE) -> dict[str, Any]:

@@ -53,6 +53,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.run_context import Order
     from crewlog.graph.wakes import waking_message
     from crewlog.ids import RESERVED, CommandId, StepId, ToolName
+    from crewlog.reporting.wire_views import rename_view
     from crewlog.state import journal as j
     from crewlog.state.answers import call_binding
     from crewlog.state.batch_codec import pack_view
@@ -970,7 +971,7 @@ class Execution:
                 end_reason=state.end_reason,
                 rested=state.status == "completed" and state.rest is not None,
                 merged_into=state.merged_into,
-                renamed=state.surviving_run_renames,
+                renamed=tuple(map(rename_view, state.surviving_run_renames)),
             ),
         )
 

@@ -115,7 +115,5 @@ def _changed(engine: Engine, incoming: QueuedCommand, command: Change) -> str:
         raise ChangeConflict(
             "the graph is being changed by somebody else", remedy="Try it again in a moment."
         )
-    changed = changes.apply(engine, incoming, command)
-    if changed is None or changed.report is None:
-        return ""
-    return change_result_text(changed.detail, changed.report)
+    applied = changes.apply(engine, incoming, command)
+    return "" if applied is None else change_result_text(applied.result.detail, applied.report)

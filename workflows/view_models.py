@@ -8,7 +8,7 @@ from typing import Any
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.graph import interrupts, timers
+    from crewlog.graph import timers
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.run_context import RunFacts
@@ -16,15 +16,15 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.model import Json
     from crewlog.reporting.drawing.mermaid import MermaidDrawing, mermaid
     from crewlog.reporting.permission_matrix import agents_in, cells, plan_tools, remote_agents
+    from crewlog.reporting.wire_views import entry_view, interrupt_view
     from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.excerpt import fenced, shortened
     from crewlog.state.frontier import item_agent, step_description
-    from crewlog.state.model import CrewState, FrontierStep, Interrupt, Output
+    from crewlog.state.model import CrewState, FrontierStep, Output
     from crewlog.state.run_merge.protocol import in_words
     from crewlog.wire import (
         CheckpointPage,
         CheckpointView,
-        EntryView,
         GraphView,
         InterruptView,
         JournalPage,
@@ -172,36 +172,14 @@ def graph_view(engine: Engine) -> GraphView:
     )
 
 
-def interrupt_view(interrupt: Interrupt, engine: Engine) -> InterruptView:
-    """A question in LangChain's human-in-the-loop shape."""
+def interrupt_views(engine: Engine) -> list[InterruptView]:
+    """The open interrupts."""
     prompt = engine.prompt
-    request, review = interrupts.shape(
-        interrupt, prompt.state if prompt.is_active else None, prompt.definition
-    )
-    return InterruptView(
-        id=interrupt.id,
-        kind=interrupt.kind,
-        step=interrupt.step,
-        question=interrupt.question,
-        detail=interrupt.detail,
-        options=interrupt.options,
-        words=interrupt.words,
-        words_to=interrupt.words_to,
-        hash=interrupt.hash or "",
-        to=interrupt.to,
-        due=interrupt.due,
-        escalated=interrupt.escalated,
-        why=interrupt.why,
-        rule=interrupt.rule,
-        risk=interrupt.risk,
-        quotas=interrupt.quotas,
-        shows=interrupt.shows,
-        bound=interrupt.bound,
-        **interrupts.argument_source_fields(interrupt),
-        shortened=interrupts.has_shortened_arguments(interrupt),
-        action_requests=(request,),
-        review_configs=(review,),
-    )
+    compiled = prompt.state if prompt.is_active else None
+    return [
+        interrupt_view(each, compiled, prompt.definition)
+        for each in engine.state.interrupts.values()
+    ]
 
 
 def journal_page(engine: Engine, page: Page) -> JournalPage:
@@ -209,8 +187,7 @@ def journal_page(engine: Engine, page: Page) -> JournalPage:
     ledger = engine.ledger
     return JournalPage(
         entries=tuple(
-            EntryView(position=position, entry=data)
-            for position, data in ledger.page(page.after, page.limit)
+            entry_view(position, data) for position, data in ledger.page(page.after, page.limit)
         ),
         first=ledger.first,
         position=engine.state.position,

@@ -430,7 +430,7 @@ class Site:
             page = await run.journal(folded.position, 1000)
             for item in page.entries:
                 if item.position <= live.position:
-                    entry = entry_from_json(item.entry)
+                    entry = entry_from_json(item.data)
                     folded = reduce(folded, entry)
         if folded.position == live.position:
             assert_equal(live, folded)

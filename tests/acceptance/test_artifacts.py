@@ -69,7 +69,7 @@ async def test_operations_of_a_turn_are_applied_in_call_order_whatever_ended_fir
 
     async def held() -> bool:
         page = await run.journal()
-        return sum(item.entry["kind"] == "CompletionBuffered" for item in page.entries) == 2
+        return sum(item.data["kind"] == "CompletionBuffered" for item in page.entries) == 2
 
     await until_true(held)
     crews.open_gate(run, "slow")

@@ -84,7 +84,7 @@ async def played(local: CrewlogLocal, definition: dict[str, Any]) -> tuple[Run, 
 
 async def kinds(run: Run, kind: str) -> list[Any]:
     page = await run.journal(limit=200)
-    found = [entry_from_json(each.entry) for each in page.entries]
+    found = [entry_from_json(each.data) for each in page.entries]
     return [entry for entry in found if entry.kind == kind]
 
 

@@ -316,7 +316,7 @@ async def test_starts_and_approvals_are_used_once_also_after_a_deletion(crews: S
     refused: list[str] = []
     async with asyncio.timeout(LIMIT):
         while len(refused) < 2:
-            told = [item.entry for item in (await again.journal(limit=1000)).entries]
+            told = [item.data for item in (await again.journal(limit=1000)).entries]
             refused = [str(e["reason"]) for e in told if e["kind"] == "CommandRejected"]
             await asyncio.sleep(0.02)
     assert all("was given to another run of this id" in reason for reason in refused)

@@ -286,7 +286,7 @@ async def test_what_can_be_no_merge_is_refused_at_once(crews: Site) -> None:
     assert dry.report.topology is not None
     assert dry.report.topology.new_graph_ids == (third.id,)  # who has a flow stays
     last = (await one.journal((await one.state()).position - 5)).entries
-    assert [item.entry["kind"] for item in last] == ["CommandRejected"] * 5
+    assert [item.data["kind"] for item in last] == ["CommandRejected"] * 5
     for run in (one, two, third):
         assert (await run.state()).joining is None
         assert not await crews.entries(run, "MergeRequested", "MergeAccepted", "MergeFailed")

@@ -27,9 +27,8 @@ from crewlog.evaluation import Case, Plan, StageOutput, Verdict, evaluate, exact
 from crewlog.ids import LogName
 from crewlog.payload_storage.converter import data_converter
 from crewlog.state.calls import STORE_BATCH
-from crewlog.state.initial_state import Given, InitialMessage
 from crewlog.usage import Usage
-from crewlog.wire import WORKFLOW_TYPE
+from crewlog.wire import WORKFLOW_TYPE, InitialMessage, InitialState
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.interceptors import StartArgumentInterceptor
@@ -91,7 +90,7 @@ def of(site: Site, folder: Path, name: str | None, run: Run) -> Run:
 
 async def refusals(run: Run) -> list[dict[str, Any]]:
     """What the run says of those whom it did not let in."""
-    found = [item.entry for item in (await run.journal(limit=1000)).entries]
+    found = [item.data for item in (await run.journal(limit=1000)).entries]
     return [e for e in found if e.get("error_type") == "NotPermitted"]
 
 
@@ -368,9 +367,9 @@ async def test_what_a_run_begins_with_is_held_to_the_rules_of_edits_and_messages
     crew = crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Go?", "sets": "ok"}, "a"])
     signed = crew | {"policy": policy(folder)}
     body = {"type": "ai", "content": "I did it.", "name": "a"}
-    yes = Given(values={"flags.ok": True})
-    said = Given(messages=(InitialMessage(body=body, log=LogName("private:a")),))
-    lost = Given(logs=(LogName("private:b"),))
+    yes = InitialState(values={"flags.ok": True})
+    said = InitialState(messages=(InitialMessage(body=body, log=LogName("private:a")),))
+    lost = InitialState(logs=(LogName("private:b"),))
     for who, what, given, kind in (
         ("oncall", signed, yes, "NotPermitted"),
         ("ada", signed, said, "NotPermitted"),

@@ -305,7 +305,7 @@ async def test_a_model_mends_its_answer(crews: Site) -> None:
 async def crews_reads(site: Site, run: Run) -> list[tuple[int, int]]:
     await run.wait_until(lambda view: view.position > 0, LIMIT)
     page = await run.journal()
-    found = [item.entry for item in page.entries if item.entry["kind"] == "PromptRead"]
+    found = [item.data for item in page.entries if item.data["kind"] == "PromptRead"]
     return [(entry["round"], entry.get("faults", 0)) for entry in found]
 
 

@@ -64,7 +64,7 @@ async def ended_unstored(site: Site, run: Run, kind: str) -> None:
 
     async def recorded() -> bool:
         page = await run.journal((await run.state()).position - 3)
-        return kind in [item.entry["kind"] for item in page.entries]
+        return kind in [item.data["kind"] for item in page.entries]
 
     await soon(recorded)
     for worker in site.workers[QUEUE]:

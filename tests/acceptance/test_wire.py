@@ -127,7 +127,8 @@ async def _interrupted(run: Run) -> None:
 
 async def _see_everything(temporal: CommandLine, run: str) -> None:
     state = await temporal.query(run, "state")
-    assert state["visits"] == {"writer": 1, "ask_1": 1}
+    assert list(state["outputs"]) == ["writer"]
+    assert state["data"]["visits"] == {"writer": 1, "ask_1": 1}
     graph = await temporal.query(run, "graph")
     assert graph["statuses"] == {"writer": "done", "ask_1": "asking"}
     assert "writer" in graph["mermaid"]

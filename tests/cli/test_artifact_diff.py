@@ -9,7 +9,8 @@ import pytest
 from crewlog.cli.artifacts import _when  # pyright: ignore[reportPrivateUsage]
 from crewlog.cli.screen import Screen
 from crewlog.client.artifacts import artifact_changes
-from crewlog.wire import EntryView, JournalPage
+from crewlog.reporting.wire_views import entry_view
+from crewlog.wire import JournalPage
 
 
 class _Run:
@@ -17,7 +18,7 @@ class _Run:
 
     async def journal(self, after: int = 0, limit: int = 200) -> JournalPage:
         del limit
-        entries = tuple(EntryView(position=at, entry=data) for at, data in JOURNAL if at > after)
+        entries = tuple(entry_view(at, data) for at, data in JOURNAL if at > after)
         return JournalPage(entries=entries[:2], first=1, position=JOURNAL[-1][0])
 
 

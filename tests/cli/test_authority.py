@@ -19,17 +19,16 @@ from crewlog.client.inbox import OpenQuestion
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName, CrewName, RunId, ToolName
 from crewlog.reporting.audit.view import AuditRecord
-from crewlog.reporting.permission_matrix import Cell, LivePermissionView, QuotaView
-from crewlog.wire import PermissionsPage
+from crewlog.wire import LivePermissionView, PermissionsPage, PermissionView, QuotaUseView
 
 from .conftest import Cli
 
 RUN = f"guarded-{uuid4().hex[:6]}"
 
 
-def cell(agent: str, tool: str, **more: Any) -> Cell:
+def cell(agent: str, tool: str, **more: Any) -> PermissionView:
     data = {"outcome": "allow", "reason": "r", **more}
-    return Cell(agent=AgentName(agent), tool=ToolName(tool), **data)
+    return PermissionView(agent=AgentName(agent), tool=ToolName(tool), **data)
 
 
 @pytest.mark.parametrize("width", [24, 60, 80, 200])
@@ -106,7 +105,7 @@ def test_a_large_matrix_tells_together_what_needs_no_reason(
 
 
 def test_why_a_day_is_used_up_says_when_the_next_begins_and_what_changes_it() -> None:
-    quota = QuotaView(rule="rules[2]", quota="5 per day", used=5, left=0, zone="UTC")
+    quota = QuotaUseView(rule="rules[2]", quota="5 per day", used=5, left=0, zone="UTC")
     full = cell("a", "look", outcome="deny", rule="rules[2]", quotas=(quota,))
     (window,) = next_window(full)
     assert "the next day begins at 2" in window

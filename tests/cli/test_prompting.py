@@ -19,7 +19,6 @@ import pytest
 from crewlog.cli.follow import Follower, Manner
 from crewlog.cli.questions import Prompt
 from crewlog.cli.screen import Screen
-from crewlog.cli.sight import question_of
 from crewlog.cli.timeline import WHOLE, Timeline
 from crewlog.cli.typed import Typed
 from crewlog.client import Event
@@ -27,6 +26,7 @@ from crewlog.definition.load import load_data
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import ContentHash, InterruptId, RunId
+from crewlog.reporting.wire_views import interrupt_view
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.wire import InterruptView, RunResult
@@ -54,7 +54,7 @@ SWAPPED = {
 
 
 def question() -> InterruptView:
-    return question_of(Interrupt.model_validate(ASKED))
+    return interrupt_view(Interrupt.model_validate(ASKED))
 
 
 def test_keys_that_edit_a_line() -> None:

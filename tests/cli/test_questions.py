@@ -12,7 +12,6 @@ from crewlog.cli.follow import Follower, Manner
 from crewlog.cli.hearing import Heard, heard_before
 from crewlog.cli.questions import answer_line, numbered, show_question
 from crewlog.cli.screen import Screen, text_of
-from crewlog.cli.sight import question_of
 from crewlog.client import Event
 from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected, NotPermitted
@@ -20,12 +19,13 @@ from crewlog.graph.engine import Engine
 from crewlog.graph.interrupts import detail as detail_of
 from crewlog.graph.lowering_pass import lower
 from crewlog.ids import InterruptId, RunId
+from crewlog.reporting.wire_views import interrupt_view
 from crewlog.state.calls import CompilePromptResult, PrepareRunResult
 from crewlog.state.carry import PromptCarry
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import Interrupt, PromptDiagnostic
 from crewlog.wire import InterruptView
-from crewlog.workflows.view_models import interrupt_view
+from crewlog.workflows.view_models import interrupt_views
 
 
 def asked(**more: Any) -> Interrupt:
@@ -51,7 +51,7 @@ class Refuses:
 async def test_a_refused_answer_is_told_once(capsys: Any) -> None:
     run: Any = Refuses()
     follower = Follower(Screen(), run, manner=Manner(ask=True, leave=False))
-    await follower._respond(question_of(asked()), "sure")
+    await follower._respond(interrupt_view(asked()), "sure")
     said = "✗ 'sure' is no answer to 'i1'. Its options are: yes, no."
     assert capsys.readouterr().out.strip() == said
     for command, told in ((run.commands[0], ""), ("another", "✗ refused an answer by ann: 'sure'")):
@@ -86,14 +86,14 @@ async def test_a_refused_answer_is_told_once(capsys: Any) -> None:
 def test_an_answer_in_advance_fits_what_it_was_meant_for(
     kind: str, options: tuple[str, ...], words: bool, fitting: list[str]
 ) -> None:
-    question = question_of(asked(kind=kind, options=options, words=words))
+    question = interrupt_view(asked(kind=kind, options=options, words=words))
     given = ["yes", "approve", "reject", "retry", "later"]
     assert [answer for answer in given if heard_before(question, answer)] == fitting
 
 
 def test_a_yes_in_advance_answers_also_where_words_go_to_an_agent() -> None:
     options = ("go", "planner", "stop")
-    question = question_of(asked(options=options, words=True, words_to="planner"))
+    question = interrupt_view(asked(options=options, words=True, words_to="planner"))
     assert heard_before(question, "approve") == Heard("approve")
     assert heard_before(question, "reject") == Heard("reject")
     assert heard_before(question, "plannr") is None
@@ -101,7 +101,7 @@ def test_a_yes_in_advance_answers_also_where_words_go_to_an_agent() -> None:
 
 def test_a_yes_in_advance_prolongs_no_loop() -> None:
     options = ("continue", "again", "stop")
-    question = question_of(asked(options=options, bound="retry_budget_exhausted"))
+    question = interrupt_view(asked(options=options, bound="retry_budget_exhausted"))
     assert heard_before(question, "approve") is None
     assert heard_before(question, "continue") == Heard("continue")
 
@@ -128,7 +128,7 @@ class Asks:
     id = "shop"
 
     def __init__(self, *questions: Interrupt) -> None:
-        self.open = [question_of(each) for each in questions]
+        self.open = [interrupt_view(each) for each in questions]
         self.answers: list[tuple[str, str]] = []
 
     async def interrupts(self) -> list[InterruptView]:
@@ -163,7 +163,7 @@ def test_a_question_that_takes_words_says_so() -> None:
         (False, "crewlog answer shop i1 yes|no", "1 yes   2 no"),
         (True, "crewlog answer shop i1 yes|no|respond WORDS", "1 yes   2 no   or any words"),
     ):
-        question = question_of(asked(words=words))
+        question = interrupt_view(asked(words=words))
         assert answer_line("shop", question)[1] == line
         assert text_of(*numbered(question)).plain.strip() == prompt
 
@@ -171,7 +171,7 @@ def test_a_question_that_takes_words_says_so() -> None:
 def test_an_approval_of_a_call_says_that_its_arguments_may_be_edited() -> None:
     call = asked(kind="tool_approval", options=("approve", "reject", "stop"))
     line = "crewlog answer shop i1 approve|edit|reject|stop"
-    assert answer_line("shop", question_of(call))[1] == line
+    assert answer_line("shop", interrupt_view(call))[1] == line
 
 
 def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
@@ -191,8 +191,8 @@ def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
     )
     run.prompt.ask_for_approval(PrepareRunResult(definition=data, plan=lower(definition).to_json()))
     (question,) = run.state.interrupts.values()
-    stored = question_of(question, run.state.prompt, data)
-    assert stored == interrupt_view(question, run)
+    stored = interrupt_view(question, run.state.prompt, data)
+    assert [stored] == interrupt_views(run)
     (request,) = stored.action_requests
     assert request["name"] == "run_crew"
     assert request["args"]["definition"] == data
@@ -201,14 +201,14 @@ def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
 
 
 def test_words_are_told_for_what_they_do() -> None:
-    told = numbered(question_of(asked(words=True, words_to="planner")))
+    told = numbered(interrupt_view(asked(words=True, words_to="planner")))
     assert text_of(*told).plain.endswith("or words, for planner")
     for kind, told in (
         ("tool_approval", "or a sentence, which refuses it"),
         ("budget", "or a number: how much more"),
         ("ask", "or any words"),
     ):
-        assert text_of(*numbered(question_of(asked(kind=kind, words=True)))).plain.endswith(told)
+        assert text_of(*numbered(interrupt_view(asked(kind=kind, words=True)))).plain.endswith(told)
 
 
 def test_people_are_told_a_command_and_no_hash(capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,7 +219,7 @@ def test_people_are_told_a_command_and_no_hash(capsys: pytest.CaptureFixture[str
         ("The message HASH has its arguments, and all of them are approved.", f"    {shows}\n"),
     ):
         call = asked(kind="tool_approval", step="a#1", detail=detail)
-        show_question(Screen(), question_of(call), "notes-1")
+        show_question(Screen(), interrupt_view(call), "notes-1")
         out = capsys.readouterr().out
         assert told in out
         assert "HASH" not in out

@@ -23,6 +23,7 @@ from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
 from crewlog.reporting.audit.command_records import command_records
+from crewlog.reporting.wire_views import entry_view
 from crewlog.state.fold import fold
 from crewlog.state.journal import JournalEntry, entry_from_json
 from crewlog.state.model import (
@@ -33,7 +34,7 @@ from crewlog.state.model import (
     PendingChange,
     PendingMerge,
 )
-from crewlog.wire import EntryView, JournalPage, RunResult
+from crewlog.wire import JournalPage, RunResult
 from crewlog.workflows.view_models import statuses
 
 DEFINITION = "d" * 27
@@ -423,7 +424,7 @@ async def test_what_is_not_shown_of_the_changes_is_counted(capsys: Any) -> None:
 
     async def page(after: int, limit: int) -> JournalPage:
         some = list(enumerate(journal, 1))[after : after + limit]
-        items = tuple(EntryView(position=p, entry=data) for p, data in some)
+        items = tuple(entry_view(p, data) for p, data in some)
         return JournalPage(entries=items, first=1, position=len(journal))
 
     run: Any = SimpleNamespace(id=RunId("music"), journal=page)
@@ -453,17 +454,14 @@ def test_steps_without_a_node_are_no_part_of_the_picture() -> None:
 def test_the_log_tells_a_refusal_in_sentences() -> None:
     reason = "it is asked of ana, ben\n    Let one of them answer."
     data: dict[str, Any] = {"kind": "CommandRejected", "name": "respond", "reason": reason}
-    *_, (words) = journal_line(EntryView(position=20, entry=data), 0)
+    *_, (words) = journal_line(entry_view(20, data), 0)
     assert "it is asked of ana, ben. Let one of them answer." in words
 
 
 @pytest.mark.parametrize("kind", ["RunRolledBack", "RunReopened"])
 def test_the_log_names_a_state_instead_of_printing_it(kind: str) -> None:
     data = {"kind": kind, "at": 1_000, "to": 12, "state": state(graph_version=2), "by": "ana"}
-    text = "".join(
-        p if isinstance(p, str) else p[0]
-        for p in journal_line(EntryView(position=20, entry=data), 0)
-    )
+    text = "".join(p if isinstance(p, str) else p[0] for p in journal_line(entry_view(20, data), 0))
     assert "state=of position 12, graph v2" in text
     assert "by=ana" in text
     assert len(text) < 120

@@ -74,8 +74,9 @@ class StubRun:
 
     @workflow.query
     def journal(self, page: dict[str, Any]) -> dict[str, Any]:
+        entry = self._data.get("entry", {"kind": "Unheard"})
         return {
-            "entries": [{"position": 1, "entry": self._data.get("entry", {"kind": "Unheard"})}],
+            "entries": [{"position": 1, "kind": entry["kind"], "data": entry}],
             "position": 1,
             "new_field": 1,
         }

@@ -9,10 +9,11 @@ import pytest
 from crewlog.canonical_json import hash_json
 from crewlog.client.artifacts import artifacts_of
 from crewlog.ids import AgentName, ContentHash, RunId, StepId, artifact_log
+from crewlog.reporting.wire_views import entry_view
 from crewlog.state import journal as j
 from crewlog.state.artifacts import body_of
 from crewlog.store import InMemoryStore, Store
-from crewlog.wire import EntryView, JournalPage
+from crewlog.wire import JournalPage
 from store.branches import Branch
 
 LOG = artifact_log("doc")
@@ -34,7 +35,7 @@ class Reads:
         self.id = branch.run
         self._store = store
         self._items = tuple(
-            EntryView(position=position, entry=entry)
+            entry_view(position, entry)
             for position, entry in enumerate(entries, branch.position - len(entries) + 1)
         )
 

@@ -7,10 +7,9 @@ from typing import Any
 from crewlog.client.quotas import with_quotas
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import AgentName, CrewName, RunId, ToolName
-from crewlog.reporting.permission_matrix import Cell, QuotaView
 from crewlog.store.in_process import InMemoryStore
 from crewlog.store.protocol import QuotaPeriod
-from crewlog.wire import PermissionsPage
+from crewlog.wire import PermissionsPage, PermissionView, QuotaUseView
 
 NOON = 1_774_785_600_000
 """2026-03-29, 12:00 UTC; in Auckland it is the day after."""
@@ -18,10 +17,10 @@ NOON = 1_774_785_600_000
 
 def page(*quotas: tuple[str, str, str]) -> PermissionsPage:
     told = tuple(
-        QuotaView(rule=f"rules[{n}]", quota=quota, key=key, zone=zone)
+        QuotaUseView(rule=f"rules[{n}]", quota=quota, key=key, zone=zone)
         for n, (key, quota, zone) in enumerate(quotas)
     )
-    cell = Cell(
+    cell = PermissionView(
         agent=AgentName("a"), tool=ToolName("act"), outcome="allow", reason="r", quotas=told
     )
     return PermissionsPage(run=RunId("r"), crew=CrewName("t"), cells=(cell,))

@@ -30,7 +30,7 @@ async def asked(lab: Lab) -> Run:
 
 
 async def kinds(run: Run) -> list[str]:
-    return [item.entry["kind"] for item in (await run.journal(limit=1000)).entries]
+    return [item.data["kind"] for item in (await run.journal(limit=1000)).entries]
 
 
 async def test_the_views(lab: Lab) -> None:
@@ -58,7 +58,7 @@ async def test_respond(lab: Lab, decision: str, flag: object) -> None:
     assert accepted.id == "r1"
     result = await run.result(LIMIT)
     assert result.flags["ok"] == flag
-    entry = (await run.journal(after=accepted.position - 1, limit=1)).entries[0].entry
+    entry = (await run.journal(after=accepted.position - 1, limit=1)).entries[0].data
     assert (entry["kind"], entry["by"], entry["command"]) == ("InterruptAnswered", "ana", "r1")
 
 

@@ -24,11 +24,10 @@ from crewlog.cli.run import run as run_command
 from crewlog.client import Client, schedules
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName
-from crewlog.state.initial_state import Given
 from crewlog.state.model import CrewState
 from crewlog.testing import CrewlogLocal
 from crewlog.testing.scripted import scripted
-from crewlog.wire import Change, StartRun
+from crewlog.wire import Change, InitialState, StartRun
 
 OUTPUT = {"as_json", "debug"}
 WRITER = AgentName("writer")
@@ -278,7 +277,7 @@ async def test_a_file_of_prose_is_a_prompt(crewlog_local: CrewlogLocal, tmp_path
     ("option", "name"),
     [
         ({"files": [b"GIF89a"]}, "`files` has"),
-        ({"given": Given(request="Other.")}, "`given` has"),
+        ({"given": InitialState(request="Other.")}, "`given` has"),
         ({"model": "scripted:other"}, "`model` has"),
         ({"execution_timeout": timedelta(hours=1)}, "`execution_timeout` has"),
         ({"model": "scripted:other", "files": [b"GIF89a"]}, "`model` and `files` have"),
@@ -320,6 +319,6 @@ async def test_what_is_said_to_a_run_that_ended_has_an_effect(crewlog_local: Cre
     await run.resume("the key is mended", by="ana")
     await run.wait_until(lambda view: bool(view.interrupts), 30)
     entries = (await run.journal(limit=200)).entries
-    (reopened,) = [each.entry for each in entries if each.entry["kind"] == "RunReopened"]
+    (reopened,) = [each.data for each in entries if each.data["kind"] == "RunReopened"]
     assert (reopened["by"], reopened["reason"]) == ("ana", "the key is mended")
     await run.terminate("seen")

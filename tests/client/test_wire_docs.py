@@ -83,7 +83,7 @@ def test_every_answer_in_the_page_is_valid(content: str) -> None:
         ]
         assert names
         for item in one.get("entries", ()):
-            jsonschema.validate(item["entry"], schemas()["JournalEntry"])
+            jsonschema.validate(item["data"], schemas()["JournalEntry"])
 
 
 def test_all_fields_that_can_be_sent_are_in_the_page() -> None:

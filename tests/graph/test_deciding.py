@@ -24,9 +24,8 @@ from crewlog.graph.bypasses import (
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, NodeName, StepId
 from crewlog.state.calls import RestoreStateResult
-from crewlog.state.initial_state import Given
 from crewlog.state.model import CrewState, Output, Turn
-from crewlog.wire import StartRun
+from crewlog.wire import InitialState, StartRun
 from crewlog.workflows.authorization import check_initial_state, starter
 from crewlog.workflows.command_effects import apply_command
 from crewlog.workflows.command_queue import QueuedCommand
@@ -492,7 +491,7 @@ async def test_an_answer_may_be_taken_back_and_not_be_given(
 
 def given_by(who: str, given: dict[str, Any], plan: GraphPlan) -> ApplicationError | None:
     """What becomes of a signed start that is given something."""
-    data = StartRun(crew="crew", by=who, given=Given.from_json(given)).to_json()
+    data = StartRun(crew="crew", by=who, given=InitialState.from_json(given)).to_json()
     text = signed_text("sim", START, FOREVER, data, "")
     signature = base64.b64encode(KEYS[who].sign(text)).decode()
     data["proof"] = {"key": public(who), "expires": FOREVER, "signature": signature}

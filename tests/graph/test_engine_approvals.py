@@ -10,8 +10,8 @@ from crewlog.canonical_json import canonical, hash_json
 from crewlog.errors import CommandRejected
 from crewlog.graph.interrupts import MOST_BYTES, shown_arguments
 from crewlog.graph.plan import GraphPlan
+from crewlog.reporting.wire_views import interrupt_view
 from crewlog.state.calls import CallModelResult, RequestedToolCall
-from crewlog.workflows.view_models import interrupt_view
 from graph.crews import plan_of
 from graph.simulation import Failure, Replies, Simulation, as_json, folded, run, says
 
@@ -274,7 +274,7 @@ async def test_people_are_shown_the_call_with_its_arguments_and_its_message() ->
     assert '"path": "notes/a.md"' in question.detail
     assert result.hash in question.detail
     assert (question.tool, question.args, question.message) == ("act", args, result.hash)
-    view = interrupt_view(question, sim.engine)
+    view = interrupt_view(question)
     assert view.action_requests == (
         {"name": "act", "args": args, "description": f"{question.question}\n{question.why}"},
     )

@@ -13,10 +13,10 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.interrupts import request
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
+from crewlog.reporting.wire_views import interrupt_view
 from crewlog.state.calls import ToolCallDenied, ToolCallInvalid
 from crewlog.store.in_process import InMemoryStore
 from crewlog.store.protocol import QuotaPeriod
-from crewlog.workflows.view_models import interrupt_view
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
 
@@ -102,7 +102,7 @@ async def test_a_question_about_a_call_says_why_it_is_asked(
 async def test_people_are_told_of_a_quota_that_lets_nothing_through() -> None:
     rules = [{"tool": "act", "quota": "3 per day"}, {"tool": "act", "quota": "9 per run"}]
     sim = await run(ruled(*rules, approvals={"act": None}), asks("act"))
-    question = interrupt_view(sim.asked(), sim.engine)
+    question = interrupt_view(sim.asked())
     ((name, quota, rule),) = [(q.name, q.quota, q.rule) for q in question.quotas]
     assert (quota, rule) == ("3 per day", "rules[0]")
     store = InMemoryStore()

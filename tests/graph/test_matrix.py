@@ -9,7 +9,7 @@ import pytest
 from crewlog.definition.model import GraphPolicy
 from crewlog.ids import AgentName, ToolName
 from crewlog.reporting.permission_matrix import (
-    Cell,
+    PermissionView,
     agents_in,
     cell,
     cells,
@@ -29,11 +29,11 @@ async def begun(**more: Any) -> Simulation:
     return await Simulation.begin(plan_of(["a", "b"], AGENTS, tools=TOOLS, **more))
 
 
-def of(sim: Simulation, agent: str, tool: str) -> Cell:
+def of(sim: Simulation, agent: str, tool: str) -> PermissionView:
     return cell(sim.engine, AgentName(agent), ToolName(tool), looks=True)
 
 
-def decided(found: Cell) -> list[str]:
+def decided(found: PermissionView) -> list[str]:
     return [look.rule for look in found.looks if look.decides]
 
 

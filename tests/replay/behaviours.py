@@ -595,7 +595,7 @@ async def artifacts(site: Site) -> Run:
     run = await _start(site, "artifacts", crew)
 
     async def held() -> bool:
-        kinds = [item.entry["kind"] for item in (await run.journal()).entries]
+        kinds = [item.data["kind"] for item in (await run.journal()).entries]
         return kinds.count("CompletionBuffered") == 2
 
     async with asyncio.timeout(LIMIT):

@@ -10,8 +10,8 @@ import pytest
 from bench.history import is_idle
 from crewlog.ids import RunId
 from crewlog.state.fold import fold
-from crewlog.state.initial_state import Given, InitialMessage
 from crewlog.state.journal import entry_from_json
+from crewlog.wire import InitialMessage, InitialState
 from crewlog.workflows.execution import SNAPSHOT_AFTER
 
 if TYPE_CHECKING:
@@ -28,9 +28,11 @@ CREW: dict[str, Any] = {
 }
 
 
-def messages(count: int) -> Given:
+def messages(count: int) -> InitialState:
     each = ({"type": "human", "content": f"{number}"} for number in range(count))
-    return Given(messages=tuple(InitialMessage(body=body, log="channel:talk") for body in each))
+    return InitialState(
+        messages=tuple(InitialMessage(body=body, log="channel:talk") for body in each)
+    )
 
 
 @pytest.mark.parametrize(("entries", "snapshots"), [(SNAPSHOT_AFTER, 1), (SNAPSHOT_AFTER // 2, 0)])

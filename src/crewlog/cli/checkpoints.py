@@ -58,7 +58,7 @@ async def _changes(run: Run, found: list[CheckpointView]) -> dict[int, StateDiff
     from crewlog.state.journal import entry_from_json  # noqa: PLC0415
 
     items = await whole_journal(run)
-    entries = ((item.position, entry_from_json(item.entry)) for item in items)
+    entries = ((item.position, entry_from_json(item.data)) for item in items)
     return changes_by_position(run.id, entries, [each.position for each in found])
 
 

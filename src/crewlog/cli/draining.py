@@ -118,7 +118,7 @@ class _Draining:
     async def _when(self, entry: FrontierStep) -> None:
         if entry.step not in self._began:
             found = (await self._run.journal(entry.since - 1, 1)).entries
-            self._began[entry.step] = int(found[0].entry.get("at", 0)) if found else 0
+            self._began[entry.step] = int(found[0].data.get("at", 0)) if found else 0
 
     def _show(self, steps: list[StepView]) -> None:
         if not steps:

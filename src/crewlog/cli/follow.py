@@ -29,7 +29,6 @@ from crewlog.cli.presence import PAUSE, Find, Look, Server, Stalls, Worker
 from crewlog.cli.questions import Prompt, answer_line, show_question
 from crewlog.cli.screen import Part, Screen, plain, plain_lines, tell_warning, text_of
 from crewlog.cli.shown import tell_lack
-from crewlog.cli.sight import question_of
 from crewlog.cli.stating import Stated, States
 from crewlog.cli.timeline import WHOLE, Row, Timeline, sentences
 from crewlog.cli.told_changes import STATEFUL
@@ -50,6 +49,7 @@ from crewlog.ids import CommandId, InterruptId, StepId
 from crewlog.reporting.drawing.mermaid import mermaid
 from crewlog.reporting.events.view import event_of, event_view
 from crewlog.reporting.trace.view import PendingCall
+from crewlog.reporting.wire_views import interrupt_view
 from crewlog.run_status import EndReason
 from crewlog.state import journal as j
 from crewlog.wire import InterruptView
@@ -159,7 +159,7 @@ class Follower:
         if raised is None or self.timeline.paused:
             return None
         shown = self._shown.get(raised.interrupt.id)
-        return self._with_file(shown or question_of(raised.interrupt))
+        return self._with_file(shown or interrupt_view(raised.interrupt))
 
     @property
     def waits_for(self) -> str:
@@ -200,7 +200,7 @@ class Follower:
         if after:
             # Times are told since the run's start, which is not among the entries to come.
             first = (await self.run.journal(0, 1)).entries
-            self.timeline.started = int(first[0].entry.get("at", 0)) if first else 0
+            self.timeline.started = int(first[0].data.get("at", 0)) if first else 0
             await self._fold(after)
         await self._look_for_worker()
         inbox: asyncio.Queue[Event | TokenEvent | None] = asyncio.Queue()
@@ -310,7 +310,7 @@ class Follower:
         while self._states is not None and position < after:
             page = await self.run.journal(position, min(after - position, 1000))
             for item in page.entries:
-                self._states.take(event_of(self.run.id, item.position, item.entry))
+                self._states.take(event_of(self.run.id, item.position, item.data))
             if not page.entries:
                 return
             position = page.entries[-1].position

@@ -446,7 +446,7 @@ async def _plan_at(
     found: tuple[ContentHash, int] | None = None
     try:
         async for item in _until(run, max(after, 1)):
-            entry = entry_from_json(item.entry)
+            entry = entry_from_json(item.data)
             if isinstance(entry, RunStarted):
                 found = entry.definition, 1
             elif isinstance(entry, GraphReplacement | RunRolledBack | RunForked | RunReopened):

@@ -131,7 +131,7 @@ async def mutations_of(run: Run) -> list[Mutation]:
     state = CrewState(run=run.id)
     found: dict[int, Mutation] = {}
     for item in await whole_journal(run):
-        entry = entry_from_json(item.entry)
+        entry = entry_from_json(item.data)
         state = reduce(state.model_copy(update={"position": item.position - 1}), entry)
         found |= {each.position: each for each in state.mutations[-1:]}
     return list(found.values())

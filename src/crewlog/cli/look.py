@@ -282,14 +282,14 @@ async def _log(run_id: str, *, after: int, limit: int, as_json: bool) -> int:
         printed, start = 0, 0
         if after:
             first = (await run.journal(0, 1)).entries
-            start = first[0].entry.get("at", 0) if first else 0
+            start = first[0].data.get("at", 0) if first else 0
         while True:
             size = min(500, limit - printed) if limit else 500
             page = await run.journal(after, size)
             for item in page.entries:
-                start = start or item.entry.get("at", 0)
+                start = start or item.data.get("at", 0)
                 if as_json:
-                    event = event_of(run.id, item.position, item.entry)
+                    event = event_of(run.id, item.position, item.data)
                     screen.record(event_view(event).model_dump(mode="json"))
                 else:
                     screen.line(*journal_line(item, start), crop=True)

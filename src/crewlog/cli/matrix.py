@@ -16,8 +16,7 @@ from crewlog.definition.quotas import quota_of, window_ends
 from crewlog.graph.plan import BUILT_IN_TOOLS
 
 if TYPE_CHECKING:
-    from crewlog.reporting.permission_matrix import Cell, LivePermissionView
-    from crewlog.wire import PermissionsPage
+    from crewlog.wire import LivePermissionView, PermissionsPage, PermissionView
 
 GLYPHS = {"allow": ("✓", "green"), "ask": ("?", "yellow"), "deny": ("✗", "red")}
 _HAS_NOT = ("·", "dim")
@@ -58,7 +57,7 @@ def show_matrix(screen: Screen, page: PermissionsPage, *, whole: bool = False) -
         _reasons(screen, list(found), brief=not whole and len(cells) > _MANY)
 
 
-def tables(cells: Sequence[Cell], width: int) -> Iterator[list[list[Part]]]:
+def tables(cells: Sequence[PermissionView], width: int) -> Iterator[list[list[Part]]]:
     """The cells as tables that fit, each with some of the tools.
 
     Args:
@@ -91,7 +90,7 @@ def _headings(tools: Sequence[str]) -> Iterator[Part]:
         yield (f"{' ' * _GAP}{plain(tool)}", "dim")
 
 
-def _mark(cell: Cell | None, width: int) -> Iterator[Part]:
+def _mark(cell: PermissionView | None, width: int) -> Iterator[Part]:
     if cell is None:
         yield " " * (_GAP + width)
         return
@@ -106,7 +105,7 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _legend(cells: Sequence[Cell], width: int) -> Iterator[list[Part]]:
+def _legend(cells: Sequence[PermissionView], width: int) -> Iterator[list[Part]]:
     """What the marks mean, in as many lines as it takes."""
     line: list[Part] = []
     used = 0
@@ -120,7 +119,7 @@ def _legend(cells: Sequence[Cell], width: int) -> Iterator[list[Part]]:
     yield line
 
 
-def _meanings(cells: Sequence[Cell]) -> Iterator[tuple[Part, str]]:
+def _meanings(cells: Sequence[PermissionView]) -> Iterator[tuple[Part, str]]:
     meanings = {"allow": "may", "ask": "a person must say yes", "deny": "may not"}
     shown = {cell.outcome for cell in cells if cell.has or cell.set}
     for outcome, meaning in meanings.items():
@@ -132,7 +131,7 @@ def _meanings(cells: Sequence[Cell]) -> Iterator[tuple[Part, str]]:
         yield (SET, "bold"), "set at run time"
 
 
-def _reasons(screen: Screen, cells: Sequence[Cell], *, brief: bool) -> None:
+def _reasons(screen: Screen, cells: Sequence[PermissionView], *, brief: bool) -> None:
     """The cells of an agent, each with its reason; those that it does not have in one line.
 
     Where it is to be brief, so are those that it may call and nothing more is said of.
@@ -152,13 +151,13 @@ def _reasons(screen: Screen, cells: Sequence[Cell], *, brief: bool) -> None:
         screen.wrapped(["    ", _HAS_NOT, " "], f"does not have {listed(without)}", indent=6)
 
 
-def _is_plain(cell: Cell) -> bool:
+def _is_plain(cell: PermissionView) -> bool:
     """Whether a tool is an agent's without a rule, a ruling or a quota."""
     said = cell.rule or cell.set or cell.quotas or cell.changes
     return cell.outcome == "allow" and not said
 
 
-def cell_line(screen: Screen, cell: Cell, *, width: int = 0, agent: bool = True) -> None:
+def cell_line(screen: Screen, cell: PermissionView, *, width: int = 0, agent: bool = True) -> None:
     """A cell with its reason, what is left, and who set it."""
     glyph, style = GLYPHS[cell.outcome]
     name = f"{plain(cell.agent)} · {plain(cell.tool)}" if agent else f"{plain(cell.tool):{width}}"
@@ -171,7 +170,7 @@ def cell_line(screen: Screen, cell: Cell, *, width: int = 0, agent: bool = True)
     screen.wrapped(head, "; ".join(more), indent=8 + len(name), style="")
 
 
-def _left(cell: Cell) -> Iterator[str]:
+def _left(cell: PermissionView) -> Iterator[str]:
     for quota in cell.quotas:
         if cell.outcome == "deny":
             continue  # the reason says it, or nothing is counted
@@ -181,7 +180,7 @@ def _left(cell: Cell) -> Iterator[str]:
             yield f"{quota.quota} ({quota.rule})"
 
 
-def next_window(cell: Cell) -> Iterator[str]:
+def next_window(cell: PermissionView) -> Iterator[str]:
     """Of a cell's quotas over runs that are used up: when calls are counted anew."""
     for quota in cell.quotas:
         if quota.left != 0 or not quota.zone:
@@ -211,7 +210,7 @@ _VERBS = {
 }
 
 
-def show_why(screen: Screen, page: PermissionsPage, cell: Cell) -> None:
+def show_why(screen: Screen, page: PermissionsPage, cell: PermissionView) -> None:
     """What holds for a cell, every rule that was looked at, and what one can do about it.
 
     Args:
@@ -265,7 +264,7 @@ _MADE_BY = {
 """What makes an agent have a tool that is in every crew, by the tool, with what it does."""
 
 
-def remedies(run: str, cell: Cell) -> Iterator[tuple[str, str]]:
+def remedies(run: str, cell: PermissionView) -> Iterator[tuple[str, str]]:
     """Commands that make it otherwise, each with what it does."""
     here = f"{run} {cell.agent} {cell.tool}"
     if cell.rule == "parent":

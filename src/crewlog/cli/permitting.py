@@ -24,7 +24,7 @@ from crewlog.cli.options import (
 if TYPE_CHECKING:
     from crewlog.cli.screen import Screen
     from crewlog.client import Run
-    from crewlog.reporting.permission_matrix import Cell
+    from crewlog.wire import PermissionView
 
 AUTHORITY = "Authority"
 EVERYONE = "*"
@@ -246,7 +246,7 @@ async def ruled(
     )
 
 
-def _tell(screen: Screen, run: str, do: str, cells: list[Cell]) -> None:
+def _tell(screen: Screen, run: str, do: str, cells: list[PermissionView]) -> None:
     """What holds now, where the ruling alone does not say it."""
     from crewlog.cli.matrix import cell_line  # noqa: PLC0415
 

@@ -339,7 +339,7 @@ async def _beginning(run: Run) -> int:
     after = 0
     while entries := (await run.journal(after, 200)).entries:
         for item in entries:
-            if settled([entry_from_json(item.entry)]) is not None:
+            if settled([entry_from_json(item.data)]) is not None:
                 return item.position
         after = entries[-1].position
     raise UsageError(

@@ -87,7 +87,7 @@ async def _given(run: Run) -> str:
     """The names of the files that a run was started with; empty where it had none."""
     with suppress(CrewlogError):  # they are a part of the picture, and no more
         for item in (await run.journal(0, _BEGINNING)).entries:
-            entry = entry_from_json(item.entry)
+            entry = entry_from_json(item.data)
             if isinstance(entry, MessageAdded) and (names := file_names(entry.ref.inline)):
                 return names
     return ""
@@ -224,9 +224,9 @@ def _json(value: Json) -> str:
 
 def journal_line(item: EntryView, start: int) -> list[Part]:
     """An entry as a line: position, time, kind, and what differs from the defaults."""
-    kind = str(item.entry.get("kind", "?"))
-    at = int(item.entry.get("at", start) or start)
-    node, words = facts_in_words(item.entry)
+    kind = str(item.data.get("kind", "?"))
+    at = int(item.data.get("at", start) or start)
+    node, words = facts_in_words(item.data)
     return [
         (f"{item.position:>5}  {clock(at - start):>5}  ", "dim"),
         (f"{kind:<18}", "cyan" if node else "bold"),

@@ -22,7 +22,6 @@ from crewlog.client.showing import with_shown
 from crewlog.client.stalled import Stalled, stalled
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
-from crewlog.graph import interrupts
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.timers import deadline_of, held, status_by_journal, waiting_for, waits_for
@@ -30,11 +29,12 @@ from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.reporting.drawing.mermaid import mermaid
 from crewlog.reporting.trace.view import PendingCall
+from crewlog.reporting.wire_views import interrupt_view
 from crewlog.run_status import CLOSED
 from crewlog.state.fold import fold
 from crewlog.state.frontier import item_agent
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import CrewState, Interrupt, PromptState
+from crewlog.state.model import CrewState
 from crewlog.store.missing_rows import MissingRows
 from crewlog.store.protocol import Store
 from crewlog.wire import EntryView, InterruptView
@@ -287,7 +287,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
             waiting = holds
         elif by_journal := waiting_for(state):
             shown, waiting = "waiting", by_journal
-    questions = [question_of(i, state.prompt, definition) for i in state.interrupts.values()]
+    questions = [interrupt_view(i, state.prompt, definition) for i in state.interrupts.values()]
     if open_:
         questions = await with_shown(client.store, questions)
         questions = await with_approved(client.store, run.id, questions)
@@ -315,45 +315,6 @@ async def _definition(store: Store, run: Run, state: CrewState) -> dict[str, Jso
         return await store.get_definition(hash_)
     except MissingRows as error:
         raise error.of(run.id) from error
-
-
-def question_of(
-    interrupt: Interrupt,
-    prompt: PromptState | None = None,
-    definition: dict[str, Json] | None = None,
-) -> InterruptView:
-    """A stored question, as the run would show it.
-
-    Args:
-        interrupt: The question.
-        prompt: Of the approval of what a prompt makes: what is known of the prompt.
-        definition: And what it makes.
-    """
-    request, review = interrupts.shape(interrupt, prompt, definition)
-    return InterruptView(
-        id=interrupt.id,
-        kind=interrupt.kind,
-        step=interrupt.step,
-        question=interrupt.question,
-        detail=interrupt.detail,
-        options=interrupt.options,
-        words=interrupt.words,
-        words_to=interrupt.words_to,
-        hash=interrupt.hash or "",
-        to=interrupt.to,
-        due=interrupt.due,
-        escalated=interrupt.escalated,
-        why=interrupt.why,
-        rule=interrupt.rule,
-        risk=interrupt.risk,
-        quotas=interrupt.quotas,
-        shows=interrupt.shows,
-        bound=interrupt.bound,
-        **interrupts.argument_source_fields(interrupt),
-        shortened=interrupts.has_shortened_arguments(interrupt),
-        action_requests=(request,),
-        review_configs=(review,),
-    )
 
 
 def as_json(sight: Sight, url: str | None) -> dict[str, Any]:

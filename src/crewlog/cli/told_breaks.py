@@ -83,7 +83,7 @@ async def breaks_of(run: Run, state: CrewState) -> list[Break]:
     for item in await whole_journal(run):
         if item.position > state.position:
             break
-        entry = entry_from_json(item.entry)
+        entry = entry_from_json(item.data)
         if isinstance(entry, BreakpointSet):
             by[entry.node] = entry.by
     return [Break(str(node), by.get(node, "")) for node in state.break_before]

@@ -124,7 +124,7 @@ async def _look(
     sight = await see_at(client, target)
     run_id, last = sight.run, sight.state.position if sight.at is not None else math.inf
     items = await whole_journal(client.run(run_id))
-    entries = [(i.position, entry_from_json(i.entry)) for i in items if i.position <= last]
+    entries = [(i.position, entry_from_json(i.data)) for i in items if i.position <= last]
     if whole:
         entries = [*await _shared(client, entries), *entries]
     reads = {name: r.reads for name, r in sight.plan.agents.items()} if sight.plan else {}
@@ -154,7 +154,7 @@ async def _shared(
         items = await whole_journal(client.run(first.source))
     except RunNotFound:
         return []  # it was deleted: the fork has its state, and not how it came about
-    before = [(i.position, entry_from_json(i.entry)) for i in items if i.position <= first.to]
+    before = [(i.position, entry_from_json(i.data)) for i in items if i.position <= first.to]
     return [*await _shared(client, before), *before]
 
 

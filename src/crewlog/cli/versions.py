@@ -54,7 +54,7 @@ async def _states(run: Run) -> dict[int, CrewState]:
     after = 0
     while entries := (await run.journal(after, _PAGE)).entries:
         for item in entries:
-            before, state = state, reduce(state, entry_from_json(item.entry))
+            before, state = state, reduce(state, entry_from_json(item.data))
             if before.definition and before.graph_version != state.graph_version:
                 found[before.graph_version] = before
         after = entries[-1].position

@@ -119,7 +119,7 @@ async def artifact_changes(run: _Reads, name: str) -> list[ArtifactChange]:
     position = 0
     while items := (await run.journal(position, _PAGE)).entries:
         for item in items:
-            entry = item.entry
+            entry = item.data
             if entry.get("kind") != "ArtifactOperationsApplied" or entry.get("artifact") != name:
                 continue
             step, count = StepId(entry["step"]), int(entry.get("count", 0))
@@ -177,9 +177,9 @@ async def _state(run: _Reads, store: Store, position: int | None) -> tuple[CrewS
         if not state.position:  # a fork's journal begins after its base
             state = state.model_copy(update={"position": items[0].position - 1})
         for item in items:
-            entry, before = entry_from_json(item.entry), state
+            entry, before = entry_from_json(item.data), state
             state = reduce(state, entry)
-            if heads_of(item.entry) is not None:
+            if heads_of(item.data) is not None:
                 tails.clear()
             if isinstance(entry, ArtifactOperationsApplied):
                 tail = _tail(tails, artifact_log(entry.artifact), before)

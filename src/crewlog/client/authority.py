@@ -13,13 +13,13 @@ from crewlog.model import Json
 from crewlog.reporting.audit.auditor import Auditor
 from crewlog.reporting.audit.view import AuditFilter, AuditKind, AuditRecord
 from crewlog.reporting.events.view import event_of
-from crewlog.reporting.permission_matrix import Cell
 from crewlog.wire import (
     Command,
     CommandResult,
     JournalPage,
     PermissionsPage,
     PermissionsQuery,
+    PermissionView,
     SetPermission,
 )
 
@@ -64,7 +64,7 @@ class Authority(ABC):
             RunNotFound: there is no such run.
             StoreUnavailable: only the store could tell, and it is away.
         """
-        cells: list[Cell] = []
+        cells: list[PermissionView] = []
         while True:
             page = await self._matrix(
                 PermissionsQuery(
@@ -99,7 +99,7 @@ class Authority(ABC):
                         place=f"run {self.id!r}",
                     )
 
-    async def why(self, agent: str, tool: str) -> Cell:
+    async def why(self, agent: str, tool: str) -> PermissionView:
         """Why an agent may call a tool, or may not: with every rule that was looked at.
 
         Raises:
@@ -217,7 +217,7 @@ class Authority(ABC):
         while True:
             page = await self.journal(after, PAGE)
             for item in page.entries:
-                event = event_of(self.id, item.position, item.entry)
+                event = event_of(self.id, item.position, item.data)
                 for record in audit.take(event.position, event.entry):
                     if wanted.wants(record):
                         yield record

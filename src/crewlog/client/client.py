@@ -69,11 +69,10 @@ from crewlog.reporting.events.view import Event
 from crewlog.reporting.trace.view import PendingCall
 from crewlog.run_status import CLOSED, OPEN
 from crewlog.state.excerpt import brief, fenced
-from crewlog.state.initial_state import Given
 from crewlog.state.model import Interrupt
 from crewlog.store.protocol import CatalogRow, CrewRow, RunRow, Store
 from crewlog.validation_errors import faults_of
-from crewlog.wire import AskRun, RunResult, StartRun
+from crewlog.wire import AskRun, InitialState, RunResult, StartRun
 
 if TYPE_CHECKING:
     from crewlog.client.keys import Key
@@ -287,7 +286,7 @@ class Client:
         reader: Literal["auto", "forms", "model"] = "auto",
         model: str = "",
         existing: Existing = "reject",
-        given: Given | None = None,
+        given: InitialState | None = None,
         files: Sequence[GivenFile] = (),
     ) -> Run:
         """Starts a run of a crew.

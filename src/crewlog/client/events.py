@@ -99,7 +99,7 @@ async def follow(
             raise _untold(run, closed, position, error) from None
         entries, last = (part.page.entries, part.page.position) if part else ((), 0)
         for item in entries:
-            event = event_of(run, item.position, item.entry)
+            event = event_of(run, item.position, item.data)
             position = event.position
             yield event
             # A run that ended may have been taken up again: then its journal goes on, perhaps

@@ -7,8 +7,10 @@ from pydantic import Field
 from crewlog.graph import interrupts
 from crewlog.ids import ContentHash, InterruptId, RunId, StepId
 from crewlog.model import Json, Model
-from crewlog.state.model import Interrupt, InterruptQuota
+from crewlog.reporting.wire_views import interrupt_quota_view
+from crewlog.state.model import Interrupt
 from crewlog.store.protocol import InterruptRow
+from crewlog.wire import QuotaView
 
 
 class OpenQuestion(Model):
@@ -39,7 +41,7 @@ class OpenQuestion(Model):
     """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
     risk: str = ""
     """Of a call: `high`, where its tool may do harm."""
-    quotas: tuple[InterruptQuota, ...] = ()
+    quotas: tuple[QuotaView, ...] = ()
     """Of a call: the quotas over runs in which it is counted before it begins."""
     used_up: str = ""
     """Of a call: that a quota lets nothing through now, whatever is answered. Clients say it."""
@@ -84,7 +86,7 @@ def open_question(row: InterruptRow) -> OpenQuestion:
         why=asked.why,
         rule=asked.rule,
         risk=asked.risk,
-        quotas=asked.quotas,
+        quotas=tuple(map(interrupt_quota_view, asked.quotas)),
         tool=asked.tool,
         **interrupts.argument_source_fields(asked),
         shows=asked.shows,

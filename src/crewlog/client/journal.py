@@ -21,6 +21,7 @@ from crewlog.errors import (
     WorkerMissing,
 )
 from crewlog.ids import RunId, StepId
+from crewlog.reporting.wire_views import entry_view
 from crewlog.state.checkpoints import exchange_number
 from crewlog.state.journal import goes_on
 from crewlog.store.projection import first_position
@@ -134,7 +135,7 @@ class JournalReader:
                 f"the store lacks the journal of the run {self._run!r} after position {after}",
                 remedy=f"`crewlog rebuild {self._run}` makes it again from the history.",
             )
-        return tuple(EntryView(position=row.position, entry=row.entry) for row in rows)
+        return tuple(entry_view(row.position, row.entry) for row in rows)
 
     async def _stored(self, after: int, limit: int, failure: CrewlogError) -> JournalPage:
         try:
@@ -145,7 +146,7 @@ class JournalReader:
             raise failure from None
         if row is None and not rows:
             raise failure
-        items = tuple(EntryView(position=r.position, entry=r.entry) for r in rows)
+        items = tuple(entry_view(r.position, r.entry) for r in rows)
         known = max(row.position if row else 0, items[-1].position if items else 0)
         base = row.source_position if row else first_position(rows[0], 0) - 1
         page = JournalPage(entries=items, first=base + 1, position=known, base=base)
@@ -173,7 +174,7 @@ def _gapless(page: JournalPage, after: int, run: RunId) -> JournalPage:
     for item in page.entries:
         if item.position <= after:
             continue
-        if not goes_on(item.entry, item.position, kept[-1].position if kept else after):
+        if not goes_on(item.data, item.position, kept[-1].position if kept else after):
             break
         kept.append(item)
     if page.entries and not kept and page.entries[-1].position > after:

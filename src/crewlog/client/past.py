@@ -29,7 +29,7 @@ async def state_at(reader: JournalReader, store: OpenStore, run: RunId, position
                 place=f"run {run!r}",
             )
         for item in page.entries[: position - state.position]:
-            state = reduce(state, entry_from_json(item.entry))
+            state = reduce(state, entry_from_json(item.data))
     return state
 
 

@@ -168,7 +168,7 @@ async def _inherited(run: Run, name: str) -> _End | None:
     What the fork began with is its own first position, also where its source began there as a fork.
     """
     first = (await run.journal(0, 1)).entries
-    forked = entry_from_json(first[0].entry) if first else None
+    forked = entry_from_json(first[0].data) if first else None
     if not isinstance(forked, RunForked) or not forked.checkpoint:
         return None
     source = run.sibling(forked.source)

@@ -10,11 +10,10 @@ from crewlog.client.inbox import OpenQuestion
 from crewlog.client.journal import OpenStore
 from crewlog.definition.quotas import quota_of, window_ends, window_of
 from crewlog.errors import StoreUnavailable
-from crewlog.reporting.permission_matrix import QuotaView, with_quota_use
+from crewlog.reporting.permission_matrix import with_quota_use
 from crewlog.state.calls import quota_store_name
-from crewlog.state.model import InterruptQuota
 from crewlog.store.quotas import time_zone
-from crewlog.wire import InterruptView, PermissionsPage
+from crewlog.wire import InterruptView, PermissionsPage, QuotaUseView, QuotaView
 
 
 async def with_quotas(
@@ -76,7 +75,7 @@ async def with_used_up(
         counted = await (await open_store()).counted_calls(spans.values())
     except StoreUnavailable:
         return list(questions)
-    said: dict[InterruptQuota, str] = {}
+    said: dict[QuotaView, str] = {}
     for quota, span in spans.items():
         most, per = quota_of(quota.quota)
         if counted[span] >= most and (zone := zones[quota]) is not None:
@@ -92,7 +91,7 @@ async def with_used_up(
     ]
 
 
-def _span(quota: QuotaView, at: int) -> str:
+def _span(quota: QuotaUseView, at: int) -> str:
     """The hour or the day that calls are counted in now; empty where that is not known."""
     zone = time_zone(quota.zone) if quota.zone else None
     return "" if zone is None else window_of(quota_of(quota.quota).per, at, zone)

@@ -416,7 +416,7 @@ class Rebuild:
                 return None, page.position
             if page.entries:
                 first = first if entries else page.entries[0].position
-                entries += [item.entry for item in page.entries]
+                entries += [item.data for item in page.entries]
                 at = page.entries[-1].position
             if not page.entries or at >= page.position:
                 return Batch(first=first, entries=tuple(entries)), at

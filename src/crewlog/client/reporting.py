@@ -46,7 +46,7 @@ async def report_on(
     after = 0
     while True:
         page = await run.journal(after, _PAGE)
-        entries += ((item.position, entry_from_json(item.entry)) for item in page.entries)
+        entries += ((item.position, entry_from_json(item.data)) for item in page.entries)
         if not page.entries or entries[-1][0] >= (last or page.position):
             break
         after = entries[-1][0]

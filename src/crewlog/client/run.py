@@ -70,6 +70,7 @@ from crewlog.model import Json, Model
 from crewlog.payload_storage.file_store import GivenFile
 from crewlog.reporting.events.view import Event
 from crewlog.reporting.report.view import ReportView
+from crewlog.reporting.wire_views import rename_of
 from crewlog.run_status import CLOSED
 from crewlog.state.command_outcomes import DETAIL, may_be_older
 from crewlog.state.components import Rename
@@ -103,6 +104,7 @@ from crewlog.wire import (
     Rollback,
     RunResult,
     RunView,
+    StateView,
     TagCommand,
 )
 
@@ -162,7 +164,7 @@ class Run(ByHand, Authority, Talking):
 
     async def state(self) -> CrewState:
         """The whole state, transcripts as heads."""
-        return await self._view("state", CrewState)
+        return CrewState.model_validate((await self._view("state", StateView)).data, extra="ignore")
 
     @override
     async def open_store(self) -> Store:
@@ -220,7 +222,7 @@ class Run(ByHand, Authority, Talking):
         """Why a command was refused, from the journal: the outcome has the start of it."""
         with suppress(CrewlogError):
             for item in (await self.journal(after=outcome.position - 1, limit=1)).entries:
-                return str(item.entry.get("reason") or outcome.detail)
+                return str(item.data.get("reason") or outcome.detail)
         return outcome.detail
 
     async def state_at(self, position: int) -> CrewState:
@@ -858,7 +860,7 @@ class Run(ByHand, Authority, Talking):
                 return Whereabouts(run, renamed)
             run, renamed = (
                 Run(self._client, ended.merged_into),
-                successive_renames(renamed, ended.renamed),
+                successive_renames(renamed, tuple(map(rename_of, ended.renamed))),
             )
 
     def _there(self, into: RunId) -> Run:
@@ -872,7 +874,7 @@ class Run(ByHand, Authority, Talking):
         ended = await self.result(CALL_LIMIT)
         if ended.merged_into is None:
             raise InternalError(f"the run {self.id!r} said that it is merged, and is not")
-        to = renamed_log(said.to, ended.renamed)
+        to = renamed_log(said.to, map(rename_of, ended.renamed))
         if to != said.to:
             said = said.model_copy(update={"to": to, "was": said.was or said.to})
         return Run(self._client, ended.merged_into), said

@@ -26,7 +26,6 @@ from crewlog.reporting.explanation import ExplanationView
 from crewlog.reporting.report.view import ReportView
 from crewlog.reporting.trace.view import TraceDiffView, TraceView
 from crewlog.state.journal import JournalEntry
-from crewlog.state.model import CrewState
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DIRECTORY = Path("docs/schemas")
@@ -52,7 +51,7 @@ GIVES: dict[str, type[Model]] = {
     "CommandResult": wire.CommandResult,
     "Changed": wire.Changed,
     "RunView": wire.RunView,
-    "CrewState": CrewState,
+    "StateView": wire.StateView,
     "GraphView": wire.GraphView,
     "InterruptView": wire.InterruptView,
     "JournalPage": wire.JournalPage,
@@ -95,7 +94,7 @@ INDEX: dict[str, dict[str, dict[str, Json]]] = {
     },
     "queries": {
         "status": {"gives": "RunView"},
-        "state": {"gives": "CrewState"},
+        "state": {"gives": "StateView"},
         "graph": {"gives": "GraphView"},
         "interrupts": {"gives": "InterruptView", "many": True},
         "journal": {"takes": "Page", "gives": "JournalPage"},

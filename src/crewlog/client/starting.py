@@ -17,8 +17,8 @@ from crewlog.effects import check_effects
 from crewlog.errors import CrewlogError, NotPermitted
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
-from crewlog.state.initial_state import Given
-from crewlog.wire import StartRun, is_prompt
+from crewlog.reporting.wire_views import initial_state
+from crewlog.wire import InitialState, StartRun, is_prompt
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client
@@ -79,7 +79,7 @@ def check_start(
     if not found.allowed:
         raise NotPermitted(f"{found.reason}; nothing was started", remedy=found.remedy)
     if content.get("given"):
-        Given.from_json(content["given"]).check_senders(found.principal)
+        initial_state(InitialState.from_json(content["given"])).check_senders(found.principal)
 
 
 def check_attached(run: str, given: Mapping[str, object]) -> None:

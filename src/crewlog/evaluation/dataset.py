@@ -110,7 +110,7 @@ async def _journal(run: Run) -> list[tuple[int, JournalEntry]]:
     found: list[tuple[int, JournalEntry]] = []
     while True:
         page = await run.journal(found[-1][0] if found else 0, PAGE)
-        found += ((item.position, entry_from_json(item.entry)) for item in page.entries)
+        found += ((item.position, entry_from_json(item.data)) for item in page.entries)
         if not page.entries or found[-1][0] >= page.position:
             return found
 

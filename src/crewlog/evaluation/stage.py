@@ -22,7 +22,7 @@ from crewlog.evaluation.cases import Case
 from crewlog.ids import AgentName, NodeName, private_log, step_id
 from crewlog.model import Json
 from crewlog.state.edits import FLAGS, OUTPUTS
-from crewlog.state.initial_state import Given, InitialMessage
+from crewlog.wire import InitialMessage, InitialState
 
 SUFFIX = "-eval"
 """What the name of a crew ends with whose run is an evaluation's."""
@@ -129,7 +129,7 @@ def _unused(crew: CrewDefinition) -> str:
     return name
 
 
-def given(crew: CrewDefinition, case: Case) -> Given:
+def given(crew: CrewDefinition, case: Case) -> InitialState:
     """What the run of a case begins with: what the stage was shown, in a log of its own.
 
     Args:
@@ -149,7 +149,7 @@ def given(crew: CrewDefinition, case: Case) -> Given:
             values[f"{FLAGS}.{name.removeprefix(FLAG)}"] = value
         elif name != WHOLE and not name.startswith(ARTIFACT):
             values[f"{OUTPUTS}.{name}"] = value
-    return Given(
+    return InitialState(
         messages=tuple(messages),
         request=str(case.input.inputs.get(WHOLE, "")),
         values=values,

@@ -14,7 +14,6 @@ from crewlog.authority.permissions import (
     Decision,
     Outcome,
     Permission,
-    Ruling,
     is_approval_required,
     live_permission,
     permission_text,
@@ -25,7 +24,6 @@ from crewlog.graph.interrupts import because
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.run_context import RunFacts
 from crewlog.ids import AgentName, RunId, ToolName
-from crewlog.model import Model
 from crewlog.state.live_permissions import (
     agent_permission_change,
     last_change,
@@ -33,85 +31,11 @@ from crewlog.state.live_permissions import (
 )
 from crewlog.state.model import CrewState, Mutation
 from crewlog.state.recorder import Ledger
+from crewlog.wire import LivePermissionView, PermissionCheckView, PermissionView, QuotaUseView
 
 APPROVALS = "approvals"
 """What the engine says of a tool whose calls wait for a yes."""
 _STRICTNESS: dict[str, int] = {"": -1, "allow": 0, "ask": 1, "deny": 2}
-
-
-class LivePermissionView(Model):
-    """What people said at run time about a cell."""
-
-    do: Ruling | Literal["permission"]
-    """What was ruled; `permission`: who may call the tool was said as a list."""
-    agent: str = ""
-    """The agent that it was said of; `*`: every one. Empty for a list."""
-    by: str = ""
-    """Who said it; empty: nobody said, or it is longer ago than the run remembers."""
-    at: int = 0
-    """When, in milliseconds since the epoch; 0: longer ago than the run remembers."""
-    position: int = 0
-    """The journal position; 0: likewise."""
-    reason: str = ""
-    """Why, where who said it told, and it is not longer ago than the run remembers."""
-
-
-class QuotaView(Model):
-    """A quota that a call is counted in."""
-
-    rule: str
-    """Where it is said: `rules[1]`."""
-    quota: str
-    """`5 per run`."""
-    used: int | None = None
-    """How many are used; none where it is not known: of hours and days the store is asked."""
-    left: int | None = None
-    """How many are left; likewise."""
-    key: str = ""
-    """Its name within the crew."""
-    zone: str = ""
-    """Of hours and days: whose."""
-    crew: str = ""
-    """Of hours and days: the crew over whose runs they are counted, and which has the name."""
-
-
-class Look(Model):
-    """A rule that was looked at, and what it says of a cell."""
-
-    rule: str
-    """Where it is said: `tools`, `permissions`, `rules[1]`, `approvals`, `interrupts.approve_risk`,
-    `ruling`, `parent`."""
-    says: str
-    """In words."""
-    outcome: Outcome | Literal[""] = ""
-    """What it makes of the call; empty: it says nothing."""
-    applies: bool = True
-    """Whether it counts now: its condition holds, and no ruling stands in its place."""
-    decides: bool = False
-    """Whether it is what decided."""
-
-
-class Cell(Model):
-    """An agent and a tool: what holds, and why."""
-
-    agent: AgentName
-    tool: ToolName
-    outcome: Outcome
-    """`allow`, `ask` (each call waits for a person's yes) or `deny`."""
-    reason: str
-    """Why, with the rule and where it comes from."""
-    rule: str = ""
-    """What decided; empty: nothing speaks against it."""
-    has: bool = True
-    """Whether the definition gives the tool to the agent."""
-    set: LivePermissionView | None = None
-    """What people said at run time, where that counts."""
-    changes: bool = False
-    """Whether it may be otherwise as soon as flags or outputs are: a rule has a condition."""
-    quotas: tuple[QuotaView, ...] = ()
-    """The quotas that a call would be counted in now."""
-    looks: tuple[Look, ...] = ()
-    """Every rule that was looked at, in order; only where they were asked for."""
 
 
 def run_context_of(plan: GraphPlan, state: CrewState) -> RunFacts:
@@ -143,7 +67,7 @@ def cells(
     after: int = 0,
     limit: int = 1000,
     looks: bool = False,
-) -> tuple[tuple[Cell, ...], int]:
+) -> tuple[tuple[PermissionView, ...], int]:
     """Cells of the matrix, row by row, and how many there are in all.
 
     Args:
@@ -162,7 +86,7 @@ def cells(
     return tuple(cell(run, rows[r], columns[c], looks=looks) for r, c in found), total
 
 
-def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False) -> Cell:
+def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False) -> PermissionView:
     """What holds for an agent's calls of a tool now."""
     decision = _checked(run, agent, tool)
     rules = run.plan.agents[agent]
@@ -172,7 +96,7 @@ def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False
     # An agent that works for another one uses up that one's, too.
     counting = [rule for each in (agent, *rules.within) for rule in _quotas(run, each, tool)]
     quotas = [_quota_view(run, rule) for rule in {rule.place: rule for rule in counting}.values()]
-    return Cell(
+    return PermissionView(
         agent=agent,
         tool=tool,
         outcome=decision.outcome,
@@ -218,19 +142,19 @@ def _quotas(run: RunFacts, agent: str, tool: str) -> list[Permission]:
     ]
 
 
-def _quota_view(run: RunFacts, rule: Permission) -> QuotaView:
-    view = QuotaView(rule=rule.called, quota=rule.quota, key=rule.key)
+def _quota_view(run: RunFacts, rule: Permission) -> QuotaUseView:
+    view = QuotaUseView(rule=rule.called, quota=rule.quota, key=rule.key)
     if is_per_run(rule.quota):
         return _used(view, run.state.quotas.get(rule.key, 0))
     return view.model_copy(update=vars(run.counted(rule)))
 
 
-def _used(view: QuotaView, used: int) -> QuotaView:
+def _used(view: QuotaUseView, used: int) -> QuotaUseView:
     left = max(0, quota_of(view.quota).most - used)
     return view.model_copy(update={"used": used, "left": left})
 
 
-def with_quota_use(cell: Cell, used: Mapping[QuotaView, int]) -> Cell:
+def with_quota_use(cell: PermissionView, used: Mapping[QuotaUseView, int]) -> PermissionView:
     """A cell with what is used of its quotas over runs: where one is used up, that refuses.
 
     Args:
@@ -286,16 +210,18 @@ def _told(said: LivePermissionView, made: Mutation | None) -> LivePermissionView
 # -- every rule ------------------------------------------------------------------------------
 
 
-def _looks(run: RunFacts, agent: AgentName, tool: ToolName) -> Iterator[Look]:
+def _looks(run: RunFacts, agent: AgentName, tool: ToolName) -> Iterator[PermissionCheckView]:
     """What was looked at, in the order in which it is."""
     rules = run.plan.agents[agent]
     ruled = live_permission(agent, tool, offered=rules.tools, rulings=run.state.rulings)
     free = ruled is None  # else what the definition says stands back
     if tool in rules.tools:
-        yield Look(rule="tools", says=f"{tool} is among the tools of {agent}", applies=free)
+        yield PermissionCheckView(
+            rule="tools", says=f"{tool} is among the tools of {agent}", applies=free
+        )
     else:
         says = f"{tool} is not among the tools of {agent}"
-        yield Look(rule="tools", says=says, outcome="deny", applies=free)
+        yield PermissionCheckView(rule="tools", says=says, outcome="deny", applies=free)
     yield _permission_table_check(run, agent, tool, applies=free)
     for rule in run.plan.checks:
         if rule.covers(agent, tool):
@@ -304,35 +230,39 @@ def _looks(run: RunFacts, agent: AgentName, tool: ToolName) -> Iterator[Look]:
         asked = Decision(outcome="ask", allowed=True, reason="", rule=APPROVALS)
         said = _as_written(run, tool, asked).rule
         says = f"{said}: a person says yes to each call of {tool} by {agent}"
-        yield Look(rule=said, says=says, outcome="ask", applies=free)
+        yield PermissionCheckView(rule=said, says=says, outcome="ask", applies=free)
     else:
-        yield Look(rule=APPROVALS, says=f"approvals do not name {tool} for {agent}")
+        yield PermissionCheckView(rule=APPROVALS, says=f"approvals do not name {tool} for {agent}")
     if ruled is not None:
         whom = agent if agent in run.state.rulings.get(tool, {}) else "every agent"
         says = f"people said {ruled} of {whom} and {tool}; it stands in the definition's place"
-        yield Look(rule="ruling", says=says, outcome=ruled)
+        yield PermissionCheckView(rule="ruling", says=says, outcome=ruled)
     for parent in rules.within:
         above = _checked(run, parent, tool)
         says = f"{agent} works for {parent}, and may never more: {above.reason}"
-        yield Look(rule="parent", says=says, outcome=above.outcome)
+        yield PermissionCheckView(rule="parent", says=says, outcome=above.outcome)
 
 
-def _permission_table_check(run: RunFacts, agent: str, tool: str, *, applies: bool) -> Look:
+def _permission_table_check(
+    run: RunFacts, agent: str, tool: str, *, applies: bool
+) -> PermissionCheckView:
     allowed = run.state.tool_permissions.get(tool)
     if allowed is None:
         says = f"permissions leave {tool} to every agent that has it"
-        return Look(rule="permissions", says=says, applies=applies)
+        return PermissionCheckView(rule="permissions", says=says, applies=applies)
     says = f"permissions let {listed(allowed) if allowed else 'nobody'} call {tool}"
     outcome: Literal["deny", ""] = "" if agent in allowed else "deny"
-    return Look(rule="permissions", says=says, outcome=outcome, applies=applies)
+    return PermissionCheckView(rule="permissions", says=says, outcome=outcome, applies=applies)
 
 
-def _rule(run: RunFacts, rule: Permission, *, free: bool) -> Iterator[Look]:
+def _rule(run: RunFacts, rule: Permission, *, free: bool) -> Iterator[PermissionCheckView]:
     """What a rule says; its quota counts whatever people ruled."""
     holds = rule.when is None or run.holds(rule.when)
     says = f"{permission_text(rule)}{f' ({rule.reason})' if rule.reason else ''}"
     if not holds:
-        yield Look(rule=rule.called, says=f"{says}: that does not hold now", applies=False)
+        yield PermissionCheckView(
+            rule=rule.called, says=f"{says}: that does not hold now", applies=False
+        )
         return
     outcome: Outcome | Literal[""] = {"never": "deny", "ask": "ask"}.get(rule.do, "")  # type: ignore[assignment]
     if rule.do == "always" and not rule.quota:
@@ -342,17 +272,17 @@ def _rule(run: RunFacts, rule: Permission, *, free: bool) -> Iterator[Look]:
         full = counted.left == 0
         if counted.left is not None:
             says = f"{says}: {counted.left} left"
-        yield Look(
+        yield PermissionCheckView(
             rule=rule.called,
             says=says,
             outcome="deny" if full else outcome,
             applies=free or full or not outcome,
         )
         return
-    yield Look(rule=rule.called, says=says, outcome=outcome, applies=free)
+    yield PermissionCheckView(rule=rule.called, says=says, outcome=outcome, applies=free)
 
 
-def _decided(looks: Iterator[Look], rule: str) -> Iterator[Look]:
+def _decided(looks: Iterator[PermissionCheckView], rule: str) -> Iterator[PermissionCheckView]:
     """The same, with what decided marked."""
     marked = False
     for look in looks:
