@@ -25,6 +25,7 @@ from crewlog.activities.prompt_compiler import TRIES, ask, compile_without_model
 from crewlog.activities.run_merge import Ended, ended_executions, find_no_end
 from crewlog.activities.usage import usage_of
 from crewlog.authority.widening import widening
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.counting import as_counted
 from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.creatures import elsewhere, where_they_are
@@ -32,7 +33,7 @@ from crewlog.definition.difference import NOTHING, summary
 from crewlog.definition.findings import Finding, for_run
 from crewlog.definition.load import load_data, load_stored, read_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import Operation, apply_operations
+from crewlog.definition.operations import Operation
 from crewlog.definition.validate import standing
 from crewlog.errors import ChangeConflict, Diagnostic, InvalidDefinition, UsageError
 from crewlog.graph import run_split

@@ -27,7 +27,7 @@ from langchain_core.messages import BaseMessage
 from crewlog.activities.caches import LruCache
 from crewlog.activities.log_roots import LogRoots, former_names
 from crewlog.activities.transcripts import Quotes, Transcript, shortened
-from crewlog.activities.windows import Cut, Log, cut
+from crewlog.activities.windows import Chain, Cut, Log, cut
 from crewlog.definition.context import Window
 from crewlog.errors import LogAccessDenied
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, is_artifact, item_number
@@ -44,22 +44,6 @@ CHARACTERS = 1024
 """Characters of a message that weigh as much as a short message."""
 ITEMS_KEPT = 128
 """Transcripts of items' steps that are kept of a run: as many as are at work, and some more."""
-
-
-class Chain(list[tuple[int, ContentHash]]):
-    """Positions and bodies of a log, oldest first. It only ever grows."""
-
-    def __init__(self, links: Iterable[tuple[int, ContentHash]] = ()) -> None:
-        super().__init__(links)
-        self.heads: list[ContentHash] = []
-        """The log's head after each. Where logs were joined, no head says how far both are: there
-        it is the one that the log would have, had all been said in it from the beginning."""
-
-    def until(self, length: int) -> Chain:
-        """The beginning of the log, for one that goes on otherwise."""
-        other = Chain(self[:length])
-        other.heads = self.heads[:length]
-        return other
 
 
 class ChainHead(NamedTuple):

@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from crewlog.activities.transcripts import Said, Spot, Transcript
 from crewlog.definition.context import OFF, Window
 from crewlog.ids import ContentHash, LogName, StepId
-
-if TYPE_CHECKING:
-    from crewlog.activities.hydrator import Chain
 
 CHUNK = 8
 """The messages that each further summary of a log covers."""
@@ -36,6 +33,22 @@ STEADY = 4
 """The number of parts of a window in tokens: its beginning moves by one part at a time."""
 _SHORTEST = 200
 """The length to which a text that does not fit is cut, in characters."""
+
+
+class Chain(list[tuple[int, ContentHash]]):
+    """Positions and bodies of a log, oldest first. It only ever grows."""
+
+    def __init__(self, links: Iterable[tuple[int, ContentHash]] = ()) -> None:
+        super().__init__(links)
+        self.heads: list[ContentHash] = []
+        """The log's head after each. Where logs were joined, no head says how far both are: there
+        it is the one that the log would have, had all been said in it from the beginning."""
+
+    def until(self, length: int) -> Chain:
+        """The beginning of the log, for one that goes on otherwise."""
+        other = Chain(self[:length])
+        other.heads = self.heads[:length]
+        return other
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from temporalio.client import WorkflowHandle
 
 from bench.quiet import used
 from crewlog.client import Client, Endpoints
-from crewlog.client.connection import LazyStore
+from crewlog.client.session import LazyStore
 from crewlog.definition.load import load_data
 from crewlog.dev.ephemeral import ephemeral, own_environ
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring

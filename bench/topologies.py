@@ -21,7 +21,7 @@ from crewlog.activities.changes import ChangePreparer
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.failures import Effect
-from crewlog.definition.apply import edited
+from crewlog.definition.apply import apply_operations, edited
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import (
@@ -36,7 +36,6 @@ from crewlog.definition.operations import (
     RemoveChannel,
     Unwire,
     Wire,
-    apply_operations,
 )
 from crewlog.graph.lowering_pass import expanded_component
 from crewlog.graph.run_merge_definition import merged_definition

@@ -25,7 +25,7 @@ from temporalio.client import Client as TemporalClient
 from temporalio.worker import Worker
 
 from crewlog.client import Client, Endpoints, Run
-from crewlog.client.connection import LazyStore
+from crewlog.client.session import LazyStore
 from crewlog.dev.ephemeral import own_environ
 from crewlog.dev.paths import Home
 from crewlog.dev.processes import Guard

@@ -34,7 +34,7 @@ from temporalio.service import RPCError
 
 from crewlog.client import Client, Run
 from crewlog.client import Endpoints as ClientEndpoints
-from crewlog.client.connection import LazyStore
+from crewlog.client.session import LazyStore
 from crewlog.dev import temporal_server
 from crewlog.dev.ephemeral import Ephemeral, ephemeral, own_environ
 from crewlog.dev.services import Endpoints

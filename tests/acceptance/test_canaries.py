@@ -173,7 +173,7 @@ async def a_run_s_life(site: Site) -> Run:
     assert mark("option") in await refused(run.respond(question.id, mark("option")))
     handle = site.temporal.get_workflow_handle(run.id)
     with pytest.raises(WorkflowQueryFailedError):
-        await handle.query("journal_entries", {"after": mark("query")})
+        await handle.query("journal", {"after": mark("query")})
     await run.respond(question.id, "approve", reason=mark("approved"), by=mark("person"))
     await run.wait_until(
         lambda view: bool(view.interrupts) and view.interrupts != (question.id,), LIMIT

@@ -134,7 +134,7 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         ("pause", "unverified ada"),
         ("pause", "dev"),
         ("edit_state", "unverified ada"),
-        ("change", f"unverified {nobody._client.user}"),
+        ("change", f"unverified {nobody._session.user}"),
         ("rollback", "dev"),
         ("set_permission", "oncall"),
         ("respond", "oncall"),
@@ -466,7 +466,7 @@ async def test_a_fork_and_a_resumption_shed_no_policy(crews: Site, folder: Path)
         WORKFLOW_TYPE,
         elsewhere,
         id=f"{run.id}-q",
-        task_queue=run._client.task_queue,
+        task_queue=run._session.task_queue,
         execution_timeout=RUN_LIMIT,
     )
     with pytest.raises(WorkflowFailureError) as failed:

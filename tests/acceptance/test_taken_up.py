@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from crewlog.client import Run
+from crewlog.client.starting import begin
 from crewlog.errors import CommandRejected, RunFailed, UsageError
 from crewlog.wire import StartRun
 
@@ -24,7 +25,7 @@ async def how(site: Site, run: Run) -> WorkflowExecutionStatus | None:
 async def taken_up_by_the_wire(site: Site, run: Run) -> RunFailed:
     """What a run ends with that another client starts with `reopen`."""
     again = StartRun(reopen="live", by="test")
-    await site.client().begin(run.id, "x", again, RUN_LIMIT, again=True)
+    await begin(site.client(), run.id, "x", again, RUN_LIMIT, again=True)
     with pytest.raises(RunFailed) as caught:
         await run.result(LIMIT)
     return caught.value

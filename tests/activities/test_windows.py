@@ -12,10 +12,9 @@ from activity_kit import Log, crew
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from crewlog.activities.crew_activities import CrewActivities
-from crewlog.activities.hydrator import Chain
 from crewlog.activities.summaries import INTRODUCTION, summed_up
 from crewlog.activities.transcripts import UNANSWERED, Transcript
-from crewlog.activities.windows import CHUNK, MOST_UNCOVERED, Cut, cut, tokens_of
+from crewlog.activities.windows import CHUNK, MOST_UNCOVERED, Chain, Cut, cut, tokens_of
 from crewlog.activities.windows import Log as LogView
 from crewlog.definition.context import Window
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId

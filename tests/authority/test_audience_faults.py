@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_definition
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import EditCrew, RemoveAgent, apply_operations
+from crewlog.definition.operations import EditCrew, RemoveAgent
 from crewlog.definition.validate import all_findings
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition

@@ -22,7 +22,7 @@ from crewlog.client import Client
 from crewlog.definition.findings import for_run
 from crewlog.errors import ChangeConflict, UsageError
 from crewlog.ids import AgentName, RunId
-from crewlog.state.components import ComponentChange, Rename
+from crewlog.wire import ComponentChangeView, RenameView
 
 from .conftest import Cli
 from .terminal import Terminal
@@ -221,14 +221,14 @@ def test_commands_that_are_to_be_typed_name_the_run(said: str, told: str) -> Non
 # -- what is told --------------------------------------------------------------------------------
 
 
-def lines(change: ComponentChange, *who: list[str], known: bool = True) -> list[str]:
+def lines(change: ComponentChangeView, *who: list[str], known: bool = True) -> list[str]:
     stays, leaves = who or ([], [])
     found = graph_lines(RunId("pond"), change, stays, leaves, known=known)
     return ["".join(part[0] for part in head) + text for head, text in found]
 
 
 def test_who_parts_from_whom_is_told() -> None:
-    change = ComponentChange(
+    change = ComponentChangeView(
         kind="split",
         old_graph_ids=(RunId("pond"),),
         new_graph_ids=(RunId("pond"), RunId("pond.1")),
@@ -250,11 +250,11 @@ def test_who_parts_from_whom_is_told() -> None:
 
 
 def test_who_becomes_one_is_told() -> None:
-    change = ComponentChange(
+    change = ComponentChangeView(
         kind="merge",
         old_graph_ids=(RunId("lake"), RunId("pond")),
         new_graph_ids=(RunId("lake"),),
-        renamed=(Rename(kind="creature", graph=RunId("pond"), was="scout", now="scout-2"),),
+        renamed=(RenameView(kind="creature", graph=RunId("pond"), was="scout", now="scout-2"),),
     )
     assert lines(change) == [
         "  ⋈ lake and pond become one: lake keeps its id",

@@ -11,8 +11,9 @@ import pytest
 from covers import covers
 from crewlog.cli.change_terms import in_terms_of
 from crewlog.cli.changes import edits
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data
-from crewlog.definition.operations import EditAgent, EditCrew, apply_operations
+from crewlog.definition.operations import EditAgent, EditCrew
 from crewlog.errors import InvalidDefinition, UsageError
 
 from .conftest import Cli

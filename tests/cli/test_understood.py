@@ -25,6 +25,7 @@ from crewlog.errors import Diagnostic
 from crewlog.graph.lowering_pass import lower
 from crewlog.prompt.compile import assess, clauses_of, compile_prompt
 from crewlog.prompt.compiled import CompiledPrompt
+from crewlog.prompt.explaining import clause_accounts
 from crewlog.prompt.faults import Fault
 from crewlog.prompt.reading import EMPTY, Account
 from crewlog.prompt.registry import Registry
@@ -129,8 +130,8 @@ def test_every_prompt_fits(file: Path) -> None:
 def test_every_clause_is_shown_with_what_became_of_it(file: Path) -> None:
     found = compiled_case(file)
     rows = rows_of(found)
-    assert len(rows) == len(found.clauses) == len(found.accounts)
-    for row, account in zip(rows, found.accounts, strict=True):
+    assert len(rows) == len(found.clauses) == len(clause_accounts(found))
+    for row, account in zip(rows, clause_accounts(found), strict=True):
         assert row.line == account.line
         assert row.words[:200] == account.clause.text[:200]
         expected = list(account.parts)
@@ -145,9 +146,9 @@ def test_every_clause_is_shown_with_what_became_of_it(file: Path) -> None:
 def test_every_step_and_every_right_has_a_clause_that_it_comes_from(file: Path) -> None:
     found = compiled_case(file)
     if found.definition is None:
-        assert not any(account.parts for account in found.accounts)
+        assert not any(account.parts for account in clause_accounts(found))
         return
-    told = [line for account in found.accounts for line in account.parts]
+    told = [line for account in clause_accounts(found) for line in account.parts]
     for phase in phases(found.definition):
         begins = rf"{re.escape(phase.name)}\b"
         if isinstance(phase.item, DecisionPhase):  # it is no working step
@@ -164,7 +165,7 @@ def test_what_is_not_understood_has_a_fault_at_its_place(file: Path) -> None:
     found = compiled_case(file)
     assert found.understood is not bool(found.faults)
     faulty = {number for fault in found.faults for number in fault.clauses}
-    for account in found.accounts:
+    for account in clause_accounts(found):
         if account.status == "open":
             assert account.clause.number in faulty
     lines = found.text.splitlines()
@@ -207,7 +208,7 @@ def test_clauses_and_parts_stand_in_their_columns(file: Path, width: int) -> Non
     assert {line.index("“") for line in clauses} == {6}
     assert {len(re.match(r" *\d+", line)[0]) for line in clauses} == {4}  # type: ignore[index]
     parts = [line for line in lines if line.startswith("      → ")]
-    each = found.accounts
+    each = clause_accounts(found)
     assert len(parts) == sum(len(a.parts) + (a.status != "used") for a in each)
 
 

@@ -11,6 +11,7 @@ import pytest
 from client import crews
 from crewlog.client import Run
 from crewlog.client.places import checkpoint_of, place_of, split
+from crewlog.client.starting import begin as begin_run
 from crewlog.definition.operations import EditAgent, EditCrew, RemoveAgent
 from crewlog.errors import (
     CommandRejected,
@@ -166,10 +167,9 @@ async def test_a_failure_is_told_without_what_is_for_the_run(lab: Lab) -> None:
     run, (begin, _) = await asked(lab)
     operation = EditAgent(name="nobody", set={"max_calls": 3})
     start = StartRun(fork=ForkSource(run=run.id, position=begin.position, operations=(operation,)))
-    made = await lab.client.begin(
-        f"bad-{uuid4().hex[:6]}", "notes", start, timedelta(seconds=LIMIT)
-    )
+    name = f"bad-{uuid4().hex[:6]}"
+    made = await begin_run(lab.client, name, "notes", start, timedelta(seconds=LIMIT))
     with pytest.raises(RunFailed) as failed:
-        await made.result(LIMIT)
+        await lab.client.run(made).result(LIMIT)
     assert "nobody" in str(failed.value)
     assert not re.search(r"\d{13}|True", str(failed.value))

@@ -38,7 +38,7 @@ from bench.crews import Crew
 from bench.history import events_of, is_idle
 from crewlog.activities import chat_models
 from crewlog.client import Client, Endpoints, Run
-from crewlog.client.connection import LazyStore
+from crewlog.client.session import LazyStore
 from crewlog.definition.load import load_data
 from crewlog.ids import CrewName
 from crewlog.payload_storage.converter import data_converter

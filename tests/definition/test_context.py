@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data, load_definition
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import RemoveAgent, apply_operations
+from crewlog.definition.operations import RemoveAgent
 from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lowering_pass import lower

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from crewlog.authority.permissions import rules_of
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.counting import as_counted
 from crewlog.definition.load import load_data
 from crewlog.definition.model import Counted, CrewDefinition
-from crewlog.definition.operations import RemoveAgent, apply_operations
+from crewlog.definition.operations import RemoveAgent
 from crewlog.errors import InvalidDefinition
 
 AGENTS = ("a", "b", "c")

@@ -11,10 +11,11 @@ from pydantic import TypeAdapter
 
 from covers import covers
 from crewlog.cli.main import run_cli
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.load import load_data, load_file, warnings_in
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import Operation, apply_operations
+from crewlog.definition.operations import Operation
 from crewlog.definition.validate import check, warnings
 
 OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])

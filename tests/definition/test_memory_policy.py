@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.diff import diff
 from crewlog.definition.load import load_data, load_definition
 from crewlog.definition.model import CrewDefinition, MemoryPolicy
-from crewlog.definition.operations import EditCrew, EditPermission, RemoveAgent, apply_operations
+from crewlog.definition.operations import EditCrew, EditPermission, RemoveAgent
 from crewlog.definition.validate import check, warnings
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition

@@ -9,10 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.flow import Flow, Wait
 from crewlog.definition.load import load_data
 from crewlog.definition.model import AgentPhase, CrewDefinition
-from crewlog.definition.operations import Operation, apply_operations
+from crewlog.definition.operations import Operation
 from crewlog.definition.phases import phases
 from crewlog.definition.validate import check
 from crewlog.errors import Diagnostic, InvalidDefinition

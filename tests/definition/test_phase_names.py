@@ -6,16 +6,10 @@ from typing import Any
 
 import pytest
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data, load_stored
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import (
-    AddAgent,
-    AddPhase,
-    EditAgent,
-    EditCrew,
-    Operation,
-    apply_operations,
-)
+from crewlog.definition.operations import AddAgent, AddPhase, EditAgent, EditCrew, Operation
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lowering_pass import lower
 

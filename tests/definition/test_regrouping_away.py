@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from crewlog.definition import operations as o
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data
-from crewlog.definition.operations import Operation, apply_operations
+from crewlog.definition.operations import Operation
 from crewlog.errors import InvalidDefinition
 
 CREW = load_data(

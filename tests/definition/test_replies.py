@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from covers import covers
 from crewlog.canonical_json import canonical
 from crewlog.definition import decisions, registering
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.decisions import AgentIn, Decision, decision, find_decision
 from crewlog.definition.expand import expand
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.named import named_in
-from crewlog.definition.operations import RemoveAgent, apply_operations
+from crewlog.definition.operations import RemoveAgent
 from crewlog.definition.reading import MOST_HANDED, Form
 from crewlog.definition.validate import all_findings
 from crewlog.errors import InvalidDefinition, UsageError

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.diff import diff
 from crewlog.definition.load import load_data, load_definition
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import Operation, apply_operations
+from crewlog.definition.operations import Operation
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
 

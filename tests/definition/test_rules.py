@@ -11,15 +11,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.diff import diff
 from crewlog.definition.load import load_definition
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import (
-    EditCrew,
-    RemoveAgent,
-    RemoveTool,
-    apply_operations,
-)
+from crewlog.definition.operations import EditCrew, RemoveAgent, RemoveTool
 from crewlog.definition.quotas import parse_quota, window_ends, window_of
 from crewlog.definition.reaching import McpServer
 from crewlog.definition.write import to_yaml

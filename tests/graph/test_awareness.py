@@ -13,9 +13,10 @@ from langchain_core.messages import SystemMessage
 from covers import covers
 from crewlog.activities.transcripts import prompt
 from crewlog.definition import operations as o
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import Operation, apply_operations
+from crewlog.definition.operations import Operation
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.awareness import HEADING, AwarenessBlocks
 from crewlog.graph.lowering_pass import ABOUT, lower

@@ -6,15 +6,10 @@ from typing import Any
 
 import pytest
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import (
-    AddAgent,
-    EditCrew,
-    Operation,
-    RemoveChannel,
-    apply_operations,
-)
+from crewlog.definition.operations import AddAgent, EditCrew, Operation, RemoveChannel
 from crewlog.graph import live_change
 from crewlog.graph.engine import Engine
 from crewlog.graph.lowering_pass import lower

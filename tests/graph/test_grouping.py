@@ -12,10 +12,11 @@ from typing_extensions import override
 from covers import covers
 from crewlog.authority.permissions import Decision
 from crewlog.definition import group_tools
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.load import load_data
 from crewlog.definition.model import GROUP_TOOLS, CrewDefinition
-from crewlog.definition.operations import AddChannel, Operation, apply_operations
+from crewlog.definition.operations import AddChannel, Operation
 from crewlog.errors import CommandRejected, InvalidDefinition, UsageError
 from crewlog.graph.group_tools import authorize_group_change, change_result_text, group_command_id
 from crewlog.graph.lowering_pass import lower

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from crewlog.canonical_json import hash_json
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data
-from crewlog.definition.operations import RemoveAgent, apply_operations
+from crewlog.definition.operations import RemoveAgent
 from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lowering_pass import lower

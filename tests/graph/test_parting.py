@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data, load_stored
-from crewlog.definition.operations import RemoveChannel, apply_operations
+from crewlog.definition.operations import RemoveChannel
 from crewlog.errors import ComponentConflict
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.run_split import definitions, split_run_of

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data
 from crewlog.definition.model import AgentPhase
-from crewlog.definition.operations import EditPhase, RemovePhase, apply_operations
+from crewlog.definition.operations import EditPhase, RemovePhase
 from crewlog.definition.phases import phases
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition

@@ -9,9 +9,10 @@ from unittest import mock
 import pytest
 
 from crewlog.canonical_json import hash_json
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import AddAgent, apply_operations
+from crewlog.definition.operations import AddAgent
 from crewlog.errors import ChangeConflict, CommandRejected, ComponentConflict
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.restore import roll_back

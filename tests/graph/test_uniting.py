@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.context import Window
 from crewlog.definition.load import load_data, load_stored
 from crewlog.definition.model import CrewDefinition, Rule
-from crewlog.definition.operations import AddAgent, Disconnect, apply_operations
+from crewlog.definition.operations import AddAgent, Disconnect
 from crewlog.errors import ComponentConflict
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.run_merge_definition import MergedDefinition, merged_definition

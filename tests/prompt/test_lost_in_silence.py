@@ -27,6 +27,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.prompt import reading as r
 from crewlog.prompt.compile import assess, clauses_of, compile_prompt
 from crewlog.prompt.compiled import CompiledPrompt
+from crewlog.prompt.explaining import clause_accounts
 from crewlog.prompt.offered import not_offered
 from crewlog.prompt.registry import Registry
 
@@ -248,7 +249,7 @@ def test_a_value_that_makes_no_sense_is_a_fault(wrong: r.Part) -> None:
     ],
 )
 def test_forms_that_do_not_fit_together_do_not_raise(text: str) -> None:
-    assert compile_prompt(text, REGISTRY).accounts
+    assert clause_accounts(compile_prompt(text, REGISTRY))
 
 
 # -- loops, questions and their places -------------------------------------------------------------

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import AddAgent, Connect, Operation, Wire, apply_operations
+from crewlog.definition.operations import AddAgent, Connect, Operation, Wire
 from crewlog.definition.validate import check
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lowering_pass import expanded_component

@@ -62,7 +62,7 @@ async def test_workflow_threads_touch_nothing_outside(lab: Lab) -> None:
             await run.state()
             await run.respond("i1", "yes")
             assert (await run.result(LIMIT)).status == "completed"
-        entries = [item.entry for item in (await run.journal(limit=1000)).entries]
+        entries = [item.data for item in (await run.journal(limit=1000)).entries]
         [refused] = [entry for entry in entries if entry["kind"] == "CommandRejected"]
         assert refused["reason"].endswith(LOST_FILE)
     assert found == []

@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 from crewlog.cli.hands import Assignment, Hand, assigned, remember, start_worker
 from crewlog.cli.screen import Screen, plain
 from crewlog.client import Client, RunSummary
-from crewlog.client.client import no_worker
+from crewlog.client.session import no_worker
 from crewlog.dev.processes import Guard, ProcessRecord
 from crewlog.dev.services import Services
 from crewlog.run_status import OPEN

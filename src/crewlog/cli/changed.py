@@ -15,8 +15,7 @@ from crewlog.ids import NodeName
 
 if TYPE_CHECKING:
     from crewlog.cli.sight import Sight
-    from crewlog.graph.swap import StepRemap, SwapReport
-    from crewlog.wire import Changed
+    from crewlog.wire import Changed, ChangeReport, StepChange
 
 _FATES: Mapping[str, str] = {
     "kept": "goes on as it is",
@@ -59,7 +58,7 @@ def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
         _pictures(screen, sight, GraphPlan.model_validate(changed.plan, extra="ignore"), report)
 
 
-def tell_warnings(screen: Screen, report: SwapReport | None, *, shown: bool = False) -> None:
+def tell_warnings(screen: Screen, report: ChangeReport | None, *, shown: bool = False) -> None:
     """What whoever changes may not have meant, each with what to do about it.
 
     Args:
@@ -74,7 +73,7 @@ def tell_warnings(screen: Screen, report: SwapReport | None, *, shown: bool = Fa
             screen.wrapped(["      "], plain(remedy), indent=6, style="dim")
 
 
-def _nodes(screen: Screen, report: SwapReport) -> None:
+def _nodes(screen: Screen, report: ChangeReport) -> None:
     fates = {fate.node: fate for fate in report.steps}
     width = min(max((len(n) for n in (*report.added, *report.removed)), default=0), _WIDEST)
     for node in report.removed:
@@ -98,11 +97,11 @@ def _list(screen: Screen, sign: Part, nodes: Iterable[NodeName], many: str, one:
     screen.wrapped(["  ", sign], text, indent=4)
 
 
-def _said(fate: StepRemap | None) -> str:
+def _said(fate: StepChange | None) -> str:
     return f"  {_doing(fate)}" if fate is not None else ""
 
 
-def _doing(fate: StepRemap) -> str:
+def _doing(fate: StepChange) -> str:
     """`running: 1 call under way; its turn finishes first; nothing follows it`."""
     if fate.fate == "kept" and fate.because:
         return plain(fate.because)
@@ -110,7 +109,7 @@ def _doing(fate: StepRemap) -> str:
     return plain("; ".join(part for part in (fate.doing, _FATES[fate.fate], because) if part))
 
 
-def _steps(screen: Screen, report: SwapReport) -> None:
+def _steps(screen: Screen, report: ChangeReport) -> None:
     """How the frontier maps: the steps of nodes that stay."""
     told = {*report.removed, *report.added}
     steps = [fate for fate in report.steps if fate.node not in told]
@@ -122,7 +121,7 @@ def _steps(screen: Screen, report: SwapReport) -> None:
         screen.line("    ", f"{plain(fate.step):<{width}}", f"  {_doing(fate)}")
 
 
-def _blocked(screen: Screen, report: SwapReport) -> None:
+def _blocked(screen: Screen, report: ChangeReport) -> None:
     for each in report.blocked:
         why = f": {plain(each.because)}" if each.because else ""
         say = f"{plain(each.node)} waits for {plain(each.requirement)}{why}"
@@ -132,7 +131,7 @@ def _blocked(screen: Screen, report: SwapReport) -> None:
         screen.line("  ", ("! ", "yellow"), f"withdrawn: {listed(map(plain, report.withdrawn))}")
 
 
-def _pictures(screen: Screen, sight: Sight, plan: GraphPlan, report: SwapReport | None) -> None:
+def _pictures(screen: Screen, sight: Sight, plan: GraphPlan, report: ChangeReport | None) -> None:
     kept = set(report.kept) if report is not None else set[NodeName]()
     after = {node: status for node, status in sight.statuses.items() if node in kept}
     if sight.plan is not None:

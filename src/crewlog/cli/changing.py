@@ -355,7 +355,7 @@ async def helped(
     from crewlog.cli.background import polled  # noqa: PLC0415
     from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
     from crewlog.cli.screen import plain  # noqa: PLC0415
-    from crewlog.client.client import no_worker  # noqa: PLC0415
+    from crewlog.client.session import no_worker  # noqa: PLC0415
 
     assignment = assigned(queue)
     if assignment.worker is not None or await polled(client, queue):
@@ -480,7 +480,7 @@ async def mention_alone(screen: Screen, client: Client, queue: str) -> None:
     from crewlog.cli.background import polled  # noqa: PLC0415
     from crewlog.cli.hands import assigned  # noqa: PLC0415
     from crewlog.cli.screen import plain  # noqa: PLC0415
-    from crewlog.client.client import no_worker  # noqa: PLC0415
+    from crewlog.client.session import no_worker  # noqa: PLC0415
 
     if assigned(queue).comes or await polled(client, queue):
         return

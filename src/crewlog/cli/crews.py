@@ -121,8 +121,7 @@ def add(
 
 async def _add(file: Path, *, as_json: bool) -> int:
     from crewlog.cli.catalogued import tell_crew, tell_registry  # noqa: PLC0415
-    from crewlog.cli.files import load_crew  # noqa: PLC0415
-    from crewlog.cli.project import is_registry  # noqa: PLC0415
+    from crewlog.cli.files import is_registry, load_crew  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.prompt.registry_file import load_registry_file  # noqa: PLC0415

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from crewlog.cli.screen import Screen, plain
-from crewlog.client.client import no_worker
+from crewlog.client.session import no_worker
 from crewlog.reporting.trace.view import PendingCall
 from crewlog.state.calls import CALL_MODEL, COMPILE_PROMPT
 

@@ -19,7 +19,7 @@ from crewlog.cli.hands import hand
 from crewlog.cli.scored import show
 from crewlog.cli.screen import Screen, counted, plain
 from crewlog.client import Client
-from crewlog.client.client import checked
+from crewlog.client.starting import checked
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import model_findings

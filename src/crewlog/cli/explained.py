@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crewlog.cli.screen import Part, Screen, plain, plain_lines
+from crewlog.prompt.explaining import ClauseAccount, clause_accounts
 
 if TYPE_CHECKING:
-    from crewlog.prompt.compiled import ClauseAccount, CompiledPrompt
+    from crewlog.prompt.compiled import CompiledPrompt
     from crewlog.reporting.explanation import ExplanationView, ToolAccessView, Way
 
 _LABEL = 15
@@ -38,7 +39,7 @@ def origin(compiled: CompiledPrompt, found: ExplanationView) -> list[ClauseAccou
         or (source.what == "rights" and source.path and str(source.path[-1]) in tools)
         for number in source.clauses
     }
-    return [each for each in compiled.accounts if each.clause.number in numbers]
+    return [each for each in clause_accounts(compiled) if each.clause.number in numbers]
 
 
 def show_explanation(

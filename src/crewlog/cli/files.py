@@ -92,3 +92,14 @@ def load_crew(path: str | Path, model: str = "") -> CrewDefinition:
         remedy="Make a crew of it, and give that: "
         f"crewlog compile {shlex.quote(name)} --out crew.yaml",
     )
+
+
+def is_registry(file: Path) -> bool:
+    """Whether a file is a registry's: by its first key, or else by its name."""
+    try:
+        with file.open(encoding="utf-8-sig") as lines:
+            words = [line.partition(":")[0].strip("\"' {\t") for line in lines if ":" in line]
+    except (OSError, UnicodeDecodeError):
+        return False
+    keys = [word for word in words if word in {"crew", "registry"}]
+    return keys[:1] == ["registry"] or (not keys and file.name == "registry.yaml")

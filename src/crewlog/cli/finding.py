@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from crewlog.canonical_json import hash_json
-from crewlog.cli.files import SUFFIXES, load_crew
-from crewlog.cli.project import is_registry
+from crewlog.cli.files import SUFFIXES, is_registry, load_crew
 from crewlog.client.catalog import Catalog, unknown
 from crewlog.definition.capabilities import Offer, offer_of
 from crewlog.definition.model import CrewDefinition

@@ -21,9 +21,9 @@ from crewlog.cli.screen import Part, Screen, plain
 from crewlog.cli.services import connected
 from crewlog.cli.topology import graph_after, plans_of
 from crewlog.client import Client, Run
-from crewlog.client.client import no_worker
 from crewlog.client.gateway import STATUS_NAMES
 from crewlog.client.pending_calls import pending_calls
+from crewlog.client.session import no_worker
 from crewlog.client.stalled import stalled
 from crewlog.client.starting import check_attached, check_before
 from crewlog.definition.model import CrewDefinition

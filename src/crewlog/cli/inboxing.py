@@ -151,7 +151,7 @@ def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
     from crewlog.cli.questions import answer_command, whom  # noqa: PLC0415
     from crewlog.cli.screen import ago, plain  # noqa: PLC0415
     from crewlog.client.approvals import MCP_APPROVAL  # noqa: PLC0415
-    from crewlog.client.client import system_user  # noqa: PLC0415
+    from crewlog.client.session import system_user  # noqa: PLC0415
     from crewlog.graph.interrupts import reason_text  # noqa: PLC0415
 
     if as_json:

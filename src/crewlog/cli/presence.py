@@ -14,7 +14,7 @@ from datetime import datetime
 
 from crewlog.cli.delays import tell_pending
 from crewlog.cli.screen import Screen, lasted, plain
-from crewlog.client.client import no_worker
+from crewlog.client.session import no_worker
 from crewlog.client.stalled import Stalled
 from crewlog.reporting.trace.view import PendingCall
 

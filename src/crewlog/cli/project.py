@@ -149,6 +149,7 @@ def validate(
     del debug
     from crewlog.cli.checking import check_crew, check_prompt, check_registry  # noqa: PLC0415
     from crewlog.cli.compiling import is_prompt  # noqa: PLC0415
+    from crewlog.cli.files import is_registry  # noqa: PLC0415
     from crewlog.cli.prompts import wanted  # noqa: PLC0415
 
     assumed = wanted(assume, dry_run=dry_run)
@@ -157,17 +158,6 @@ def validate(
     if is_registry(Path(file)):
         return check_registry(file, as_json=as_json)
     return check_crew(file, assumed, as_json=as_json)
-
-
-def is_registry(file: Path) -> bool:
-    """Whether a file is a registry's: by its first key, or else by its name."""
-    try:
-        with file.open(encoding="utf-8-sig") as lines:
-            words = [line.partition(":")[0].strip("\"' {\t") for line in lines if ":" in line]
-    except (OSError, UnicodeDecodeError):
-        return False
-    keys = [word for word in words if word in {"crew", "registry"}]
-    return keys[:1] == ["registry"] or (not keys and file.name == "registry.yaml")
 
 
 @app.command(rich_help_panel=FILES)

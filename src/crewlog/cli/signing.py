@@ -54,8 +54,8 @@ def list_(as_json: AsJson = False, debug: Debug = False) -> int:
     """List the keys, and say which one signs."""
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.client import keys as found  # noqa: PLC0415
-    from crewlog.client.client import system_user  # noqa: PLC0415
     from crewlog.client.key_folder import VARIABLE, folder  # noqa: PLC0415
+    from crewlog.client.session import system_user  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     signs = found.chosen(system_user())

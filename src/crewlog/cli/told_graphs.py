@@ -10,7 +10,7 @@ from crewlog.definition.creatures import INBOX
 from crewlog.definition.findings import listed
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import RunId
-from crewlog.state.components import ComponentChange
+from crewlog.wire import ComponentChangeView
 
 if TYPE_CHECKING:
     from crewlog.wire import Changed
@@ -53,7 +53,7 @@ def _creature(node: str) -> str:
 
 
 def graph_lines(
-    run: RunId, change: ComponentChange, stays: list[str], leaves: list[str], *, known: bool
+    run: RunId, change: ComponentChangeView, stays: list[str], leaves: list[str], *, known: bool
 ) -> Iterator[tuple[list[tuple[str, str]], str]]:
     """Lines with a head each: how graphs part or become one, and whom that affects.
 
@@ -73,7 +73,7 @@ def graph_lines(
 
 
 def _parts(
-    run: RunId, change: ComponentChange, stays: list[str], leaves: list[str], *, known: bool
+    run: RunId, change: ComponentChangeView, stays: list[str], leaves: list[str], *, known: bool
 ) -> Iterator[tuple[list[tuple[str, str]], str]]:
     new = [each for each in change.new_graph_ids if each != run]
     graphs = counted(len(change.new_graph_ids), "graph")
@@ -88,7 +88,7 @@ def _with(creatures: list[str]) -> str:
     return f", with {listed(map(plain, creatures))}" if creatures else ""
 
 
-def _union(change: ComponentChange) -> Iterator[tuple[list[tuple[str, str]], str]]:
+def _union(change: ComponentChangeView) -> Iterator[tuple[list[tuple[str, str]], str]]:
     graphs = listed(map(plain, change.old_graph_ids))
     stays = listed(map(plain, change.new_graph_ids))
     yield [("  ", ""), ("⋈ ", "bold yellow")], f"{graphs} become one: {stays} keeps its id"

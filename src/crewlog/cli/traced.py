@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from crewlog.cli.delays import pending_cause, pending_words
 from crewlog.cli.differing import state_rows
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plain, plain_lines
+from crewlog.cli.sight import Sight
 from crewlog.cli.timeline import Timeline
-from crewlog.cli.tracing import Traced
 from crewlog.content_blocks import words_of
-from crewlog.ids import item_number
+from crewlog.ids import StepId, item_number
 from crewlog.message_files import files_of
 from crewlog.model import Json
 from crewlog.reporting.diff.state import StateDiff
@@ -44,6 +45,20 @@ SHOWN_MS = 1000
 """Milliseconds in a queue from which on they are told."""
 _ITEMS = 8
 """Items of a visit that are shown without `--full`."""
+
+
+@dataclass
+class Traced:
+    """A run's trace, with what was asked for besides."""
+
+    sight: Sight
+    trace: TraceView
+    bodies: Mapping[Any, Json] = field(default_factory=dict[Any, Json])
+
+    def pending(self, step: StepId, call: int) -> PendingCall | None:
+        """What a call waits for that has no answer, where it waits or is made once more."""
+        found = self.sight.pending
+        return next((each for each in found if (each.step, each.call) == (step, call)), None)
 
 
 def show_trace(screen: Screen, found: Traced, *, full: bool) -> None:

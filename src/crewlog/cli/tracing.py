@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,11 +16,10 @@ from crewlog.ids import ContentHash
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from crewlog.cli.sight import Sight
+    from crewlog.cli.traced import Traced
     from crewlog.client import Client
-    from crewlog.ids import StepId
     from crewlog.model import Json
-    from crewlog.reporting.trace.view import PendingCall, TraceView
+    from crewlog.reporting.trace.view import TraceView
     from crewlog.state.journal import JournalEntry
 
 LOOK = "Look"
@@ -59,20 +57,6 @@ def trace(
 ) -> int:
     """Show what a run did: steps with times, inputs, calls, results, errors and questions."""
     return go(_trace(run, step, other, changes=changes, full=full, as_json=as_json), debug=debug)
-
-
-@dataclass
-class Traced:
-    """A run's trace, with what was asked for besides."""
-
-    sight: Sight
-    trace: TraceView
-    bodies: Mapping[Any, Json] = field(default_factory=dict[Any, "Json"])
-
-    def pending(self, step: StepId, call: int) -> PendingCall | None:
-        """What a call waits for that has no answer, where it waits or is made once more."""
-        found = self.sight.pending
-        return next((each for each in found if (each.step, each.call) == (step, call)), None)
 
 
 async def _trace(
@@ -116,6 +100,7 @@ async def _look(
 ) -> Traced:
     """A run's trace; where it is to be `whole`, with what a fork shares with its source."""
     from crewlog.cli.sight import see_at, whole_journal  # noqa: PLC0415
+    from crewlog.cli.traced import Traced  # noqa: PLC0415
     from crewlog.ids import RunId  # noqa: PLC0415
     from crewlog.reporting.trace.builder import run_trace  # noqa: PLC0415
     from crewlog.reporting.trace.step_changes import changes_by_step  # noqa: PLC0415

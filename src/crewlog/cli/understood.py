@@ -11,11 +11,12 @@ from rich.cells import cell_len
 from crewlog.cli.problems import excerpt
 from crewlog.cli.screen import Part, Screen, counted, plain
 from crewlog.definition.content import definition_hash
+from crewlog.prompt.explaining import ClauseAccount, clause_accounts
 from crewlog.state.excerpt import shortened
 
 if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition
-    from crewlog.prompt.compiled import ClauseAccount, CompiledPrompt, Remark
+    from crewlog.prompt.compiled import CompiledPrompt, Remark
 
 CODES = {
     "empty": "empty",
@@ -64,7 +65,7 @@ def show_understood(
     """
     _head(screen, compiled)
     folded: Counter[str] = Counter()
-    for account in compiled.accounts:
+    for account in clause_accounts(compiled):
         if account.status in {"talk", "data"} and not words:
             folded[account.status] += account.clause.kind != "heading"
         else:
@@ -192,7 +193,7 @@ def as_json(compiled: CompiledPrompt) -> dict[str, Any]:
         "definition": None if definition is None else definition.to_json(),
         "requirements": list(compiled.requirements),
         "remarks": remarks_json(compiled),
-        "clauses": [account_json(each) for each in compiled.accounts],
+        "clauses": [account_json(each) for each in clause_accounts(compiled)],
     }
 
 

@@ -14,7 +14,7 @@ from crewlog.cli.screen import PALETTE, Screen, plain
 from crewlog.cli.services import connected
 from crewlog.cli.shown import facts_in_words
 from crewlog.cli.timeline import WHOLE, Row, Timeline
-from crewlog.client.watching import Watch, events_there
+from crewlog.client.watching import Watch
 from crewlog.content_blocks import words_of
 from crewlog.definition.creatures import channels_named
 from crewlog.definition.findings import did_you_mean, listed
@@ -115,7 +115,7 @@ async def watch_many(
                 screen.note(("! ", "yellow"), plain(line))
 
         def events(run: RunId, position: int) -> AsyncGenerator[Event]:
-            return events_there(client, run, position)
+            return client.events_there(run, position)
 
         watch = Watch(events, runs, chosen, after=dict.fromkeys(runs, after), ended=seen.end)
         limit = asyncio.timeout(timeout)

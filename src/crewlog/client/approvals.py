@@ -21,7 +21,7 @@ from crewlog.store.protocol import Store
 from crewlog.wire import InterruptView
 
 if TYPE_CHECKING:
-    from crewlog.client.client import Client
+    from crewlog.client.session import Session
 
 MCP_APPROVAL = "mcp_approval"
 """The kind of question that asks for an approval of a server's tool."""
@@ -91,7 +91,7 @@ async def asked_tool(
 
 
 async def approve_tool(
-    client: Client,
+    session: Session,
     policy: Policy | None,
     source: str,
     tool: str,
@@ -103,7 +103,7 @@ async def approve_tool(
     """Keeps that somebody approves a tool of a server; signed, where there is a key.
 
     Args:
-        client: The client.
+        session: The connection.
         policy: The policy of the crew that it is approved for.
         source: The server, as `McpServer.source` names it.
         tool: The tool's name there.
@@ -126,7 +126,7 @@ async def approve_tool(
 
     at = int(time.time() * 1000)
     content = approval_content(source, tool, digest)
-    signed = client.signed(EVERY_CREW, APPROVE, content)
+    signed = session.signed(EVERY_CREW, APPROVE, content)
     made: SignedApproval | None = None
     if "proof" in signed:
         proof = Signature.from_json(signed["proof"])
@@ -142,7 +142,7 @@ async def approve_tool(
                 remedy="Sign it with the key of one of them: `crewlog keys list` has yours, "
                 "CREWLOG_KEY chooses one.",
             )
-    store = await client.store()
+    store = await session.store()
     if made is not None:
         await store.put_signed_approval(made.model_copy(update={"by": by}))
     await store.approve_tool(source, tool, digest, by, at, told)

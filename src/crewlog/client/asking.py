@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from temporalio.client import (
     Client,
@@ -31,9 +31,6 @@ from crewlog.model import Json
 from crewlog.state.excerpt import brief
 from crewlog.wire import AskRun, InterruptView, RunResult
 
-if TYPE_CHECKING:
-    from crewlog.client.run import Run
-
 POLL = timedelta(seconds=60)
 """For how long one call waits; the server itself answers after twenty seconds at most."""
 LOOK = 1.0
@@ -48,6 +45,16 @@ Signed = Callable[[str, str, dict[str, Json]], dict[str, Json]]
 """Signs a command for a run under a name, where there is a key."""
 
 Start = WithStartWorkflowOperation[Any, Any]
+
+
+class Asked(Protocol):
+    """A run that asks people: `Run`, as far as this module reads it."""
+
+    id: RunId
+
+    async def interrupts(self) -> Sequence[InterruptView]:
+        """The open interrupts."""
+        ...
 
 
 class Ended(Exception):
@@ -135,7 +142,7 @@ async def _once(temporal: Client, id: str, command: dict[str, Json], start: Star
         return None
 
 
-async def tell_questions(run: Run, tell: Tell) -> None:
+async def tell_questions(run: Asked, tell: Tell) -> None:
     """Tells of the questions that a run asks people, for as long as it is not cancelled."""
     told: set[InterruptId] = set()
     while True:
@@ -147,9 +154,9 @@ async def tell_questions(run: Run, tell: Tell) -> None:
                 tell(run.id, asked)
 
 
-async def late(run: Run, limit: float) -> WaitTimeout:
+async def late(run: Asked, limit: float) -> WaitTimeout:
     """The error for a run that did not end in time: what it waits for, where people know that."""
-    asked: list[InterruptView] = []
+    asked: Sequence[InterruptView] = ()
     with suppress(CrewlogError):
         asked = await run.interrupts()
     said = f"the run {run.id!r} did not end within {limit:g} s"

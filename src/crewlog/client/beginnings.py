@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import ValidationError
 from temporalio.client import WorkflowExecutionStatus
@@ -19,7 +19,8 @@ from crewlog.client.catalog import definition_of
 from crewlog.client.gateway import CALL_LIMIT, pauses
 from crewlog.client.others import Others
 from crewlog.client.recipes import Recipe, Written, edited
-from crewlog.client.starting import policy_of_run
+from crewlog.client.session import Session
+from crewlog.client.starting import begin, policy_of_run
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
 from crewlog.errors import (
@@ -38,10 +39,6 @@ from crewlog.store.protocol import PendingFork, RunRow, Store
 from crewlog.validation_errors import faults_of
 from crewlog.wire import WORKFLOW_TYPE, ForkSource, StartRun
 
-if TYPE_CHECKING:
-    from crewlog.client.client import Client
-    from crewlog.client.run import Run
-
 STORED_WITHIN = 3.0
 """Seconds until what a run has recorded is in the store."""
 STOPPED_WITHIN = 10.0
@@ -54,7 +51,7 @@ _OPEN = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_N
 
 
 async def fork(
-    client: Client,
+    session: Session,
     source: RunId,
     position: int,
     *,
@@ -63,23 +60,23 @@ async def fork(
     definition: dict[str, Json] | None,
     by: str,
     execution_timeout: timedelta | None,
-) -> Run:
+) -> RunId:
     """Starts a run that goes on from a checkpoint of another one; see `Run.fork`."""
-    crew = await _checked(client, source, position)
-    await forked_crew(client, source, position, operations, definition)
+    crew = await _checked(session, source, position)
+    await forked_crew(session, source, position, operations, definition)
     try:
-        begin = ForkSource(
+        checkpoint = ForkSource(
             run=source, position=position, operations=tuple(operations), definition=definition
         )
-        payload = StartRun(fork=begin, by=by)
+        payload = StartRun(fork=checkpoint, by=by)
     except ValidationError as error:
         raise UsageError(f"the fork cannot be started: {faults_of(error)}") from error
-    policy = await policy_of_run(client, source)
-    return await client.begin(id, crew or "fork", payload, execution_timeout, policy=policy)
+    policy = await policy_of_run(session, source)
+    return await begin(session, id, crew or "fork", payload, execution_timeout, policy=policy)
 
 
 async def forked_crew(
-    client: Client,
+    session: Session,
     source: RunId,
     position: int,
     operations: Sequence[Operation],
@@ -88,16 +85,16 @@ async def forked_crew(
     """The crew that a fork goes on with, checked; see `Run.forked_crew`."""
     if not operations and definition is None:
         return None
-    await _checked(client, source, position)
+    await _checked(session, source, position)
     try:
-        store = await client.store()
+        store = await session.store()
         base = await forking.crew_at(store, source, position)
         return await forking.forked_crew(store, base, operations, definition)
     except ServiceError:
         return None  # a worker judges it, when the store is there again
 
 
-async def _checked(client: Client, source: RunId, position: int) -> str:
+async def _checked(session: Session, source: RunId, position: int) -> str:
     """The crew's name, once the store has the checkpoint; empty where the store is away.
 
     Raises:
@@ -108,10 +105,10 @@ async def _checked(client: Client, source: RunId, position: int) -> str:
     deadline = time.monotonic() + STORED_WITHIN
     for pause in pauses(0.05, 0.5):
         try:
-            store = await client.store()
+            store = await session.store()
             row = await store.get_run(source)
             if row is None:
-                await client.gateway.describe(source)  # is there such a run at all?
+                await session.gateway.describe(source)  # is there such a run at all?
             await checkpoint_state_position(store, source, position)
         except ServiceError:
             return ""
@@ -125,22 +122,7 @@ async def _checked(client: Client, source: RunId, position: int) -> str:
     raise AssertionError
 
 
-async def note_fork(client: Client, source: RunId, fork: RunId) -> None:
-    """Notes in the store that a run is about to begin as a fork: its source stays until then.
-
-    Raises:
-        RunNotFound: the source was deleted meanwhile.
-    """
-    try:
-        store = await client.store()
-        noted = await store.add_pending_fork(source, fork, _now_ms())
-    except ServiceError:
-        return  # the run does the same when it begins
-    if not noted:
-        await client.gateway.describe(source)
-
-
-async def await_forks(client: Client, sources: Sequence[RunId]) -> None:
+async def await_forks(session: Session, sources: Sequence[RunId]) -> None:
     """Waits until the forks of some runs have begun that were asked for.
 
     Raises:
@@ -148,7 +130,7 @@ async def await_forks(client: Client, sources: Sequence[RunId]) -> None:
     """
     deadline = time.monotonic() + BEGUN_WITHIN
     for pause in pauses(0.02, 0.5):
-        starting = await list_pending_forks(client, sources)
+        starting = await list_pending_forks(session, sources)
         if not starting:
             return
         if time.monotonic() > deadline:
@@ -156,26 +138,26 @@ async def await_forks(client: Client, sources: Sequence[RunId]) -> None:
         await asyncio.sleep(pause)
 
 
-async def list_pending_forks(client: Client, sources: Sequence[RunId]) -> list[PendingFork]:
+async def list_pending_forks(session: Session, sources: Sequence[RunId]) -> list[PendingFork]:
     """The forks of some runs that were asked for and may still begin; notes of others are voided.
 
     Raises:
         StoreUnavailable: the store is away.
         TemporalUnavailable: the server is away.
     """
-    store = await client.store()
+    store = await session.store()
     found: list[PendingFork] = []
     for each in await store.list_pending_forks(sources):
-        if await _may_begin(client, each):
+        if await _may_begin(session, each):
             found.append(each)
         else:
             await store.remove_pending_fork(each.source, each.fork)
     return found
 
 
-async def _may_begin(client: Client, fork: PendingFork) -> bool:
+async def _may_begin(session: Session, fork: PendingFork) -> bool:
     try:
-        found = await client.gateway.describe(fork.fork)
+        found = await session.gateway.describe(fork.fork)
     except RunNotFound:
         return _now_ms() - fork.at < ASKED_WITHIN * 1000  # it may be about to be started
     return found.workflow_type == WORKFLOW_TYPE and found.status in _OPEN
@@ -209,7 +191,7 @@ def check_no_command(run: RunId, id: str | None) -> None:
 
 
 async def reopen(
-    client: Client,
+    session: Session,
     run: RunId,
     from_: Literal["recipe", "live"],
     *,
@@ -217,15 +199,15 @@ async def reopen(
     execution_timeout: timedelta | None,
     recipe: Written | None = None,
     reason: str = "",
-) -> Run:
+) -> RunId:
     """Lets a run go on that has ended; see `Run.resume`."""
     check_recipe(from_, recipe)
-    description = await client.gateway.describe(run)
+    description = await session.gateway.describe(run)
     if description.workflow_type != WORKFLOW_TYPE:
         raise RunNotFound(
             f"{run!r} is a workflow of the type {description.workflow_type!r}, not a crew's run",
             remedy="`crewlog ps` lists the runs.",
-            place=client.gateway.address,
+            place=session.gateway.address,
         )
     if description.status in _OPEN:
         raise CommandRejected(
@@ -233,12 +215,12 @@ async def reopen(
         )
     crew, written = "", None if recipe is None else Recipe(definition_of(recipe).to_json())
     with suppress(StoreUnavailable):  # without a store, the run itself tells
-        store = await client.store()
+        store = await session.store()
         row = await store.get_run(run)
-        if row is None and (start := await _start_of_part(client, run, description.run_id)):
-            await _check_never_began(client, store, run, start)
+        if row is None and (start := await _start_of_part(session, run, description.run_id)):
+            await _check_never_began(session, store, run, start)
             start = start.model_copy(update={"by": by})
-            return await client.begin(run, "", start, execution_timeout, again=True)
+            return await begin(session, run, "", start, execution_timeout, again=True)
         await taken_up(store, run, await load_last_state(store, run))
         if row is not None:
             crew = row.crew
@@ -247,19 +229,19 @@ async def reopen(
     ended = tuple(filter(None, [description.run_id]))
     given = written.definition if written is not None else ""
     payload = StartRun(reopen=from_, crew=given, replaced=ended, by=by, reason=reason)
-    policy = await policy_of_run(client, run)
-    return await client.begin(run, crew, payload, execution_timeout, again=True, policy=policy)
+    policy = await policy_of_run(session, run)
+    return await begin(session, run, crew, payload, execution_timeout, again=True, policy=policy)
 
 
-async def _start_of_part(client: Client, run: RunId, execution: str | None) -> StartRun | None:
+async def _start_of_part(session: Session, run: RunId, execution: str | None) -> StartRun | None:
     """What a run was started with that was to begin as a part of another one; none of another run.
 
     Nothing of it is stored, so it never began. Started again, it waits once more for that one's
     word, which alone decides whether there is such a part.
     """
-    handle = client.temporal.get_workflow_handle(run, run_id=execution)
-    converter = client.temporal.data_converter.with_context(
-        WorkflowSerializationContext(client.temporal.namespace, run)
+    handle = session.temporal.get_workflow_handle(run, run_id=execution)
+    converter = session.temporal.data_converter.with_context(
+        WorkflowSerializationContext(session.temporal.namespace, run)
     )
     limit = timedelta(seconds=CALL_LIMIT)
     try:
@@ -269,49 +251,49 @@ async def _start_of_part(client: Client, run: RunId, execution: str | None) -> S
             start = StartRun.model_validate(given)
             return start if start.split is not None else None
     except RPCError as error:
-        raise await client.gateway.failed(error, run) from error
+        raise await session.gateway.failed(error, run) from error
     except (ValidationError, ValueError):
         return None  # whatever it was started with, it is no part
     return None
 
 
-async def _check_never_began(client: Client, store: Store, run: RunId, start: StartRun) -> None:
+async def _check_never_began(session: Session, store: Store, run: RunId, start: StartRun) -> None:
     """Checks that nothing of a part is stored since it never began, and not since it was lost.
 
     Raises:
         StoreIncomplete: its history says that it began, or cannot be read.
     """
     source = start.split.run if start.split is not None else run
-    heard = await Others(client.gateway, store, source, lambda _: None).begun(run)
+    heard = await Others(session.gateway, store, source, lambda _: None).begun(run)
     if heard.word not in ("open", "never"):
         raise missing_rows_error(run, "all that it did as a part")
 
 
-async def end(client: Client, run: RunId) -> tuple[str, ...]:
+async def end(session: Session, run: RunId) -> tuple[str, ...]:
     """Ends a run that is to be replaced, gracefully where it can.
 
     Returns:
         Its last executions: activities of theirs may be at work all the same.
     """
-    description = await client.gateway.describe(run)
-    handle = client.gateway.handle(run)
+    description = await session.gateway.describe(run)
+    handle = session.gateway.handle(run)
     ids = {description.run_id}
     if description.status in _OPEN:
         with suppress(RPCError):
-            if await client.gateway.polled(description.task_queue):
+            if await session.gateway.polled(description.task_queue):
                 await handle.cancel(rpc_timeout=timedelta(seconds=CALL_LIMIT))
-                await _ended(client, run)
+                await _ended(session, run)
         with suppress(RPCError):  # it has ended
             await handle.terminate("replaced", rpc_timeout=timedelta(seconds=CALL_LIMIT))
-        ids.add((await client.gateway.describe(run)).run_id)
+        ids.add((await session.gateway.describe(run)).run_id)
     return tuple(sorted(filter(None, ids)))
 
 
-async def _ended(client: Client, run: RunId) -> None:
+async def _ended(session: Session, run: RunId) -> None:
     """Waits until a run has ended, for a while."""
     deadline = time.monotonic() + STOPPED_WITHIN
     for pause in pauses(0.02, 0.5):
-        now = (await client.gateway.describe(run)).status
+        now = (await session.gateway.describe(run)).status
         if now not in _OPEN or time.monotonic() > deadline:
             return
         await asyncio.sleep(pause)

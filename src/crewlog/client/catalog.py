@@ -32,6 +32,10 @@ _LONGEST_PATH = 255
 """Characters of a text that may be a file's path; a longer one is a prompt."""
 
 
+Crew = str | Path | Mapping[str, Json] | CrewDefinition
+"""A registered name, a file, a definition as data, or a definition."""
+
+
 @dataclass(frozen=True)
 class RegisteredCrew:
     """A crew, registered."""

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import json
-import logging
-import math
-import re
-import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
-from urllib.parse import quote
+from typing import Any, Literal, Self
 
 from pydantic import ValidationError
 from temporalio.client import Client as TemporalClient
@@ -26,108 +20,74 @@ from temporalio.client import (
     WithStartWorkflowOperation,
     WorkflowExecution,
     WorkflowExecutionDescription,
-    WorkflowExecutionStatus,
 )
-from temporalio.common import SearchAttributeKey, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import SearchAttributeKey, WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from crewlog import wire
-from crewlog.authority.signatures import APPROVE, EVERYWHERE, SCHEDULE, START
+from crewlog.authority.signatures import SCHEDULE
 from crewlog.client import asking, beginnings
 from crewlog.client.approvals import with_approved
-from crewlog.client.catalog import Catalog, definition_of, is_file, no_crew
-from crewlog.client.connection import Endpoints, LazyStore
+from crewlog.client.catalog import Catalog, Crew, definition_of, is_file, no_crew
 from crewlog.client.deletion import Deleting, Deletion, check_ended
-from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
+from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES
 from crewlog.client.graphs import Graph, family_of, living
 from crewlog.client.inbox import OpenQuestion, open_question
-from crewlog.client.key_folder import may_sign
 from crewlog.client.memories import CrewMemory
 from crewlog.client.pending_calls import calls_of, descriptions_of, doing
 from crewlog.client.quotas import with_used_up
 from crewlog.client.run import Run
+from crewlog.client.run_summary import RunSummary
 from crewlog.client.schedules import Schedules, scheduled_start
+from crewlog.client.session import LOG, POLLED_PAUSE, Endpoints, LazyStore, Session
 from crewlog.client.showing import with_shown
-from crewlog.client.stalled import Stalled, stalled
+from crewlog.client.stalled import stalled
 from crewlog.client.start_arguments import check_crew, check_existing, check_text
-from crewlog.client.starting import check_attached, check_start, policy_of_crew, policy_of_run
-from crewlog.client.watching import Ended, Watch, events_there
+from crewlog.client.starting import (
+    CREW_MEMO,
+    begin,
+    check_attached,
+    check_start,
+    checked,
+    id_taken,
+    policy_of_crew,
+    policy_of_run,
+    start_options,
+    start_workflow,
+    suffix,
+)
+from crewlog.client.watching import Ended, Watch
 from crewlog.definition.load import check_model, text_of
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.policy import Policy
 from crewlog.dev.services import Services
 from crewlog.dev.supervisor import Supervisor
-from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
+from crewlog.errors import CrewlogError, RunAlreadyExists, RunNotFound, ServiceError, UsageError
 from crewlog.ids import CommandId, CrewName, LogName, RunId
 from crewlog.model import Json
-from crewlog.payload_storage.file_store import FileStore, GivenFile
+from crewlog.payload_storage.file_store import GivenFile
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
 from crewlog.reporting.events.filters import EventFilter
 from crewlog.reporting.events.view import Event
-from crewlog.reporting.trace.view import PendingCall
 from crewlog.run_status import CLOSED, OPEN
-from crewlog.state.excerpt import brief, fenced
 from crewlog.state.model import Interrupt
-from crewlog.store.protocol import CatalogRow, CrewRow, RunRow, Store
+from crewlog.store.protocol import CatalogRow, CrewRow, RunRow
 from crewlog.validation_errors import faults_of
 from crewlog.wire import AskRun, InitialState, RunResult, StartRun
 
-if TYPE_CHECKING:
-    from crewlog.client.keys import Key
-
-Crew = str | Path | Mapping[str, Json] | CrewDefinition
-"""A registered name, a file, a definition as data, or a definition."""
-
+_SOME_TIME = "-2000-01-01T00:00:00Z"
+"""The end of the id of any run of a schedule."""
 Existing = Literal["reject", "attach", "replace"]
 """What a start does where there is a run of its id."""
 
 _PROSE = (".md", ".txt")
-_RUN_ID = re.compile(r"[A-Za-z0-9][\w.:@+=-]{0,199}")
-_SOME_TIME = "-2000-01-01T00:00:00Z"
-"""What the id of a run of a schedule ends with, whichever it is."""
-_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
-_CREW_MEMO = "crew"
-TASK_TIMEOUT = timedelta(seconds=5)
-"""How long a workflow task may take: ours take milliseconds, replays of long histories a second."""
-_POLLED_PAUSE = 5.0
-"""Seconds between two looks at whether a task queue is polled."""
 _STATUS = SearchAttributeKey.for_keyword("CrewlogStatus")
 _WAITING = SearchAttributeKey.for_keyword("CrewlogWaiting")
 _CREW = SearchAttributeKey.for_keyword("CrewlogCrew")
 
 
-_LOG = logging.getLogger("crewlog.client")
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """A run in a list."""
-
-    run: RunId
-    """The workflow id."""
-    crew: str
-    """The crew's name, where it is known."""
-    status: str
-    """A `RunStatus`, or `terminated`, `canceled`, `timed_out`."""
-    started: int
-    """Milliseconds since the epoch."""
-    ended: int | None
-    """Milliseconds since the epoch; none while it is open."""
-    url: str | None
-    """The run in Temporal's web interface."""
-    task_queue: str = ""
-    """Where it finds its workers; empty where only the store knows the run."""
-    waiting_for: str = ""
-    """Why nothing of it moves, as it says itself; empty where something does."""
-    pending: tuple[PendingCall, ...] = ()
-    """Its calls that wait, where they were asked for: without their steps."""
-    stalled: tuple[Stalled, ...] = ()
-    """What it fails to do of its own, again and again, where that was asked for."""
-
-
-class Client:
+class Client(Session):
     """A connection to the runs of one namespace; `crewlog.connect` makes one.
 
         async with await crewlog.connect() as client: ...
@@ -138,26 +98,16 @@ class Client:
     def __init__(
         self, temporal: TemporalClient, endpoints: Endpoints, store: LazyStore, task_queue: str
     ) -> None:
-        self.temporal = temporal
-        self.endpoints = endpoints
-        self.task_queue = task_queue
-        self.gateway = Gateway(temporal, endpoints.address)
-        self._store = store
+        super().__init__(temporal, endpoints, store, task_queue)
         self.catalog = Catalog(store.get)
         """What is registered: crews, registries and their parts."""
         self.memory = CrewMemory(store.get, self.catalog, lambda: self.user)
         """What crews remember beyond one run."""
-        self.schedules = Schedules(self)
+        self.schedules = Schedules(self, self.scheduled)
         """Runs that the server starts by itself."""
-        self.report: Callable[[str], None] = _LOG.warning
+        self.report: Callable[[str], None] = LOG.warning
         """Told in a line when the local Temporal server was started again."""
         self._supervisor: Supervisor | None = None
-        self.mentions = True
-        """Whether a missing worker is logged, once; the command line tells it itself."""
-        self._key: Key | None = None
-        self._key_chosen = False
-        self._look_again: dict[str, float] = {}
-        """When to look again whether somebody polls a queue."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -180,97 +130,9 @@ class Client:
         """Starts the local Temporal server again, where it ends, for as long as this is open."""
         self._supervisor = Supervisor(services, self.temporal, lambda text: self.report(text))
 
-    @property
-    def user(self) -> str:
-        """Who commands, where nobody says: the system's user."""
-        return system_user()
-
-    def use_key(self, key: str | None) -> None:
-        """Chooses the key that signs commands, in the place of `CREWLOG_KEY`.
-
-        Args:
-            key: A name of `crewlog keys list`, or a file; none: nothing is signed.
-
-        Raises:
-            UsageError: there is no such key.
-        """
-        from crewlog.client import keys  # noqa: PLC0415 - slow, and few have keys
-
-        self._key, self._key_chosen = keys.load(key) if key is not None else None, True
-
-    def signed(self, run: str, name: str, content: dict[str, Json]) -> dict[str, Json]:
-        """A command, or a start, as it is sent: signed where there is a key.
-
-        Args:
-            run: The run's id.
-            name: The command's name, or `start`.
-            content: The command as JSON.
-
-        Raises:
-            UsageError: the key that is chosen cannot be used, or the content not be signed.
-        """
-        key = self._chosen_key()
-        place = EVERYWHERE if name == APPROVE else self.endpoints.namespace
-        return key.signed(run, name, content, place) if key is not None else content
-
-    def _chosen_key(self) -> Key | None:
-        if not self._key_chosen:
-            if may_sign():
-                from crewlog.client import keys  # noqa: PLC0415 - slow, and few have keys
-
-                self._key = keys.chosen(self.user)
-            self._key_chosen = True
-        return self._key
-
-    def signed_start(self, run: str, start: StartRun, name: str = START) -> dict[str, Json]:
-        """A start as it is sent; where it is signed, it says where its activities are done.
-
-        Args:
-            run: The run's id; of a schedule, its own.
-            start: What the run is started with.
-            name: `start`, or `schedule`.
-
-        Raises:
-            UsageError: the key that is chosen cannot be used, or the content not be signed.
-        """
-        if self._chosen_key() is not None and not start.queue:
-            # Else whoever has the signed start could have the activities done elsewhere.
-            start = start.model_copy(update={"queue": self.task_queue})
-        return self.signed(run, name, _start_json(start))
-
-    async def store(self) -> Store:
-        """The store, opened at the first call.
-
-        Raises:
-            StoreUnavailable: it is away.
-        """
-        return await self._store.get()
-
     def run(self, id: str) -> Run:
         """The run of that id; nothing is asked yet."""
         return Run(self, RunId(id))
-
-    async def mention_no_worker(self, queue: str) -> None:
-        """Logs a warning, once per task queue, where no worker polls it."""
-        now = time.monotonic()
-        if not self.mentions or now < self._look_again.get(queue, 0.0):
-            return
-        self._look_again[queue] = now + _POLLED_PAUSE
-        try:
-            polled = await self.gateway.polled(queue)
-        except RPCError:
-            return
-        if not polled:
-            self._look_again[queue] = math.inf
-            _LOG.warning(no_worker(queue))
-
-    def url(self, run_id: str) -> str | None:
-        """The run in Temporal's web interface, where we know that there is one."""
-        base = self.endpoints.ui_url
-        if base is None:
-            return None
-        namespace = quote(self.endpoints.namespace, safe="")
-        return f"{base}/namespaces/{namespace}/workflows/{quote(run_id, safe='')}"
 
     # -- starting ----------------------------------------------------------------------------
 
@@ -337,7 +199,8 @@ class Client:
             return await self._replace(checked(id), name, payload, execution_timeout)
         policy = await policy_of_crew(self, payload.crew)
         try:
-            return await self.begin(id, name, payload, execution_timeout, policy=policy)
+            run = await begin(self, id, name, payload, execution_timeout, policy=policy)
+            return Run(self, run)
         except RunAlreadyExists:
             if id is None or existing != "attach":
                 raise
@@ -351,20 +214,6 @@ class Client:
             }
             check_attached(id, of_new)
             return await self.attached(id)
-
-    def files(self) -> FileStore:
-        """Where the files of messages are; `get` gives the bytes of one.
-
-        Raises:
-            UsageError: this client keeps nothing beside the history.
-        """
-        found = FileStore.of(self.temporal.data_converter)
-        if found is None:
-            raise UsageError(
-                "this client keeps no files: its data converter has no folder for large payloads",
-                remedy="Connect with `Client.connect`, with the CREWLOG_PAYLOADS of the workers.",
-            )
-        return found
 
     async def attached(self, id: str) -> Run:
         """The run that there is under an id, open or closed.
@@ -384,7 +233,8 @@ class Client:
     ) -> Run:
         policy = await policy_of_crew(self, payload.crew)
         try:
-            return await self._start(run, name, payload, timeout, policy=policy)
+            await start_workflow(self, run, name, payload, timeout, policy=policy)
+            return Run(self, run)
         except RunAlreadyExists:
             await self.attached(run)
         # Before anything is ended: what would be refused takes no run's place.
@@ -396,117 +246,8 @@ class Client:
         with suppress(ServiceError):
             await (await self.store()).truncate_journal(run)
         anew = payload.model_copy(update={"replace": True, "replaced": ended})
-        return await self._start(run, name, anew, timeout, again=True)
-
-    async def begin(
-        self,
-        id: str | None,
-        name: str,
-        payload: StartRun,
-        timeout: timedelta | None,
-        *,
-        again: bool = False,
-        policy: Policy | None = None,
-    ) -> Run:
-        """Starts a workflow under an id, or under one that is made of a name.
-
-        Args:
-            id: The id.
-            name: The crew's name.
-            payload: What it is started with.
-            timeout: When Temporal ends it.
-            again: Whether the id may be that of a run that has ended.
-            policy: Who may start it: the crew's policy, or that of the run that it comes of.
-
-        Raises:
-            RunAlreadyExists: the id is taken.
-            NotPermitted: the policy does not let it begin.
-        """
-        if id is not None:
-            return await self._start(
-                checked(id), name, payload, timeout, again=again, policy=policy
-            )
-        for _ in range(8):
-            run = RunId(f"{name}-{_suffix(4)}")
-            try:
-                return await self._start(run, name, payload, timeout, policy=policy)
-            except RunAlreadyExists:
-                continue
-        raise RunAlreadyExists(
-            f"the ids of the crew {name!r} are used up", remedy="Choose an id yourself: --id."
-        )
-
-    async def _start(
-        self,
-        run: RunId,
-        name: str,
-        payload: StartRun,
-        timeout: timedelta | None,
-        *,
-        again: bool = False,
-        policy: Policy | None = None,
-    ) -> Run:
-        content = self.signed_start(run, payload)
-        check_start(policy, run, content, self.endpoints.namespace)
-        if payload.fork is not None:
-            await beginnings.note_fork(self, payload.fork.run, run)
-        options = self._options(run, name, payload, timeout)
-        if again:
-            options["id_reuse_policy"] = WorkflowIDReusePolicy.ALLOW_DUPLICATE
-        replaced = WorkflowIDConflictPolicy.TERMINATE_EXISTING
-        try:
-            await self.temporal.start_workflow(
-                wire.WORKFLOW_TYPE,
-                content,
-                id_conflict_policy=replaced if payload.replace else WorkflowIDConflictPolicy.FAIL,
-                rpc_timeout=timedelta(seconds=CALL_LIMIT),
-                **options,
-            )
-        except WorkflowAlreadyStartedError as error:
-            raise await self._taken(run) from error
-        except RPCError as error:
-            raise await self.gateway.failed(error, run) from error
-        await self.mention_no_worker(self.task_queue)
+        await start_workflow(self, run, name, anew, timeout, again=True)
         return Run(self, run)
-
-    def _options(
-        self, run: RunId, name: str, payload: StartRun, timeout: timedelta | None
-    ) -> dict[str, Any]:
-        text = payload.input if isinstance(payload.input, str) else json.dumps(payload.input)
-        if payload.fork is not None:
-            text = f"fork of {payload.fork.run}@{payload.fork.position}"
-        return {
-            "id": run,
-            "task_queue": self.task_queue,
-            "execution_timeout": timeout,
-            # A worker that dies in a workflow task is waited for this long, by default 10 s.
-            "task_timeout": TASK_TIMEOUT,
-            # A run's id names its rows in the store: another run has it only where that is asked.
-            "id_reuse_policy": WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            "memo": {_CREW_MEMO: name},
-            # The web UI shows both as Markdown, and the input is anybody's text.
-            "static_summary": f"{name}: {fenced(brief(text, 160))}" if text else name,
-            "static_details": f"**{name}**, started by "
-            f"{fenced(payload.by or 'nobody in particular')}\n\n{fenced(brief(text, 2000))}",
-        }
-
-    async def _taken(self, run: RunId) -> RunAlreadyExists:
-        """The error that an id is taken, by an open run or by one that has ended."""
-        found = None
-        with suppress(CrewlogError, RPCError):  # then it is not known
-            found = (await self.gateway.describe(run)).status
-        if found is WorkflowExecutionStatus.RUNNING:
-            return RunAlreadyExists(
-                f"there is a run {run!r} already, and it is open",
-                remedy="Choose another --id; or let `crewlog run` follow that run "
-                "(`--existing attach`), or end it and start anew (`--existing replace`).",
-                place=self.endpoints.address,
-            )
-        return RunAlreadyExists(
-            f"there is a run {run!r} already; ids of ended runs are not used again",
-            remedy=f"Choose another --id, or look at that one: `crewlog show {run}`.",
-            place=self.endpoints.address,
-        )
 
     async def ask(
         self,
@@ -549,11 +290,11 @@ class Client:
             WaitTimeout: it did not end in time; it goes on; it is a TimeoutError, too.
             InvalidDefinition, UsageError, TemporalUnavailable: as for `start`.
         """
-        number = CommandId(f"ask-{_suffix(16)}")
+        number = CommandId(f"ask-{suffix(16)}")
         name, start = await self._payload(
             crew, input, by, registry=registry, reader=reader, model=model, command=number
         )
-        run = checked(id) if id is not None else RunId(f"{name}-{_suffix(8)}")
+        run = checked(id) if id is not None else RunId(f"{name}-{suffix(8)}")
         command = AskRun(
             id=number,
             by=start.by,
@@ -566,7 +307,7 @@ class Client:
                 wire.WORKFLOW_TYPE,
                 self.signed_start(run, start),
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                **self._options(run, name, start, execution_timeout),
+                **start_options(self, run, name, start, execution_timeout),
             )
 
         looking = asyncio.create_task(asking.tell_questions(self.run(run), tell)) if tell else None
@@ -584,7 +325,7 @@ class Client:
     ) -> tuple[str, StartRun, ScheduleActionStartWorkflow]:
         """What a schedule does whose runs' ids begin so: the crew's name, the start, the action."""
         crew_name, start = await self._payload(crew, input, by, **options)
-        how = self._options(id, crew_name, start, None)
+        how = start_options(self, id, crew_name, start, None)
         content = self.signed_start(id, start, SCHEDULE)
         policy = await policy_of_crew(self, start.crew)
         check_start(policy, f"{id}{_SOME_TIME}", content, self.endpoints.namespace)
@@ -600,7 +341,7 @@ class Client:
         try:
             return await asking.ask(self.temporal, self.gateway, run, command, start, self.signed)
         except WorkflowAlreadyStartedError as error:
-            raise await self._taken(run) from error
+            raise await id_taken(self, run) from error
         except asking.Ended as ended:
             if asking.busy(ended) and command.text:
                 if (answer := await self.run(run).asked(command)) is not None:
@@ -612,7 +353,7 @@ class Client:
             mention.cancel()
 
     async def _mention_later(self, queue: str) -> None:
-        await asyncio.sleep(_POLLED_PAUSE)
+        await asyncio.sleep(POLLED_PAUSE)
         await self.mention_no_worker(queue)
 
     async def _payload(
@@ -723,7 +464,7 @@ class Client:
             TemporalUnavailable: the server is away.
             StoreUnavailable: the store is away. Deleted again, the rest goes.
         """
-        deleting = Deleting(self, tell)
+        deleting = Deleting(self, self.list, tell)
         return await deleting.one(RunId(run), _now_ms(), force=force, memories=memories)
 
     async def delete_ended(
@@ -750,7 +491,7 @@ class Client:
         check_ended(statuses)
         now = _now_ms()
         before = now - int(seconds * 1000)
-        deleting = Deleting(self, tell)
+        deleting = Deleting(self, self.list, tell)
         return await deleting.ended_before(before, now, statuses=statuses, dry_run=dry_run)
 
     # -- lists -------------------------------------------------------------------------------
@@ -875,13 +616,30 @@ class Client:
         """
 
         def events(run: RunId, position: int) -> AsyncGenerator[Event]:
-            return events_there(self, run, position)
+            return self.events_there(run, position)
 
         watch = Watch(events, runs, chosen or EventFilter(), after=after, ended=ended)
         async with aclosing(watch()) as found:
             async for event, passes in found:
                 if passes:
                     yield event
+
+    async def events_there(self, run: RunId, after: int) -> AsyncGenerator[Event]:
+        """The events of a run that the server or the store knows.
+
+        Raises:
+            RunNotFound: neither knows it. A run that another run continues in may not have begun.
+        """
+        handle = self.run(run)
+        try:
+            await self.gateway.describe(run)
+        except RunNotFound:
+            # The store may know what the server has forgotten.
+            if not (await handle.journal(0, 1)).entries:
+                raise
+        async with aclosing(handle.events(after)) as found:
+            async for event in found:
+                yield event
 
     async def graphs(self, *, ended: bool = False, limit: int = 200) -> Sequence[Graph]:
         """The graphs of creatures with their families, the oldest first, as the store has them.
@@ -962,7 +720,7 @@ class Client:
             status = told
         crew = execution.typed_search_attributes.get(_CREW)
         if crew is None:
-            crew = await execution.memo_value(_CREW_MEMO, "", type_hint=str)
+            crew = await execution.memo_value(CREW_MEMO, "", type_hint=str)
         return RunSummary(
             run=RunId(execution.id),
             crew=crew,
@@ -997,30 +755,10 @@ class Client:
         )
 
 
-def system_user() -> str:
-    """The system's user; empty where there is none."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container without a passwd entry
-        return ""
-
-
-def _start_json(start: StartRun) -> dict[str, Json]:
-    return start.to_json() | ({"crew": start.crew} if start.crew else {})
-
-
 def _named_by(prompt: str) -> str:
     """What a run is called after: the prompt's heading."""
     first = next(line for line in prompt.splitlines() if line.strip())
     return (crew_name(first) if first.startswith("#") else "") or "crew"
-
-
-def no_worker(queue: str) -> str:
-    """`no worker polls 'crewlog': run …`."""
-    worker = "crewlog worker"
-    if queue != wire.TASK_QUEUE:
-        worker += f" --task-queue {queue}"
-    return f"no worker polls {queue!r}: run `crewlog dev` (or `{worker}`) in the crew's directory"
 
 
 def _prose_of(crew: Crew) -> Crew:
@@ -1037,24 +775,6 @@ def _prose_of(crew: Crew) -> Crew:
     if not wire.is_prompt(text):
         raise UsageError(f"{str(crew)!r} holds no prompt", remedy="Write one: a text of sentences.")
     return text
-
-
-def _suffix(length: int) -> str:
-    return "".join(secrets.choice(_BASE32) for _ in range(length))
-
-
-def checked(run: str) -> RunId:
-    """The id that a run may have.
-
-    Raises:
-        UsageError: it may not.
-    """
-    if _RUN_ID.fullmatch(run) is None:
-        raise UsageError(
-            f"{run!r} cannot be a run's id",
-            remedy="Use a letter or digit, then up to 199 letters, digits or any of . _ : @ + = -",
-        )
-    return RunId(run)
 
 
 def _visibility(statuses: Sequence[str]) -> str:

@@ -9,77 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from temporalio.client import Client as TemporalClient
 from temporalio.common import HeaderCodecBehavior
 from temporalio.envconfig import ClientConfigProfile
 
 from crewlog import wire
+from crewlog.client.client import Client
+from crewlog.client.session import Endpoints, LazyStore
 from crewlog.dev.progress import SILENT, Progress
 from crewlog.dev.services import Services, temporal_profile
-from crewlog.errors import CrewlogError, StoreUnavailable, TemporalUnavailable
+from crewlog.errors import StoreUnavailable, TemporalUnavailable
 from crewlog.payload_storage.settings import environment_converter
 from crewlog.store import open_store
 from crewlog.store.protocol import Store
 
-if TYPE_CHECKING:
-    from crewlog.client.client import Client
-
 CONNECT_LIMIT = 10.0
 """Seconds for the first answer of a server."""
-STORE_PAUSE = 5.0
-"""Seconds for which a store that was away is not tried again by those who can do without it."""
 CLOUD_UI = "https://cloud.temporal.io"
-
-
-@dataclass(frozen=True)
-class Endpoints:
-    """Where the Temporal server answers."""
-
-    address: str
-    """`127.0.0.1:7233`."""
-    namespace: str
-    """The Temporal namespace."""
-    ui_url: str | None
-    """Its web interface, where we know it."""
-
-
-class LazyStore:
-    """Opens the store at its first use, and remembers for a moment that it was away."""
-
-    def __init__(self, store: Store | None, opener: Callable[[], Awaitable[Store]]) -> None:
-        self._store = store
-        self._own = store is None
-        self._opener = opener
-        self._lock = asyncio.Lock()
-        self._away: tuple[float, CrewlogError] | None = None
-
-    async def get(self) -> Store:
-        """The store.
-
-        Raises:
-            StoreUnavailable: it is away.
-        """
-        async with self._lock:
-            now = asyncio.get_running_loop().time()
-            if self._store is None:
-                if self._away is not None and now - self._away[0] < STORE_PAUSE:
-                    raise self._away[1]
-                try:
-                    self._store = await self._opener()
-                except CrewlogError as error:
-                    self._away = (now, error)
-                    raise
-            return self._store
-
-    async def close(self) -> None:
-        """Closes the store, unless it was the caller's."""
-        if self._own and self._store is not None:
-            await self._store.close()
-            self._store = None
 
 
 async def connect(
@@ -114,9 +62,6 @@ async def connect(
         UsageError: the environment's configuration cannot be read, or names a namespace without
             a server.
     """
-    # Here, because the client's module needs the types above.
-    from crewlog.client.client import Client  # noqa: PLC0415
-
     told = progress or SILENT
     profile = temporal_profile(os.environ, address=address)
     is_local = address is None and not profile.address

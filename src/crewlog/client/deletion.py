@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
@@ -22,6 +22,8 @@ from temporalio.service import RPCError
 from crewlog import wire
 from crewlog.client import beginnings
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
+from crewlog.client.run_summary import RunSummary
+from crewlog.client.session import Session
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.errors import RunNotFound, TemporalUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
@@ -30,9 +32,6 @@ from crewlog.run_status import CLOSED, OPEN
 from crewlog.store.memories import MemoryFilter
 from crewlog.store.protocol import GRACE, DeletionResult
 from crewlog.temporal_service.errors import is_not_found
-
-if TYPE_CHECKING:
-    from crewlog.client.client import Client
 
 _BATCH = 100
 """Runs whose rows are removed at a time."""
@@ -50,6 +49,14 @@ _AGAIN = 1.0
 
 Tell = Callable[[str], None]
 """Told what is waited for, in words."""
+
+
+class ListRuns(Protocol):
+    """Lists runs, newest first: `Client.list`."""
+
+    async def __call__(self, *, limit: int = 50) -> Sequence[RunSummary]:
+        """At most so many runs."""
+        ...
 
 
 class DeletedRun(Model):
@@ -97,14 +104,15 @@ def check_ended(statuses: Collection[str]) -> None:
 class Deleting:
     """Deletes runs of a client's namespace."""
 
-    def __init__(self, client: Client, tell: Tell | None = None) -> None:
-        self._client = client
-        self._gateway = client.gateway
+    def __init__(self, session: Session, runs: ListRuns, tell: Tell | None = None) -> None:
+        self._session = session
+        self._gateway = session.gateway
+        self._runs = runs
         self._tell = tell or _silent
 
     async def one(self, run: RunId, at: int, *, force: bool, memories: bool = False) -> Deletion:
         """See `Client.delete`."""
-        row = await (await self._client.store()).get_run(run)
+        row = await (await self._session.store()).get_run(run)
         status = ""
         try:
             described = await self._gateway.describe(run)
@@ -125,9 +133,9 @@ class Deleting:
         crew = row.crew if row else CrewName("")
         ended = row.ended_at if row else None
         status = status or (row.status if row else "")
-        await beginnings.await_forks(self._client, [run])
+        await beginnings.await_forks(self._session, [run])
         rows = await self._delete([run], at)
-        store = await self._client.store()
+        store = await self._session.store()
         gone = await store.memories.forget(MemoryFilter(run=run)) if memories else 0
         deleted = DeletedRun(run=run, crew=crew, status=status, ended=ended)
         return Deletion(runs=(deleted,), rows=rows, memories=gone)
@@ -138,13 +146,13 @@ class Deleting:
         """See `Client.delete_ended`."""
         found = [
             DeletedRun(run=each.run, crew=CrewName(each.crew), status=each.status, ended=each.ended)
-            for each in await self._client.list(limit=_MOST)
+            for each in await self._runs(limit=_MOST)
             if each.ended is not None
             and each.ended <= before
             and each.status not in OPEN
             and (not statuses or each.status in statuses)
         ]
-        starting = await beginnings.list_pending_forks(self._client, [each.run for each in found])
+        starting = await beginnings.list_pending_forks(self._session, [each.run for each in found])
         needed = {fork.source for fork in starting}  # they go the next time
         found = [each for each in found if each.run not in needed]
         if dry_run:
@@ -165,7 +173,7 @@ class Deleting:
         for run in runs:
             self._tell(f"deletes {run}")
             await self._forget(run)
-        store = await self._client.store()
+        store = await self._session.store()
         # Only a run at work can have put what no journal names yet.
         grace = GRACE if await self._anybody(runs) else _UNSEEN
         return await store.delete(runs, at, grace=grace)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import Operation, apply_operations
+from crewlog.definition.operations import Operation
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lowering_pass import lower
 from crewlog.ids import ContentHash, RunId

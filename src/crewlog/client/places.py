@@ -7,8 +7,9 @@ step (`notes@writer#2`), each where it ended.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
+from crewlog.client.gateway import Gateway
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import (
     CrewlogError,
@@ -21,14 +22,56 @@ from crewlog.errors import (
 from crewlog.ids import RunId
 from crewlog.state.checkpoints import exchange_name, exchange_number, nearest, no_checkpoint_message
 from crewlog.state.journal import RunForked, entry_from_json
+from crewlog.state.model import CrewState
 from crewlog.store.journal_reader import load_state
-from crewlog.wire import LARGEST_POSITION, CheckpointView
-
-if TYPE_CHECKING:
-    from crewlog.client.client import Client
-    from crewlog.client.run import Run
+from crewlog.store.protocol import Store
+from crewlog.wire import LARGEST_POSITION, CheckpointPage, CheckpointView, JournalPage
 
 _PAGE = 1000
+
+
+class Addressed(Protocol):
+    """A run whose positions have names: `Run`, as far as this module reads it."""
+
+    id: RunId
+
+    async def journal(self, after: int = 0, limit: int = 200) -> JournalPage:
+        """A part of the journal."""
+        ...
+
+    async def checkpoints(self, after: int = 0, limit: int = 200) -> CheckpointPage:
+        """A part of the checkpoints."""
+        ...
+
+    async def state(self) -> CrewState:
+        """The state."""
+        ...
+
+    async def polled(self) -> bool:
+        """Whether a worker polls for the run."""
+        ...
+
+    async def open_store(self) -> Store:
+        """The store."""
+        ...
+
+    def sibling(self, run: RunId) -> Addressed:
+        """Another run of the same client."""
+        ...
+
+
+class Runs(Protocol):
+    """A client, as far as this module needs one."""
+
+    gateway: Gateway
+
+    async def store(self) -> Store:
+        """The store."""
+        ...
+
+    def run(self, id: str) -> Addressed:
+        """The run of an id."""
+        ...
 
 
 class Place(NamedTuple):
@@ -62,7 +105,7 @@ def named(target: str) -> tuple[str, str]:
     return run, at
 
 
-async def place_of(client: Client, target: str) -> Place:
+async def place_of(client: Runs, target: str) -> Place:
     """The place that `RUN`, `RUN@POSITION`, `RUN@TAG`, `RUN@turn:N` or `RUN@STEP` names.
 
     A run's id may have an `@` itself: one that there is comes first.
@@ -76,7 +119,7 @@ async def place_of(client: Client, target: str) -> Place:
     return Place(RunId(run), await position_of(client.run(run), at))
 
 
-async def checkpoint_of(client: Client, target: str) -> tuple[RunId, int]:
+async def checkpoint_of(client: Runs, target: str) -> tuple[RunId, int]:
     """The same, where a position or a tag must be named: what comes after the last `@`.
 
     Raises:
@@ -86,7 +129,7 @@ async def checkpoint_of(client: Client, target: str) -> tuple[RunId, int]:
     return RunId(run), await position_of(client.run(run), at)
 
 
-async def position_of(run: Run, at: int | str) -> int:
+async def position_of(run: Addressed, at: int | str) -> int:
     """The journal position that is meant by a number, a tag, a turn or a step.
 
     Raises:
@@ -115,7 +158,7 @@ async def position_of(run: Run, at: int | str) -> int:
     return tags[text]
 
 
-async def _ended(run: Run, name: str) -> int:
+async def _ended(run: Addressed, name: str) -> int:
     """Where a step or a turn ended; the last time, where a run went back and did it again.
 
     Raises:
@@ -146,7 +189,7 @@ async def _ended(run: Run, name: str) -> int:
     )
 
 
-async def _ends_of(run: Run, until: int = LARGEST_POSITION) -> dict[str, int]:
+async def _ends_of(run: Addressed, until: int = LARGEST_POSITION) -> dict[str, int]:
     """Where the steps and turns of a run ended, up to a position."""
     return {
         each.step or exchange_name(each.turn): each.position
@@ -162,7 +205,7 @@ class _End(NamedTuple):
     position: int
 
 
-async def _inherited(run: Run, name: str) -> _End | None:
+async def _inherited(run: Addressed, name: str) -> _End | None:
     """Where a step or a turn ended that a fork has of its source; none where it has none.
 
     What the fork began with is its own first position, also where its source began there as a fork.
@@ -187,7 +230,7 @@ def _brief(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 
-async def tags_of(run: Run) -> Mapping[str, int]:
+async def tags_of(run: Addressed) -> Mapping[str, int]:
     """The positions that people gave names to: as the run tells, or else the store.
 
     Raises:
@@ -204,7 +247,7 @@ async def tags_of(run: Run) -> Mapping[str, int]:
             raise error from None
 
 
-async def check_checkpoint(run: Run, position: int) -> None:
+async def check_checkpoint(run: Addressed, position: int) -> None:
     """Looks whether a position is a checkpoint of a run, as far as it or the store tells.
 
     Raises:
@@ -226,7 +269,7 @@ async def check_checkpoint(run: Run, position: int) -> None:
         )
 
 
-async def checkpoints_of(run: Run) -> list[CheckpointView]:
+async def checkpoints_of(run: Addressed) -> list[CheckpointView]:
     """All checkpoints of a run."""
     found: list[CheckpointView] = []
     while True:
@@ -236,7 +279,7 @@ async def checkpoints_of(run: Run) -> list[CheckpointView]:
             return found
 
 
-async def _exists(client: Client, run: str) -> bool:
+async def _exists(client: Runs, run: str) -> bool:
     try:
         await client.gateway.describe(RunId(run))
     except RunNotFound:
@@ -244,7 +287,7 @@ async def _exists(client: Client, run: str) -> bool:
     return True
 
 
-async def _stored(client: Client, run: str) -> bool:
+async def _stored(client: Runs, run: str) -> bool:
     try:
         return await (await client.store()).get_run(RunId(run)) is not None
     except CrewlogError:

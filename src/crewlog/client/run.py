@@ -109,7 +109,7 @@ from crewlog.wire import (
 )
 
 if TYPE_CHECKING:
-    from crewlog.client.client import Client
+    from crewlog.client.session import Session
     from crewlog.store.protocol import Store
 
 M = TypeVar("M", bound=Model)
@@ -134,10 +134,10 @@ class Run(ByHand, Authority, Talking):
     server is away; what only a worker can tell raises `WorkerMissing` where none answers.
     """
 
-    def __init__(self, client: Client, run: RunId) -> None:
-        self._client = client
-        self._gateway = client.gateway
-        self._reader = JournalReader(self._gateway, client.store, run)
+    def __init__(self, session: Session, run: RunId) -> None:
+        self._session = session
+        self._gateway = session.gateway
+        self._reader = JournalReader(self._gateway, session.store, run)
         self._signalled: dict[CommandId, str] = {}
         """The digests of signals that were sent, by their ids."""
         self._led: dict[CommandId, Run] = {}
@@ -150,11 +150,11 @@ class Run(ByHand, Authority, Talking):
     @property
     def url(self) -> str | None:
         """The run in Temporal's web interface, where we know that there is one."""
-        return self._client.url(self.id)
+        return self._session.url(self.id)
 
     def sibling(self, run: RunId) -> Run:
         """Another run of the same client."""
-        return self._client.run(run)
+        return Run(self._session, run)
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Run(ByHand, Authority, Talking):
     @override
     async def open_store(self) -> Store:
         """The client's store. Raises `StoreUnavailable` where it is away."""
-        return await self._client.store()
+        return await self._session.store()
 
     async def polled(self) -> bool:
         """Whether a worker asked lately for the run's work: nobody else can be asked for it.
@@ -209,7 +209,7 @@ class Run(ByHand, Authority, Talking):
         state = await self.state()
         found = state.commands.get(command)
         if found is None and may_be_older(state.older_commands, command):
-            found = await find_command(await self._client.store(), self.id, command)
+            found = await find_command(await self._session.store(), self.id, command)
         if found is None:
             into = state.merged_into
             return None if into is None else await self._there(into).outcome(command)
@@ -233,7 +233,7 @@ class Run(ByHand, Authority, Talking):
             StoreUnavailable: entries of it are in the store, and that is away.
             StoreIncomplete: the store lacks some of them.
         """
-        return await state_at(self._reader, self._client.store, self.id, position)
+        return await state_at(self._reader, self._session.store, self.id, position)
 
     async def artifact(self, name: str, at: int | str | None = None) -> ArtifactView:
         """An artifact as it is, or as it was at a journal position or a tag.
@@ -257,9 +257,9 @@ class Run(ByHand, Authority, Talking):
         """The open questions, oldest first."""
         answer = await self._gateway.query(self.id, "interrupts")
         asked = [InterruptView.model_validate(item, extra="ignore") for item in answer]
-        shown = await with_shown(self._client.store, asked)
-        shown = await with_approved(self._client.store, self.id, shown)
-        return await with_used_up(self._client.store, shown)
+        shown = await with_shown(self._session.store, asked)
+        shown = await with_approved(self._session.store, self.id, shown)
+        return await with_used_up(self._session.store, shown)
 
     @override
     async def journal(self, after: int = 0, limit: int = 200) -> JournalPage:
@@ -284,11 +284,11 @@ class Run(ByHand, Authority, Talking):
                 are, the report is without them.
         """
         last = None if at is None else await self.position_of(at)
-        return await report_on(self, self._client.store, last)
+        return await report_on(self, self._session.store, last)
 
     @override
     async def _matrix(self, asked: PermissionsQuery) -> PermissionsPage:
-        return await matrix_of(self._gateway, self._client.store, self.id, asked)
+        return await matrix_of(self._gateway, self._session.store, self.id, asked)
 
     async def checkpoints(self, after: int = 0, limit: int = 200) -> CheckpointPage:
         """Places to look at: one after each step."""
@@ -308,7 +308,7 @@ class Run(ByHand, Authority, Talking):
             UsageError: the store has rows of another history, and they are not to be replaced.
             StoreUnavailable: the store is away.
         """
-        return await Rebuild(self._gateway, self._client.store, self.id, tell)(replace=replace)
+        return await Rebuild(self._gateway, self._session.store, self.id, tell)(replace=replace)
 
     async def _view(self, name: str, model: type[M]) -> M:
         # Unknown fields are a newer worker's: they may be added, never renamed.
@@ -343,7 +343,7 @@ class Run(ByHand, Authority, Talking):
             RunFailed: it was ended from outside, and no worker can tell its last entries.
             WorkerMissing: the run has ended, but nobody can tell its last entries.
         """
-        journal = follow(self._reader, self.id, after, _Server(self._client, self.id))
+        journal = follow(self._reader, self.id, after, _Server(self._session, self.id))
         async with aclosing(
             with_tokens(journal, self._gateway, self.id) if tokens else journal
         ) as (found):
@@ -413,7 +413,7 @@ class Run(ByHand, Authority, Talking):
     async def _known(self) -> int:
         """The last position that the run or the store tells; 0 where neither does."""
         try:
-            polled = await _Server(self._client, self.id).polled()
+            polled = await _Server(self._session, self.id).polled()
             return (await self._reader.read(0, 1, ask=polled)).page.position
         except CrewlogError:
             return 0
@@ -530,7 +530,7 @@ class Run(ByHand, Authority, Talking):
             UsageError: it is completed, or never had a crew.
             StoreUnavailable: the store is away.
         """
-        store = await self._client.store()
+        store = await self._session.store()
         if await self._is_closed():
             _, state = await taken_up(store, self.id, await load_last_state(store, self.id))
         else:
@@ -544,7 +544,7 @@ class Run(ByHand, Authority, Talking):
         """Changes the crew back to its recipe."""
         state = await self.state()
         check_paused(self.id, state.status)  # else it had the recipe, and was not resumed
-        way = await way_back(await self._client.store(), state, given, self._has_ended)
+        way = await way_back(await self._session.store(), state, given, self._has_ended)
         check_nobody_comes_home(self.id, way)
         if way.changes:
             # A paused run swaps its graph all the same: there is nothing to wait for.
@@ -580,9 +580,9 @@ class Run(ByHand, Authority, Talking):
             UsageError: it is completed, or never had a crew.
             CommandRejected: it has not ended.
         """
-        who = self._client.user if by is None else by
-        return await beginnings.reopen(
-            self._client,
+        who = self._session.user if by is None else by
+        await beginnings.reopen(
+            self._session,
             self.id,
             from_,
             by=who,
@@ -590,6 +590,7 @@ class Run(ByHand, Authority, Talking):
             recipe=recipe,
             reason=reason,
         )
+        return self
 
     async def rollback(
         self, position: int | str, reason: str = "", *, by: str | None = None, id: str | None = None
@@ -640,16 +641,17 @@ class Run(ByHand, Authority, Talking):
             InvalidDefinition: what is to be otherwise makes no crew; nothing is started.
             RunAlreadyExists: the id is taken.
         """
-        return await beginnings.fork(
-            self._client,
+        fork = await beginnings.fork(
+            self._session,
             self.id,
             await self.position_of(position),
             id=id,
             operations=operations,
             definition=None if definition is None else _written(definition),
-            by=self._client.user if by is None else by,
+            by=self._session.user if by is None else by,
             execution_timeout=execution_timeout,
         )
+        return Run(self._session, fork)
 
     async def forked_crew(
         self,
@@ -673,7 +675,7 @@ class Run(ByHand, Authority, Talking):
             InvalidDefinition: with everything that is wrong with what comes out.
         """
         return await beginnings.forked_crew(
-            self._client,
+            self._session,
             self.id,
             await self.position_of(position),
             operations,
@@ -706,7 +708,7 @@ class Run(ByHand, Authority, Talking):
 
         `files` go with it: paths, bytes, or what the client's `files()` keep.
         """
-        kept = {"files": await self._client.files().take(files)} if files else {}
+        kept = {"files": await self._session.files().take(files)} if files else {}
         command = self._made(MessageCommand, by, id, text=text, to=to, **kept)
         return await self._signal("message", command)
 
@@ -831,7 +833,7 @@ class Run(ByHand, Authority, Talking):
         outcome = await self._gateway.update(
             self.id,
             name,
-            self._client.signed(self.id, name, _json(command)),
+            self._session.signed(self.id, name, _json(command)),
             digest=command.digest(name),
         )
         return CommandResult.model_validate(outcome, extra="ignore")
@@ -859,13 +861,13 @@ class Run(ByHand, Authority, Talking):
             if ended.merged_into is None:
                 return Whereabouts(run, renamed)
             run, renamed = (
-                Run(self._client, ended.merged_into),
+                Run(self._session, ended.merged_into),
                 successive_renames(renamed, tuple(map(rename_of, ended.renamed))),
             )
 
     def _there(self, into: RunId) -> Run:
         """The run that this one is part of, which knows what was sent here."""
-        led = Run(self._client, into)
+        led = Run(self._session, into)
         led._signalled |= self._signalled
         return led
 
@@ -877,7 +879,7 @@ class Run(ByHand, Authority, Talking):
         to = renamed_log(said.to, map(rename_of, ended.renamed))
         if to != said.to:
             said = said.model_copy(update={"to": to, "was": said.was or said.to})
-        return Run(self._client, ended.merged_into), said
+        return Run(self._session, ended.merged_into), said
 
     async def change(
         self,
@@ -975,12 +977,12 @@ class Run(ByHand, Authority, Talking):
     async def _change(self, command: Change, *, wait: bool) -> Changed:
         for each in command.operations:
             if isinstance(each, Connect | Wire) and each.other is not None:
-                await _Server(self._client, RunId(each.other)).silent()
+                await _Server(self._session, RunId(each.other)).silent()
         # A model may read a prompt for minutes.
         outcome = await self._gateway.update(
             self.id,
             "change",
-            self._client.signed(self.id, "change", _change_json(command)),
+            self._session.signed(self.id, "change", _change_json(command)),
             limit=math.inf,
             digest=command.digest("change"),
         )
@@ -1067,7 +1069,7 @@ class Run(ByHand, Authority, Talking):
         """Ends the run at once: nothing finishes, and nothing more is recorded by the run."""
         try:
             # A reason is plain in the history; details are encrypted where that is on.
-            sealed = self._client.temporal.data_converter.payload_codec is not None
+            sealed = self._session.temporal.data_converter.payload_codec is not None
             await self._gateway.handle(self.id).terminate(
                 *([reason] if reason and sealed else []),
                 reason=_TERMINATED if sealed else reason or _TERMINATED,
@@ -1083,14 +1085,14 @@ class Run(ByHand, Authority, Talking):
 
     @override
     def _signed(self, name: str, command: Command) -> dict[str, Json]:
-        return self._client.signed(self.id, name, _json(command))
+        return self._session.signed(self.id, name, _json(command))
 
     @override
     async def _signal(self, name: str, command: Command) -> CommandId:
         self._signalled[command.id] = command.digest(name)
         try:
             await self._gateway.signal(
-                self.id, name, self._client.signed(self.id, name, _json(command))
+                self.id, name, self._session.signed(self.id, name, _json(command))
             )
         except RunAlreadyMerged:
             # Whoever stops this run does not mean the one that has it.
@@ -1110,7 +1112,7 @@ class Run(ByHand, Authority, Talking):
         """
         head = {
             "id": id or new_command_id(),
-            "by": self._client.user if by is None else by,
+            "by": self._session.user if by is None else by,
         }
         try:
             return kind.model_validate({**head, **fields})
@@ -1157,13 +1159,13 @@ def _kind(cause: BaseException | None) -> str:
 class _Server:
     """What a run's server tells to those who follow the run."""
 
-    def __init__(self, client: Client, run: RunId) -> None:
-        self._client = client
+    def __init__(self, session: Session, run: RunId) -> None:
+        self._session = session
         self._run = run
 
     async def ended(self) -> str | None:
         try:
-            description = await self._client.gateway.describe(self._run)
+            description = await self._session.gateway.describe(self._run)
         except RunNotFound:
             return FORGOTTEN  # the store may have the journal still
         status = STATUS_NAMES.get(description.status, "") if description.status else ""
@@ -1171,15 +1173,15 @@ class _Server:
 
     async def polled(self) -> bool:
         try:
-            description = await self._client.gateway.describe(self._run)
-            return await self._client.gateway.polled(description.task_queue)
+            description = await self._session.gateway.describe(self._run)
+            return await self._session.gateway.polled(description.task_queue)
         except (CrewlogError, RPCError):
             return True
 
     async def silent(self) -> None:
         with suppress(CrewlogError):
-            description = await self._client.gateway.describe(self._run)
-            await self._client.mention_no_worker(description.task_queue)
+            description = await self._session.gateway.describe(self._run)
+            await self._session.mention_no_worker(description.task_queue)
 
 
 SLOW_LOOK = 0.2

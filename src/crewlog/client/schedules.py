@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from temporalio.client import (
     Schedule,
@@ -29,8 +29,11 @@ from temporalio.client import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
+from crewlog.client.catalog import Crew
 from crewlog.client.clock_changes import ClockChange, clock_changes
 from crewlog.client.gateway import CALL_LIMIT
+from crewlog.client.session import Session
+from crewlog.client.starting import checked
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.times import duration_words
 from crewlog.encryption.codec import EncryptionCodec, encrypt_for_schedule
@@ -39,9 +42,7 @@ from crewlog.errors import CrewlogError, DecryptionFailed, EncryptionKeyMissing,
 from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.temporal_service.errors import is_not_found
-
-if TYPE_CHECKING:
-    from crewlog.client.client import Client, Crew
+from crewlog.wire import StartRun
 
 T = TypeVar("T")
 
@@ -104,11 +105,22 @@ class ScheduleView:
     """The next days on which a time of it does not exist, or exists twice, as clocks change."""
 
 
+class Scheduled(Protocol):
+    """Makes the action of a schedule: `Client.scheduled`."""
+
+    async def __call__(
+        self, id: RunId, crew: Crew, input: Json, *, by: str | None, **options: Any
+    ) -> tuple[str, StartRun, ScheduleActionStartWorkflow]:
+        """The crew's name, the start of its runs, and the action."""
+        ...
+
+
 class Schedules:
     """The schedules of a namespace that start crews; `Client.schedules`."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, session: Session, scheduled: Scheduled) -> None:
+        self._session = session
+        self._scheduled = scheduled
 
     async def create(
         self,
@@ -148,7 +160,7 @@ class Schedules:
             InvalidDefinition: the crew has faults.
             TemporalUnavailable: the server is away.
         """
-        crew_name, start, action = await self._client.scheduled(
+        crew_name, start, action = await self._scheduled(
             _checked(name), crew, input, by=by, registry=registry, reader=reader, model=model
         )
         spec, when = _spec(every, cron, timezone)
@@ -159,7 +171,7 @@ class Schedules:
         memo = {_CREW: crew_name, _WHEN: when, _BY: start.by}
         try:
             with encrypt_for_schedule():
-                await self._client.temporal.create_schedule(
+                await self._session.temporal.create_schedule(
                     name, schedule, memo=memo, rpc_timeout=_LIMIT
                 )
         except ScheduleAlreadyRunningError as error:
@@ -245,7 +257,7 @@ class Schedules:
     @property
     def _cipher(self) -> RowCipher:
         """What encrypts notes: to Temporal they are no payloads."""
-        temporal = self._client.temporal
+        temporal = self._session.temporal
         codec = temporal.data_converter.payload_codec
         keys = codec.keys if isinstance(codec, EncryptionCodec) else None
         return RowCipher(keys, temporal.namespace)
@@ -286,19 +298,19 @@ class Schedules:
 
     async def _on(self, name: str, call: Callable[[ScheduleHandle], Awaitable[T]]) -> T:
         try:
-            return await call(self._client.temporal.get_schedule_handle(name))
+            return await call(self._session.temporal.get_schedule_handle(name))
         except RPCError as error:
             raise await self._failed(error, name) from error
 
     async def _found(self, name: str) -> ScheduleView | None:
         """A schedule, or none where it went after it was listed."""
-        handle = self._client.temporal.get_schedule_handle(name)
+        handle = self._session.temporal.get_schedule_handle(name)
         try:
             return await _described(await handle.describe(rpc_timeout=_LIMIT), self._cipher)
         except RPCError as error:
             if is_not_found(error):
                 return None
-            raise await self._client.gateway.failed(error, RunId(name)) from error
+            raise await self._session.gateway.failed(error, RunId(name)) from error
 
     async def _names(self, limit: int = 200) -> tuple[str, ...]:
         """What the schedules that start crews are called, sorted.
@@ -307,7 +319,7 @@ class Schedules:
         """
         found: list[str] = []
         try:
-            async for each in await self._client.temporal.list_schedules(rpc_timeout=_LIMIT):
+            async for each in await self._session.temporal.list_schedules(rpc_timeout=_LIMIT):
                 action = each.schedule.action if each.schedule else None
                 if (
                     isinstance(action, ScheduleListActionStartWorkflow)
@@ -317,7 +329,7 @@ class Schedules:
                 if len(found) >= limit:
                     break
         except RPCError as error:
-            raise await self._client.gateway.failed(error, RunId("")) from error
+            raise await self._session.gateway.failed(error, RunId("")) from error
         return tuple(sorted(found))
 
     async def _failed(self, error: RPCError, name: str, when: str = "") -> CrewlogError:
@@ -331,7 +343,7 @@ class Schedules:
                 place=f"the schedule {name!r}",
             )
         if not is_not_found(error):
-            return await self._client.gateway.failed(error, RunId(name))
+            return await self._session.gateway.failed(error, RunId(name))
         return UsageError(
             f"there is no schedule {name!r}",
             remedy=did_you_mean(name, await self._names(), "`crewlog schedule list` lists them."),
@@ -339,8 +351,6 @@ class Schedules:
 
 
 def _checked(name: str) -> RunId:
-    from crewlog.client.client import checked  # noqa: PLC0415 - it imports this module
-
     if len(name) > _LONGEST_NAME:
         raise UsageError(
             f"a schedule's name has at most {_LONGEST_NAME} characters",

@@ -13,7 +13,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
 
 from crewlog.client.gateway import pauses
 from crewlog.errors import CrewlogError, RunNotFound
@@ -21,9 +20,6 @@ from crewlog.ids import RunId
 from crewlog.reporting.events.filters import EventFilter, successors
 from crewlog.reporting.events.view import Event
 from crewlog.state.journal import ComponentChanged, RunMerged
-
-if TYPE_CHECKING:
-    from crewlog.client.client import Client
 
 Events = Callable[[RunId, int], AsyncGenerator[Event]]
 """Gives the events of a run after a position."""
@@ -214,21 +210,3 @@ class Watch:
 
 def _order(stream: _Stream) -> tuple[int, RunId]:
     return (stream.head.at if stream.head is not None else 0, stream.run)
-
-
-async def events_there(client: Client, run: RunId, after: int) -> AsyncGenerator[Event]:
-    """The events of a run that the server or the store knows.
-
-    Raises:
-        RunNotFound: neither does. A run that another one goes on in may be about to begin.
-    """
-    handle = client.run(run)
-    try:
-        await client.gateway.describe(run)
-    except RunNotFound:
-        # The store may know what the server has forgotten.
-        if not (await handle.journal(0, 1)).entries:
-            raise
-    async with aclosing(handle.events(after)) as found:
-        async for event in found:
-            yield event

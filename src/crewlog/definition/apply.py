@@ -69,8 +69,23 @@ _PARTS = ("agent", "phase", "tool", "rule", "set")
 """Where operations have data as a definition has it."""
 
 
-def applied(definition: CrewDefinition, operations: Sequence[o.Operation]) -> CrewDefinition:
-    """As `crewlog.definition.operations.apply_operations`."""
+def apply_operations(
+    definition: CrewDefinition, operations: Sequence[o.Operation]
+) -> CrewDefinition:
+    """The definition after some changes, one after the other, checked as a whole.
+
+    What nobody changes stays as it is written: phases keep their names and their places, and what
+    waited for a phase that goes waits for what that one waited for. Only what comes out in the end
+    must be a crew that can run, so one operation may make up for what another one leaves open.
+
+    Args:
+        definition: The crew as it is.
+        operations: What is to be otherwise.
+
+    Raises:
+        InvalidDefinition: with everything that is wrong; the paths begin with the number of the
+            operation, from 0: `operations[1].set.timeout`.
+    """
     states = [definition]
     faults: list[Finding] = []
     failed: list[str] = []

@@ -1,17 +1,16 @@
 """Changes to a definition, one by one: what `change` takes instead of a whole definition.
 
 Each operation says one thing that people want to be otherwise, and is data: the same in YAML, on
-the wire and on the command line. `apply_operations` gives the definition after them.
+the wire and on the command line. `crewlog.definition.apply` applies them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from crewlog.definition.model import CrewDefinition, Name
+from crewlog.definition.model import Name
 from crewlog.ids import RunId
 from crewlog.model import Json, Model
 
@@ -265,24 +264,3 @@ Operation = Annotated[
     Field(discriminator="op"),
 ]
 """One change to a definition."""
-
-
-def apply_operations(definition: CrewDefinition, operations: Sequence[Operation]) -> CrewDefinition:
-    """The definition after some changes, one after the other, checked as a whole.
-
-    What nobody changes stays as it is written: phases keep their names and their places, and what
-    waited for a phase that goes waits for what that one waited for. Only what comes out in the end
-    must be a crew that can run, so one operation may make up for what another one leaves open.
-
-    Args:
-        definition: The crew as it is.
-        operations: What is to be otherwise.
-
-    Raises:
-        InvalidDefinition: with everything that is wrong; the paths begin with the number of the
-            operation, from 0: `operations[1].set.timeout`.
-    """
-    # Here, because clients read this module for what it says on the wire, and apply nothing.
-    from crewlog.definition.apply import applied  # noqa: PLC0415
-
-    return applied(definition, operations)

@@ -21,7 +21,6 @@ from crewlog.definition.context_checks import context_findings, summary_models
 from crewlog.definition.conversation_checks import conversation_findings
 from crewlog.definition.course_checks import course_findings
 from crewlog.definition.creature_checks import creature_findings
-from crewlog.definition.doing import doing_faults
 from crewlog.definition.expand import Expanded, expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed, suggestion
 from crewlog.definition.flow_checks import flow_findings
@@ -47,6 +46,7 @@ from crewlog.definition.reply_checks import reply_findings
 from crewlog.definition.rule_checks import rule_findings
 from crewlog.definition.secrets import REMEDY, literals
 from crewlog.definition.soundness import soundness_findings
+from crewlog.definition.tool_call_checks import tool_call_findings
 from crewlog.definition.unused import conditions_of, unused_findings
 from crewlog.errors import Diagnostic
 from crewlog.model import Json
@@ -166,7 +166,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *part_findings(definition.agents, definition.tools),
         *_phase_names(found, definition),
         *_models(definition),
-        *doing_faults(definition.agents, definition.callable_tools, outputs_of),
+        *tool_call_findings(definition.agents, definition.callable_tools, outputs_of),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
         *rule_findings(definition),

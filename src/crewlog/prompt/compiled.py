@@ -11,10 +11,10 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.text import Source as Text
 from crewlog.errors import Diagnostic
 from crewlog.ids import ContentHash
-from crewlog.prompt.clauses import Clause, Clauses
+from crewlog.prompt.clauses import Clauses
 from crewlog.prompt.faults import Code, Fault
 from crewlog.prompt.lower import Source
-from crewlog.prompt.reading import Reading, Status
+from crewlog.prompt.reading import Reading
 
 ReaderName = Literal["forms", "model"]
 
@@ -34,20 +34,6 @@ class Remark:
     def error(self) -> bool:
         """Whether it is a fault."""
         return self.severity == "error"
-
-
-@dataclass(frozen=True)
-class ClauseAccount:
-    """A clause and what became of it."""
-
-    clause: Clause
-    line: int
-    column: int
-    status: Status | Literal["open"]
-    """The status in the ledger; `open`: the ledger has no entry for it."""
-    why: str
-    parts: tuple[str, ...]
-    """What it became in the crew, a line for each part."""
 
 
 @dataclass(frozen=True)
@@ -115,25 +101,3 @@ class CompiledPrompt:
         else:  # it is about the whole prompt
             told = Diagnostic(fault.message, remedy=fault.remedy, file=self.file)
         return Remark(fault.code, severity, told, fault.clauses)
-
-    @cached_property
-    def accounts(self) -> tuple[ClauseAccount, ...]:
-        """Every clause with what became of it."""
-        from crewlog.prompt.explaining import part_lines  # noqa: PLC0415 - needs the plan
-
-        ledger = {entry.clause: entry for entry in self.reading.ledger}
-        lines = part_lines(self)
-        found: list[ClauseAccount] = []
-        for clause in self.clauses:
-            entry = ledger.get(clause.number)
-            status: Status | Literal["open"] = "open" if entry is None else entry.status
-            if clause.is_pasted:
-                status = "data"
-            elif clause.kind == "heading" and entry is None:
-                status = "used" if self.reading.crew and clause.number == 1 else "talk"
-            line, column = self.clauses.place(clause.span.start)
-            why = entry.why if entry is not None else ""
-            found.append(
-                ClauseAccount(clause, line, column, status, why, lines.get(clause.number, ()))
-            )
-        return tuple(found)

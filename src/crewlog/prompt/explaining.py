@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from crewlog.authority.authority_text import questions
 from crewlog.authority.permissions import permission_text
@@ -29,6 +30,7 @@ from crewlog.prompt.names import crew_name
 if TYPE_CHECKING:
     from crewlog.prompt.clauses import Clause
     from crewlog.prompt.compiled import CompiledPrompt
+    from crewlog.prompt.reading import Status
 
 _LIMITS = {
     "steps": "max steps {:,}",
@@ -48,6 +50,38 @@ _ON_ERROR = {
     "continue": "the run goes on",
 }
 _DECIDES = {"boolean": "yes or no", "number": "a number", "list": "a list", "text": "a text"}
+
+
+@dataclass(frozen=True)
+class ClauseAccount:
+    """A clause and what became of it."""
+
+    clause: Clause
+    line: int
+    column: int
+    status: Status | Literal["open"]
+    """The status in the ledger; `open`: the ledger has no entry for it."""
+    why: str
+    parts: tuple[str, ...]
+    """What it became in the crew, a line for each part."""
+
+
+def clause_accounts(compiled: CompiledPrompt) -> tuple[ClauseAccount, ...]:
+    """Every clause with what became of it."""
+    ledger = {entry.clause: entry for entry in compiled.reading.ledger}
+    lines = part_lines(compiled)
+    found: list[ClauseAccount] = []
+    for clause in compiled.clauses:
+        entry = ledger.get(clause.number)
+        status: Status | Literal["open"] = "open" if entry is None else entry.status
+        if clause.is_pasted:
+            status = "data"
+        elif clause.kind == "heading" and entry is None:
+            status = "used" if compiled.reading.crew and clause.number == 1 else "talk"
+        line, column = compiled.clauses.place(clause.span.start)
+        why = entry.why if entry is not None else ""
+        found.append(ClauseAccount(clause, line, column, status, why, lines.get(clause.number, ())))
+    return tuple(found)
 
 
 def part_lines(compiled: CompiledPrompt) -> dict[int, tuple[str, ...]]:

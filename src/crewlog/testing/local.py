@@ -18,9 +18,8 @@ from typing import Self
 from temporalio.client import Client as TemporalClient
 
 from crewlog.client import Client, Endpoints, Event, Run
-from crewlog.client.catalog import definition_of, is_file
-from crewlog.client.client import Crew
-from crewlog.client.connection import LazyStore
+from crewlog.client.catalog import Crew, definition_of, is_file
+from crewlog.client.session import LazyStore
 from crewlog.definition.model import CrewDefinition
 from crewlog.dev.ephemeral import own_environ
 from crewlog.dev.paths import Home
