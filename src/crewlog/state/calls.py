@@ -490,11 +490,9 @@ class ToolReturned(Model):
 
 
 class _NamedOutcome(Model):
-    kind: str
-
     @model_serializer(mode="wrap")
     def _with_kind(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Json]:
-        return {"kind": self.kind, **serialize(self)}
+        return {"kind": type(self).model_fields["kind"].default, **serialize(self)}
 
 
 class GraphOperationsReturned(_NamedOutcome):
