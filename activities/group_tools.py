@@ -20,7 +20,7 @@ from crewlog.definition import group_tools as made
 from crewlog.definition.model import NAME_PATTERN, WIRE_PATTERN, CrewDefinition
 from crewlog.definition.operations import AddAgent, Operation
 from crewlog.errors import UsageError
-from crewlog.graph.group_tools import ASKED
+from crewlog.graph.group_tools import PENDING_ANSWER
 from crewlog.ids import AgentName, ToolName
 from crewlog.tool_call import current_call
 
@@ -161,7 +161,7 @@ def group_tool(
                     remedy="Choose another name.",
                 )
         asked = {"op": operation.op, **operation.to_json()}
-        message = ToolMessage(ASKED, tool_call_id=current_call().id)
+        message = ToolMessage(PENDING_ANSWER, tool_call_id=current_call().id)
         return Command(update={REGROUPS: [asked], "messages": [message]})
 
     return StructuredTool.from_function(

@@ -30,10 +30,10 @@ from crewlog.errors import (
     UsageError,
 )
 from crewlog.graph.bypasses import (
-    again,
-    answered,
+    restored_answers,
     restored_guard_conditions,
     restored_permission_conditions,
+    reused_answers,
 )
 from crewlog.graph.plan import DetachedStep, GraphPlan
 from crewlog.graph.swap import detached_step
@@ -379,8 +379,8 @@ async def _widens(
     return (
         *ways,
         *restored_permission_conditions(read, now, then),
-        *answered(plan, now, then),
-        *(() if task.reopen else again(plan, None, then)),  # it keeps its steps
+        *restored_answers(plan, now, then),
+        *(() if task.reopen else reused_answers(plan, None, then)),  # it keeps its steps
         *restored_guard_conditions(plan, now, then),
         *regained_permissions(now.tool_permissions, then.tool_permissions, definition.agents),
         *freed(now.rulings, then.rulings),

@@ -12,7 +12,7 @@ from temporalio.workflow import ActivityCancellationType
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.model import Retry
     from crewlog.graph.plan import GraphPlan, PlanTool
-    from crewlog.graph.run_context import Order
+    from crewlog.graph.run_context import CallRequest
     from crewlog.state.excerpt import fenced
     from crewlog.state.frontier import step_description
     from crewlog.state.model import CrewState
@@ -113,7 +113,7 @@ one call each. A run that closes does not wait for it."""
 
 
 def model_options(
-    plan: GraphPlan, state: CrewState, order: Order, queue: str | None
+    plan: GraphPlan, state: CrewState, order: CallRequest, queue: str | None
 ) -> dict[str, Any]:
     """Options of a model call."""
     rules = plan.plan_agent_of(state.frontier[order.step], order.agent)
@@ -127,13 +127,13 @@ def model_options(
     }
 
 
-def model_retries(plan: GraphPlan, state: CrewState, order: Order) -> RetryPolicy:
+def model_retries(plan: GraphPlan, state: CrewState, order: CallRequest) -> RetryPolicy:
     """The retry policy of a model call."""
     return _policy(plan.plan_agent_of(state.frontier[order.step], order.agent).retry)
 
 
 def tool_options(
-    plan: GraphPlan, state: CrewState, order: Order, queue: str | None
+    plan: GraphPlan, state: CrewState, order: CallRequest, queue: str | None
 ) -> dict[str, Any]:
     """Options of a tool call.
 
@@ -152,7 +152,7 @@ def tool_options(
     }
 
 
-def local_tool_options(plan: GraphPlan, state: CrewState, order: Order) -> dict[str, Any]:
+def local_tool_options(plan: GraphPlan, state: CrewState, order: CallRequest) -> dict[str, Any]:
     """Options of a call of a tool that runs within the workflow's worker: one try, a short one.
 
     Whatever goes wrong with it that may pass, an ordinary activity does better.
@@ -166,13 +166,13 @@ def local_tool_options(plan: GraphPlan, state: CrewState, order: Order) -> dict[
     }
 
 
-def _summary(state: CrewState, order: Order) -> str:
+def _summary(state: CrewState, order: CallRequest) -> str:
     # The web UI shows it as Markdown, and a model wrote the arguments.
     name = step_description(state, order.step, order.agent)
     return f"{name} {fenced(f'{order.call.tool} {order.call.brief}'[:180])}"
 
 
-def planned_tool(plan: GraphPlan, state: CrewState, order: Order) -> PlanTool:
+def planned_tool(plan: GraphPlan, state: CrewState, order: CallRequest) -> PlanTool:
     """The settings of the tool that is to be called: one of the crew, or a built-in one."""
     step = state.frontier.get(order.step)  # a call may end after its step
     return plan.plan_tool_of(step, order.call.tool or "") or BUILT_IN_RULES

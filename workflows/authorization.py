@@ -264,7 +264,7 @@ def _side_effects(engine: Engine, incoming: QueuedCommand, command: Command) -> 
             yield "answer", "a redirect past a question, to", past
             leads = () if past else bypasses.redirect_bypasses(plan, now, command.node)
             yield "answer", "a redirect past a question, to", leads
-            step = bypasses.gives_way(now, command.step)
+            step = bypasses.redirected_step(now, command.step)
             yield (
                 "answer",
                 f"a redirect of {step}, which asks",
@@ -275,8 +275,8 @@ def _side_effects(engine: Engine, incoming: QueuedCommand, command: Command) -> 
             then, there = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
             read = bypasses.permission_condition_names(plan)
             yield "grant", "a rollback:", bypasses.restored_permission_conditions(read, now, then)
-            yield "answer", "a rollback:", bypasses.answered(there, now, then)
-            yield "answer", "a rollback:", bypasses.again(there, now, then)
+            yield "answer", "a rollback:", bypasses.restored_answers(there, now, then)
+            yield "answer", "a rollback:", bypasses.reused_answers(there, now, then)
             yield "answer", "a rollback:", bypasses.restored_guard_conditions(there, now, then)
         case _:
             pass
@@ -285,8 +285,8 @@ def _side_effects(engine: Engine, incoming: QueuedCommand, command: Command) -> 
 def _edited(plan: GraphPlan, now: CrewState, paths: Sequence[str], what: str) -> Iterator[_Deed]:
     """What values that are put into a state do besides, whichever way they come."""
     yield "grant", what, bypasses.permission_condition_edits(plan, paths)
-    yield "answer", what, bypasses.answering(plan, paths)
-    yield "answer", what, bypasses.leading(plan, paths)
+    yield "answer", what, bypasses.answer_edits(plan, paths)
+    yield "answer", what, bypasses.flow_condition_edits(plan, paths)
     yield "answer", what, bypasses.requirement_edits(plan, now, paths)
 
 

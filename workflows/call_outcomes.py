@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError, CancelledError, TimeoutError
 with workflow.unsafe.imports_passed_through():
     from crewlog import errors
     from crewlog.failure_details import FailureDetails, failure_details
-    from crewlog.graph.run_context import Order
+    from crewlog.graph.run_context import CallRequest
     from crewlog.state.calls import (
         CallModelResult,
         CallToolResult,
@@ -129,7 +129,7 @@ CallOutcome = (
 class CallCompletion:
     """The end of one call, or of one round of it."""
 
-    order: Order
+    order: CallRequest
     outcome: CallOutcome
     at: int
     """When it ended, as the result or the failure says, in milliseconds; 0: unknown."""
@@ -138,7 +138,7 @@ class CallCompletion:
 
 
 def failure_outcome(
-    cause: BaseException, order: Order, *, is_local: bool, is_repeatable: bool
+    cause: BaseException, order: CallRequest, *, is_local: bool, is_repeatable: bool
 ) -> CallOutcome:
     """Read the failure of a call.
 
@@ -166,7 +166,7 @@ def failure_outcome(
 
 
 def _timeout_outcome(
-    cause: TimeoutError, order: Order, *, is_repeatable: bool
+    cause: TimeoutError, order: CallRequest, *, is_repeatable: bool
 ) -> CallFailed | CallOutcomeUnknown:
     tool = order.call.tool
     what, owner = (tool, "the tool") if tool else (f"the model of {order.agent!r}", "the agent")

@@ -298,7 +298,7 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
     )
     report = report.model_copy(update={"warnings": prepared.warnings})
     if prepared.widens is not None and incoming.authorization is not None:
-        ways = (*prepared.widens, *live_change.wider(checked, plan, report))
+        ways = (*prepared.widens, *live_change.widened_tools(checked, plan, report))
         authorization.check_widening(incoming.authorization, ways, "the change")
     else:
         authorization.check_widening(incoming.authorization, prepared.widens, "the change")
@@ -315,7 +315,7 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
     if command.dry_run:
         position = checked.state.position
         return AppliedChange(Changed(position=position, plan=plan.to_json(), **told), report)
-    live_change.accept(
+    live_change.accept_change(
         checked,
         plan,
         report,

@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.graph.answers import answer, check_may_answer, find_interrupt
     from crewlog.graph.engine import Engine
-    from crewlog.graph.interrupts import StopAnswer, check_answer, decided
+    from crewlog.graph.interrupts import StopAnswer, call_decision, check_answer
     from crewlog.graph.permission_commands import set_agent_permission, set_permission
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.prompt_compilation import check_answer_hash, edit_rejection
@@ -256,8 +256,10 @@ async def _record_effect(engine: Engine, incoming: QueuedCommand, command: Comma
 async def _hear(engine: Engine, said: MessageCommand) -> str:
     """A message: to a conversation it begins a turn, or waits for one."""
     said = _with_new_name(engine.state, said)
-    if said.to == PUBLIC and engine.talks.talks:
-        return await engine.talks.hear(said.text, by=said.by, command=said.id, files=said.files)
+    if said.to == PUBLIC and engine.exchanges.is_conversation:
+        return await engine.exchanges.receive(
+            said.text, by=said.by, command=said.id, files=said.files
+        )
     check_log(engine.plan, said.to, engine.state.frontier.values())
     body = engine.say(
         said.text,
@@ -267,7 +269,7 @@ async def _hear(engine: Engine, said: MessageCommand) -> str:
         command=said.id,
         files=said.files,
     )
-    engine.listening.said(said.to, body, said.by)
+    engine.wakes.wake_readers(said.to, body, said.by)
     return ""
 
 
@@ -374,7 +376,7 @@ async def _respond(engine: Engine, command: Respond, incoming: QueuedCommand) ->
         await answer(engine, interrupt, "edit", args=args, reason=command.reason, **who)
         return "edit"
     if interrupt.kind == "tool_approval":
-        decision, reason = decided(interrupt, given.type, given.message, command.reason)
+        decision, reason = call_decision(interrupt, given.type, given.message, command.reason)
     else:
         decision = _decision(interrupt, given)
         reason = command.reason or (given.message if given.type != "respond" else "")

@@ -401,7 +401,9 @@ class CrewRun:
     def _talks(self) -> bool:
         """Whether the run is a conversation."""
         engine = self._execution.engine if self._execution is not None else None
-        return engine is not None and not engine.prompt.is_active and engine.talks.talks
+        return (
+            engine is not None and not engine.prompt.is_active and engine.exchanges.is_conversation
+        )
 
     async def _replied(self, asked: str, data: Any) -> dict[str, Any]:
         """The answer of the turn that a message began; without one, of the turn under way."""

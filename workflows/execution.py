@@ -45,12 +45,12 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph import live_change
     from crewlog.graph.agents_without_model import text_of
     from crewlog.graph.answers import answer_expired_interrupts
-    from crewlog.graph.artifacts import unsettled
+    from crewlog.graph.artifacts import unresolved_calls
     from crewlog.graph.engine import Engine
     from crewlog.graph.final_messages import truncated_messages
     from crewlog.graph.inputs import agent_inputs
     from crewlog.graph.prompt_compilation import STEP
-    from crewlog.graph.run_context import Order
+    from crewlog.graph.run_context import CallRequest
     from crewlog.graph.wakes import waking_message
     from crewlog.ids import RESERVED, CommandId, StepId, ToolName
     from crewlog.reporting.wire_views import rename_view
@@ -279,7 +279,7 @@ class Execution:
             if not (self.context.is_closing or self.engine.state.closed or self.engine.state.still):
                 await self._go_on()
             elif self._is_finishing_turns and not self.context.is_closing:
-                await self.engine.settle(self._call_tasks)
+                await self.engine.advance(self._call_tasks)
                 await self._launch()
             if not self.engine.prompt.is_active:
                 self.answers.look(self.engine)  # before the words of the next turn are noted
@@ -330,7 +330,7 @@ class Execution:
                 self._whole = True
                 await self._split_at_start(self.engine)
             await answer_expired_interrupts(self.engine)
-        await self.engine.settle(self._call_tasks)
+        await self.engine.advance(self._call_tasks)
         if self._stage in ("calm", "due"):
             await self._launch()
         if not self.engine.state.closed and not stopping:
@@ -386,10 +386,10 @@ class Execution:
                 self._update_mcp_approval(self.engine, landed)
             await self._apply_outcome(order, outcome, cut=cut)
 
-    async def _apply_outcome(self, order: Order, outcome: CallOutcome, *, cut: bool) -> None:
+    async def _apply_outcome(self, order: CallRequest, outcome: CallOutcome, *, cut: bool) -> None:
         """Applies the outcome of a call; a call with any other outcome is made again."""
         engine, step, number = self.engine, order.step, order.call.call
-        is_over = cut or not engine.goes_on(step)
+        is_over = cut or not engine.waits_for_calls(step)
         match outcome:
             case CallSucceeded(CompilePromptResult() as result):
                 engine.prompt.apply_result(result)
@@ -397,7 +397,7 @@ class Execution:
                 self.context.search_attributes = result.search_attributes
                 engine.prompt.ask_for_approval(result)
             case CallSucceeded(CallModelResult() as result):
-                if engine.talks.talks:
+                if engine.exchanges.is_conversation:
                     self.answers.note(result)
                 await engine.turns.apply_model_call(step, number, result)
             case CallSucceeded(CallToolResult() as result):
@@ -422,7 +422,7 @@ class Execution:
         asked = [q for q in engine.state.interrupts.values() if q.kind == "mcp_approval"]
         if isinstance(outcome, ApprovalWait):
             question = outcome.question
-            if engine.goes_on(key[0]) and not any(q.question == question for q in asked):
+            if engine.waits_for_calls(key[0]) and not any(q.question == question for q in asked):
                 engine.ask(
                     "mcp_approval",
                     question,
@@ -444,7 +444,7 @@ class Execution:
         """Has a timer run for the step that is due first; a paused run's run out, too."""
         state = self.engine.state
         idle = self.context.is_closing or state.closed or state.status == "stopping"
-        dues = [self._run_merge.due(state), self.engine.waits.next_deadline()]
+        dues = [self._run_merge.due(state), self.engine.timers.next_deadline()]
         due = min((each for each in dues if each is not None), default=None)
         if idle or due == (self._timer[0] if self._timer else None):
             return
@@ -473,7 +473,7 @@ class Execution:
         while self._elapsed_timers:
             due, at = self._elapsed_timers.pop(0)
             self.context.advance_clock(at)
-            self.engine.waits.rung(due)
+            self.engine.timers.fire(due)
 
     # -- calls -------------------------------------------------------------------------------
 
@@ -481,7 +481,9 @@ class Execution:
         room = self.engine.plan.limits.parallel - len(self._call_tasks)
         orders = [
             order
-            for order, _ in zip(self.engine.orders(self._call_tasks), range(room), strict=False)
+            for order, _ in zip(
+                self.engine.pending_calls(self._call_tasks), range(room), strict=False
+            )
         ]
         if self.engine.ledger.unstored_bytes * len(orders) > FLUSH_BYTES:
             await self._flush()
@@ -490,7 +492,7 @@ class Execution:
             self._call_tasks[key] = asyncio.create_task(self._fly(order))
             self.context.events += 1
 
-    async def _fly(self, order: Order) -> None:
+    async def _fly(self, order: CallRequest) -> None:
         position = self.engine.state.position
         call: Any = self._call(order)
         outcome: CallOutcome
@@ -516,7 +518,7 @@ class Execution:
         self._completions.append(CallCompletion(order, outcome, at, position))
 
     async def _result_outcome(
-        self, order: Order, result: CallResult
+        self, order: CallRequest, result: CallResult
     ) -> CallSucceeded | GraphChangeRequested:
         """The outcome of a call with a result. Prepares the change that a group tool asks for."""
         if not isinstance(result, CallToolResult):
@@ -529,7 +531,7 @@ class Execution:
         )
         return GraphChangeRequested(result, change)
 
-    def _failure_outcome(self, order: Order, cause: BaseException) -> CallOutcome:
+    def _failure_outcome(self, order: CallRequest, cause: BaseException) -> CallOutcome:
         tool = planned_tool(self.engine.plan, self.engine.state, order) if order.call.tool else None
         outcome = failure_outcome(
             cause,
@@ -541,7 +543,7 @@ class Execution:
             return outcome.failure
         return outcome
 
-    async def _rest(self, order: Order, outcome: CallDeferred) -> None:
+    async def _rest(self, order: CallRequest, outcome: CallDeferred) -> None:
         """Waits before a call is made again that has not begun."""
         pause = self._pause_seconds(order, outcome)
         if pause is None:
@@ -553,7 +555,7 @@ class Execution:
             await asyncio.sleep(pause)
         del self._waiting_calls[key]
 
-    def _pause_seconds(self, order: Order, outcome: CallDeferred) -> float | None:
+    def _pause_seconds(self, order: CallRequest, outcome: CallDeferred) -> float | None:
         """The seconds until a deferred call is made again; None: at once."""
         key = (order.step, order.call.call)
         match outcome:
@@ -570,12 +572,12 @@ class Execution:
                 self._missing_tool_retries[key] += 1
                 return LACKING_PAUSES[min(tries, len(LACKING_PAUSES) - 1)]
 
-    def _call(self, order: Order) -> Any:
+    def _call(self, order: CallRequest) -> Any:
         if order.step == STEP:
             return self._compile_call(order)
         return self._tool_call(order) if order.call.tool else self._model_call(order)
 
-    def _compile_call(self, order: Order) -> Any:
+    def _compile_call(self, order: CallRequest) -> Any:
         prompt = self.engine.prompt
         if order.call.tool is None:
             return workflow.execute_activity(
@@ -592,14 +594,14 @@ class Execution:
             **CHECKING,
         )
 
-    def _model_call(self, order: Order) -> Any:
+    def _model_call(self, order: CallRequest) -> Any:
         engine = self.engine
         return workflow.execute_activity(
             CALL_MODEL,
             CallModel(
                 tools=engine.tools_of(order.agent, order.step),
-                item=engine.maps.item(order.step),
-                unsettled=unsettled(engine.state, order.step),
+                item=engine.child_steps.item(order.step),
+                unsettled=unresolved_calls(engine.state, order.step),
                 heard=waking_message(engine.state, order.step),
                 cut=truncated_messages(engine.state, order.step),
                 **self._step_call(order),
@@ -608,7 +610,7 @@ class Execution:
             **model_options(engine.plan, engine.state, order, self.context.task_queue or None),
         )
 
-    def _tool_call(self, order: Order) -> Any:
+    def _tool_call(self, order: CallRequest) -> Any:
         call = order.call
         if call.message is None or call.tool is None:
             raise InternalError(f"the call {order.step}/{call.call} names no message")
@@ -618,7 +620,7 @@ class Execution:
             id=call.id,
             message=call.message,
             **self._approval(order),
-            ruled=self.engine.ruled(order.agent, call.tool, order.step),
+            ruled=self.engine.has_live_permission(order.agent, call.tool, order.step),
             quotas=quotas,
             started=self.engine.state.started if quotas else 0,
             **self._step_call(order),
@@ -632,15 +634,15 @@ class Execution:
         options = tool_options(plan, self.engine.state, order, self.context.task_queue or None)
         return workflow.execute_activity(CALL_TOOL, task, result_type=CallToolResult, **options)
 
-    def _approval(self, order: Order) -> dict[str, Any]:
+    def _approval(self, order: CallRequest) -> dict[str, Any]:
         """The yes that a call is made by, where there is one that holds for it."""
         step, call, engine = order.step, order.call, self.engine
-        if not call.approved or not engine.approved(step, call).allowed:
+        if not call.approved or not engine.check_approval(step, call).allowed:
             return {}
         binding = call_binding(engine.state.run, step, call)
         return {"approved": call.approved, "approval": binding.approval(call.seal)}
 
-    def _is_local(self, order: Order) -> bool:
+    def _is_local(self, order: CallRequest) -> bool:
         tool = order.call.tool
         return (
             tool is not None
@@ -648,7 +650,7 @@ class Execution:
             and (order.step, order.call.call) not in self._moved
         )
 
-    def _step_call(self, order: Order) -> dict[str, Any]:
+    def _step_call(self, order: CallRequest) -> dict[str, Any]:
         """What every call's input says; small, since the history keeps each of them."""
         engine, batch = self.engine, self.engine.ledger.batch()
         step = engine.state.frontier[order.step]
@@ -665,7 +667,7 @@ class Execution:
             "inputs": agent_inputs(engine, order.agent, order.step),
         }
 
-    def _is_rate_limit_exhausted(self, order: Order) -> bool:
+    def _is_rate_limit_exhausted(self, order: CallRequest) -> bool:
         """Whether a call's model takes no more calls, after it was made again some times."""
         key = (order.step, order.call.call)
         self._limited[key] += 1
@@ -674,7 +676,7 @@ class Execution:
         del self._limited[key]  # people may have it tried again
         return True
 
-    def _rate_limit_pause(self, order: Order, outcome: RateLimitWait) -> float:
+    def _rate_limit_pause(self, order: CallRequest, outcome: RateLimitWait) -> float:
         """The seconds until a call is made again that a rate limit rejected.
 
         The backoff continues where that of the attempts ended.
@@ -700,7 +702,9 @@ class Execution:
         for key, task in self._call_tasks.items():
             # A call that rests has not begun: a change need not wait for its next try.
             rests = key in self._waiting_calls and self._is_draining_call(key)
-            if key not in self._cancelled and (ending or rests or not self.engine.goes_on(key[0])):
+            if key not in self._cancelled and (
+                ending or rests or not self.engine.waits_for_calls(key[0])
+            ):
                 self._cancelled.add(key)
                 task.cancel()
 
@@ -732,7 +736,7 @@ class Execution:
         prepared = await changes.whole(engine)
         report, plan = live_change.change_report(engine, prepared)
         what = f"there are {len(prepared.parts) + 1} graphs"
-        live_change.accept(engine, plan, report, what=what, parts=prepared.parts)
+        live_change.accept_change(engine, plan, report, what=what, parts=prepared.parts)
         await self._apply_pending_change()  # nothing is under way yet
 
     def _is_draining_call(self, key: tuple[StepId, int]) -> bool:
@@ -751,11 +755,11 @@ class Execution:
         begun = await asyncio.gather(
             *(
                 begin_part(engine.state, part.graph, meant.by, self.context.task_queue)
-                for part in engine.parts
+                for part in engine.pending_split_runs
             )
         )
         error = next(filter(None, begun), "")
-        if not error and (failed := live_change.part(engine)) is not None:
+        if not error and (failed := live_change.split(engine)) is not None:
             told = "the graph could not be parted: the run goes on as it was"
             workflow.logger.error(told, exc_info=failed)
             error = f"{type(failed).__name__}: {failed}"[:2000]

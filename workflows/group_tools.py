@@ -19,13 +19,13 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.errors import ChangeConflict, CrewlogError
     from crewlog.graph.engine import Engine
     from crewlog.graph.group_tools import (
-        ASKED,
+        PENDING_ANSWER,
         authorize_group_change,
         change_rejection_text,
         change_result_text,
         group_command_id,
     )
-    from crewlog.graph.run_context import Order
+    from crewlog.graph.run_context import CallRequest
     from crewlog.model import Json
     from crewlog.wire import Change
 
@@ -37,7 +37,7 @@ from crewlog.workflows.command_queue import QueuedCommand
 class GroupToolChange:
     """A call's change of its agent's graph, prepared."""
 
-    order: Order
+    order: CallRequest
     command: Change
     incoming: QueuedCommand
     before: str = ""
@@ -46,7 +46,7 @@ class GroupToolChange:
 
 async def prepare(
     engine: Engine,
-    order: Order,
+    order: CallRequest,
     operations: Sequence[dict[str, Json]],
     text: str,
     queue: str,
@@ -74,7 +74,7 @@ async def prepare(
             await changes.prepare(incoming, command, engine, queue)
         except CrewlogError as error:
             incoming.refusal = error
-    return GroupToolChange(order, command, incoming, text.removesuffix(ASKED))
+    return GroupToolChange(order, command, incoming, text.removesuffix(PENDING_ANSWER))
 
 
 async def apply(engine: Engine, asked: GroupToolChange) -> None:
@@ -85,7 +85,7 @@ async def apply(engine: Engine, asked: GroupToolChange) -> None:
         asked: The change.
     """
     order, turns = asked.order, engine.turns
-    call = turns.waits_for(order.step, order.call.call)
+    call = turns.unanswered_call(order.step, order.call.call)
     if call is None:
         return
     decision = authorize_group_change(engine, order.step, order.agent, asked.command.operations)

@@ -160,7 +160,9 @@ async def begin(
         report = swap_report(engine.plan, wanted, engine.state)
         edited = start.fork is not None and start.fork.operations
         basis = ContentHash(then.definition if edited else "")
-        live_change.accept(engine, wanted, report, what=prepared.what, by=start.by, basis=basis)
+        live_change.accept_change(
+            engine, wanted, report, what=prepared.what, by=start.by, basis=basis
+        )
     return engine, loaded
 
 
@@ -187,7 +189,7 @@ async def begin_part(
         _check_split_queue(start, loaded)
     if then.run != run:
         raise InternalError(f"the part of {split.run!r} is {then.run!r}, and not {run!r}")
-    engine = restore.part(plan, then, split.run, by=loaded.by, at=at, split=loaded.split)
+    engine = restore.start_split_run(plan, then, split.run, by=loaded.by, at=at, split=loaded.split)
     return engine, loaded
 
 

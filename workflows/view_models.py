@@ -11,7 +11,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph import timers
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.run_context import RunFacts
+    from crewlog.graph.run_context import RunContext
     from crewlog.ids import AgentName, NodeName, StepId, node_of
     from crewlog.model import Json
     from crewlog.reporting.drawing.mermaid import MermaidDrawing, mermaid
@@ -56,7 +56,7 @@ def run_view(engine: Engine, flights: Flights, drains_for: Sequence[StepId] = ()
             step=entry.step,
             node=entry.node,
             status=entry.status,
-            waits_for=timers.waits_for(entry),
+            waits_for=timers.step_wait_text(entry),
             due=timers.deadline_of(entry),
             doing=tuple(_doing(entry, flights)),
             lacks=_wait_reason(entry, flights),
@@ -137,7 +137,7 @@ def waiting_for(state: CrewState, flights: Flights, drains_for: Sequence[StepId]
     """
     if state.closed:
         return ""
-    if held := timers.held(state):
+    if held := timers.pause_text(state):
         return held
     if flights and all(flights.values()):
         return next(iter(flights.values()))
@@ -145,7 +145,7 @@ def waiting_for(state: CrewState, flights: Flights, drains_for: Sequence[StepId]
         return DRAINS.format(steps=", ".join(drains_for))
     if flights:
         return ""
-    return timers.waiting_for(state)
+    return timers.run_wait_text(state)
 
 
 def statuses(state: CrewState, nodes: Collection[NodeName]) -> dict[NodeName, str]:
@@ -235,7 +235,7 @@ def permissions_page(engine: Engine, asked: PermissionsQuery) -> PermissionsPage
     """A part of the matrix of agents and tools; a run that has no crew yet has none."""
     plan, state = engine.plan, engine.state
     found, total = cells(
-        RunFacts(plan, engine.ledger),
+        RunContext(plan, engine.ledger),
         asked.agents,
         asked.tools,
         after=asked.after,
@@ -313,7 +313,7 @@ def _step_line(engine: Engine, entry: FrontierStep, flights: Flights) -> str:
         engine.state, entry.step, engine.agent_of(entry.step) if known else None
     )
     what = ", ".join(_doing(entry, flights))
-    if not what and (text := timers.waits_for(entry)):
+    if not what and (text := timers.step_wait_text(entry)):
         what = f"waits {'for ' if entry.requirement else ''}{text}"
     leaves = " (its node is gone: its turn ends, nothing follows)" if entry.leaving else ""
     return f"- `{name}` {entry.status}{f': {fenced(what)}' if what else ''}{leaves}"

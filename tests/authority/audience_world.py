@@ -29,12 +29,12 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Engine
 from crewlog.graph.inputs import agent_inputs
-from crewlog.graph.live_change import accept, change_report, swap
+from crewlog.graph.live_change import accept_change, change_report, swap
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import fork, roll_back
-from crewlog.graph.run_context import Order
-from crewlog.ids import AgentName, CommandId, RunId, StepId, ToolName, item_number
+from crewlog.graph.run_context import CallRequest
+from crewlog.ids import AgentName, CommandId, RunId, StepId, ToolName, item_number, visit_of
 from crewlog.state.batch_codec import pack_view
 from crewlog.state.calls import (
     CallModel,
@@ -292,7 +292,7 @@ class World:
     refusals: list[str] = field(default_factory=list[str])
     """What activities said of views and items that they refused."""
     counts: dict[str, int] = field(default_factory=dict[str, int])
-    flights: list[tuple[Order, Any, int]] = field(default_factory=list[Any])
+    flights: list[tuple[CallRequest, Any, int]] = field(default_factory=list[Any])
     places: list[tuple[int, CrewState, GraphPlan, Layout, Any]] = field(default_factory=list[Any])
     gone: dict[str, Layout] = field(default_factory=dict[str, Any])
     """The last layout that had an agent which is gone."""
@@ -328,9 +328,8 @@ class World:
             canary = self.canaries[mark]
             if not self._is_for(agent, canary) and not self.is_given(agent, step, canary):
                 self.leaks.append(Leak("shown", agent, step, mark, canary))
-        entry = self.engine.state.frontier[StepId(step)]
-        detached = self.engine.plan.detached_step(entry)
-        if not whole or detached or entry.parent or self.more:
+        detached = visit_of(StepId(step)) in self.engine.plan.detached_steps
+        if not whole or detached or item_number(StepId(step)) or self.more:
             return
         for mark, canary in self.canaries.items():
             if canary.said and mark not in found and self._in_logs(agent, canary):
@@ -421,7 +420,7 @@ class World:
     async def run(self, rounds: int = 40) -> None:
         for _ in range(rounds):
             self.engine.at += 1
-            await self.engine.settle({(o.step, o.call.call) for o, _, _ in self.flights})
+            await self.engine.advance({(o.step, o.call.call) for o, _, _ in self.flights})
             if self.engine.state.closed:
                 return
             self.keep_place()
@@ -437,7 +436,7 @@ class World:
 
     async def _launch(self) -> None:
         keys = {(o.step, o.call.call) for o, _, _ in self.flights}
-        for order in list(self.engine.orders(keys)):
+        for order in list(self.engine.pending_calls(keys)):
             position = self.engine.state.position
             try:
                 result = await self._call(order)
@@ -452,7 +451,7 @@ class World:
         if error.type == "LogAccessDenied":
             self.refusals.append(error.message)
 
-    async def _call(self, order: Order) -> Any:
+    async def _call(self, order: CallRequest) -> Any:
         engine, call, batch = self.engine, order.call, self.engine.ledger.batch()
         said: dict[str, Any] = {
             "run": engine.state.run,
@@ -469,7 +468,7 @@ class World:
         if call.tool is None:
             task = CallModel(
                 tools=engine.tools_of(order.agent, order.step),
-                item=engine.maps.item(order.step),
+                item=engine.child_steps.item(order.step),
                 **said,
             )
             self.count("items" if task.item is not None else "calls")
@@ -610,7 +609,7 @@ class World:
         report, new = change_report(self.engine, prepared, abandon=self.rng.random() < 0.2)
         self._commands += 1
         command = CommandId(f"c{self._commands}")
-        accept(self.engine, new, report, by="eve", command=command)
+        accept_change(self.engine, new, report, by="eve", command=command)
         if report.swap:
             await self._drain()
             if self.engine.state.closed:

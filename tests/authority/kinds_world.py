@@ -24,7 +24,7 @@ from crewlog.client import Client
 from crewlog.definition.load import load_data
 from crewlog.errors import InvalidDefinition
 from crewlog.evaluation import dataset
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.ids import StepId
 from crewlog.state.calls import CallModelResult
 
@@ -295,7 +295,7 @@ class KindsWorld(ContextWorld):
         return json.dumps(said) if rng.random() < 0.9 else f"So: {said}"
 
     @override
-    async def _call(self, order: Order) -> Any:
+    async def _call(self, order: CallRequest) -> Any:
         result = await super()._call(order)
         agent, call = str(order.agent), order.call
         if call.tool in ("relay", "notes", "peek"):

@@ -16,8 +16,8 @@ from crewlog.authority import audiences as authority
 from crewlog.authority.audiences import may_read, may_see_item, may_write
 from crewlog.authority.permissions import Decision
 from crewlog.definition.audiences import Audiences
-from crewlog.graph import run_context, turns
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph import run_context
+from crewlog.graph.run_context import RunContext
 from crewlog.graph.turns import Turns
 from crewlog.ids import PUBLIC, AgentName, LogName, StepId
 from graph.crews import crew
@@ -73,7 +73,7 @@ async def _proven(*_: Any) -> bool:
 
 
 def _no_view_check(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RunFacts, "readable_logs", lambda self, *_: tuple(self.state.messages))
+    patch.setattr(RunContext, "readable_logs", lambda self, *_: tuple(self.state.messages))
 
 
 def _no_check_at_all(patch: pytest.MonkeyPatch) -> None:
@@ -83,11 +83,11 @@ def _no_check_at_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def _left_steps_read_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RunFacts, "readable_logs", lambda self, *who: self.rules_of(*who).reads)
+    patch.setattr(RunContext, "readable_logs", lambda self, *who: self.rules_of(*who).reads)
 
 
 def _left_steps_write_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RunFacts, "writable_logs", lambda self, *who: self.rules_of(*who).writes)
+    patch.setattr(RunContext, "writable_logs", lambda self, *who: self.rules_of(*who).writes)
 
 
 def _items_for_all(patch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def _items_for_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def _outputs_without_audience(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RunFacts, "output_audience", lambda *_: ())
+    patch.setattr(RunContext, "output_audience", lambda *_: ())
 
 
 def _final_messages_public(patch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def _final_messages_public(patch: pytest.MonkeyPatch) -> None:
 
 
 def _work_public(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(turns, "step_log", lambda *_: PUBLIC)
+    patch.setattr(RunContext, "step_log", lambda *_: PUBLIC)
 
 
 def _open(kind: str) -> Callable[[pytest.MonkeyPatch], None]:

@@ -14,7 +14,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check
 from crewlog.graph.lowering_pass import lower_validated
 from crewlog.graph.permission_commands import set_agent_permission, set_permission
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, FlagName, RunId
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
@@ -25,14 +25,14 @@ EACH = 250
 """Calls in one run."""
 
 
-def begin(rng: random.Random) -> tuple[RunFacts, Oracle]:
+def begin(rng: random.Random) -> tuple[RunContext, Oracle]:
     while True:
         written = random_crew(rng)
         definition = CrewDefinition.from_json(written)
         if not check(definition):
             break
     plan = lower_validated(definition)
-    run = RunFacts(plan, Ledger(CrewState(run=RunId("r"))))
+    run = RunContext(plan, Ledger(CrewState(run=RunId("r"))))
     run.record(
         j.RunStarted(
             run=RunId("r"),
@@ -45,7 +45,7 @@ def begin(rng: random.Random) -> tuple[RunFacts, Oracle]:
     return run, Oracle(written)
 
 
-def meanwhile(run: RunFacts, oracle: Oracle, rng: random.Random) -> None:
+def meanwhile(run: RunContext, oracle: Oracle, rng: random.Random) -> None:
     """Something happens: people rule, or a flag changes."""
     tool = rng.choice(TOOLS)
     dice = rng.random()

@@ -15,7 +15,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check
 from crewlog.graph.lowering_pass import lower_validated
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.ids import FlagName
 from crewlog.reporting.audit.auditor import audit_records
 from crewlog.state import journal as j
@@ -36,7 +36,7 @@ class Stubborn:
         self.rng = rng
         self.replies: dict[str, int] = {}
 
-    def __call__(self, order: Order) -> Outcome:
+    def __call__(self, order: CallRequest) -> Outcome:
         rng, step = self.rng, str(order.step)
         if order.call.tool is not None:
             return returns("done", ok=rng.random() < 0.8)

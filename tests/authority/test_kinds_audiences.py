@@ -23,8 +23,8 @@ from crewlog.graph import (
 )
 from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.exchanges import Exchanges
-from crewlog.graph.final_messages import Replies
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.final_messages import FinalMessages
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import PUBLIC
 
 HUNTS = int(os.environ.get("CREWLOG_KINDS_HUNTS", "24"))
@@ -77,7 +77,7 @@ def _response_has_all_items(patch: pytest.MonkeyPatch) -> None:
 
 
 def _old_replies_are_said(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Replies, "has_undeliverable_items", lambda *_: False)
+    patch.setattr(FinalMessages, "has_undeliverable_items", lambda *_: False)
 
 
 def _artifacts_for_all(patch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def _left_steps_see_new_artifacts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _late_outputs_shared_as_then(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RunFacts, "output_audience", lambda self, *who: self.rules_of(*who).shares)
+    patch.setattr(RunContext, "output_audience", lambda self, *who: self.rules_of(*who).shares)
 
 
 def _apology_says_why(patch: pytest.MonkeyPatch) -> None:

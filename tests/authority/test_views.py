@@ -220,9 +220,9 @@ async def test_the_run_withholds_an_item_that_its_agent_may_not_see_any_more() -
     engine = await engine_of(crew_of())
     item = Item(number=1, of=1, value="secret", logs=(LogName("group:x"),))
     step = StepId("plain#1.1")
-    assert engine.sees(AgentName("member"), item, step) == item
-    withheld = engine.sees(AgentName("plain"), item, step)
+    assert engine.visible_item(AgentName("member"), item, step) == item
+    withheld = engine.visible_item(AgentName("plain"), item, step)
     assert (withheld.withheld, withheld.value) == (True, None)
     unsaid = Item(number=1, of=1, value="of public")
-    assert engine.sees(AgentName("insider"), unsaid, step).value == "of public"
-    assert engine.sees(AgentName("plain"), unsaid, step).value == "of public"
+    assert engine.visible_item(AgentName("insider"), unsaid, step).value == "of public"
+    assert engine.visible_item(AgentName("plain"), unsaid, step).value == "of public"

@@ -16,7 +16,7 @@ from crewlog.definition.phases import phases
 from crewlog.definition.validate import check
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lowering_pass import lower
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.state.calls import CallModelResult, CallToolResult, OutputValue
 from definition.kit import registered
 from graph.crews import agents_in
@@ -50,7 +50,7 @@ class Says:
     def __init__(self, sets: Mapping[str, Mapping[str, Any]]) -> None:
         self.sets = sets
 
-    def __call__(self, order: Order) -> CallModelResult | CallToolResult:
+    def __call__(self, order: CallRequest) -> CallModelResult | CallToolResult:
         wanted = self.sets.get(order.step, self.sets.get(order.step.partition("#")[0], {}))
         if order.call.tool is None:
             asked = [*wanted] if order.call.call == 1 else []

@@ -12,7 +12,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.team import Team
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lowering_pass import lower
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.state.calls import CallModelResult, CallToolResult, OutputValue, StructuredOutput
 from graph.simulation import Simulation, run, says
 
@@ -43,7 +43,7 @@ class Script:
         self.again = again
         self.steps = steps
 
-    def __call__(self, order: Order) -> CallModelResult | CallToolResult:
+    def __call__(self, order: CallRequest) -> CallModelResult | CallToolResult:
         fields: dict[str, Any] = {}
         if order.agent == "planner":
             fields = {"steps": self.steps}

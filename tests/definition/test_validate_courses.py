@@ -16,7 +16,7 @@ import pytest
 
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import all_findings, check, warnings
-from crewlog.graph.joins import unfilled
+from crewlog.graph.joins import missing_sources
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from graph.crews import agents_in
@@ -212,7 +212,7 @@ def unmet(sim: Simulation) -> list[str]:
     if not any(asked.kind == "requirement" for asked in sim.state.interrupts.values()):
         return []
     plan, routing = sim.engine.plan, sim.state.routing
-    return [name for name in plan.nodes if unfilled(plan, name, routing)]
+    return [name for name in plan.nodes if missing_sources(plan, name, routing)]
 
 
 @pytest.mark.parametrize("seed", range(120))

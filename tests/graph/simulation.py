@@ -20,9 +20,9 @@ from crewlog.canonical_json import hash_json
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.answers import answer_expired_interrupts
 from crewlog.graph.engine import Engine
-from crewlog.graph.live_change import accept, change_report, swap
+from crewlog.graph.live_change import accept_change, change_report, swap
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import CommandId, RunId, visit_of
 from crewlog.state import journal as j
@@ -62,7 +62,7 @@ class Failure(NamedTuple):
 
 
 Outcome = CallModelResult | CallToolResult | Failure
-Script = Callable[[Order], Outcome]
+Script = Callable[[CallRequest], Outcome]
 
 
 def says(text: str, *tools: str, **more: Any) -> CallModelResult:
@@ -92,7 +92,7 @@ def returns(text: str = "done", **more: Any) -> CallToolResult:
     return CallToolResult(body=body, hash=hash_json(body), **more)
 
 
-def final(order: Order) -> Outcome:
+def final(order: CallRequest) -> Outcome:
     """The simplest script: every turn is one model call, every tool returns."""
     return returns() if order.call.tool else says(f"{order.step} is done")
 
@@ -106,7 +106,7 @@ class Replies:
         self._replies = {step: iter(found) for step, found in replies.items()}
         self._tools = tools or {}
 
-    def __call__(self, order: Order) -> Outcome:
+    def __call__(self, order: CallRequest) -> Outcome:
         if order.call.tool is not None:
             at = f"{order.call.tool}/{order.call.call}"
             return self._tools.get(at) or self._tools.get(order.call.tool) or returns(at)
@@ -120,7 +120,7 @@ class RandomScript:
         self.plan = plan
         self.seed = seed
 
-    def __call__(self, order: Order) -> Outcome:
+    def __call__(self, order: CallRequest) -> Outcome:
         call = order.call
         rng = dice(f"{self.seed}/{order.step}/{call.call}/{call.attempt}")
         visit = int(visit_of(order.step).rpartition("#")[2])
@@ -132,7 +132,7 @@ class RandomScript:
             return self._reply(order, rng, wild=wild)
         return self._result(order, rng, wild=wild)
 
-    def _reply(self, order: Order, rng: random.Random, *, wild: bool) -> CallModelResult:
+    def _reply(self, order: CallRequest, rng: random.Random, *, wild: bool) -> CallModelResult:
         rules = self.plan.agents.get(order.agent)
         offered = [*(rules.tools if rules else ("read", "act")), "secret", "no_such_tool"]
         count = rng.choice((0, 0, 1, 2, 3)) if wild else 0
@@ -141,7 +141,7 @@ class RandomScript:
         text = f"{order.step}/{order.call.call}"
         return says(text, *tools, usage=usage, stored=rng.random() < 0.8)
 
-    def _result(self, order: Order, rng: random.Random, *, wild: bool) -> CallToolResult:
+    def _result(self, order: CallRequest, rng: random.Random, *, wild: bool) -> CallToolResult:
         more: dict[str, Any] = {"ok": rng.random() < 0.9, "stored": rng.random() < 0.8}
         if rng.random() < 0.4:
             flag = rng.choice(["ok", "ready", "other"])
@@ -415,7 +415,7 @@ class Simulation:
     """Whether time passes where nothing else goes on; else the test rings."""
     restore_at: Callable[[int], bool] = lambda _drain: False
     """Whether to begin a new engine from the state at a drain, by the drain's number."""
-    flights: dict[tuple[str, int], Order] = field(default_factory=dict[Any, Order])
+    flights: dict[tuple[str, int], CallRequest] = field(default_factory=dict[Any, CallRequest])
     made: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
     """The calls made, as step, call and attempt, in order."""
     landed: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
@@ -497,7 +497,9 @@ class Simulation:
             if not self.people:
                 return True
             await self._somebody(must=True)
-        elif self.engine.waits.next_deadline() is not None or self.state.resting or self.state.rest:
+        elif (
+            self.engine.timers.next_deadline() is not None or self.state.resting or self.state.rest
+        ):
             return True
         else:
             raise AssertionError(f"nothing moves and nobody is asked: {self.state.frontier}")
@@ -513,17 +515,19 @@ class Simulation:
             for step in list(self.state.frontier):
                 self.engine.record(j.StepCancelled(step=step))
             self.engine.record(j.RunStopped())
-        await self.engine.settle(self._keys())
+        await self.engine.advance(self._keys())
         for key in [key for key in self.flights if self._is_cancelled(key[0])]:
             del self.flights[key]
 
     def _is_cancelled(self, step: Any) -> bool:
         """Whether a step failed as a whole, and its calls are cancelled."""
-        return step in self.state.frontier and not self.engine.goes_on(step)
+        return step in self.state.frontier and not self.engine.waits_for_calls(step)
 
     def launch(self) -> None:
         """Makes the calls that are to be made, as far as there is room."""
-        for order in list(self.engine.orders(self._keys()))[: self.parallel - len(self.flights)]:
+        for order in list(self.engine.pending_calls(self._keys()))[
+            : self.parallel - len(self.flights)
+        ]:
             self.flights[order.step, order.call.call] = order
             self.made.append((order.step, order.call.call, order.call.attempt))
 
@@ -555,14 +559,14 @@ class Simulation:
 
     def _time_passes(self) -> bool:
         running = self.timers and self.state.status == "running"
-        return running and self.engine.waits.next_deadline() is not None
+        return running and self.engine.timers.next_deadline() is not None
 
     def ring(self) -> None:
         """Lets time pass until the next timer is over."""
-        due = self.engine.waits.next_deadline()
+        due = self.engine.timers.next_deadline()
         assert due is not None, "no timer runs"
         self.engine.at = max(self.engine.at, due)
-        self.engine.waits.rung(due)
+        self.engine.timers.fire(due)
 
     async def drain(self) -> None:
         """Lets everything land that is in flight, and perhaps goes on in a new engine."""
@@ -590,7 +594,7 @@ class Simulation:
         prepared = PrepareChangeResult(plan=json.loads(json.dumps(plan.to_json())))
         self._commands += 1
         report, made = change_report(self.engine, prepared, abandon=abandon)
-        accept(
+        accept_change(
             self.engine,
             made,
             report,

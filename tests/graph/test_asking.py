@@ -150,7 +150,7 @@ async def test_time_is_a_budget() -> None:
     sim = await Simulation.begin(plan_of(["a", "b"], limits={"wall": 10}), timers=False)
     await sim.settle()
     sim.launch()
-    assert sim.engine.waits.next_deadline() == sim.state.started + 10_000
+    assert sim.engine.timers.next_deadline() == sim.state.started + 10_000
     sim.ring()
     await sim.run()
     assert sim.asked().budget == "wall"
@@ -159,7 +159,7 @@ async def test_time_is_a_budget() -> None:
     for endless in ("1e308", "1e17", "400000000"):
         assert isinstance((await sim.respond(endless)).error, CommandRejected)
     await sim.respond("go on")
-    assert sim.engine.waits.next_deadline() == sim.engine.at + 10_000
+    assert sim.engine.timers.next_deadline() == sim.engine.at + 10_000
     await sim.run()
     assert sim.state.status == "completed"
     assert same(sim)
@@ -179,7 +179,7 @@ async def waiting(**policy: Any) -> Simulation:
 
 async def test_a_question_that_nobody_answers_is_answered_by_the_policy() -> None:
     sim = await waiting(expires="2h")
-    assert sim.engine.waits.next_deadline() == sim.asked().due > 0
+    assert sim.engine.timers.next_deadline() == sim.asked().due > 0
     sim.ring()
     await sim.run()
     (answer,) = sim.facts("InterruptAnswered")
@@ -203,7 +203,7 @@ async def test_it_is_escalated_once_and_only_they_may_answer() -> None:
     sim.ring()
     await sim.run()
     assert sim.asked().escalated
-    assert sim.engine.waits.next_deadline() is None
+    assert sim.engine.timers.next_deadline() is None
     refused = await sim.respond("approve")
     assert isinstance(refused.error, NotPermitted)
     assert "boss" in str(refused.error)
@@ -277,10 +277,10 @@ async def edit(sim: Simulation, args: dict[str, Any], **more: Any) -> QueuedComm
 async def test_edited_arguments_are_what_is_approved() -> None:
     sim = await waiting()
     await edit(sim, {"to": "staging"}, checked=True)
-    (order,) = sim.engine.orders(())
+    (order,) = sim.engine.pending_calls(())
     assert order.call.edited
     assert order.call.arguments != sim.facts("InterruptRaised")[0]["interrupt"]["arguments"]
-    assert sim.engine.approved(order.step, order.call).allowed
+    assert sim.engine.check_approval(order.step, order.call).allowed
     (answer,) = sim.facts("InterruptAnswered")
     assert (answer["decision"], answer["inline"]) == ("edit", {"to": "staging"})
     assert same(sim)
@@ -320,5 +320,5 @@ async def test_a_yes_of_another_run_is_none() -> None:
     sim.engine.ledger.state = other
     await sim.command("resume")
     await sim.settle()
-    assert not list(sim.engine.orders(()))
+    assert not list(sim.engine.pending_calls(()))
     assert sim.asked().id == "i2"

@@ -60,8 +60,8 @@ def apart(sim: Simulation, crew: CrewDefinition, *operations: Operation) -> Crew
     )
     prepared = PrepareChangeResult(plan=lower(crews[RUN]).to_json(), parts=parts)
     report, plan = live_change.change_report(sim.engine, prepared)
-    live_change.accept(sim.engine, plan, report, by="eve", command=command, parts=parts)
-    assert live_change.part(sim.engine) is None
+    live_change.accept_change(sim.engine, plan, report, by="eve", command=command, parts=parts)
+    assert live_change.split(sim.engine) is None
     return crews[RUN]
 
 

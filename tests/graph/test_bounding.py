@@ -10,7 +10,7 @@ import pytest
 
 from crewlog.definition.load import load_data
 from crewlog.definition.renaming import NewNames
-from crewlog.graph.budgets import divided_budgets, shared, together
+from crewlog.graph.budgets import divide, divided_budgets, merged_budget
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, RunId
@@ -117,7 +117,7 @@ class Pond:
         state, home = self.runs[one]
         part, away = self.runs.pop(two)
         both = state.model_copy(update=union(state, part, AS_THEY_ARE))
-        bounds = together(PLAN, PLAN, state, part, both, {})
+        bounds = merged_budget(PLAN, PLAN, state, part, both, {})
         self.runs[one] = (both.model_copy(update=bounds.put(both)), home | away)
 
 
@@ -186,7 +186,7 @@ def test_what_was_used_beyond_a_budget_is_divided() -> None:
     ],
 )
 def test_a_rest_is_shared_by_weight(left: int, weights: list[int], shares: list[int]) -> None:
-    assert shared(left, weights) == shares
+    assert divide(left, weights) == shares
 
 
 def test_who_is_away_has_no_share_of_a_second_split() -> None:
@@ -207,6 +207,6 @@ def test_what_is_used_up_takes_nothing_from_what_the_other_has_left(over: str) -
     two = one if over == "both" else CrewState(run=RunId("s"), quotas={KEYS["dig"]: 10})
     two = two.model_copy(update={"run": RunId("s")})
     both = one.model_copy(update=union(one, two, AS_THEY_ARE))
-    found = both.model_copy(update=together(PLAN, PLAN, one, two, both, {}).put(both))
+    found = both.model_copy(update=merged_budget(PLAN, PLAN, one, two, both, {}).put(both))
     left = (0, 0) if over == "both" else (7, TOKENS)
     assert (calls_left(found, "dig"), tokens_left(found)) == left

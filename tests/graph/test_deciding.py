@@ -15,11 +15,11 @@ from crewlog.authority.signatures import START
 from crewlog.errors import NotPermitted
 from crewlog.graph.answers import answer
 from crewlog.graph.bypasses import (
-    again,
-    answered,
     is_behind_question,
     redirect_bypasses,
+    restored_answers,
     restored_guard_conditions,
+    reused_answers,
 )
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, NodeName, StepId
@@ -162,10 +162,10 @@ async def test_an_answer_is_used_once() -> None:
     assert found.error is None
     before = sim.state
     assert [entry.node for entry in before.frontier.values()] == ["b"]
-    assert not [*again(plan, before, before)]
-    assert not [*again(plan, before, asks)]
+    assert not [*reused_answers(plan, before, before)]
+    assert not [*reused_answers(plan, before, asks)]
     await sim.run()
-    assert [*again(plan, sim.state, before)] == [
+    assert [*reused_answers(plan, sim.state, before)] == [
         "b comes once more by an answer that was given before"
     ]
 
@@ -421,14 +421,14 @@ async def test_a_run_goes_back_to_before_its_question() -> None:
 async def test_what_comes_again_by_an_answer() -> None:
     sim, before, then = await answered_once(asking_plan(*LOOP))
     plan, now = sim.engine.plan, sim.state
-    assert [*again(plan, now, before)] == [] == [*again(plan, then, then)]
-    (told,) = again(plan, now, then)
+    assert [*reused_answers(plan, now, before)] == [] == [*reused_answers(plan, then, then)]
+    (told,) = reused_answers(plan, now, then)
     assert told.startswith("b comes once more")
     working = then.frontier[StepId("b#1")].model_copy(update={"turn": Turn()})
     begun = then.model_copy(update={"frontier": {working.step: working}})
-    assert [*again(plan, begun, then)], "its calls would be made anew"
-    assert [*again(plan, None, then)], "another run has nothing of its own to go on with"
-    assert not [*again(plan, None, before)]
+    assert [*reused_answers(plan, begun, then)], "its calls would be made anew"
+    assert [*reused_answers(plan, None, then)], "another run has nothing of its own to go on with"
+    assert not [*reused_answers(plan, None, before)]
 
 
 async def test_what_is_sent_back_does_not_come_by_a_lane_that_was_asked() -> None:
@@ -486,7 +486,7 @@ async def test_an_answer_may_be_taken_back_and_not_be_given(
     plan = plan_of(["a", {"ask": "Publish?", "sets": "ok"}, "b"], flags={"ok": False})
     state = (await Simulation.begin(plan, final)).state
     at, back = (state.model_copy(update={"flags": {"ok": each}}) for each in (now, then))
-    assert bool([*answered(plan, at, back)]) is other
+    assert bool([*restored_answers(plan, at, back)]) is other
 
 
 def given_by(who: str, given: dict[str, Any], plan: GraphPlan) -> ApplicationError | None:

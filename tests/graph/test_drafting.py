@@ -77,20 +77,20 @@ def assert_folds(draft: Engine) -> None:
 
 async def test_one_call_is_made_at_a_time() -> None:
     draft = begun()
-    (order,) = draft.orders(())
+    (order,) = draft.pending_calls(())
     assert order.call.tool is None
-    assert not list(draft.orders({(order.step, order.call.call)}))
+    assert not list(draft.pending_calls({(order.step, order.call.call)}))
     assert draft.prompt.compile_input().replies == ()
     draft.prompt.apply_result(CompilePromptResult(reply="no", faults=1, again=True, at=1))
-    (order,) = draft.orders(())
+    (order,) = draft.pending_calls(())
     assert order.call.call == 2
     assert draft.prompt.compile_input().replies == ("no",)
     draft.prompt.apply_result(compiled(reply="yes"))
-    (order,) = draft.orders(())
+    (order,) = draft.pending_calls(())
     assert order.call.tool == CHECK
     assert draft.plan is NO_PLAN
     draft.prompt.ask_for_approval(opened(CREW))
-    assert not list(draft.orders(()))
+    assert not list(draft.pending_calls(()))
     assert_folds(draft)
 
 
@@ -173,12 +173,12 @@ def test_an_error_fails_the_run_with_every_remark() -> None:
 
 async def test_a_call_that_failed_is_made_again_when_people_say_so() -> None:
     draft = begun()
-    (order,) = draft.orders(())
+    (order,) = draft.pending_calls(())
     await draft.apply_call_failure(order.step, 1, "no key", "ModelRequestRejected")
-    assert not list(draft.orders(()))
+    assert not list(draft.pending_calls(()))
     (asked,) = draft.state.interrupts.values()
     answer(draft, asked, "retry")
-    (order,) = draft.orders(())
+    (order,) = draft.pending_calls(())
     assert order.call.attempt == 2
     await draft.apply_call_failure(order.step, 1, "no registry 'x'", "InvalidDefinition")
     assert draft.state.error_type == INVALID
@@ -195,14 +195,14 @@ async def test_people_may_let_the_forms_read_where_the_model_cannot_be_asked() -
         "forms",
         (),
     )
-    (order,) = draft.orders(())
+    (order,) = draft.pending_calls(())
     assert order.call.tool is None
 
 
 def test_nothing_is_called_while_the_run_is_paused() -> None:
     draft = begun()
     draft.record(j.Paused())
-    assert not list(draft.orders(()))
+    assert not list(draft.pending_calls(()))
     draft, asked = asking()
     draft.record(j.Paused())
     answer(draft, asked, "approve")
@@ -220,7 +220,7 @@ async def test_it_is_carried_with_an_open_question() -> None:
     assert carry.draft is not None
     state = CrewState.from_json(carry.state)
     again = Engine(GraphPlan.from_json(carry.plan), Ledger(state), carry.draft)
-    assert not list(again.orders(()))
+    assert not list(again.pending_calls(()))
     answer(again, asked, "approve")
     await again.prompt.start_crew()
     assert again.state.definition == asked.hash

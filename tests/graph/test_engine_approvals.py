@@ -53,7 +53,7 @@ async def test_a_call_waits_and_is_made_once_it_is_approved() -> None:
 async def test_the_call_knows_by_which_question_it_was_approved() -> None:
     sim = await asked("act")
     await sim.respond("approve")
-    (order,) = sim.engine.orders(())
+    (order,) = sim.engine.pending_calls(())
     assert order.call.approved == "i1"
 
 
@@ -199,7 +199,7 @@ async def test_an_approved_call_is_tried_again_by_a_yes_of_its_own(failure: str)
     question = sim.asked()
     assert (question.kind, question.id, question.call) == ("tool_approval", "i3", 2)
     await sim.respond("approve")
-    (order,) = sim.engine.orders(())
+    (order,) = sim.engine.pending_calls(())
     assert (order.call.attempt, order.call.approved) == (2, "i3")
     assert as_json(folded(sim.journal)) == as_json(sim.state)
 
@@ -237,7 +237,7 @@ async def test_approvals_that_a_change_adds_hold_for_calls_that_have_not_begun(
     question = sim.asked()
     assert (question.kind, question.step, question.call) == ("tool_approval", "a#1", 2)
     await sim.respond("approve")
-    (order, *_) = sim.engine.orders(())
+    (order, *_) = sim.engine.pending_calls(())
     assert (order.call.call, order.call.approved) == (2, question.id)
     await sim.run()
     assert [made for made in sim.made if made[:2] == ("a#1", 2)] == [("a#1", 2, 1)]

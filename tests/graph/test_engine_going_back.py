@@ -28,12 +28,12 @@ async def engine_of(flow: list[Any], **more: Any) -> Engine:
 
 async def turn(engine: Engine, *expected: str) -> None:
     """Lets every step that is due take its turn; these are the steps."""
-    await engine.settle(())
-    orders = list(engine.orders(()))
+    await engine.advance(())
+    orders = list(engine.pending_calls(()))
     assert [order.step for order in orders] == list(expected)
     for order in orders:
         await engine.turns.apply_model_call(order.step, order.call.call, says("done"))
-    await engine.settle(())
+    await engine.advance(())
 
 
 async def test_an_answer_that_goes_back_runs_the_join_again():
@@ -45,7 +45,7 @@ async def test_an_answer_that_goes_back_runs_the_join_again():
     await turn(engine, "a#2")
     await turn(engine, "c#2")
     await answer(engine, find_interrupt(engine, "i2"), "yes", by="me", command=None)
-    await engine.settle(())
+    await engine.advance(())
     assert engine.state.status == "completed"
 
 
@@ -53,8 +53,8 @@ async def test_a_hand_off_that_goes_back_runs_the_join_again():
     tools = {"back": {"run": "m:f", "effects": "read"}}
     engine = await engine_of([["a", "b"], "c"], tools=tools)
     await turn(engine, "a#1", "b#1")
-    await engine.settle(())
-    (order,) = engine.orders(())
+    await engine.advance(())
+    (order,) = engine.pending_calls(())
     await engine.turns.apply_model_call(
         order.step, 1, says("", RequestedToolCall(id="t1", tool="back"))
     )
@@ -71,8 +71,8 @@ async def test_two_steps_at_the_limit_ask_once():
     await turn(engine, "a#1")
     assert list(engine.state.interrupts) == ["i1"]
     await answer(engine, find_interrupt(engine, "i1"), "go on", by="me", command=None)
-    await engine.settle(())
-    assert [order.step for order in engine.orders(())] == ["b#1"]
+    await engine.advance(())
+    assert [order.step for order in engine.pending_calls(())] == ["b#1"]
     assert list(engine.state.interrupts) == ["i2"]
 
 

@@ -231,10 +231,10 @@ async def test_an_item_sees_its_item_and_a_log_of_its_own() -> None:
     )
     await sim.finish("maker#1", "maker#1", "maker#1", "worker#1.1")
     engine, worker = sim.engine, AgentName("worker")
-    item = engine.maps.item(StepId("worker#1.2"))
+    item = engine.child_steps.item(StepId("worker#1.2"))
     assert item is not None
     assert (item.number, item.of, item.value, item.listed) == (2, 2, None, hash_json(big))
-    assert engine.maps.item(StepId("worker#1")) is None
+    assert engine.child_steps.item(StepId("worker#1")) is None
     views = {n: engine.view(worker, StepId(f"worker#1.{n}")).heads for n in (1, 2)}
     assert set(views[1]) == {"public", "private:worker#1.1"}
     assert set(views[2]) == {"public"}
@@ -255,7 +255,7 @@ async def test_a_small_list_goes_along_item_by_item() -> None:
         ),
     )
     await sim.finish("maker#1", "maker#1", "maker#1")
-    items = [sim.engine.maps.item(StepId(f"worker#1.{n}")) for n in (1, 2)]
+    items = [sim.engine.child_steps.item(StepId(f"worker#1.{n}")) for n in (1, 2)]
     assert [i and i.value for i in items] == ["a", {"b": 1}]
 
 

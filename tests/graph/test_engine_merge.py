@@ -121,7 +121,7 @@ async def test_a_list_that_steps_made_can_be_mapped_over() -> None:
     await sim.finish("maker#1", "maker#1", "maker#1")
     for number in (3, 2, 1):
         await sim.finish(*[f"worker#1.{number}"] * 3)
-    items = [sim.engine.maps.item(StepId(f"last#1.{n}")) for n in (1, 2, 3)]
+    items = [sim.engine.child_steps.item(StepId(f"last#1.{n}")) for n in (1, 2, 3)]
     assert [(i.value, i.body) for i in items if i] == [
         ("1", None), (None, hash_json(LONG)), ("3", None),
     ]  # fmt: skip

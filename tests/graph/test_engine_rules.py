@@ -10,7 +10,7 @@ import pytest
 from crewlog.client.quotas import with_used_up
 from crewlog.definition.quotas import window_of
 from crewlog.errors import CommandRejected
-from crewlog.graph.interrupts import request
+from crewlog.graph.interrupts import action_request
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
 from crewlog.reporting.wire_views import interrupt_view
@@ -94,7 +94,7 @@ async def test_a_question_about_a_call_says_why_it_is_asked(
     plan = ruled(*rules, tools=tools, flags={"ok": False}, **more)
     asked = (await run(plan, asks("act"))).asked()
     assert (asked.rule, asked.why, asked.risk) == (rule, why, risk)
-    description = request(asked)["description"]
+    description = action_request(asked)["description"]
     assert why in description
     assert "high risk" in description.splitlines()[1]
 

@@ -20,7 +20,7 @@ from crewlog.definition.operations import AddChannel, Operation
 from crewlog.errors import CommandRejected, InvalidDefinition, UsageError
 from crewlog.graph.group_tools import authorize_group_change, change_result_text, group_command_id
 from crewlog.graph.lowering_pass import lower
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, ContentHash, NodeName, RunId, StepId
 from crewlog.state.calls import GraphOperationsReturned, PrepareChangeResult, SentMessage
@@ -55,7 +55,7 @@ class Living(Simulation):
 
     crew: CrewDefinition
 
-    def prepared(self, order: Order, operations: tuple[dict[str, Any], ...]) -> Any:
+    def prepared(self, order: CallRequest, operations: tuple[dict[str, Any], ...]) -> Any:
         command = Change.model_validate(
             {
                 "id": group_command_id(order.step, order.call.call),
@@ -114,9 +114,9 @@ class Calls:
     def __init__(self, *calls: tuple[str, Operation], by: str = "root") -> None:
         self.calls = calls
         self.by = by
-        self.orders: list[Order] = []
+        self.orders: list[CallRequest] = []
 
-    def __call__(self, order: Order) -> Outcome:
+    def __call__(self, order: CallRequest) -> Outcome:
         if order.call.tool is None:
             first = order.step == f"{self.by}#1" and order.call.call == 1
             return says("", *(tool for tool, _ in self.calls)) if first else says("end")
@@ -358,7 +358,7 @@ async def test_a_worker_sends_where_it_may_though_its_parent_only_listens() -> N
         {"root": {"listen": ["x"]}, "w": {"listen": ["x"], "send": ["x"], "parent": "root"}}
     )
 
-    def script(order: Order) -> Outcome:
+    def script(order: CallRequest) -> Outcome:
         if order.call.tool:
             return returns(sends=(SentMessage(channel="x", text="seen"),))
         first = order.step == "w#1" and order.call.call == 1

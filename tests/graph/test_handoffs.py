@@ -39,7 +39,7 @@ async def handed_on(items: Any, **changes: Any) -> Engine:
     engine = await Engine.begin(
         lower(load_data({**CREW, **changes})), RunId("r"), input_text="go", by="eve", at=1
     )
-    await engine.settle(set())
+    await engine.advance(set())
     body = {"type": "ai", "content": "all of it", "name": "finder", "id": "finder#1/1"}
     outputs = (*apart("context", items, "for"), *apart("found", "x", "-"))
     outputs = tuple(
@@ -121,14 +121,14 @@ async def test_items_are_worked_on_by_those_whom_they_name_also_where_these_read
     flow = ["finder", work, {"agent": "cid", "phase": "look", "for_each": "finder.context"}]
     items = [{"for": "ann", "t": "1"}, {"for": "bob", "t": "2"}, {"for": "ann", "t": "3"}]
     engine = await handed_on(items, flow=flow)
-    await engine.settle(set())
-    orders = [*engine.orders(set())]
-    shown = [(order.agent, engine.maps.item(order.step)) for order in orders]
+    await engine.advance(set())
+    orders = [*engine.pending_calls(set())]
+    shown = [(order.agent, engine.child_steps.item(order.step)) for order in orders]
     assert [agent for agent, _ in shown] == ["ann", "bob", "ann"]
     assert [item and (item.withheld, item.value) for _, item in shown] == [
         (False, item) for item in items
     ]
-    look = engine.sees(AgentName("cid"), shown[0][1], StepId("look#1.1"))  # type: ignore[arg-type]
+    look = engine.visible_item(AgentName("cid"), shown[0][1], StepId("look#1.1"))  # type: ignore[arg-type]
     assert (look.withheld, look.value) == (True, None), "the flow gives it what is for others"
 
 

@@ -11,7 +11,7 @@ from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.wakes import check_log, unheard, woken_agents
+from crewlog.graph.wakes import check_log, unread_log_reason, woken_agents
 from crewlog.ids import AgentName, LogName, NodeName, StepId
 from crewlog.state.model import FrontierStep
 
@@ -79,20 +79,20 @@ def test_in_a_crew_that_has_but_a_flow_nobody_hears() -> None:
     assert flows.topology is None
     for log in ("public", "private:scout"):
         assert woken_agents(flows, LogName(log)) == ()
-        assert unheard(flows, LogName(log)) == ("", ""), "they read it in their turns"
+        assert unread_log_reason(flows, LogName(log)) == ("", ""), "they read it in their turns"
         check_log(flows, log)
 
 
 def test_only_some_of_many_channels_are_named() -> None:
     agents = {"keeper": {"listen": ["d", "b", "a", "c", "e"], "send": ["f"]}}
-    _, remedy = unheard(plan(agents=agents), LogName("channel:f"))
+    _, remedy = unread_log_reason(plan(agents=agents), LogName("channel:f"))
     ways = "--to channel:a, --to channel:b, --to channel:c, --to private:keeper"
     assert remedy == f"Say it where somebody listens: {ways}."
 
 
 def test_what_a_flow_reads_is_not_lost() -> None:
-    assert unheard(plan(flow=["keeper"]), LogName("public")) == ("", "")
-    assert unheard(plan(flow=["keeper"]), LogName("channel:asides"))[0] != ""
+    assert unread_log_reason(plan(flow=["keeper"]), LogName("public")) == ("", "")
+    assert unread_log_reason(plan(flow=["keeper"]), LogName("channel:asides"))[0] != ""
 
 
 def test_a_root_that_lives_in_another_run_hears_nothing() -> None:

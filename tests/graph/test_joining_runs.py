@@ -87,7 +87,7 @@ async def test_a_run_that_joins_lands_what_is_under_way_and_starts_nothing() -> 
     position = sim.state.position
     sim.engine.record(j.MergeOffered(op=OP, other=OTHER))
     await sim.settle()
-    assert list(sim.engine.orders(())) == []
+    assert list(sim.engine.pending_calls(())) == []
     assert sim.state.position == position + 1
     sim.engine.record(j.MergeFailed(op=OP, other=OTHER, why="no"))
     await sim.run()
@@ -137,7 +137,7 @@ async def test_a_run_that_joins_ends_the_turn_of_who_was_removed_and_no_other() 
     assert [call.status for call in turn.calls] == ["ready"]
     position = sim.state.position
     await sim.settle()
-    assert list(sim.engine.orders(())) == []
+    assert list(sim.engine.pending_calls(())) == []
     assert (sim.state.position, sim.state.status) == (position, "running"), "it does not rest"
 
 
@@ -147,7 +147,7 @@ async def test_nothing_ends_in_what_is_offered() -> None:
     position = sim.state.position
     await sim.settle()
     assert not sim.engine.is_finishing_detached_turns
-    assert list(sim.engine.orders(())) == []
+    assert list(sim.engine.pending_calls(())) == []
     assert sim.state.position == position
 
 

@@ -15,7 +15,7 @@ from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.graph.wakes import component_events, plan_component_change, waking_message
 from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId
 from crewlog.state import journal as j
@@ -45,7 +45,7 @@ def sending(seed: int, rounds: int) -> Any:
     """Agents send to their channels at random, in the first `rounds` calls of the run."""
     rng, left = dice(f"sending/{seed}"), [rounds]
 
-    def script(order: Order) -> Outcome:
+    def script(order: CallRequest) -> Outcome:
         if order.call.tool is not None:
             count = rng.choice((1, 1, 2))
             sends = [
@@ -310,10 +310,10 @@ async def test_idle_time_does_not_end_a_run_that_another_one_is_to_join() -> Non
     engine = sim.engine
     fields: dict[str, Any] = {"op": "m", "other": RunId("other"), "due": engine.at + 60_000}
     engine.record(j.MergeRequested(**fields))
-    engine.listening.rest(idle_is_over=True)
+    engine.wakes.record_idle(idle_is_over=True)
     assert engine.state.status == "running"
     engine.record(j.MergeFailed(op="m", other=RunId("other"), why="it is gone"))
-    engine.listening.rest(idle_is_over=True)
+    engine.wakes.record_idle(idle_is_over=True)
     assert engine.state.status == "completed"
 
 
@@ -324,7 +324,7 @@ async def test_a_turn_whose_node_is_gone_is_no_rest() -> None:
     sim.launch()
     await sim.change(creatures({"a": PAIR["a"]}))
     assert [*sim.state.frontier] == ["b#1"]
-    assert not sim.engine.listening.may_idle()
+    assert not sim.engine.wakes.may_idle()
 
 
 async def test_who_is_cut_off_goes_at_once() -> None:
@@ -375,19 +375,19 @@ async def test_who_is_away_hears_nothing_and_a_run_that_has_ended_neither() -> N
     await sim.command("message", text="one", to="channel:x")
     (fact,) = sim.facts("AgentsWoken")
     assert fact["to"] == ["a"]
-    sim.engine.listening.said(LogName("private:b"), hash_json("two"), "ana")
-    sim.engine.listening.said(LogName("channel:none"), hash_json("three"), "ana")
+    sim.engine.wakes.wake_readers(LogName("private:b"), hash_json("two"), "ana")
+    sim.engine.wakes.wake_readers(LogName("channel:none"), hash_json("three"), "ana")
     assert len(sim.facts("AgentsWoken")) == 1, "that nobody hears is no fact"
     await sim.run()
     sim.engine.record(j.RunCompleted())
-    sim.engine.listening.said(LogName("channel:x"), hash_json("four"), "ana")
+    sim.engine.wakes.wake_readers(LogName("channel:x"), hash_json("four"), "ana")
     assert len(sim.facts("AgentsWoken")) == 1
 
 
 async def test_what_an_agent_sends_is_its_message() -> None:
     sim = await Simulation.begin(creatures(PAIR), final)
     sent = SentMessage(channel="x", text="hello")
-    fact = sim.engine.listening.message("m1", StepId("a#1"), AgentName("a"), sent)
+    fact = sim.engine.wakes.channel_message("m1", StepId("a#1"), AgentName("a"), sent)
     body: dict[str, Any] = {"type": "ai", "content": "hello", "name": "a", "id": "m1"}
     ref = j.MessageRef(body=hash_json(body), logs=(LogName("channel:x"),), inline=body)
     assert fact == j.MessageAdded(at=sim.engine.at, ref=ref, by=AgentName("a"), step=StepId("a#1"))
@@ -402,7 +402,7 @@ async def test_a_run_rests_until_it_is_idle_for_too_long_or_has_what_it_ends_by(
     agents = {**PAIR, "a": {"listen": ["x"], "writes_flags": ["f"]}}
     plan = creatures(agents, graph={"ends_on": ["f"]}, flags={"f": False})
 
-    def sets(order: Order) -> Outcome:
+    def sets(order: CallRequest) -> Outcome:
         if order.call.tool is not None:
             return returns(flags={"f": True})
         return says("", "set_flag") if order.call.call == 1 else says("")

@@ -10,7 +10,7 @@ from markdown_it.token import Token
 
 from crewlog.canonical_json import hash_json
 from crewlog.graph.engine import Engine
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.ids import ContentHash, StepId
 from crewlog.state.calls import CallModelResult, RequestedToolCall
 from crewlog.state.excerpt import fenced
@@ -71,7 +71,7 @@ async def test_a_question_about_a_call_shows_its_arguments_as_they_are(text: str
     body = {"type": "ai", "content": "", "tool_calls": calls}
     reply = CallModelResult(body=body, hash=hash_json(body), tools=(asked,))
 
-    def script(order: Order) -> Outcome:
+    def script(order: CallRequest) -> Outcome:
         if order.call.tool:
             return returns()
         return reply if order.call.call == 1 else says("done")
@@ -86,10 +86,10 @@ async def test_a_question_about_a_call_shows_its_arguments_as_they_are(text: str
 @pytest.mark.parametrize("text", HOSTILE)
 async def test_the_calls_under_way_and_the_changes_show_theirs(text: str) -> None:
     sim = await Simulation.begin(plan_of(["a"]), final)
-    await sim.engine.settle(())
-    (order,) = sim.engine.orders(())
+    await sim.engine.advance(())
+    (order,) = sim.engine.pending_calls(())
     asked = order.call.model_copy(update={"tool": "act", "brief": text})
-    asks = Order(order.step, order.agent, asked)
+    asks = CallRequest(order.step, order.agent, asked)
     check(str(tool_options(sim.engine.plan, sim.state, asks, None)["summary"]), text)
     entry = sim.state.frontier[StepId("a#1")]
     turn = entry.turn and entry.turn.model_copy(update={"calls": (asked,)})

@@ -8,7 +8,7 @@ import pytest
 
 from crewlog.errors import CommandRejected
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.state.calls import OutputValue
 from graph.crews import plan_of
 from graph.simulation import Failure, Outcome, Replies, Simulation, final, returns, says
@@ -51,7 +51,7 @@ async def test_where_people_sent_it_wins_over_where_a_tool_hands_off() -> None:
 async def test_a_cut_ends_a_running_step_now_and_nothing_of_it_is_applied() -> None:
     sim = await at(plan_of(LINE), final, "a#1")
     await sim.command("redirect", node="d", cut=True)
-    assert not sim.engine.goes_on("b#1")  # type: ignore[arg-type]
+    assert not sim.engine.waits_for_calls("b#1")  # type: ignore[arg-type]
     assert list(sim.state.frontier) == ["d#1"]
     await sim.finish("b#1")
     assert [e["step"] for e in sim.facts("ModelCallCompleted")] == ["a#1"]
@@ -86,7 +86,7 @@ async def test_a_question_gives_way_and_its_answer_is_refused() -> None:
 
 
 async def test_a_failed_step_that_asks_gives_way() -> None:
-    def script(order: Order) -> Outcome:
+    def script(order: CallRequest) -> Outcome:
         return Failure("broke") if order.step == "b#1" else final(order)
 
     sim = await (await Simulation.begin(plan_of(LINE), script)).run()

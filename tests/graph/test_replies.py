@@ -15,7 +15,7 @@ from crewlog.cli.timeline import Timeline
 from crewlog.definition.model import CrewDefinition
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan, PlanStructuredOutput
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.reporting.dry_run.runner import dry_run
 from crewlog.reporting.trace.builder import run_trace
 from crewlog.state import journal as j
@@ -374,7 +374,7 @@ async def test_the_timeline_and_the_trace_tell_of_tries() -> None:
 class Speaking(RandomScript):
     """Outcomes at random, where final messages are read, are not, or come of no reader at all."""
 
-    def __call__(self, order: Order) -> Outcome:
+    def __call__(self, order: CallRequest) -> Outcome:
         made = super().__call__(order)
         if not isinstance(made, CallModelResult) or made.tools:
             return made

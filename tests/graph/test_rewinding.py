@@ -14,10 +14,10 @@ import pytest
 
 from crewlog.errors import CommandRejected, UsageError
 from crewlog.graph.engine import Engine
-from crewlog.graph.live_change import accept, change_report
+from crewlog.graph.live_change import accept_change, change_report
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import fork, reopen, roll_back
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.ids import (
     ContentHash,
     RunId,
@@ -70,7 +70,7 @@ class Logical:
     script: RandomScript
     sim: Simulation | None = None
 
-    def __call__(self, order: Order) -> Outcome:
+    def __call__(self, order: CallRequest) -> Outcome:
         assert self.sim is not None
         node = node_of(order.step)
         visit = step_id(node, self.sim.state.routing.done.get(node, 0) + 1)
@@ -273,7 +273,7 @@ async def test_what_failed_and_ended_the_run_is_tried_once_more() -> None:
     plan = plan_of(["a", "b"], {"b": {"on_error": "fail"}})
     tries: list[int] = []
 
-    def script(order: Order) -> Outcome:
+    def script(order: CallRequest) -> Outcome:
         if order.step == "b#1":
             tries.append(order.call.attempt)
             if order.call.attempt == 1:
@@ -390,7 +390,7 @@ async def test_a_change_that_a_run_was_ended_in_has_failed_when_it_is_taken_up()
     sim.launch()
     other = PrepareChangeResult(plan=plan_of(["a", "c", "b"]).to_json())
     report, made = change_report(sim.engine, other)
-    accept(sim.engine, made, report, by="eve")
+    accept_change(sim.engine, made, report, by="eve")
     again = taken_up(plan, sim.journal, sim.state, 0)  # it was terminated while it drained
     assert [entry["kind"] for entry in again.journal] == ["SwapFailed", "RunReopened"]
     assert again.state.changing is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crewlog.graph.compiler import compile_plan
-from crewlog.graph.joins import dependents, has_fired, level, unfilled
+from crewlog.graph.joins import complete_generations, dependents, has_fired, missing_sources
 from crewlog.graph.plan import GraphPlan, Join, PlanNode
 from crewlog.ids import AgentName, ContentHash, CrewName, NodeName
 from crewlog.state.fold import routing_after
@@ -90,7 +90,7 @@ def test_joins_fire_as_a_naive_model_says() -> None:
             assert {t for t in following[source] if has_fired(plan, t, source, routing)} == fired
             fired_later += routing.done[source] > 1 and bool(fired)
         for name in plan.nodes:
-            assert bool(unfilled(plan, name, routing)) == model.begun_and_not_full(name)
+            assert bool(missing_sources(plan, name, routing)) == model.begun_and_not_full(name)
     assert fired_later > 100, "no second generation was tried"
 
 
@@ -128,7 +128,7 @@ async def test_langgraph_routes_as_the_naive_model_says() -> None:
 )
 def test_levels(need: int, counts: Any, base: Any, expected: int) -> None:
     join = Join(of=(NodeName("a"), NodeName("b")), need=need)
-    assert max(0, level(join, counts, base)) == expected
+    assert max(0, complete_generations(join, counts, base)) == expected
 
 
 LOOP: list[Any] = [["a", "b"], "c", {"if": "not ok", "go": "a", "at_most": 2}]

@@ -174,13 +174,13 @@ async def test_a_step_that_takes_too_long_gives_way() -> None:
         set_["at"] + 10 * MINUTE,
         entry.due,
     )
-    assert sim.engine.waits.next_deadline() == entry.due
+    assert sim.engine.timers.next_deadline() == entry.due
     sim.ring()
     await sim.settle()
     (failed,) = sim.facts("StepFailed")
     assert failed["error_type"] == TIMEOUT
     assert failed["error"] == "it took longer than its timeout of 10m"
-    assert not sim.engine.goes_on("vendor#1"), "its calls are cancelled"  # type: ignore[arg-type]
+    assert not sim.engine.waits_for_calls("vendor#1"), "its calls are cancelled"  # type: ignore[arg-type]
     await sim.run()
     assert sim.ran() == ["vendor#1", "archive#1", "printer#1"]
     assert sim.state.status == "completed"
@@ -190,7 +190,7 @@ async def test_a_step_that_takes_too_long_gives_way() -> None:
 async def test_a_step_that_ends_in_time_stops_its_timer() -> None:
     sim = await hanging(flow(timeout="10m"))
     await sim.finish("vendor#1")
-    assert sim.engine.waits.next_deadline() is None
+    assert sim.engine.timers.next_deadline() is None
     assert (await sim.run()).ran() == ["vendor#1", "printer#1"]
 
 
@@ -201,7 +201,7 @@ async def test_people_are_asked_about_a_late_step_and_its_calls_are_made_again()
     await sim.settle()
     assert sim.asked().question == "vendor#1 failed: it took longer than its timeout of 10m"
     assert not sim.flights
-    assert sim.engine.waits.next_deadline() is None, "no time runs while people think"
+    assert sim.engine.timers.next_deadline() is None, "no time runs while people think"
     await sim.respond("retry")
     await sim.settle()
     assert len(sim.facts("TimerStarted")) == 2, "the second try has all of the time again"
@@ -262,10 +262,10 @@ async def test_each_item_has_the_whole_time() -> None:
 async def test_a_restored_run_keeps_the_time_of_a_step() -> None:
     sim = await hanging(flow(timeout="10m"))
     due = sim.state.frontier["vendor#1"].due  # type: ignore[index]
-    sim.engine.waits.rung(due)  # rung in an execution that ends before it could say so
+    sim.engine.timers.fire(due)  # rung in an execution that ends before it could say so
     await sim.restore()
     await sim.settle()
-    assert sim.engine.waits.next_deadline() == due
+    assert sim.engine.timers.next_deadline() == due
     sim.ring()
     await sim.run()
     assert sim.ran() == ["vendor#1", "archive#1", "printer#1"]
@@ -289,10 +289,10 @@ async def test_a_change_keeps_the_time_of_a_step_and_may_take_it_away() -> None:
     report = await sim.change(plan_of([*flow(timeout="1m"), "last"]))
     assert {each.fate for each in report.steps} == {"kept"}
     await sim.settle()
-    assert sim.engine.waits.next_deadline() == due, "the time that was set stays"
+    assert sim.engine.timers.next_deadline() == due, "the time that was set stays"
     await sim.change(plan_of([*flow(), "last"]))
     await sim.settle()
-    assert sim.engine.waits.next_deadline() is None
+    assert sim.engine.timers.next_deadline() is None
 
 
 async def test_a_change_gives_a_step_at_work_a_time_and_a_stand_in() -> None:
@@ -300,7 +300,7 @@ async def test_a_change_gives_a_step_at_work_a_time_and_a_stand_in() -> None:
     sim = await hanging(["vendor", "printer"])
     await sim.change(plan_of(flow(timeout="10m")))
     await sim.settle()
-    assert sim.engine.waits.next_deadline() is not None
+    assert sim.engine.timers.next_deadline() is not None
     sim.launch()
     sim.ring()
     await sim.run()
@@ -338,7 +338,7 @@ async def test_random_runs_with_stand_ins_end_and_fold_to_their_state(seed: int)
     for _ in range(400):
         if (
             sim.state.status == "running"
-            and sim.engine.waits.next_deadline()
+            and sim.engine.timers.next_deadline()
             and rng.random() < 0.2
         ):
             sim.ring()
@@ -362,7 +362,7 @@ async def test_the_random_runs_use_stand_ins_and_timeouts() -> None:
         for _ in range(200):
             if (
                 sim.state.status == "running"
-                and sim.engine.waits.next_deadline()
+                and sim.engine.timers.next_deadline()
                 and rng.random() < 0.2
             ):
                 sim.ring()

@@ -21,7 +21,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import DefinitionError
 from crewlog.graph.flow_translation import UntranslatableGraph, translate
 from crewlog.graph.lowering_pass import lower
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.state.calls import CallModelResult, CallToolResult
 from definition.kit import registered
 from graph.simulation import Simulation, returns, run, says
@@ -346,7 +346,7 @@ async def crewlog_runs(made: Any, patience: dict[str, int], ok: bool) -> Counter
     first = next(iter(n for n in plan.nodes if n == "drawn"))
     name_of = {"drawn": plan.nodes[first].agent}
 
-    def script(order: Order) -> CallModelResult | CallToolResult:
+    def script(order: CallRequest) -> CallModelResult | CallToolResult:
         node, _, visit = str(order.step).partition("#")
         agent = str(name_of.get(node, node))
         if order.call.tool is None:

@@ -352,10 +352,10 @@ async def test_a_change_that_is_accepted_stands_in_the_way_of_others() -> None:
     with pytest.raises(ChangeConflict, match="and not to other"):
         live_change.change_report(sim.engine, prepared, expect="other")
     report, plan = live_change.change_report(sim.engine, prepared, graph_version=1)
-    live_change.accept(sim.engine, plan, report, what="b is new", command=CommandId("x"))
+    live_change.accept_change(sim.engine, plan, report, what="b is new", command=CommandId("x"))
     with pytest.raises(ChangeConflict, match="another change is under way: b is new"):
         live_change.change_report(sim.engine, prepared)
-    assert list(sim.engine.orders(())) == []
+    assert list(sim.engine.pending_calls(())) == []
     await sim.land(("a#1", 1))
     await sim.settle()
     assert statuses(sim) == {"c#1": "ready"}, "what lands is applied, and nothing starts"
@@ -369,9 +369,9 @@ async def test_a_swap_that_does_not_fit_leaves_the_run_as_it_was() -> None:
     sim = await begun(plan_of(["a", "c"]))
     prepared = PrepareChangeResult(plan=plan_of(["a", "b", "c"]).to_json())
     report, plan = live_change.change_report(sim.engine, prepared)
-    live_change.accept(sim.engine, plan, report)
+    live_change.accept_change(sim.engine, plan, report)
     await sim.drain()
-    sim.engine.pending = None
+    sim.engine.pending_plan = None
     frontier = sim.state.frontier
     engine = sim.engine
     sim.engine = live_change.swap(sim.engine).engine
@@ -388,7 +388,7 @@ async def test_a_run_that_ends_while_it_drains_says_that_the_change_did_not_come
     report, plan = live_change.change_report(
         sim.engine, PrepareChangeResult(plan=plan_of(["a", "b", "c"]).to_json())
     )
-    live_change.accept(sim.engine, plan, report)
+    live_change.accept_change(sim.engine, plan, report)
     await sim.command("stop")
     await sim.settle()
     assert [entry["kind"] for entry in sim.journal][-2:] == ["SwapFailed", "RunStopped"]

@@ -58,7 +58,7 @@ async def test_what_is_said_before_the_swap_keeps_it_from_being() -> None:
     sim = await begun(plan("ann"), 0)
     prepared = PrepareChangeResult(plan=plan("ann", "scout").to_json())
     report, made = live_change.change_report(sim.engine, prepared)
-    live_change.accept(sim.engine, made, report, what="more", command=CommandId("c1"))
+    live_change.accept_change(sim.engine, made, report, what="more", command=CommandId("c1"))
     await sim.command("message", text="meanwhile", to="channel:x")
     swapped = live_change.swap(sim.engine)
     assert swapped.engine is sim.engine

@@ -37,7 +37,7 @@ async def test_what_comes_before_a_node_that_has_begun_does_not_run_it_again(kno
         plan=plan_of([after("a"), after("b", "a"), after("c", "b")]).to_json()
     )
     report, plan = live_change.change_report(sim.engine, prepared)
-    live_change.accept(sim.engine, plan, report)
+    live_change.accept_change(sim.engine, plan, report)
     sim.engine, error = live_change.swap(sim.engine)  # both have begun, as after a cut
     assert error is None
     assert statuses(sim) == {"a#1": "running", "c#1": "running"}
@@ -61,7 +61,7 @@ async def test_what_comes_again_before_a_node_that_has_run_runs_it_again(always:
         plan=plan_of([after("a"), after("b", "a"), after("c", "b")]).to_json()
     )
     report, plan = live_change.change_report(sim.engine, prepared)
-    live_change.accept(sim.engine, plan, report)
+    live_change.accept_change(sim.engine, plan, report)
     sim.engine = live_change.swap(sim.engine).engine
     await sim.run()
     assert sorted(sim.ran()) == ["a#1", "b#1", "b#2", "c#1", "c#2", "x#1"]
@@ -164,7 +164,7 @@ async def test_where_a_tool_handed_off_may_be_gone_and_is_told() -> None:
     assert told.startswith("b#1: it handed off to d, which is gone")
     prepared = PrepareChangeResult(plan=without.to_json())
     report, plan = live_change.change_report(sim.engine, prepared)
-    live_change.accept(sim.engine, plan, report)
+    live_change.accept_change(sim.engine, plan, report)
     sim.engine = live_change.swap(sim.engine).engine
     await sim.run()
     assert sim.ran() == ["a#1", "b#1", "c#1"]
@@ -228,7 +228,7 @@ async def test_why_a_swap_does_not_fit_is_logged_with_its_traceback(
     report, plan = live_change.change_report(
         sim.engine, PrepareChangeResult(plan=plan_of(["a", "b", "c"]).to_json())
     )
-    live_change.accept(sim.engine, plan, report)
+    live_change.accept_change(sim.engine, plan, report)
     await sim.drain()
 
     def broken(*_: object, **__: object) -> None:

@@ -16,7 +16,7 @@ from crewlog.definition.operations import AddAgent
 from crewlog.errors import ChangeConflict, CommandRejected, ComponentConflict
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.restore import roll_back
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.graph.run_merge import apply_merge
 from crewlog.graph.run_merge_definition import merged_definition
 from crewlog.ids import AgentName, InterruptId, LogName, RunId, StepId
@@ -100,7 +100,7 @@ async def pair(script: Any = final) -> tuple[Simulation, Simulation, PrepareMerg
     return one, two, prepared(one, two, crews, **EDGE)
 
 
-def asks(order: Order) -> Outcome:
+def asks(order: CallRequest) -> Outcome:
     return says("", "t") if order.call.call == 1 else final(order)
 
 
@@ -185,7 +185,7 @@ async def test_messages_in_its_channels_are_heard_and_the_edge_holds() -> None:
 
 
 async def test_what_was_asked_there_is_asked_here() -> None:
-    def fails(order: Order) -> Outcome:
+    def fails(order: CallRequest) -> Outcome:
         return Failure("it broke") if order.step == "a#1" else final(order)
 
     one, two, made = await pair(fails)

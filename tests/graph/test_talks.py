@@ -11,7 +11,7 @@ from crewlog.definition.validate import warnings
 from crewlog.errors import CommandRejected, ConversationBusy, InvalidDefinition
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import fork, roll_back
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.ids import RunId
 from crewlog.state.calls import OutputValue
 from crewlog.state.model import CrewState
@@ -45,7 +45,7 @@ def talk_plan(flow: Sequence[Any] = HUB, **more: Any) -> GraphPlan:
 def routed(ways: Sequence[str]) -> Any:
     """The router names these in turn; whoever answers says its step."""
 
-    def script(order: Order) -> Outcome:
+    def script(order: CallRequest) -> Outcome:
         visit = int(str(order.step).rpartition("#")[2])
         if order.agent != "router":
             return final(order)
@@ -134,7 +134,7 @@ async def test_a_bound_that_is_used_up_is_told_with_the_answer(last: Any, said: 
 async def test_who_was_cut_off_is_told_with_the_answer() -> None:
     rules = {"billing": {"max_calls": 2, "on_cap": "end"}}
 
-    def script(order: Order) -> Outcome:
+    def script(order: CallRequest) -> Outcome:
         if order.agent != "billing":
             return hub(order)
         return returns() if order.call.tool else says("So far.", "set_output")
@@ -149,7 +149,7 @@ async def test_who_was_cut_off_is_told_with_the_answer() -> None:
 
 
 async def test_an_agent_that_fails_still_gives_the_user_an_answer() -> None:
-    def script(order: Order) -> Outcome:
+    def script(order: CallRequest) -> Outcome:
         return Failure("the desk is closed") if order.agent == "billing" else hub(order)
 
     hub = routed(["billing", "general"])
@@ -170,7 +170,7 @@ async def test_what_fails_a_run_fails_only_the_turn(where: str) -> None:
     flow[1] = {**flow[1], "else": "fail"}
     plan = talk_plan(flow, agents={"billing": {"on_error": "fail"}})
 
-    def script(order: Order) -> Outcome:
+    def script(order: CallRequest) -> Outcome:
         if where == "agent" and order.step == "billing#1":
             return Failure("the desk is closed")
         return hub(order)
@@ -214,7 +214,7 @@ async def test_messages_during_a_turn_wait_and_are_answered_in_order() -> None:
 async def test_each_message_gets_one_turn_and_one_answer_in_order(seed: int) -> None:
     rng = dice(f"talk/{seed}")
 
-    def script(order: Order) -> Outcome:
+    def script(order: CallRequest) -> Outcome:
         unlucky = dice(f"{seed}/{order.step}/{order.call.call}").random() < 0.1
         if unlucky and order.call.attempt == 1:
             return Failure("bad luck")
@@ -264,10 +264,10 @@ async def test_it_ends_where_nobody_says_anything_for_long_enough() -> None:
     sim = await Simulation.begin(talk_plan(conversation={"idle": "30m"}), routed(["billing"]))
     sim.timers = False
     await sim.run()
-    due = sim.engine.waits.next_deadline()
+    due = sim.engine.timers.next_deadline()
     assert due == sim.facts("ExchangeEnded")[0]["at"] + 30 * 60_000
     await say(sim)
-    assert sim.engine.waits.next_deadline() != due
+    assert sim.engine.timers.next_deadline() != due
     sim.ring()
     await sim.settle()
     assert sim.state.status == "completed"
@@ -279,7 +279,7 @@ async def test_it_ends_where_the_crew_says_so() -> None:
     plan = talk_plan(flow, agents={"a": {"writes_flags": ["bye"]}},
                      conversation={"ends_on": ["bye"]})  # fmt: skip
 
-    def script(order: Order) -> Outcome:
+    def script(order: CallRequest) -> Outcome:
         if order.call.tool:
             return returns(flags={"bye": True})
         last = order.step == "a#2" and order.call.call == 1

@@ -125,7 +125,7 @@ async def test_the_timer_that_is_due_first_rings_first() -> None:
 
 async def test_a_time_that_is_over_is_rung_at_once() -> None:
     sim = await begin(["a", {"wait_until": "1970-01-01T00:00:00Z"}, "b"])
-    assert sim.engine.waits.next_deadline() == 1, (
+    assert sim.engine.timers.next_deadline() == 1, (
         "by a timer all the same: a replay must do the same"
     )
     sim.ring()
@@ -158,7 +158,7 @@ async def test_a_paused_run_goes_on_where_a_timer_ran_out() -> None:
     sim.ring()
     await sim.settle()
     assert not sim.facts("TimerFired")
-    assert sim.engine.waits.next_deadline() is None, "a timer that is over is not set again"
+    assert sim.engine.timers.next_deadline() is None, "a timer that is over is not set again"
     await sim.command("resume")
     await sim.run()
     assert sim.state.status == "completed"
@@ -167,9 +167,9 @@ async def test_a_paused_run_goes_on_where_a_timer_ran_out() -> None:
 async def test_a_timer_survives_a_restore() -> None:
     sim = await begin(WAITS)
     due = sim.state.frontier["wait_1#1"].due  # type: ignore[index]
-    sim.engine.waits.rung(due)  # rung in an execution that ends before it could say so
+    sim.engine.timers.fire(due)  # rung in an execution that ends before it could say so
     await sim.restore()
-    assert sim.engine.waits.next_deadline() == due
+    assert sim.engine.timers.next_deadline() == due
     sim.ring()
     await sim.run()
     assert sim.state.status == "completed"
@@ -258,7 +258,7 @@ async def test_a_timer_that_is_set_goes_on_over_a_swap() -> None:
     (entry,) = sim.state.frontier.values()
     assert (entry.status, entry.due, entry.since) == ("waiting", before.due, before.since)
     await sim.run()
-    assert sim.engine.waits.next_deadline() == before.due
+    assert sim.engine.timers.next_deadline() == before.due
     assert len(sim.facts("TimerStarted")) == 1
     assert sim.ran() == ["a#1", entry.step]
 

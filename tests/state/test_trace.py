@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.ids import AgentName, LogName, StepId, item_number
 from crewlog.reporting.diff.state import difference
 from crewlog.reporting.trace.builder import run_trace
@@ -68,9 +68,9 @@ async def test_a_step_with_its_calls_inputs_and_outputs() -> None:
 
 
 async def test_questions_errors_and_retries() -> None:
-    tries: list[Order] = []
+    tries: list[CallRequest] = []
 
-    def script(order: Order) -> Outcome:
+    def script(order: CallRequest) -> Outcome:
         tries.append(order)
         return Failure("broke") if len(tries) == 1 else says("done")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState
 from crewlog.store import Store
@@ -41,7 +41,7 @@ class LongRun:
             await store.append(self.run, self.batch(first, first + size - 1))
 
 
-def _script(order: Order) -> Outcome:
+def _script(order: CallRequest) -> Outcome:
     if order.call.tool is not None:
         return returns("It is so. " * 20)
     asks = order.call.call == 1 and len(order.step) % 2

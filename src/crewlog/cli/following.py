@@ -30,7 +30,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound, StoreUnavailable
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.wakes import unheard
+from crewlog.graph.wakes import unread_log_reason
 from crewlog.ids import PUBLIC, ContentHash, CrewName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import (
@@ -142,7 +142,7 @@ def tell_unheard(screen: Screen, crew: CrewDefinition | None, start: Start) -> N
     """Warns that nobody has a turn for what a crew of creatures is started with."""
     if crew is None or not crew.lives or not start.input:
         return
-    why, remedy = unheard(lower(crew), PUBLIC)
+    why, remedy = unread_log_reason(lower(crew), PUBLIC)
     if why:
         screen.note(("! ", "bold yellow"), f"nobody has a turn for the input: {plain(why)}")
         to = remedy.partition(": ")[2]

@@ -23,7 +23,7 @@ from crewlog.client import Client, Run
 from crewlog.content_blocks import file_names, is_file, named, words_of
 from crewlog.definition.replies import RESPONSE
 from crewlog.errors import CrewlogError
-from crewlog.graph.timers import waits_for
+from crewlog.graph.timers import step_wait_text
 from crewlog.model import Json
 from crewlog.state.excerpt import shortened
 from crewlog.state.frontier import item_agent, items_description
@@ -145,7 +145,7 @@ def show_frontier(screen: Screen, sight: Sight) -> None:
         if entry.step in asked:
             continue  # the question says it
         doing = (sight.doing or {}).get(entry.step, ())
-        what = ", ".join(plain(each) for each in doing) or plain(waits_for(entry))
+        what = ", ".join(plain(each) for each in doing) or plain(step_wait_text(entry))
         if lacks := sight.lacks.get(entry.step):
             what = plain(lacks).partition(": ")[0]
         elif call := next((each for each in sight.pending if each.step == entry.step), None):

@@ -24,7 +24,13 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.timers import deadline_of, held, status_by_journal, waiting_for, waits_for
+from crewlog.graph.timers import (
+    deadline_of,
+    pause_text,
+    run_wait_text,
+    status_by_journal,
+    step_wait_text,
+)
 from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.reporting.drawing.mermaid import mermaid
@@ -283,9 +289,9 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
     waiting = ""
     if open_:
         waiting = "a worker: nobody works on it now"
-        if holds := held(state):
+        if holds := pause_text(state):
             waiting = holds
-        elif by_journal := waiting_for(state):
+        elif by_journal := run_wait_text(state):
             shown, waiting = "waiting", by_journal
     questions = [interrupt_view(i, state.prompt, definition) for i in state.interrupts.values()]
     if open_:
@@ -340,7 +346,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
                 "step": entry.step,
                 "node": entry.node,
                 "status": entry.status,
-                "waits_for": waits_for(entry),
+                "waits_for": step_wait_text(entry),
                 "due": deadline_of(entry),
                 "leaving": entry.leaving,
                 "doing": list((sight.doing or {}).get(entry.step, ())),

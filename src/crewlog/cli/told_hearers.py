@@ -8,7 +8,7 @@ from crewlog.cli.screen import Screen, plain
 from crewlog.definition.findings import listed
 from crewlog.errors import CrewlogError
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.wakes import unheard, woken_agents
+from crewlog.graph.wakes import unread_log_reason, woken_agents
 from crewlog.ids import AgentName, LogName
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def hearing_in(plan: GraphPlan, log: LogName) -> Hearing:
     """Who hears what people say in a log of a crew of creatures."""
     found = [n for n in woken_agents(plan, log) if plan.wake_node_of(AgentName(n)) is not None]
     off = [name for name in found if not plan.agents[AgentName(name)].enabled]
-    return Hearing(tuple(found), tuple(off), *unheard(plan, log))
+    return Hearing(tuple(found), tuple(off), *unread_log_reason(plan, log))
 
 
 def tell_hearing(screen: Screen, run: str, found: Hearing) -> None:

@@ -69,7 +69,7 @@ class OpenQuestion(Model):
 def open_question(row: InterruptRow) -> OpenQuestion:
     """A question as the store has it."""
     asked = Interrupt.from_json(row.interrupt)
-    request, review = interrupts.shape(asked, None, None)
+    request, review = interrupts.langchain_interrupt(asked, None, None)
     return OpenQuestion(
         run=row.run,
         id=row.id,

@@ -25,7 +25,7 @@ from crewlog.evaluation.cases import Case, StageInput, StageOutput
 from crewlog.graph.inputs import agent_inputs
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, ContentHash, RunId, StepId, item_number, node_of, visit_of
 from crewlog.model import Json
 from crewlog.reporting.trace.builder import run_trace
@@ -194,10 +194,10 @@ class _Reader:
         """A step's model call, as the run would make it in a state."""
         visit = state.frontier.get(visit_of(step))
         definition = ContentHash((visit.definition if visit else "") or state.definition)
-        facts = RunFacts(await self._plan(definition), Ledger(state))
+        facts = RunContext(await self._plan(definition), Ledger(state))
         item: Item | None = None
         if item_number(step) and visit is not None and visit.mapped is not None:
-            item = facts.sees(agent, visit.mapped.item(item_number(step)), step)
+            item = facts.visible_item(agent, visit.mapped.item(item_number(step)), step)
             if item.withheld:  # an agent without a model does without, and any other is refused
                 item = None
         return CallModel(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from crewlog.definition.findings import listed
 from crewlog.graph.outputs import SHOWN
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import READERS, AgentName, LogName, StepId, private_log
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
@@ -22,7 +22,7 @@ _GROUP = "group:"
 
 
 def set_addressed_items(
-    run: RunFacts,
+    run: RunContext,
     step: StepId,
     agent: AgentName,
     key: str,
@@ -59,13 +59,17 @@ def set_addressed_items(
                 inline=None if stored or item.body is None else item.content,
                 append=True,
                 logs=(private_log(agent),) if logs is None else logs,
-                **(run.shaped(f"{agent}.{key}", [item.content]) if item.body is not None else {}),
+                **(
+                    run.item_spec_fields(f"{agent}.{key}", [item.content])
+                    if item.body is not None
+                    else {}
+                ),
             )
         )
 
 
 def _logs(
-    run: RunFacts, step: StepId, agent: AgentName, item: OutputValue
+    run: RunContext, step: StepId, agent: AgentName, item: OutputValue
 ) -> tuple[LogName, ...] | None:
     """The logs whose readers an item is for; none where it names nobody that there is."""
     whom = item.whom or ()
@@ -80,7 +84,7 @@ def _logs(
     return (*named, *groups, private_log(agent))
 
 
-def _groups(run: RunFacts) -> Iterator[str]:
+def _groups(run: RunContext) -> Iterator[str]:
     """The logs of the crew's groups."""
     for rules in run.plan.agents.values():
         yield from (log for log in rules.reads if log.startswith(_GROUP))

@@ -17,7 +17,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.content_blocks import words_of
 from crewlog.definition.doing import reference
 from crewlog.graph.plan import PlanAgent
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, StepId
 from crewlog.model import Json
 from crewlog.run_status import FoundError
@@ -52,14 +52,18 @@ class AgentsWithoutModel:
     """
 
     def __init__(
-        self, run: RunFacts, replied: Replied, failed: Failed, item: Callable[[StepId], Item | None]
+        self,
+        run: RunContext,
+        replied: Replied,
+        failed: Failed,
+        item: Callable[[StepId], Item | None],
     ) -> None:
         self._run = run
         self._replied = replied
         self._failed = failed
         self._item = item
 
-    async def go_on(self, step: StepId) -> None:
+    async def request_calls(self, step: StepId) -> None:
         """Makes the reply that a step waits for, where its agent asks no model."""
         entry = self._run.state.frontier.get(step)
         if entry is None or entry.status != "running" or entry.turn is None:
@@ -90,7 +94,7 @@ class AgentsWithoutModel:
         except _ArgumentMissingError as missing:
             await self._failed(entry.step, call.call, str(missing), "ArgumentMissing")
             return
-        text = "" if asks else composed(tuple(did[_id(n)] for n in range(len(rules.does))))
+        text = "" if asks else composed_text(tuple(did[_id(n)] for n in range(len(rules.does))))
         body: dict[str, Json] = {
             "type": "ai",
             "content": text,
@@ -151,7 +155,7 @@ def _id(number: int) -> str:
     return f"{_ID}{number + 1}"
 
 
-def did(rules: PlanAgent, call: Call, text: str, *, ok: bool) -> Did | None:
+def completed_call(rules: PlanAgent, call: Call, text: str, *, ok: bool) -> Did | None:
     """What is kept of a call's result for the final message; none where a model reads it."""
     if not rules.does:
         return None
@@ -165,7 +169,7 @@ def text_of(result: CallToolResult) -> str:
     return words_of(content, "\n")
 
 
-def composed(found: tuple[Did, ...]) -> str:
+def composed_text(found: tuple[Did, ...]) -> str:
     """The final message of a turn: what each call said, in the order of the definition."""
     if len(found) == 1:
         return found[0].text

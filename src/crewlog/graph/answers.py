@@ -23,7 +23,7 @@ from crewlog.graph.engine import Engine
 from crewlog.graph.interrupts import StopAnswer
 from crewlog.graph.outputs import set_flag
 from crewlog.graph.plan import END, NEXT
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.graph.turns import calls_of
 from crewlog.ids import CommandId, InterruptId, NodeName, private_log
 from crewlog.model import Json
@@ -33,7 +33,7 @@ from crewlog.state.excerpt import brief
 from crewlog.state.model import Interrupt
 
 
-def find_interrupt(engine: RunFacts, interrupt: str) -> Interrupt:
+def find_interrupt(engine: RunContext, interrupt: str) -> Interrupt:
     """The open interrupt of that id.
 
     Raises:
@@ -123,7 +123,7 @@ async def _unsure(engine: Engine, asked: Interrupt, decision: str, by: str) -> N
     if decision == "go on":
         await engine.turns.end_confirmed_turn(entry.step, entry.turn.goto)
     elif decision != "again":
-        engine.turns.told(entry.step, decision, by)
+        engine.turns.send_to_agent(entry.step, decision, by)
 
 
 async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
@@ -134,7 +134,7 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
     node = engine.plan.node_of(entry)
     if node.decide is not None:
         if decision == "again":
-            await engine.again(step)
+            await engine.repeat_branch(step)
         else:
             await engine.finish(step, NEXT, because=f"{by or 'people'} said {decision!r}")
         return
@@ -220,7 +220,7 @@ async def _refuse(engine: Engine, asked: Interrupt, by: str, reason: str) -> Non
     entry = engine.state.frontier.get(asked.step) if asked.step else None
     call = next((c for c in calls_of(entry) if c.call == asked.call), None)
     if entry is not None and call is not None:
-        engine.turns.give_back(entry.step, call)
+        engine.turns.release_quotas(entry.step, call)
         await engine.turns.answer_call(entry.step, call, interrupts.refusal(by, reason), ok=False)
 
 
@@ -245,7 +245,7 @@ async def answer_expired_interrupts(engine: Engine) -> None:
         state = engine.state
         if state.status != "running" or state.still:
             return
-        if asked.id in state.interrupts and engine.waits.has_expired(asked):
+        if asked.id in state.interrupts and engine.timers.has_expired(asked):
             await _answer_by_policy(engine, asked)
 
 
@@ -275,7 +275,7 @@ def _escalate(engine: Engine, asked: Interrupt, to: str) -> None:
     engine.record(j.InterruptRaised(interrupt=asked.model_copy(update=again)))
 
 
-def check_may_answer(run: RunFacts, asked: Interrupt, by: str) -> None:
+def check_may_answer(run: RunContext, asked: Interrupt, by: str) -> None:
     """Checks that somebody may answer a question now.
 
     Raises:

@@ -42,7 +42,7 @@ def artifact_heads(
     return found
 
 
-def unsettled(state: CrewState, step: StepId) -> tuple[int, ...]:
+def unresolved_calls(state: CrewState, step: StepId) -> tuple[int, ...]:
     """The calls of a step's turn of whose operations it is not known which apply."""
     found = state.frontier.get(step)
     return found.turn.unsettled if found is not None and found.turn is not None else ()
@@ -55,7 +55,7 @@ def authorize_artifact_operation(plan: GraphPlan, agent: AgentName, name: str) -
     return authorize_artifact("change", agent, name, allowed, known=rules is not None)
 
 
-def operations_of(
+def operation_entries(
     plan: GraphPlan, step: StepId, call: int, agent: AgentName, result: CallToolResult, at: int
 ) -> Iterator[j.ArtifactOperationsApplied | Decision]:
     """What a tool's result does to artifacts, as facts; or why it may not.
@@ -90,7 +90,9 @@ def operations_of(
         )
 
 
-def landed(entry: j.ArtifactOperationsApplied, state: CrewState) -> j.ArtifactOperationsApplied:
+def with_known_result(
+    entry: j.ArtifactOperationsApplied, state: CrewState
+) -> j.ArtifactOperationsApplied:
     """The fact as it is recorded now: what the tool was told holds only where nobody came before.
 
     Args:

@@ -34,7 +34,7 @@ class BlockedNode(Model):
     """What the run will do: ask people, skip, or take the declared alternative."""
 
 
-def blocked(
+def blocked_nodes(
     old: GraphPlan,
     new: GraphPlan,
     state: CrewState,

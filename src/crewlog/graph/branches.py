@@ -39,7 +39,7 @@ class Choice(NamedTuple):
     """The node that it would go to, where it went there as often as it may."""
 
 
-def choose(
+def choose_target(
     plan: GraphPlan,
     name: NodeName,
     outputs: Mapping[AgentName, Mapping[str, Output]],
@@ -65,7 +65,7 @@ def choose(
     value = output.value if output is not None else None
     if value == END:
         return Choice(END, f"{route.by} is {END}")
-    target = named(plan, route, value)
+    target = named_target(plan, route, value)
     if target is None:
         said = f"{route.by} is {_shown(value)}, none of {listed(route.to, 'or')}"
         why = said if output is not None else f"{route.by} was not set"
@@ -75,7 +75,7 @@ def choose(
     return _bounded(route, target, counts, f"{route.by} is {_shown(value)}", refused=False)
 
 
-def named(plan: GraphPlan, route: Route, value: Json) -> NodeName | None:
+def named_target(plan: GraphPlan, route: Route, value: Json) -> NodeName | None:
     """The node that a value names, among those that a route may go to; none where it names none."""
     if not isinstance(value, str):
         return None

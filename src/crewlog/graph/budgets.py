@@ -27,8 +27,8 @@ from typing import Literal, NamedTuple
 from crewlog.authority.permissions import Permission
 from crewlog.definition.times import duration_words
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.run_context import RunFacts
-from crewlog.graph.timers import Waits
+from crewlog.graph.run_context import RunContext
+from crewlog.graph.timers import Timers
 from crewlog.ids import AgentName
 from crewlog.state.model import Call, CrewState
 from crewlog.state.split import RemainingBudget
@@ -68,11 +68,11 @@ class Budgets:
         waits: Its timers, one of which is for the time that it may take.
     """
 
-    def __init__(self, run: RunFacts, waits: Waits) -> None:
+    def __init__(self, run: RunContext, waits: Timers) -> None:
         self._run = run
         self._waits = waits
 
-    def held(self) -> set[str]:
+    def exhausted(self) -> set[str]:
         """The budgets of which nothing may be used before people let the run go on."""
         asked = {q.budget for q in self._run.state.interrupts.values() if q.kind == "budget"}
         return {*asked, *(spent.budget for spent in self._spent())}
@@ -180,20 +180,20 @@ def divided_budgets(
     found = [RemainingBudget() for _ in homes]
     for key, (most, rules) in _quotas(plan).items():
         weights = [sum(_may(plan, name, rules) for name in home) for home in homes]
-        shares = shared(most - state.quotas.get(key, 0), weights)
+        shares = divide(most - state.quotas.get(key, 0), weights)
         for bounds, calls in zip(found, shares, strict=True):
             bounds.quotas[key] = most - int(calls)
     for budget, left in _left(plan, state).items():
         weights, whole = [len(home) for home in homes], budget == "tokens"
-        shares = shared(left, weights, whole=whole)
+        shares = divide(left, weights, whole=whole)
         if left < 0 and debts:
-            shares = [-debt for debt in shared(-left, weights, whole=whole)]
+            shares = [-debt for debt in divide(-left, weights, whole=whole)]
         for bounds, share in zip(found, shares, strict=True):
             bounds.allowed[budget] = state.allowed.get(budget, 0) - (left - share)
     return found
 
 
-def together(
+def merged_budget(
     plan: GraphPlan,
     own: GraphPlan,
     state: CrewState,
@@ -225,7 +225,7 @@ def together(
     return found
 
 
-def stricter(state: CrewState, part: CrewState) -> RemainingBudget:
+def stricter_budget(state: CrewState, part: CrewState) -> RemainingBudget:
     """What counts in a run that takes in a stranger: of each budget, what allows less.
 
     Of quotas that is what more is used of, which a union does by itself.
@@ -260,7 +260,7 @@ def proportional_limit(plan: GraphPlan, budget: str) -> float:
     return ceil(share) if budget == "tokens" else share
 
 
-def shared(left: float, weights: Sequence[int], *, whole: bool = True) -> list[float]:
+def divide(left: float, weights: Sequence[int], *, whole: bool = True) -> list[float]:
     """A rest in shares by weight, which are as much together.
 
     Args:

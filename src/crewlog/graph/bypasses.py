@@ -36,7 +36,7 @@ def permission_condition_edits(plan: GraphPlan, paths: Iterable[str]) -> Iterato
     yield from (f"{path}, which the condition of a rule reads" for path in _read(read, paths))
 
 
-def leading(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
+def flow_condition_edits(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
     """Paths of an edit by which a flow goes that asks people, in words.
 
     They say whether a question is asked at all, and what comes of its answer: also who works on
@@ -83,7 +83,7 @@ def answer_output(asked: Interrupt, decision: str) -> FlagName | None:
     return None
 
 
-def answering(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
+def answer_edits(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
     """Paths of an edit that the answer to a question sets, in words."""
     sets = PlanGuards(plan).answers
     for path in paths:
@@ -117,7 +117,7 @@ def restored_permission_conditions(read: Names, now: CrewState, then: CrewState)
         yield f"{name} is what it was there, and the condition of a rule reads it"
 
 
-def answered(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
+def restored_answers(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
     """Answers of people that hold where a run goes back to, and which are other ones by now."""
     for flag, node in PlanGuards(plan).answers.items():
         value = then.flags.get(flag)
@@ -125,7 +125,7 @@ def answered(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
             yield f"the answer to {node} ({flag}) is what it was there"
 
 
-def gives_way(now: CrewState, step: StepId | None) -> StepId | None:
+def redirected_step(now: CrewState, step: StepId | None) -> StepId | None:
     """The step whose place a redirect takes; none where it says none, and that is not clear."""
     steps = [each for each, entry in now.frontier.items() if not entry.parent]
     return step or (steps[0] if len(steps) == 1 else None)
@@ -185,7 +185,7 @@ def requirement_edits(plan: GraphPlan, now: CrewState, paths: Iterable[str]) -> 
             yield from (f"{path}, which {asked.id} asks about" for path in _read(read, paths))
 
 
-def again(plan: GraphPlan, now: CrewState | None, then: CrewState) -> Iterator[str]:
+def reused_answers(plan: GraphPlan, now: CrewState | None, then: CrewState) -> Iterator[str]:
     """What comes once more where a run goes back to, by an answer that people gave before it.
 
     Args:

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from crewlog.graph.item_order import Order, order_of, ready
+from crewlog.graph.item_order import ItemOrder, item_order, next_ready_item
 from crewlog.graph.outputs import is_set
 from crewlog.graph.plan import ASK_HUMAN, NEXT, SKIP, PlanNode
-from crewlog.graph.run_context import RunFacts, disabled_reason
+from crewlog.graph.run_context import RunContext, disabled_reason
 from crewlog.ids import (
     CREW,
     AgentName,
@@ -45,7 +45,7 @@ MayStart = Callable[[StepId, NodeName], bool]
 """Whether a step may start now; where not, people are asked."""
 
 
-class Maps:
+class ChildSteps:
     """The visits of a run that have a step for each item of a list.
 
     Args:
@@ -54,12 +54,12 @@ class Maps:
         may_start: Says whether another step may start; raises the question where it may not.
     """
 
-    def __init__(self, run: RunFacts, complete: Completed, may_start: MayStart) -> None:
+    def __init__(self, run: RunContext, complete: Completed, may_start: MayStart) -> None:
         self._run = run
         self._complete = complete
         self._may_start = may_start
 
-    async def begin(self, entry: FrontierStep, node: PlanNode) -> None:
+    async def start_parent_step(self, entry: FrontierStep, node: PlanNode) -> None:
         """Maps a visit that is ready: over a list, over nothing, or people are asked."""
         step, name = entry.step, node.for_each or ""
         agent, _, key = name.partition(".")
@@ -105,7 +105,7 @@ class Maps:
             detail=node.for_each or "",
         )
 
-    def begins(self, step: StepId, node: PlanNode) -> bool:
+    def has_new_list(self, step: StepId, node: PlanNode) -> bool:
         """Whether a visit that asks people about its list looks at it again.
 
         It does where there is one now, and where something else is wrong with it than was asked.
@@ -119,12 +119,12 @@ class Maps:
         asked = [q.question for q in self._run.state.interrupts.values() if q.step == step]
         return not order.faults or _list_error_text(node.for_each, order) not in asked
 
-    def _order(self, node: PlanNode, count: int) -> Order:
+    def _order(self, node: PlanNode, count: int) -> ItemOrder:
         """Who works on the items of the list that is there, and in which order."""
         agent, _, key = (node.for_each or "").partition(".")
         output = self._run.state.agent_outputs[AgentName(agent)][key]
         shape = output_list_spec(output, node.by)
-        return order_of(node, None if shape is None else bounded_spec(shape), count)
+        return item_order(node, None if shape is None else bounded_spec(shape), count)
 
     async def start_child_steps(self, visit: FrontierStep, node: PlanNode) -> None:
         """Starts steps of a mapped visit, as far as there is room: in order, or those that are due.
@@ -146,7 +146,7 @@ class Maps:
         if not mapped.after:
             return mapped.started + 1
         at_work = [entry.item for entry in self._at_work(visit)]
-        return ready(mapped.left, mapped.after, at_work)
+        return next_ready_item(mapped.left, mapped.after, at_work)
 
     async def _start(self, parent: FrontierStep, number: int, node: PlanNode) -> None:
         """Starts the child step of an item, and skips it where its agent cannot take it."""
@@ -193,7 +193,7 @@ class Maps:
         if mapped.done == (mapped.started if found.leaving else mapped.of):
             await self._complete(parent, because=_done(mapped), handoff=mapped.goto)
 
-    def kept(self, step: StepId, agent: AgentName | None) -> dict[str, Any]:
+    def failure_fields(self, step: StepId, agent: AgentName | None) -> dict[str, Any]:
         """What a fact says of a step that failed and that the run goes on without."""
         return {} if agent is None else {"agent": agent, "logs": (private_log(agent),)}
 
@@ -217,7 +217,7 @@ class Maps:
         mapped, agent = self._mapped(child.parent), self._run.agent_of(step)
         if mapped is None or agent is None:
             return None
-        return self._run.sees(agent, mapped.item(child.item), step)
+        return self._run.visible_item(agent, mapped.item(child.item), step)
 
     def _mapped(self, visit: StepId) -> ChildStepProgress | None:
         found = self._run.state.frontier.get(visit)
@@ -259,7 +259,7 @@ def _done(mapped: ChildStepProgress) -> str:
     return f"all {mapped.of} items are done"
 
 
-def _list_error_text(name: str, order: Order) -> str:
+def _list_error_text(name: str, order: ItemOrder) -> str:
     """What is wrong with a list, for people."""
     return f"The list {name} cannot be worked on: {'; '.join(order.faults)}."
 

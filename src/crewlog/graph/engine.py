@@ -1,13 +1,13 @@
-"""The engine: what follows from what happened, without a server.
+"""The engine: applies what happened to a run and computes what follows, without a server.
 
-It owns the ledger, drives the plan's graph and the turns' graph, and says which calls are to be
-made (`orders`). Whoever runs it (the workflow, or a test) makes the calls and reports how they
-ended; time comes in by `at`. All methods that apply something run to their end before the next
-one begins: there is one applier.
+It owns the recorder, drives the plan's graph and the graph of the turns, and returns the calls to
+make (`pending_calls`). The caller, a workflow or a test, makes the calls and reports the
+completions; `at` is the time. There is one applier: a method that applies something ends before
+the next one starts.
 
-How the parts stand to each other: LangGraph says which nodes follow a completion, the journal
-records it (`NodesReached`), and `reduce` makes the frontier of it. So the frontier can be rebuilt
-from the journal alone, and the graph can be restored from the frontier's routing facts.
+LangGraph computes which nodes follow a completion, the journal records them (`NodesReached`), and
+the fold makes the frontier of that entry. So the journal alone rebuilds the frontier, and the
+frontier's routing restores the graph.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from crewlog.definition.times import duration_words
 from crewlog.graph import branches
 from crewlog.graph.agents_without_model import AgentsWithoutModel
 from crewlog.graph.budgets import Budgets, uses
-from crewlog.graph.child_steps import Maps
+from crewlog.graph.child_steps import ChildSteps
 from crewlog.graph.compiler import compile_plan
 from crewlog.graph.driver import Target
 from crewlog.graph.exchanges import Exchanges
 from crewlog.graph.interrupts import shown_output_fields, text_target
 from crewlog.graph.joins import (
-    decide,
+    branch_outcome,
     dependents,
+    is_branch_limit_reached,
     lost_targets,
+    missing_sources,
     next_generation,
     owed_arrivals,
-    unfilled,
-    used_up,
 )
 from crewlog.graph.loops import Joins, Loops
-from crewlog.graph.outputs import begun, reset_error_output, unset
+from crewlog.graph.outputs import reset_error_output, reset_outputs, start_position
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode, Route
 from crewlog.graph.prompt_compilation import NO_PLAN, STEP, PromptCompilation
-from crewlog.graph.run_context import Order, RunFacts, disabled_reason
-from crewlog.graph.state_edit import give
-from crewlog.graph.timers import TIMEOUT, Waits
+from crewlog.graph.run_context import CallRequest, RunContext, disabled_reason
+from crewlog.graph.state_edit import set_initial_state
+from crewlog.graph.timers import TIMEOUT, Timers
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.graph.wakes import Wakes
 from crewlog.ids import (
@@ -68,7 +68,7 @@ from crewlog.state.recorder import Ledger
 from crewlog.state.restore import handed_off
 
 
-class Engine(RunFacts):
+class Engine(RunContext):
     """A run between two completions.
 
     Args:
@@ -80,18 +80,18 @@ class Engine(RunFacts):
     def __init__(self, plan: GraphPlan, ledger: Ledger, draft: PromptCarry | None = None) -> None:
         super().__init__(plan, ledger)
         self.prompt = PromptCompilation(self, draft, self.use, self._start_drafted_crew)
-        self.listening = Wakes(self)
-        self.turns = Turns(self, self.listening, self._end_turn, self.fail_step)
-        self.maps = Maps(self, self._complete, self._may_start)
-        self.doing = AgentsWithoutModel(
-            self, self.turns.apply_model_call, self.fail_step, self.maps.item
+        self.wakes = Wakes(self)
+        self.turns = Turns(self, self.wakes, self._end_turn, self.fail_step)
+        self.child_steps = ChildSteps(self, self._complete, self._may_start)
+        self.agents_without_model = AgentsWithoutModel(
+            self, self.turns.apply_model_call, self.fail_step, self.child_steps.item
         )
-        self.waits = Waits(self, self._complete, self._give_up_requirement)
-        self.budgets = Budgets(self, self.waits)
-        self.talks = Exchanges(self, self._enter_flow)
-        self.pending: GraphPlan | None = None
+        self.timers = Timers(self, self._complete, self._give_up_requirement)
+        self.budgets = Budgets(self, self.timers)
+        self.exchanges = Exchanges(self, self._enter_flow)
+        self.pending_plan: GraphPlan | None = None
         """The plan that the run drains for, where a change of the graph was accepted."""
-        self.parts: tuple[PreparedSplitRun, ...] = ()
+        self.pending_split_runs: tuple[PreparedSplitRun, ...] = ()
         """Of a graph that is about to fall apart: what other runs are to have."""
         self.use(plan)
 
@@ -178,15 +178,15 @@ class Engine(RunFacts):
                 input_text, by=by, to=PUBLIC, message_id="input", command=command, files=files
             )
         if given is not None:
-            give(self, given, by=by)
-        if not self.talks.talks:
+            set_initial_state(self, given, by=by)
+        if not self.exchanges.is_conversation:
             await self._enter_flow()
             if said is not None:
-                self.listening.said(PUBLIC, said, by)
+                self.wakes.wake_readers(PUBLIC, said, by)
         elif said is not None:
-            await self.talks.begin(command or "input", by, said)
+            await self.exchanges.begin(command or "input", by, said)
         else:
-            self.talks.wait_for_first_message()
+            self.exchanges.wait_for_first_message()
 
     async def _enter_flow(self) -> None:
         """Reaches the nodes that the flow begins with."""
@@ -198,20 +198,20 @@ class Engine(RunFacts):
         self.record(j.NodesReached(to=self._reached(targets)))
 
     @override
-    def goes_on(self, step: StepId) -> bool:
-        return super().goes_on(step) or (step == STEP and self.prompt.is_active)
+    def waits_for_calls(self, step: StepId) -> bool:
+        return super().waits_for_calls(step) or (step == STEP and self.prompt.is_active)
 
     @override
     def fail(self, error: str, end_reason: EndReason = "") -> None:
         """Ends the run without success; of a conversation, only the turn."""
-        if self.talks.talks:
-            self.talks.give_up(error, self.withdraw, end_reason or "failed")
+        if self.exchanges.is_conversation:
+            self.exchanges.cancel(error, self.withdraw, end_reason or "failed")
         else:
             super().fail(error, end_reason)
 
     # -- what is to be done -------------------------------------------------------------------
 
-    async def settle(self, in_flight: Collection[tuple[StepId, int]]) -> None:
+    async def advance(self, in_flight: Collection[tuple[StepId, int]]) -> None:
         """Moves everything that needs no call: conditions, decisions, questions, the end.
 
         Args:
@@ -223,7 +223,7 @@ class Engine(RunFacts):
             not self.state.still or self.is_finishing_detached_turns
         ):
             before = self.state.position
-            if self.waits.has_fired_timers:
+            if self.timers.has_fired_timers:
                 await self._fail_timed_out_steps()
             for step in list(self.state.frontier):
                 entry = self.state.frontier.get(step)
@@ -231,7 +231,7 @@ class Engine(RunFacts):
                     continue
                 if self.state.status == "running" and self._goes(entry):
                     await self._move(entry)
-                    await self.doing.go_on(step)
+                    await self.agents_without_model.request_calls(step)
                     await self._recheck_calls(step, in_flight)
             if self.state.position == before:
                 wanted = [order.call for order in self._wanted_calls(in_flight)]
@@ -260,15 +260,15 @@ class Engine(RunFacts):
         changing = self.state.changing
         return changing is None or not changing.halts(entry.node)
 
-    def orders(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
+    def pending_calls(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[CallRequest]:
         """The calls to make now, in the order of the frontier."""
         if self.prompt.is_active:
-            yield from self.prompt.orders(in_flight)
+            yield from self.prompt.pending_calls(in_flight)
             return
-        held = self.budgets.held()
+        held = self.budgets.exhausted()
         yield from (each for each in self._wanted_calls(in_flight) if not uses(each.call, held))
 
-    def _wanted_calls(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
+    def _wanted_calls(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[CallRequest]:
         """The calls to make now, also those that a budget keeps back."""
         if self.state.status != "running" or (
             self.state.still and not self.is_finishing_detached_turns
@@ -288,7 +288,7 @@ class Engine(RunFacts):
                         continue
                     regroups = regroups or call.status != "held"
                 if call.status == "ready" and (step, call.call) not in in_flight:
-                    yield Order(step, agent, call)
+                    yield CallRequest(step, agent, call)
 
     # -- how steps end ------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ class Engine(RunFacts):
         rules = self.rules_of(agent, step) if agent else None
         said = self._refusal(step)
         policy = policy or node.on_error or (rules.on_error if rules is not None else "ask")
-        kept = {} if policy in ("ask", "fail") else self.maps.kept(step, agent)
+        kept = {} if policy in ("ask", "fail") else self.child_steps.failure_fields(step, agent)
         if kept and entry.parent:  # errors of child steps make a list
             reset_error_output(self, step)
         self.record(
@@ -351,13 +351,13 @@ class Engine(RunFacts):
             )
         )
         if policy == "fail":
-            if self.talks.talks:  # a later turn may look at what it did not say
-                unset(self, step)
+            if self.exchanges.is_conversation:  # a later turn may look at what it did not say
+                reset_outputs(self, step)
             self.fail(f"{step}: {error}{said}", error_end_reason(error_type))
         elif policy != "ask":
             if kept:
-                self.maps.announce_failure(step, error_type)
-            unset(self, step)
+                self.child_steps.announce_failure(step, error_type)
+            reset_outputs(self, step)
             because = f"failed: {brief(error)}"
             if node.stand_in is None:
                 await self._complete(step, because=because)
@@ -386,12 +386,12 @@ class Engine(RunFacts):
         """Completes a failed step, or the parent step of a failed child step, with a stand-in."""
         if failed.parent is not None:
             self._cancel_child_steps(failed.parent)
-            unset(self, failed.parent)
+            reset_outputs(self, failed.parent)
         await self._complete(failed.parent_or_self, outcome=stand_in, because=because)
 
     async def _fail_timed_out_steps(self) -> None:
         """Fails the steps that have taken as long as their nodes let them."""
-        for entry in self.waits.timed_out_steps():
+        for entry in self.timers.timed_out_steps():
             if self.state.status != "running" or (self.state.still and not entry.leaving):
                 return
             if entry.step not in self.state.frontier:  # an item of a visit that failed just now
@@ -413,24 +413,24 @@ class Engine(RunFacts):
 
     async def skip_step(self, step: StepId, *, because: str) -> None:
         """Ends a step that people skip; what they set since it was reached stays."""
-        unset(self, step)
+        reset_outputs(self, step)
         await self._complete(step, because=because, skipped=True)
 
     async def end_redirected_step(self, step: StepId, *, because: str) -> None:
         """Ends a step at once, with those of its items; the run goes where people sent it."""
         self._cancel_child_steps(step)
-        if begun(self, step):
-            unset(self, step)
+        if start_position(self, step):
+            reset_outputs(self, step)
         await self._complete(step, because=because, skipped=True)
 
     def _cancel_child_steps(self, parent: StepId) -> None:
         """Cancels the child steps of a step that are not done."""
         for item in child_steps_of(self.state.frontier, parent):
-            unset(self, item)
+            reset_outputs(self, item)
             self.withdraw(item)
             self.record(j.StepCancelled(step=item))
 
-    async def again(self, step: StepId) -> None:
+    async def repeat_branch(self, step: StepId) -> None:
         """Lets a decision whose visits are used up go where it goes, with its visits anew."""
         node = self.state.frontier[step].node
         rule = self.plan.nodes[node].decide
@@ -449,11 +449,11 @@ class Engine(RunFacts):
         if entry.status in ("waiting", "ready") and (off := self._switched_off(node)):
             await self._complete(entry.step, because=off, skipped=True)
         elif node.wait is not None and entry.status in ("waiting", "running"):
-            await self.waits.go_on(entry, node)
+            await self.timers.continue_wait(entry, node)
         elif entry.status == "waiting" and (node.when is None or self.holds(node.when)):
             self.record(j.RequirementMet(step=entry.step))
         elif entry.status == "waiting":
-            await self.waits.bound(entry, node)
+            await self.timers.limit_requirement(entry, node)
         elif entry.status == "asking" and entry.requirement and node.when is not None:
             if self.holds(node.when):  # it came true while people were asked about it
                 self.withdraw(entry.step, "requirement")
@@ -462,9 +462,11 @@ class Engine(RunFacts):
         elif entry.status == "running" and entry.mapped is None:
             await self._continue_step(entry, node)
         elif entry.mapped is not None and entry.status == "running":
-            await self.maps.start_child_steps(entry, node)
+            await self.child_steps.start_child_steps(entry, node)
         elif (
-            entry.status == "asking" and entry.mapped is None and self.maps.begins(entry.step, node)
+            entry.status == "asking"
+            and entry.mapped is None
+            and self.child_steps.has_new_list(entry.step, node)
         ):
             self.withdraw(entry.step, "requirement")
 
@@ -482,11 +484,11 @@ class Engine(RunFacts):
         elif node.route is not None:
             await self._follow(step, entry.node, node.route)
         elif node.for_each is not None:
-            await self.maps.begin(entry, node)
+            await self.child_steps.start_parent_step(entry, node)
         elif self._is_at_step_limit(step):
             pass
         elif node.wait is not None:
-            self.waits.begin(entry, node)
+            self.timers.start_wait(entry, node)
         elif node.ask is not None:
             self.record(j.StepStarted(step=step))
             self._ask_people(step, node.ask)
@@ -509,7 +511,7 @@ class Engine(RunFacts):
     async def _continue_step(self, entry: FrontierStep, node: PlanNode) -> None:
         """Limits the time of a started step; asks again what a change took back."""
         if node.timeout is not None:
-            self.waits.limit(entry, node)
+            self.timers.limit_step(entry, node)
         if entry.turn is not None:
             if not entry.turn.calls:
                 await self.turns.end(entry.step, entry.turn.goto)
@@ -595,14 +597,16 @@ class Engine(RunFacts):
 
     async def _decide(self, step: StepId, name: NodeName) -> None:
         state = self.state
-        outcome, because = decide(self.plan, name, state.routing, state.flags, self.output_values())
+        outcome, because = branch_outcome(
+            self.plan, name, state.routing, state.flags, self.output_values()
+        )
         rule = self.plan.nodes[name].decide
         if outcome == ASK_HUMAN and rule is not None:
             question = f"{render_condition(rule.when)}, and the run {because}. What now?"
             options, bound = ("continue", "again", "stop"), "retry_budget_exhausted"
             self.ask("ask", question, step=step, options=options, bound=bound)
             return
-        spent = used_up(self.plan, name, state.routing, because)
+        spent = is_branch_limit_reached(self.plan, name, state.routing, because)
         self.record(j.StepCompleted(step=step, because=because, used_up=spent))
         if outcome == FAIL:
             self.fail(f"{name}: {because}", "retry_budget_exhausted" if spent else "")
@@ -614,7 +618,9 @@ class Engine(RunFacts):
         """Goes where an output says, or does what the route says for one that names no way."""
         state = self.state
         since = state.talk.began if state.talk is not None else 0
-        choice = branches.choose(self.plan, name, state.agent_outputs, state.execution_count, since)
+        choice = branches.choose_target(
+            self.plan, name, state.agent_outputs, state.execution_count, since
+        )
         bound: EndReason = "" if choice.used_up is None else "route_limit_reached"
         if choice.refused:
             self.record(
@@ -651,13 +657,13 @@ class Engine(RunFacts):
         ways = [e for e in waiting if self.plan.nodes[e.node].otherwise != ASK_HUMAN]
         for entry in ways[:1] or waiting:
             await self._give_up_requirement(entry)
-        if waiting or (state.frontier and not self.listening.may_idle()):
+        if waiting or (state.frontier and not self.wakes.may_idle()):
             return
         if state.resting:
-            await self.talks.go_on(self.waits.idle_is_over())
+            await self.exchanges.continue_idle(self.timers.idle_is_over())
             return
         for name in self.plan.nodes:
-            missing = unfilled(self.plan, name, state.routing)
+            missing = missing_sources(self.plan, name, state.routing)
             if missing:
                 self.ask(
                     "requirement",
@@ -667,10 +673,10 @@ class Engine(RunFacts):
                     detail=name,
                 )
                 return
-        if self.talks.talks:
-            self.talks.end()
-        elif self.listening.hears:
-            self.listening.rest(self.waits.idle_is_over())
+        if self.exchanges.is_conversation:
+            self.exchanges.end()
+        elif self.wakes.is_enabled:
+            self.wakes.record_idle(self.timers.idle_is_over())
         else:
             self.record(j.RunCompleted())
 
@@ -708,7 +714,7 @@ class Engine(RunFacts):
         handoff = [target for target in handoff if target in self.plan.nodes]
         self.withdraw(step)
         if entry.parent is not None:
-            await self.maps.complete_child_step(
+            await self.child_steps.complete_child_step(
                 step, entry.parent, because=because, skipped=skipped, handoff=handoff
             )
             return

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from crewlog.canonical_json import hash_json
 from crewlog.definition.times import due_in
 from crewlog.errors import CommandRejected, ConversationBusy
-from crewlog.graph.run_context import RunFacts, message_body
+from crewlog.graph.run_context import RunContext, message_body
 from crewlog.ids import PUBLIC, AgentName, CommandId, ContentHash, FlagName, RunId, named_readers
 from crewlog.message_files import FileRef
 from crewlog.model import Json
@@ -38,18 +38,18 @@ class Exchanges:
         enter: Begins the flow.
     """
 
-    def __init__(self, run: RunFacts, enter: Enter) -> None:
+    def __init__(self, run: RunContext, enter: Enter) -> None:
         self._run = run
         self._enter_flow = enter
 
     @property
-    def talks(self) -> bool:
+    def is_conversation(self) -> bool:
         """Whether the run is a conversation."""
         return self._run.plan.conversation is not None
 
     # -- messages ----------------------------------------------------------------------------
 
-    async def hear(
+    async def receive(
         self, text: str, *, by: str, command: CommandId, files: tuple[FileRef, ...] = ()
     ) -> str:
         """Takes a message to everybody: it begins a turn, or waits for one; what becomes of it.
@@ -118,7 +118,7 @@ class Exchanges:
         if undone is None or undone.resting or undone.body is None:
             return
         goes_on = now is not None and not now.resting and now.message == undone.message
-        if goes_on or not self.talks:
+        if goes_on or not self.is_conversation:
             return
         ref = j.MessageRef(body=undone.body, logs=(PUBLIC,))
         run.record(j.MessageQueued(ref=ref, by=undone.by, again=undone.message))
@@ -129,10 +129,10 @@ class Exchanges:
 
     # -- the end of a turn -------------------------------------------------------------------
 
-    async def go_on(self, idle_is_over: bool) -> None:
+    async def continue_idle(self, idle_is_over: bool) -> None:
         """Moves a conversation between two turns."""
         run, state = self._run, self._run.state
-        if not self.talks:  # a change made an ordinary run of it
+        if not self.is_conversation:  # a change made an ordinary run of it
             run.record(j.RunCompleted())
         elif state.queue:
             await self.start_next()
@@ -169,7 +169,7 @@ class Exchanges:
         if rules is not None and any(run.holds(each) for each in rules.ends_on):
             run.record(j.RunCompleted(turns=run.state.turns, end_reason="completed"))
 
-    def give_up(
+    def cancel(
         self, error: str, withdraw: Callable[..., None], end_reason: EndReason = "failed"
     ) -> None:
         """Ends the turn at once: what is under way is cancelled, and the run waits on."""

@@ -15,9 +15,9 @@ from crewlog.canonical_json import canonical, hash_json
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.definition.replies import CAPPED, RESPONSE
 from crewlog.graph.addressed_items import set_addressed_items
-from crewlog.graph.outputs import is_set, output_entry, put, unset
+from crewlog.graph.outputs import is_set, output_entry, record_write, reset_outputs
 from crewlog.graph.plan import PlanStructuredOutput
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -38,14 +38,14 @@ def truncated_messages(state: CrewState, step: StepId) -> int:
     return found.turn.cut if found is not None and found.turn is not None else 0
 
 
-class Replies:
+class FinalMessages:
     """What the turns of a run do with replies that must be of a form.
 
     Args:
         run: The run.
     """
 
-    def __init__(self, run: RunFacts) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._run = run
 
     def faults(self, agent: AgentName, step: StepId, result: CallModelResult) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ class Replies:
         )
         said = () if rules.reply is None else rules.reply.fields
         text = () if draft is None or rules.reply is None else (RESPONSE,)
-        unset(self._run, step, but={*said, *text, CAPPED})
+        reset_outputs(self._run, step, but={*said, *text, CAPPED})
         self._set_limit_output(step, agent, capped=True)
         if rules.reply is None:
             return
@@ -313,7 +313,7 @@ class Replies:
         return is_set(self._run.state.agent_outputs.get(agent, {}).get(key))
 
     def _output(self, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool) -> None:
-        put(self._run, output_entry(self._run, step, agent, output, stored=stored), step)
+        record_write(self._run, output_entry(self._run, step, agent, output, stored=stored), step)
 
     def _response(
         self, step: StepId, agent: AgentName, rules: PlanStructuredOutput, body: ContentHash | None
@@ -329,7 +329,7 @@ class Replies:
         )
         if rules.tagged:  # it has all items
             fact = fact.model_copy(update={"logs": (private_log(agent),)})
-        put(self._run, fact, step)
+        record_write(self._run, fact, step)
 
     def _set_limit_output(self, step: StepId, agent: AgentName, *, capped: bool) -> None:
         known = self._run.state.agent_outputs.get(agent, {}).get(CAPPED)

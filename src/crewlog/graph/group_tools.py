@@ -13,7 +13,7 @@ from crewlog.definition import operations as o
 from crewlog.definition.findings import listed
 from crewlog.definition.group_tools import BROUGHT
 from crewlog.errors import CrewlogError
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import GROUP_COMMAND, AgentName, CommandId, StepId, private_log
 from crewlog.state.components import Component
@@ -21,7 +21,7 @@ from crewlog.state.run_merge.surviving_state import removed_agents
 
 RULE = "privileged"
 """What decides who changes a graph, as the journal names it."""
-ASKED = "Asked for."
+PENDING_ANSWER = "Asked for."
 """What a group tool returns; the answer that says what came of it takes the place of this."""
 _NOTES = 5
 """How many notes of a change an agent is told."""
@@ -33,7 +33,7 @@ def group_command_id(step: StepId, call: int) -> CommandId:
 
 
 def authorize_group_change(
-    run: RunFacts, step: StepId, agent: AgentName, operations: Sequence[o.Operation]
+    run: RunContext, step: StepId, agent: AgentName, operations: Sequence[o.Operation]
 ) -> Decision:
     """Whether an agent may change its graph so, in a step.
 
@@ -61,7 +61,7 @@ def _no(reason: str) -> Decision:
 
 
 def _denial_reason(
-    run: RunFacts, graph: Component, agent: AgentName, operation: o.Operation
+    run: RunContext, graph: Component, agent: AgentName, operation: o.Operation
 ) -> str:
     """Why an agent may not ask for an operation; empty where it may."""
     match operation:
@@ -99,7 +99,7 @@ def _denial_reason(
     return ""
 
 
-def _has_left_traces(run: RunFacts, name: AgentName) -> bool:
+def _has_left_traces(run: RunContext, name: AgentName) -> bool:
     """Whether an agent of a name is gone whose log, outputs or turns the run has still.
 
     Whoever comes by that name has them: that is for people to give, who know who comes back.

@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterator
 
 from crewlog.authority.audiences import may_read_input
 from crewlog.definition.context import ARTIFACT, FLAG, WHOLE
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import PUBLIC, AgentName, FlagName, LogName, StepId
 from crewlog.state.agent_inputs import MOST_PARTS, Given, InputValue
 from crewlog.state.model import Output
 
 
-def agent_inputs(run: RunFacts, agent: AgentName, step: StepId) -> tuple[Given, ...]:
+def agent_inputs(run: RunContext, agent: AgentName, step: StepId) -> tuple[Given, ...]:
     """What an agent is given of its inputs, in a step."""
     sources = run.rules_of(agent, step).inputs
     if not sources:
@@ -25,7 +25,7 @@ def agent_inputs(run: RunFacts, agent: AgentName, step: StepId) -> tuple[Given, 
 
 
 def _given(
-    run: RunFacts, agent: AgentName, step: StepId, sources: Collection[str]
+    run: RunContext, agent: AgentName, step: StepId, sources: Collection[str]
 ) -> Iterator[Given]:
     reads = run.readable_logs(agent, step)
 

@@ -78,7 +78,7 @@ def detail(args: Json, message: str, *, whole: bool) -> str:
     return f"{text}\nShortened: the message {message} has all of it, and all of it is approved."
 
 
-def decided(asked: Interrupt, kind: str, message: str, reason: str) -> tuple[str, str]:
+def call_decision(asked: Interrupt, kind: str, message: str, reason: str) -> tuple[str, str]:
     """What an answer decides about a call, and why where it is refused.
 
     Words refuse, since nobody says yes by the way. A reason can never be read as an option.
@@ -119,7 +119,9 @@ def question(step: str, tool: str, brief: str) -> str:
     return f"May {step} call {tool}{f' with {brief}' if brief else ''}?"
 
 
-def because(decision: Decision, said: str, risk: str, approve_risk: str | None) -> dict[str, str]:
+def reason_fields(
+    decision: Decision, said: str, risk: str, approve_risk: str | None
+) -> dict[str, str]:
     """What a question says of why it is asked: fields of its `Interrupt`.
 
     Args:
@@ -158,13 +160,13 @@ def argument_source_fields(asked: Interrupt) -> dict[str, Any]:
     return {"message": asked.message, "call_id": asked.call_id} if asked.call_id else {}
 
 
-def request(asked: Interrupt) -> dict[str, Any]:
+def action_request(asked: Interrupt) -> dict[str, Any]:
     """The call in the shape of LangChain's human-in-the-loop requests."""
     told = filter(None, [asked.question, reason_text(asked.why, asked.risk)])
     return {"name": asked.tool, "args": asked.args or {}, "description": "\n".join(told)}
 
 
-def shape(
+def langchain_interrupt(
     asked: Interrupt, prompt: PromptState | None, definition: Mapping[str, Json] | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A question in LangChain's human-in-the-loop shape: its request and its review config.
@@ -175,7 +177,9 @@ def shape(
         definition: And what it makes.
     """
     if asked.tool:
-        return request(asked), _review_config(asked.tool, "approve", "edit", "reject", "respond")
+        return action_request(asked), _review_config(
+            asked.tool, "approve", "edit", "reject", "respond"
+        )
     if asked.kind == "approval" and prompt is not None:
         args: dict[str, Any] = {
             "hash": asked.hash,

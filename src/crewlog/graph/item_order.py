@@ -16,7 +16,7 @@ from crewlog.ids import AgentName
 from crewlog.state.item_specs import FAULTS_TOLD, ListSpec, has_any_of
 
 
-class Order(NamedTuple):
+class ItemOrder(NamedTuple):
     """Who works on a list's items, and in which order."""
 
     agents: tuple[AgentName, ...] = ()
@@ -30,10 +30,10 @@ class Order(NamedTuple):
     """What is wrong, for people: then no step starts."""
 
 
-NO_ORDER = Order()
+NO_ORDER = ItemOrder()
 
 
-def order_of(node: PlanNode, shape: ListSpec | None, count: int) -> Order:
+def item_order(node: PlanNode, shape: ListSpec | None, count: int) -> ItemOrder:
     """Who works on the items of a list, and in which order.
 
     Args:
@@ -54,10 +54,10 @@ def order_of(node: PlanNode, shape: ListSpec | None, count: int) -> Order:
     if faults:
         more = len(faults) - FAULTS_TOLD + shape.more
         told = faults[:FAULTS_TOLD] + ([f"and {more:,} more"] if more > 0 else [])
-        return Order(faults=tuple(told))
+        return ItemOrder(faults=tuple(told))
     agents = tuple(dict.fromkeys(named))
     whose = tuple(map({name: at for at, name in enumerate(agents)}.__getitem__, named))
-    return Order(agents, whose, shape.after)
+    return ItemOrder(agents, whose, shape.after)
 
 
 def _agent(node: PlanNode, shape: ListSpec, number: int) -> AgentName | None:
@@ -86,7 +86,7 @@ def _agent_errors(
             )
 
 
-def ready(
+def next_ready_item(
     left: Sequence[int], after: Sequence[Sequence[int]], at_work: Iterable[int]
 ) -> int | None:
     """The next item that may start: the first whose own are done; none where all must wait.

@@ -26,7 +26,9 @@ from crewlog.state.model import FrontierStep, Routing
 RESERVED = frozenset({END, FAIL, NEXT, ASK_HUMAN})
 
 
-def level(join: Join, arrivals: Mapping[NodeName, int], base: tuple[NodeName, ...]) -> int:
+def complete_generations(
+    join: Join, arrivals: Mapping[NodeName, int], base: tuple[NodeName, ...]
+) -> int:
     """How many generations of a join are complete."""
     waits = [source for source in join.of if source not in base]
     counts = sorted((arrivals.get(source, 0) for source in waits), reverse=True)
@@ -53,11 +55,11 @@ def lost_targets(
 
 def times_met(join: Join, name: NodeName, routing: Routing) -> int:
     """How often a node's join was met: as its arrivals say, or had fired before it was changed."""
-    met = level(join, routing.arrivals.get(name, {}), routing.base.get(name, ()))
+    met = complete_generations(join, routing.arrivals.get(name, {}), routing.base.get(name, ()))
     return max(met, routing.fired.get(name, 0))
 
 
-def unfilled(plan: GraphPlan, name: NodeName, routing: Routing) -> tuple[NodeName, ...]:
+def missing_sources(plan: GraphPlan, name: NodeName, routing: Routing) -> tuple[NodeName, ...]:
     """The sources that a join lacks, where something has arrived there and made nothing run."""
     join = plan.nodes[name].join
     if join is None:
@@ -93,20 +95,24 @@ def has_fired(plan: GraphPlan, target: NodeName, source: NodeName, routing: Rout
     after = routing.arrivals.get(target, {})
     before = {**after, source: after.get(source, 0) - 1}
     fired = routing.fired.get(target, 0)
-    return level(join, after, base) > max(fired, level(join, before, base))
+    return complete_generations(join, after, base) > max(
+        fired, complete_generations(join, before, base)
+    )
 
 
 NOT_HELD = "the condition does not hold"
 
 
-def used_up(plan: GraphPlan, name: NodeName, routing: Routing, because: str) -> bool:
+def is_branch_limit_reached(
+    plan: GraphPlan, name: NodeName, routing: Routing, because: str
+) -> bool:
     """Whether a decision would go back, and has done so as often as it may.
 
     Args:
         plan: The run's.
         name: The decision.
         routing: What was counted.
-        because: Why it goes where it goes, as `decide` says it.
+        because: Why it goes where it goes, as `branch_outcome` says it.
     """
     rule = plan.nodes[name].decide
     if rule is None or rule.at_most is None or because == NOT_HELD:
@@ -114,7 +120,7 @@ def used_up(plan: GraphPlan, name: NodeName, routing: Routing, because: str) -> 
     return routing.loops.get(name, 0) >= rule.at_most
 
 
-def decide(
+def branch_outcome(
     plan: GraphPlan,
     name: NodeName,
     routing: Routing,

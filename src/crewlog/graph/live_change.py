@@ -4,9 +4,9 @@
                    └──(another graph)──► ChangeAccepted ──(drained)──► swap ──► GraphSwapped
                                                                          └──► SwapFailed
 
-Between `accept` and `swap` nothing new starts, and what is under way lands and is applied. So the
-report is made twice: for whoever asks, and once more when all has landed. Nothing is recorded
-before all of it is known to fit: a swap that fails leaves the run as it was.
+Between `accept_change` and `swap` the run drains: nothing starts, and calls in flight are applied.
+So the report is computed twice: when the change is requested, and when the run has drained. A swap
+records nothing before all of its entries are known to fit: one that fails leaves the run as it was.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ def change_report(
         )
     if prepared.parts:
         return _split_report(engine, plan, prepared.parts, abandon=abandon), plan
-    return planned(engine, plan, abandon=abandon), plan
+    return plan_change(engine, plan, abandon=abandon), plan
 
 
-def planned(
+def plan_change(
     engine: Engine, plan: GraphPlan, *, abandon: bool = False, again: bool = False
 ) -> SwapReport:
     """What another plan does to a run.
@@ -129,7 +129,7 @@ def _split_report(
             "the change is one of the flow, and the graph falls apart by it",
             remedy="Send two changes: first the one of the flow, then what parts the graph.",
         )
-    report = planned(engine, whole, abandon=abandon)
+    report = plan_change(engine, whole, abandon=abandon)
     graphs = {state.run: plan.topology or Component(), **{p.graph: p.topology for p in parts}}
     to = {node: part.graph for part in parts for node in part.share.nodes}
     return report.model_copy(
@@ -150,7 +150,7 @@ def _goes(fate: StepRemap, to: Mapping[NodeName, RunId]) -> StepRemap:
     return fate.model_copy(update={"fate": "goes", "because": because})
 
 
-def accept(
+def accept_change(
     engine: Engine,
     plan: GraphPlan,
     report: SwapReport,
@@ -179,7 +179,7 @@ def accept(
     """
     state = engine.state
     if report.swap:
-        engine.pending, engine.parts = plan, parts
+        engine.pending_plan, engine.pending_split_runs = plan, parts
         engine.record(
             j.ChangeAccepted(
                 graph_version=report.graph_version,
@@ -226,10 +226,10 @@ def _apply_component_change(
     Nothing drains: the nodes of a flow, and all that is under way there, are the same.
     """
     old, state = engine.plan, engine.state
-    changed, parts = report.topology or ComponentChange(), engine.parts
+    changed, parts = report.topology or ComponentChange(), engine.pending_split_runs
     gone = {step for step, entry in state.frontier.items() if _is_in_split_run(entry.node, parts)}
     gone |= {step for step, entry in state.parked.items() if _is_in_split_run(entry.node, parts)}
-    facts: list[j.JournalEntry] = [*withdrawn(engine, report, who["by"])]
+    facts: list[j.JournalEntry] = [*withdrawals(engine, report, who["by"])]
     facts += [
         j.InterruptAnswered(at=engine.at, interrupt=asked.id, decision="withdrawn")
         for asked in state.interrupts.values()
@@ -291,18 +291,18 @@ def _is_in_split_run(node: NodeName, parts: Sequence[PreparedSplitRun]) -> bool:
     return any(node in part.share.nodes for part in parts)
 
 
-def part(engine: Engine) -> Exception | None:
+def split(engine: Engine) -> Exception | None:
     """Parts the graph, once nothing of those who leave is under way; the runs that they are began.
 
     Returns:
         Why it could not be, which is a bug of ours: the run goes on as it was, once that is
         recorded. None where it was parted.
     """
-    changing, plan = engine.state.changing, engine.pending
+    changing, plan = engine.state.changing, engine.pending_plan
     if changing is None or plan is None:
         raise InternalError("no split was accepted")
     try:
-        report = _split_report(engine, plan, engine.parts, abandon=changing.abandon)
+        report = _split_report(engine, plan, engine.pending_split_runs, abandon=changing.abandon)
         who: dict[str, Any] = {"by": changing.by, "reason": "", "command": None}
         _apply_component_change(
             engine, plan, report, what=changing.what, basis=changing.basis, **who
@@ -310,11 +310,11 @@ def part(engine: Engine) -> Exception | None:
     # As of a swap: whatever it is, it would fail the workflow's task for ever.
     except Exception as error:  # noqa: BLE001
         return error
-    engine.pending, engine.parts = None, ()
+    engine.pending_plan, engine.pending_split_runs = None, ()
     return None
 
 
-def wider(engine: Engine, plan: GraphPlan, report: SwapReport) -> Iterator[str]:
+def widened_tools(engine: Engine, plan: GraphPlan, report: SwapReport) -> Iterator[str]:
     """Tools that agents may call after a change, and may not now; see `regained`.
 
     Args:
@@ -346,14 +346,14 @@ def swap(engine: Engine) -> SwapResult:
     try:
         after, facts = _swapped(engine, changing)
     except CommandRejected as error:  # for something that has come since it was accepted
-        engine.pending = None
+        engine.pending_plan = None
         told = f"{error.message}. {error.remedy}"
         engine.record(j.SwapFailed(graph_version=changing.graph_version, error=told[:2000]))
         return SwapResult(engine)
     # Whatever it is, it would fail the workflow's task for ever: the run goes on as it was.
     except Exception as error:  # noqa: BLE001
         error_text = f"{type(error).__name__}: {error}"
-        engine.pending = None
+        engine.pending_plan = None
         engine.record(j.SwapFailed(graph_version=changing.graph_version, error=error_text[:2000]))
         return SwapResult(engine, error)
     for fact in facts:
@@ -363,10 +363,10 @@ def swap(engine: Engine) -> SwapResult:
 
 def _swapped(engine: Engine, changing: PendingChange) -> tuple[Engine, list[j.JournalEntry]]:
     """The engine with the new plan, and the facts that make its state; nothing is recorded."""
-    old, new, state = engine.plan, engine.pending, engine.state
+    old, new, state = engine.plan, engine.pending_plan, engine.state
     if new is None:
         raise InternalError("the plan of the accepted change is not there")
-    report = planned(engine, new, abandon=changing.abandon, again=not changing.command)
+    report = plan_change(engine, new, abandon=changing.abandon, again=not changing.command)
     facts = list(_facts(engine, new, report, changing))
     then = state
     for fact in facts:
@@ -382,7 +382,7 @@ def _facts(
     engine: Engine, plan: GraphPlan, report: SwapReport, changing: PendingChange
 ) -> Iterator[j.JournalEntry]:
     state = engine.state
-    yield from withdrawn(engine, report, changing.by)
+    yield from withdrawals(engine, report, changing.by)
     yield j.GraphSwapped(
         at=engine.at,
         graph_version=changing.graph_version,
@@ -398,7 +398,7 @@ def _facts(
     )
 
 
-def withdrawn(engine: Engine, report: SwapReport, by: str) -> Iterator[j.JournalEntry]:
+def withdrawals(engine: Engine, report: SwapReport, by: str) -> Iterator[j.JournalEntry]:
     """Takes back the questions that nobody waits for any more."""
     state = engine.state
     for asked in report.withdrawn:

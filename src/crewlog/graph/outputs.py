@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from crewlog.canonical_json import canonical
 from crewlog.definition.replies import CAPPED, RESPONSE
 from crewlog.graph.plan import PlanAgent
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, FlagName, StepId, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -32,13 +32,15 @@ SHOWN = 80
 """Characters of a value that a conflict tells of."""
 
 
-def is_kept_whole(run: RunFacts, key: str, value: Json) -> bool:
+def is_kept_whole(run: RunContext, key: str, value: Json) -> bool:
     """Whether a large value is put together with others in the state, and must be there whole."""
     how = run.plan.merge.get(key, "last")
     return how in CONFLICTING and how != "agree" and len(canonical(value)) <= MOST
 
 
-def put(run: RunFacts, fact: j.RunOutputSet | j.OutputSet, step: StepId | None = None) -> None:
+def record_write(
+    run: RunContext, fact: j.RunOutputSet | j.OutputSet, step: StepId | None = None
+) -> None:
     """Records that a flag or an output is set, as `merge` says of it; or the conflict.
 
     Args:
@@ -77,9 +79,9 @@ def put(run: RunFacts, fact: j.RunOutputSet | j.OutputSet, step: StepId | None =
 
 
 def output_entry(
-    run: RunFacts, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool
+    run: RunContext, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool
 ) -> j.OutputSet:
-    """An output that an agent sets in a step, as a fact that `put` is to record.
+    """An output that an agent sets in a step, as a fact that `record_write` is to record.
 
     Args:
         run: The run.
@@ -100,17 +102,19 @@ def output_entry(
         body=body,
         inline=None if stored or body is None else content,
         logs=run.output_audience(agent, step),
-        **run.listed(name, content, small=body is None),
-        **run.added(name, step),
+        **run.list_spec_fields(name, content, small=body is None),
+        **run.reducer_fields(name, step),
     )
 
 
-def set_flag(run: RunFacts, flag: FlagName, value: Json, by: str) -> None:
+def set_flag(run: RunContext, flag: FlagName, value: Json, by: str) -> None:
     """Records that people set a flag by an answer."""
-    put(run, j.RunOutputSet(at=run.at, flag=flag, value=value, by=by, **run.added(flag)))
+    record_write(
+        run, j.RunOutputSet(at=run.at, flag=flag, value=value, by=by, **run.reducer_fields(flag))
+    )
 
 
-def _there(run: RunFacts, fact: j.RunOutputSet | j.OutputSet) -> tuple[str, str, Output | None]:
+def _there(run: RunContext, fact: j.RunOutputSet | j.OutputSet) -> tuple[str, str, Output | None]:
     """The key that a fact sets, who sets it, and what is there."""
     if isinstance(fact, j.RunOutputSet):
         value = run.state.flags.get(fact.flag)
@@ -142,7 +146,7 @@ def _text(value: Json) -> str:
         return "what cannot be written down"
 
 
-def begun(run: RunFacts, step: StepId) -> int:
+def start_position(run: RunContext, step: StepId) -> int:
     """The position at which the visit of a step began; 0 where it has not."""
     entry = run.state.frontier.get(step)
     parent = run.state.frontier.get(entry.parent_or_self) if entry is not None else None
@@ -151,7 +155,7 @@ def begun(run: RunFacts, step: StepId) -> int:
     return entry.turn.began if entry is not None and entry.turn is not None else 0
 
 
-def unset(run: RunFacts, step: StepId, *, but: Collection[str] = frozenset()) -> None:
+def reset_outputs(run: RunContext, step: StepId, *, but: Collection[str] = frozenset()) -> None:
     """Sets to null what the agents of a step that comes to nothing said before it began.
 
     Args:
@@ -163,7 +167,7 @@ def unset(run: RunFacts, step: StepId, *, but: Collection[str] = frozenset()) ->
     if entry is None:
         return
     waits = entry.turn is None and entry.mapped is None
-    since = entry.reached if waits else begun(run, step)
+    since = entry.reached if waits else start_position(run, step)
     for agent in _agents(run, entry):
         rules = run.plan.plan_agent_of(entry, agent) if _known(run, entry, agent) else None
         for key in _declared_outputs(rules) if rules is not None else ():
@@ -171,11 +175,11 @@ def unset(run: RunFacts, step: StepId, *, but: Collection[str] = frozenset()) ->
                 _reset_output(run, step, agent, key, since)
 
 
-def reset_error_output(run: RunFacts, step: StepId) -> None:
+def reset_error_output(run: RunContext, step: StepId) -> None:
     """Sets to null the error of an earlier visit, where a later one has another outcome."""
     agent = run.agent_of(step)
     if agent is not None:
-        _reset_output(run, step, agent, ERROR, begun(run, step))
+        _reset_output(run, step, agent, ERROR, start_position(run, step))
 
 
 def is_set(output: Output | None) -> bool:
@@ -183,7 +187,7 @@ def is_set(output: Output | None) -> bool:
     return output is not None and (output.value is not None or bool(output.bodies))
 
 
-def _agents(run: RunFacts, entry: FrontierStep) -> tuple[AgentName, ...]:
+def _agents(run: RunContext, entry: FrontierStep) -> tuple[AgentName, ...]:
     """The agents of a step; of a visit with a step for each item, all that take one."""
     if entry.turn is None:
         named = entry.mapped.agents if entry.mapped is not None else ()
@@ -199,12 +203,12 @@ def _declared_outputs(rules: PlanAgent) -> Iterator[str]:
     yield from dict.fromkeys((*rules.outputs, *form, *capped))
 
 
-def _known(run: RunFacts, step: FrontierStep, agent: AgentName) -> bool:
+def _known(run: RunContext, step: FrontierStep, agent: AgentName) -> bool:
     """Whether the rules of an agent are there; a crew may have changed since its step began."""
     return agent in run.plan.agents or run.plan.detached_step(step) is not None
 
 
-def _reset_output(run: RunFacts, step: StepId, agent: AgentName, key: str, since: int) -> None:
+def _reset_output(run: RunContext, step: StepId, agent: AgentName, key: str, since: int) -> None:
     found = run.state.agent_outputs.get(agent, {}).get(key)
     if found is None or not is_set(found) or found.position > since:
         return

@@ -8,14 +8,14 @@ from crewlog.authority.permissions import EVERY_CREW_HAS, EVERYONE, Ruling
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import GROUP_TOOLS
 from crewlog.errors import CommandRejected
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, CommandId
 from crewlog.state import journal as j
 from crewlog.state.live_permissions import permission_description
 
 
 def set_permission(
-    run: RunFacts,
+    run: RunContext,
     tool: str,
     agents: Sequence[AgentName] | None,
     *,
@@ -49,7 +49,7 @@ def set_permission(
 
 
 def set_agent_permission(
-    run: RunFacts,
+    run: RunContext,
     tool: str,
     agent: str,
     do: Ruling | None,
@@ -104,7 +104,7 @@ def set_agent_permission(
     return permission_description(tool, agent, do)
 
 
-def _check_tool(run: RunFacts, tool: str) -> None:
+def _check_tool(run: RunContext, tool: str) -> None:
     tools: list[str] = sorted(
         {*run.plan.tools, *(t for rules in run.plan.agents.values() for t in rules.tools)}
     )
@@ -113,7 +113,7 @@ def _check_tool(run: RunFacts, tool: str) -> None:
         raise CommandRejected(f"there is no tool {tool!r}", remedy=did_you_mean(tool, tools, known))
 
 
-def _check_agent(run: RunFacts, agent: str) -> None:
+def _check_agent(run: RunContext, agent: str) -> None:
     if agent not in run.plan.agents:
         known = f"Agents: {', '.join(run.plan.agents)}."
         raise CommandRejected(

@@ -19,7 +19,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.errors import ApprovalMismatch, CommandRejected, InternalError
 from crewlog.graph.interrupts import StopAnswer, check_answer
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.run_context import Order, RunFacts
+from crewlog.graph.run_context import CallRequest, RunContext
 from crewlog.ids import AgentName, CommandId, ContentHash, CrewName, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -55,7 +55,7 @@ class PromptCompilation:
 
     def __init__(
         self,
-        run: RunFacts,
+        run: RunContext,
         draft: PromptCarry | None,
         use: Callable[[GraphPlan], None],
         start_crew: StartCrew,
@@ -90,16 +90,16 @@ class PromptCompilation:
 
     # -- calls --------------------------------------------------------------------------------
 
-    def orders(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
+    def pending_calls(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[CallRequest]:
         """The call to make now: one that compiles the prompt, or checks the definition."""
         state, draft = self._run.state, self._active_draft
         if state.status != "running" or state.interrupts or in_flight or self.state.approved:
             return
         number = len(draft.replies) + 1
         if draft.definition is None:
-            yield Order(STEP, COMPILER, Call(call=number, attempt=draft.attempt))
+            yield CallRequest(STEP, COMPILER, Call(call=number, attempt=draft.attempt))
         elif self._run.plan is NO_PLAN:
-            yield Order(STEP, COMPILER, Call(call=number, tool=CHECK))
+            yield CallRequest(STEP, COMPILER, Call(call=number, tool=CHECK))
 
     def compile_input(self) -> CompilePrompt:
         """The input of the next call that compiles."""

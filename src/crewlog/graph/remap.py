@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from crewlog.definition.phases import reachable
-from crewlog.graph.joins import dependents, level, times_met
+from crewlog.graph.joins import complete_generations, dependents, times_met
 from crewlog.graph.loops import Loops, forward_edges
 from crewlog.graph.plan import GraphPlan, Join
 from crewlog.ids import NodeName, StepId
@@ -142,7 +142,7 @@ class JoinRemap:
                     self._reach(name)  # it waited once more for what it waits for no longer
             self._note(name, counts, fired + (name in self.reached))
             return
-        now = level(after, counts, self._satisfied_sources_of(name))
+        now = complete_generations(after, counts, self._satisfied_sources_of(name))
         # A node that was sent to ran without its join, which then makes it run no more.
         sent = self._routing.sent.get(name, 0) if before is not None else 0
         if now > fired and not sent and not (before is None and visited):
@@ -156,9 +156,9 @@ class JoinRemap:
     def _is_met_by_passed(self, name: NodeName, join: Join, counts: Counts, fired: int) -> bool:
         """Whether only nodes that the run is beyond would make one run that it is beyond, too."""
         came = {source: count for source, count in counts.items() if source not in self.passed}
-        return level(join, came, self._satisfied_sources_of(name)) <= fired and self._is_passed(
-            name
-        )
+        return complete_generations(
+            join, came, self._satisfied_sources_of(name)
+        ) <= fired and self._is_passed(name)
 
     def _add(self, name: NodeName) -> None:
         node = self._new.nodes[name]
@@ -177,7 +177,7 @@ class JoinRemap:
                 name, fired, sum(not has_begun(e, self._state) for e in back)
             )
         counts = self._counted(name, before, join, fired)
-        now = level(join, counts, self._satisfied_sources_of(name))
+        now = complete_generations(join, counts, self._satisfied_sources_of(name))
         if back:  # it comes back with what it had, but for what has to wait again
             if now < fired and not sent:
                 fired = self._retract_steps(name, join, counts, fired)
@@ -309,7 +309,7 @@ class JoinRemap:
 
         Not where the rest of the join could not come, and nobody would be asked about it.
         """
-        now = level(join, counts, self._satisfied_sources_of(name))
+        now = complete_generations(join, counts, self._satisfied_sources_of(name))
         if not self._may_still_fire(name, join, counts):
             return fired
         while fired > now:
@@ -330,7 +330,7 @@ class JoinRemap:
     def _may_still_fire(self, name: NodeName, join: Join, counts: Counts) -> bool:
         """Whether a node that is not met fires later, or else people are asked about it."""
         base = {*self._satisfied_sources_of(name)} & {*join.of}
-        now = level(join, counts, (*base,))
+        now = complete_generations(join, counts, (*base,))
         some = [s for s in join.of if s not in base and counts.get(s, 0) > now]
         others = [s for s in join.of if s not in base and s not in some and self.is_coming(s)]
         can_fill = len(some) + len(others) >= max(1, join.need - len(base))

@@ -84,7 +84,7 @@ def roll_back(
     back = rollback_state(engine.state, then, other_graph=not is_same_graph(engine.plan, plan))
     engine.record(j.RunRolledBack(to=to, state=_restored_fields(back.state), by=by, **who))
     engine.use(_with_detached_steps(plan, back))
-    engine.talks.requeue_message(now.talk)
+    engine.exchanges.requeue_message(now.talk)
     _ask_anew(engine, back.questions)
 
 
@@ -129,7 +129,7 @@ def fork(
     return engine
 
 
-def part(
+def start_split_run(
     plan: GraphPlan, then: CrewState, source: RunId, *, by: str, at: int, split: str
 ) -> Engine:
     """A run that is a part of another one from here on.

@@ -96,7 +96,7 @@ def disabled_reason(agent: AgentName) -> str:
     return f"{agent} is switched off"
 
 
-class Order(NamedTuple):
+class CallRequest(NamedTuple):
     """A call that is to be made."""
 
     step: StepId
@@ -105,7 +105,7 @@ class Order(NamedTuple):
     """A model call where `call.tool` is none."""
 
 
-class RunFacts:
+class RunContext:
     """A run's plan and ledger, with the questions that can be asked of them."""
 
     def __init__(self, plan: GraphPlan, ledger: Ledger) -> None:
@@ -119,7 +119,7 @@ class RunFacts:
     state: CrewState = cast("CrewState", property(attrgetter("ledger.state")))
     """The live state. The getter is not a Python function, since a step asks for it 100 times."""
 
-    def goes_on(self, step: StepId) -> bool:
+    def waits_for_calls(self, step: StepId) -> bool:
         """Whether the run still waits for the calls of a step.
 
         It does not once the step is gone, or failed as a whole: people are asked then.
@@ -231,7 +231,7 @@ class RunFacts:
         due = 0 if expires is None else due_in(expires, self.at)
         return {"due": due, "to": policy.people}
 
-    def approved(self, step: StepId, call: Call) -> Decision:
+    def check_approval(self, step: StepId, call: Call) -> Decision:
         """Whether people have approved a call as it is to be made now."""
         return check_binding(call.seal, call_binding(self.state.run, step, call), at=self.at)
 
@@ -262,7 +262,7 @@ class RunFacts:
         """Whether what steps set of a flag, or of `agent.output`, makes a list."""
         return self.plan.merge.get(key) in LISTS
 
-    def added(self, key: str, step: StepId | None = None) -> dict[str, Any]:
+    def reducer_fields(self, key: str, step: StepId | None = None) -> dict[str, Any]:
         """What a fact that sets a flag or an output says of how its value is combined."""
         how = self.plan.merge.get(key, "last")
         said: dict[str, Any] = {"how": how} if how in CONFLICTING else {}
@@ -277,7 +277,9 @@ class RunFacts:
         entry = self.state.frontier.get(step)
         return entry is not None and entry.parent is not None
 
-    def listed(self, name: str, value: Json, *, small: bool, step: bool = True) -> dict[str, Any]:
+    def list_spec_fields(
+        self, name: str, value: Json, *, small: bool, step: bool = True
+    ) -> dict[str, Any]:
         """What a fact that sets an output says of it as a list that nodes have a step each for.
 
         Of a small value nothing: it is in the state, and looked at when it is needed.
@@ -293,7 +295,7 @@ class RunFacts:
             return {}
         keys = {node.by for node in nodes if node.by}
         if step and self.has_list_reducer(name):
-            return self.shaped(name, [value])
+            return self.item_spec_fields(name, [value])
         if not isinstance(value, list):
             return {}
         items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
@@ -303,7 +305,7 @@ class RunFacts:
             **({"shape": self._bounded(name, shape)} if shape is not None else {}),
         }
 
-    def shaped(self, name: str, values: Sequence[Json]) -> dict[str, Any]:
+    def item_spec_fields(self, name: str, values: Sequence[Json]) -> dict[str, Any]:
         """What a fact that adds values to a list says of them as items that nodes work on."""
         nodes = [node for node in self.plan.nodes.values() if node.for_each == name]
         keys = {node.by for node in nodes if node.by}
@@ -408,7 +410,7 @@ class RunFacts:
             return rules.shares
         return _common_audience(agent, rules, now)
 
-    def sees(self, agent: AgentName, item: Item, step: StepId) -> Item:
+    def visible_item(self, agent: AgentName, item: Item, step: StepId) -> Item:
         """An item as an agent may be shown it, in a step: without what it may not see."""
         if may_read_input(
             agent, item.logs, reads=self.readable_logs(agent, step), step=step
@@ -493,7 +495,7 @@ class RunFacts:
             if is_per_run(each.quota):
                 continue
             # Two rules for the same calls are counted as one: the lesser of them holds for both.
-            where = self.counted(each)
+            where = self.quota_store(each)
             known = found.setdefault(where, each)
             if quota_of(each.quota).most < quota_of(known.quota).most:
                 found[where] = each
@@ -508,12 +510,12 @@ class RunFacts:
             for where, rule in sorted(found.items(), key=lambda each: (each[0].key, each[0].crew))
         )
 
-    def counted(self, rule: Permission) -> Counted:
+    def quota_store(self, rule: Permission) -> Counted:
         """Where the calls of a quota over runs are counted."""
         own = Counted(crew=self.plan.crew, key=rule.key, zone=self.plan.timezone)
         return rule.counted or own
 
-    def ruled(self, agent: AgentName, tool: str, step: StepId | None = None) -> bool:
+    def has_live_permission(self, agent: AgentName, tool: str, step: StepId | None = None) -> bool:
         """Whether people ruled of an agent and a tool while the run lived."""
         offered = self.rules_of(agent, step).tools
         found = live_permission(agent, tool, offered=offered, rulings=self.state.rulings)

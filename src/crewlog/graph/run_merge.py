@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from crewlog.errors import ChangeConflict, ComponentConflict, InternalError
-from crewlog.graph.budgets import has_divisible_limits, stricter, together
+from crewlog.graph.budgets import has_divisible_limits, merged_budget, stricter_budget
 from crewlog.graph.engine import Engine
-from crewlog.graph.live_change import check_consistency, new_run_outputs, planned, withdrawn
+from crewlog.graph.live_change import check_consistency, new_run_outputs, plan_change, withdrawals
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import SwapReport, is_same_flow, with_detached_steps
 from crewlog.graph.wakes import component_events
@@ -62,8 +62,8 @@ def apply_merge(
         )
     if not is_same_flow(old, plan):
         raise InternalError("a merge would change the flow of the run that stays")
-    report = planned(engine, plan)
-    facts: list[j.JournalEntry] = [*withdrawn(engine, report, by)]
+    report = plan_change(engine, plan)
+    facts: list[j.JournalEntry] = [*withdrawals(engine, report, by)]
     then = state
     for fact in facts:
         then = reduce(then, fact)
@@ -144,9 +144,9 @@ def _bounds(
     if not has_divisible_limits(plan):
         return RemainingBudget()
     if not prepared.together:
-        return stricter(then, part)
+        return stricter_budget(then, part)
     both = then.model_copy(update=union(then, part, names))
-    return together(plan, engine.plan, then, part, both, prepared.quotas)
+    return merged_budget(plan, engine.plan, then, part, both, prepared.quotas)
 
 
 def _events(

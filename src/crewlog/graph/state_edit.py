@@ -18,7 +18,7 @@ from crewlog.definition.findings import did_you_mean, suggestion
 from crewlog.definition.model import NAME_PATTERN
 from crewlog.errors import CommandRejected, InternalError, UsageError
 from crewlog.graph.outputs import is_kept_whole
-from crewlog.graph.run_context import RunFacts, message_body
+from crewlog.graph.run_context import RunContext, message_body
 from crewlog.graph.value_kinds import kind_of, path_kinds
 from crewlog.ids import AgentName, CommandId, LogName, private_log
 from crewlog.model import Json
@@ -37,7 +37,7 @@ MOST_SHARED = 200
 
 
 def edit_state(
-    run: RunFacts,
+    run: RunContext,
     set_: Mapping[str, Json],
     delete: Iterable[str],
     *,
@@ -78,7 +78,7 @@ Fault = tuple[str, str]
 """What is wrong, and the remedy."""
 
 
-def _faults(run: RunFacts, set_: Mapping[str, Json], delete: tuple[str, ...]) -> Iterable[Fault]:
+def _faults(run: RunContext, set_: Mapping[str, Json], delete: tuple[str, ...]) -> Iterable[Fault]:
     for path in (*set_, *delete):
         if fault := _unknown(run, path):
             yield fault
@@ -96,7 +96,7 @@ def _faults(run: RunFacts, set_: Mapping[str, Json], delete: tuple[str, ...]) ->
         yield f"a run has at most {MOST_SHARED} shared and private values", ""
 
 
-def _unknown(run: RunFacts, path: str) -> Fault | None:
+def _unknown(run: RunContext, path: str) -> Fault | None:
     kind, owner, name = path_parts(path)
     if kind in (FLAGS, OUTPUTS):
         known = editable_paths(run)
@@ -126,7 +126,7 @@ def _not_there(path: str, known: list[str]) -> Fault:
     return f"there is nothing at {path!r}", f"Paths are {forms}."
 
 
-def editable_paths(run: RunFacts) -> list[str]:
+def editable_paths(run: RunContext) -> list[str]:
     """The flags and outputs that the crew declares, as paths, sorted."""
     flags: set[str] = {*run.plan.flags, *run.state.flags}
     outputs = {(agent, key) for agent, found in run.state.agent_outputs.items() for key in found}
@@ -150,14 +150,14 @@ def editable_paths(run: RunFacts) -> list[str]:
     )
 
 
-def _audiences(run: RunFacts) -> set[str]:
+def _audiences(run: RunContext) -> set[str]:
     found = {f"agent:{agent}" for agent in run.plan.agents}
     for rules in run.plan.agents.values():
         found |= {log for log in (*rules.reads, *rules.writes) if log.startswith("group:")}
     return found
 
 
-def _unfit(run: RunFacts, path: str, value: Json) -> Fault | None:
+def _unfit(run: RunContext, path: str, value: Json) -> Fault | None:
     kind, owner, name = path_parts(path)
     key = f"{owner}.{name}" if kind == OUTPUTS else name
     if kind in (FLAGS, OUTPUTS) and run.has_list_reducer(key) and not isinstance(value, list):
@@ -173,7 +173,7 @@ def _unfit(run: RunFacts, path: str, value: Json) -> Fault | None:
     return None
 
 
-def _kind_error(run: RunFacts, path: str, value: Json) -> Fault | None:
+def _kind_error(run: RunContext, path: str, value: Json) -> Fault | None:
     """What a value is that does not fit where it is to stand."""
     kinds = path_kinds(run, path)
     given = kind_of(value)
@@ -185,7 +185,7 @@ def _kind_error(run: RunFacts, path: str, value: Json) -> Fault | None:
     return f"{path!r} must be {kinds.words}, not {called(value)}: {kinds.because}", remedy
 
 
-def _shared(run: RunFacts, agent: AgentName, key: str) -> tuple[LogName, ...]:
+def _shared(run: RunContext, agent: AgentName, key: str) -> tuple[LogName, ...]:
     """Who may see an edited output where the edit does not say: empty for `public`."""
     rules = run.plan.agents.get(agent)
     if rules is not None:
@@ -197,17 +197,19 @@ def _shared(run: RunFacts, agent: AgentName, key: str) -> tuple[LogName, ...]:
     return there.logs if there is not None else ()
 
 
-def _edit(run: RunFacts, path: str, value: Json, logs: tuple[LogName, ...]) -> j.Edit:
+def _edit(run: RunContext, path: str, value: Json, logs: tuple[LogName, ...]) -> j.Edit:
     kind, agent, key = path_parts(path)
     if kind != OUTPUTS:
         return j.Edit(path=path, value=value)
     name = f"{agent}.{key}"
     logs = logs or _shared(run, AgentName(agent), key)
     if run.has_list_reducer(name):
-        return j.Edit(path=path, value=value, append=True, logs=logs, **run.shaped(name, value))
+        return j.Edit(
+            path=path, value=value, append=True, logs=logs, **run.item_spec_fields(name, value)
+        )
     if is_small(value) or is_kept_whole(run, name, value):
         return j.Edit(path=path, value=value, logs=logs)
-    listed = run.listed(name, value, small=False, step=False)
+    listed = run.list_spec_fields(name, value, small=False, step=False)
     return j.Edit(path=path, body=hash_json(value), inline=value, logs=logs, **listed)
 
 
@@ -215,7 +217,7 @@ NOBODYS = LogName("private:#request")
 """A log that no agent reads: none has such a name."""
 
 
-def give(run: RunFacts, given: Given, *, by: str) -> None:
+def set_initial_state(run: RunContext, given: Given, *, by: str) -> None:
     """Puts messages and values into a run that begins, as if they had been said and set before.
 
     Args:

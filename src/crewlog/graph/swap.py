@@ -13,12 +13,12 @@ from typing import Literal
 
 from crewlog.definition.conditions import render_condition
 from crewlog.errors import CommandRejected
-from crewlog.graph.blocked_nodes import BlockedNode, blocked
-from crewlog.graph.joins import lost_targets, unfilled
+from crewlog.graph.blocked_nodes import BlockedNode, blocked_nodes
+from crewlog.graph.joins import lost_targets, missing_sources
 from crewlog.graph.loops import forward_edges
 from crewlog.graph.plan import DetachedStep, GraphPlan, PlanAgent, PlanNode
 from crewlog.graph.remap import JoinRemap, has_begun
-from crewlog.graph.timers import waits_for
+from crewlog.graph.timers import step_wait_text
 from crewlog.graph.wakes import plan_component_change
 from crewlog.ids import (
     AgentName,
@@ -35,7 +35,9 @@ from crewlog.state.model import CrewState, FrontierStep, Interrupt, Routing
 
 Frontier = Mapping[StepId, FrontierStep]
 
-Fate = Literal["kept", "goes", "leaves", "abandoned", "parked", "returns", "retracted", "starts"]
+StepFate = Literal[
+    "kept", "goes", "leaves", "abandoned", "parked", "returns", "retracted", "starts"
+]
 """What becomes of a step: `kept` goes on as it is; `goes` does so in another run; `leaves` ends its
 turn, and nothing follows; `abandoned` is cut off; `parked` is kept aside; `returns` was;
 `retracted` was reached and must wait again; `starts` is reached by the swap itself."""
@@ -50,7 +52,7 @@ class StepRemap(Model):
 
     step: StepId
     node: NodeName
-    fate: Fate
+    fate: StepFate
     doing: str = ""
     """What it does now, for people: `running: 1 call under way`, `waits for backend.ready`."""
     because: str = ""
@@ -110,7 +112,9 @@ def swap_report(
             swap=False,
             kept=tuple(new.nodes),
             steps=tuple(_step_remap(e, "kept") for e in state.frontier.values()),
-            blocked=blocked(old, new, state, {**state.frontier}, forward_edges(new), state.routing),
+            blocked=blocked_nodes(
+                old, new, state, {**state.frontier}, forward_edges(new), state.routing
+            ),
             notes=tuple(plan_notes(old, new)),
         )
     if is_same_flow(old, new):
@@ -334,7 +338,7 @@ class _Swap:
                 if n in self._kept and self._old.nodes[n] != self._new.nodes[n]
             ),
             steps=(*self._told(withdrawn), *self._starts()),
-            blocked=blocked(self._old, self._new, state, under_way, joins.ahead, routing),
+            blocked=blocked_nodes(self._old, self._new, state, under_way, joins.ahead, routing),
             withdrawn=withdrawn,
             notes=(*self._notes(), *plan_notes(self._old, self._new)),
             remap=remap,
@@ -441,7 +445,7 @@ class _Swap:
         name = NodeName(asked.detail)
         if name not in self._kept or name in self._joins.reached:
             return False
-        return bool(unfilled(self._new, name, routing))
+        return bool(missing_sources(self._new, name, routing))
 
     def _is_changed_question(self, asked: Interrupt, remap: Remap) -> bool:
         if asked.step is None or asked.call is not None:
@@ -469,15 +473,15 @@ class _Swap:
             yield f"{name} does not run again: it has run already"
 
 
-def _step_remap(entry: FrontierStep, fate: Fate, because: str = "") -> StepRemap:
+def _step_remap(entry: FrontierStep, fate: StepFate, because: str = "") -> StepRemap:
     return StepRemap(
-        step=entry.step, node=entry.node, fate=fate, doing=doing(entry), because=because
+        step=entry.step, node=entry.node, fate=fate, doing=activity_text(entry), because=because
     )
 
 
-def doing(entry: FrontierStep) -> str:
+def activity_text(entry: FrontierStep) -> str:
     """What a step does, for people."""
-    if entry.status in ("waiting", "asking") and (what := waits_for(entry)):
+    if entry.status in ("waiting", "asking") and (what := step_wait_text(entry)):
         return f"waits {'for ' if entry.requirement else ''}{what}"
     if entry.mapped is not None:
         return f"running: {entry.mapped.done} of {entry.mapped.of} items are done"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crewlog.errors import CommandRejected
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import CommandId
 from crewlog.state import journal as j
 from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint_message
@@ -18,7 +18,7 @@ _POSITION = len('"":1000000,')
 
 
 def tag(
-    run: RunFacts, checkpoint: int, name: str, *, by: str = "", command: CommandId | None = None
+    run: RunContext, checkpoint: int, name: str, *, by: str = "", command: CommandId | None = None
 ) -> str:
     """Gives a checkpoint a name; one that another checkpoint has moves.
 
@@ -53,7 +53,7 @@ def tag(
     return f"{name} is {checkpoint}"
 
 
-def _checkpoints(run: RunFacts) -> Iterator[int]:
+def _checkpoints(run: RunContext) -> Iterator[int]:
     """The checkpoints of this execution."""
     for position, data in run.ledger.page(0, len(run.ledger.entries)):
         if checkpoint_kind(data["kind"], data.get("source"), data.get("because", "")) is not None:

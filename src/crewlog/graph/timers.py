@@ -7,7 +7,7 @@
 A timer is data: the time when it is due stands in the frontier, so it is carried, swapped and
 rolled back with it; so are the times when questions expire, and when the run has taken what it may.
 Whoever runs the engine lets real time pass until `earliest`, and says so by
-`rung`. The engine never compares its own clock with a time that is due: that clock tells when
+`fire`. The engine never compares its own clock with a time that is due: that clock tells when
 something came in, and a replay may read another one.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from crewlog.definition.times import due_in, milliseconds, moment_words
 from crewlog.graph.plan import PlanNode
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.run_status import FoundError
 from crewlog.state import journal as j
 from crewlog.state.conversation import Talk
@@ -36,7 +36,7 @@ Unmet = Callable[..., Awaitable[None]]
 """Does what a node says for where its condition does not come true."""
 
 
-class Waits:
+class Timers:
     """The timers of a run.
 
     Args:
@@ -45,20 +45,20 @@ class Waits:
         unmet: Gives up waiting for a condition.
     """
 
-    def __init__(self, run: RunFacts, complete: Completed, unmet: Unmet) -> None:
+    def __init__(self, run: RunContext, complete: Completed, unmet: Unmet) -> None:
         self._run = run
         self._complete = complete
         self._give_up_requirement = unmet
         self._over: set[tuple[str, int]] = set()
 
-    def rung(self, due: int) -> None:
+    def fire(self, due: int) -> None:
         """Says that the timers are over which are set and due by then."""
         self._over |= {timer for timer in self._timers() if timer[1] <= due}
 
     def next_deadline(self) -> int | None:
         """When the next timer is over, in milliseconds since the epoch; none where there is none.
 
-        A time that is over is told, too, until it is `rung`.
+        A time that is over is told, too, until it is `fire`.
         """
         return min(
             (due for key, due in self._timers() if (key, due) not in self._over), default=None
@@ -128,7 +128,7 @@ class Waits:
         """Whether a timer has rung since the run's state was loaded."""
         return bool(self._over)
 
-    def limit(self, entry: FrontierStep, node: PlanNode) -> None:
+    def limit_step(self, entry: FrontierStep, node: PlanNode) -> None:
         """Sets the timer of a step that is started and may take only so long, once."""
         if node.timeout is not None and entry.turn is not None and not entry.due:
             due = due_in(node.timeout, self._run.at)
@@ -139,12 +139,12 @@ class Waits:
         found = (each for each in self._timed_steps() if each.status != "waiting")
         return [entry for entry in found if self._is_over(entry)]
 
-    def begin(self, entry: FrontierStep, node: PlanNode) -> None:
+    def start_wait(self, entry: FrontierStep, node: PlanNode) -> None:
         """Starts a node that waits for a time."""
         self._run.record(j.StepStarted(step=entry.step))
         self._set(entry, node)
 
-    async def go_on(self, entry: FrontierStep, node: PlanNode) -> None:
+    async def continue_wait(self, entry: FrontierStep, node: PlanNode) -> None:
         """Moves a node that waits for a time and is started."""
         if entry.status == "waiting":
             if not self._is_over(entry):
@@ -155,7 +155,7 @@ class Waits:
             return
         await self._complete(entry.step, because="its time has come")
 
-    async def bound(self, entry: FrontierStep, node: PlanNode) -> None:
+    async def limit_requirement(self, entry: FrontierStep, node: PlanNode) -> None:
         """Moves a step that waits for a condition, for so long and no longer."""
         if node.within is None:
             return
@@ -182,7 +182,7 @@ def deadline_of(entry: FrontierStep) -> int:
     return entry.due if entry.status == "waiting" or entry.turn is not None else 0
 
 
-def waits_for(entry: FrontierStep) -> str:
+def step_wait_text(entry: FrontierStep) -> str:
     """What a step waits for, for people.
 
     `backend.ready`, `until 2026-12-01 08:00 UTC`, or a condition with how long it is waited for.
@@ -205,7 +205,7 @@ def waking_message_text(rest: Rest) -> str:
     return f"a message{until}"
 
 
-def held(state: CrewState) -> str:
+def pause_text(state: CrewState) -> str:
     """Why a run that was paused or is being stopped does not move; empty: it is neither.
 
     Of a paused run, also how it is resumed, and the question that is open meanwhile.
@@ -215,22 +215,22 @@ def held(state: CrewState) -> str:
         return f"stopping{by}: what runs is being cancelled"
     if state.status != "paused":
         return ""
-    asked = first_question(state)
+    asked = first_interrupt_text(state)
     return f"paused{by}: crewlog resume {state.run}{f'; {asked}' if asked else ''}"
 
 
-def first_question(state: CrewState) -> str:
+def first_interrupt_text(state: CrewState) -> str:
     """The first question that is open: `i1: Publish it?`; empty where none is."""
     first = next(iter(state.interrupts.values()), None)
     return f"{first.id}: {first.question}" if first is not None else ""
 
 
-def waiting_for(state: CrewState) -> str:
+def run_wait_text(state: CrewState) -> str:
     """What a run waits for by its journal: people, a message, or a timer; empty: for none of them.
 
     What its calls wait for, such as a worker or a server, is not in the journal.
     """
-    if asked := first_question(state):
+    if asked := first_interrupt_text(state):
         return asked
     if state.resting and state.talk is not None:
         return next_message_text(state.talk)
@@ -241,7 +241,7 @@ def waiting_for(state: CrewState) -> str:
 
 def status_by_journal(state: CrewState) -> str:
     """A run's status for people, as far as its journal tells it: one that waits is `waiting`."""
-    return "waiting" if state.status == "running" and waiting_for(state) else state.status
+    return "waiting" if state.status == "running" and run_wait_text(state) else state.status
 
 
 def _timer(state: CrewState) -> str:
@@ -250,4 +250,4 @@ def _timer(state: CrewState) -> str:
     if not timed or len(timed) < len(state.frontier):
         return ""
     first = min(timed, key=lambda entry: entry.due)
-    return f"{first.node}: {waits_for(first)}"
+    return f"{first.node}: {step_wait_text(first)}"

@@ -27,13 +27,13 @@ from crewlog.authority.permissions import Decision, authorize_output
 from crewlog.canonical_json import hash_json
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.graph import interrupts
-from crewlog.graph.agents_without_model import did, text_of
-from crewlog.graph.artifacts import landed, operations_of
+from crewlog.graph.agents_without_model import completed_call, text_of
+from crewlog.graph.artifacts import operation_entries, with_known_result
 from crewlog.graph.checkpoint_saver import LatestSaver
 from crewlog.graph.driver import Driver, graph_cache
-from crewlog.graph.final_messages import Replies
-from crewlog.graph.outputs import output_entry, put
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.final_messages import FinalMessages
+from crewlog.graph.outputs import output_entry, record_write
+from crewlog.graph.run_context import RunContext
 from crewlog.graph.wakes import Wakes
 from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log
 from crewlog.model import Json
@@ -59,13 +59,13 @@ empty, what `on_error` says of failures."""
 class Turns:
     """The turns of a run, each at its place in the turn's graph."""
 
-    def __init__(self, run: RunFacts, listening: Wakes, ended: Ended, failed: Failed) -> None:
+    def __init__(self, run: RunContext, listening: Wakes, ended: Ended, failed: Failed) -> None:
         self._run = run
         self._wakes = listening
         self._ended = ended
         self._failed = failed
         self._graph = TurnSubgraph()
-        self._replies = Replies(run)
+        self._replies = FinalMessages(run)
 
     async def apply_model_call(
         self, step: StepId, number: int, result: CallModelResult, *, composed: bool = False
@@ -166,7 +166,7 @@ class Turns:
         self._run.ledger.learn(result)
         match result.outcome:
             case ToolCallDenied() | ToolCallInvalid(unmade=True):
-                self.give_back(step, call)
+                self.release_quotas(step, call)
             case _:
                 pass
         goto = tuple(node for node in result.returned.goto if node in self._run.plan.nodes)
@@ -183,7 +183,9 @@ class Turns:
                 ms=result.ms,
                 confidence=self._confidence(step, agent, result),
                 goto=goto,
-                did=did(self._run.rules_of(agent, step), call, text_of(result), ok=result.ok),
+                did=completed_call(
+                    self._run.rules_of(agent, step), call, text_of(result), ok=result.ok
+                ),
                 delay=result.delay,
             )
         ]
@@ -216,11 +218,11 @@ class Turns:
             ref=ref,
             ok=ok,
             brief=brief(text),
-            did=did(self._run.rules_of(agent, step), call, text, ok=ok),
+            did=completed_call(self._run.rules_of(agent, step), call, text, ok=ok),
         )
         await self._apply_in_order(step, call.call, [fact])
 
-    def waits_for(self, step: StepId, number: int) -> Call | None:
+    def unanswered_call(self, step: StepId, number: int) -> Call | None:
         """A tool call of a step that is not answered yet; none where nobody waits for it."""
         calls = calls_of(self._run.state.frontier.get(step))
         return next((c for c in calls if c.call == number and c.tool and c.status != "held"), None)
@@ -231,7 +233,7 @@ class Turns:
         if agent is None:
             return
         self._deny(step, agent, call, decision.reason, decision.rule)
-        self.give_back(step, call)
+        self.release_quotas(step, call)
         await self.answer_call(step, call, f"Refused: {decision.reason}.", ok=False)
 
     async def _authorize_call(self, step: StepId, agent: AgentName, call: Call) -> Decision:
@@ -244,7 +246,7 @@ class Turns:
         if decision.rule == "ruling" and (said := self._run.live_permission_reason(agent, tool)):
             reason += f": {said}"
         self._deny(step, agent, call, reason, decision.rule)
-        self.give_back(step, call)
+        self.release_quotas(step, call)
         offered = ", ".join(self._run.tools_of(agent, step)) or "none"
         await self.answer_call(
             step, call, f"Refused: {reason}. Tools you may call: {offered}.", ok=False
@@ -269,7 +271,7 @@ class Turns:
         if keys:
             self._run.record(j.QuotaConsumed(step=step, call=call.call, quotas=keys))
 
-    def give_back(self, step: StepId, call: Call) -> None:
+    def release_quotas(self, step: StepId, call: Call) -> None:
         """Takes a call that is not made out of the run's quotas."""
         if call.counted:
             self._run.record(j.QuotaReleased(step=step, call=call.call, quotas=call.counted))
@@ -284,7 +286,7 @@ class Turns:
             agent = self._run.agent_of(step)
             if agent is not None:
                 self._deny(step, agent, call, "its arguments are not valid JSON", "arguments")
-            self.give_back(step, call)
+            self.release_quotas(step, call)
             say = f"The arguments of {tool!r} are not valid JSON. Call it again."
             await self.answer_call(step, call, say, ok=False)
             return
@@ -307,7 +309,7 @@ class Turns:
     def ask_again_for_approval(self, step: StepId, call: Call) -> bool:
         """Asks about a call whose question was taken back; false where it needs nobody's yes."""
         agent = self._run.agent_of(step)
-        if agent is None or (call.approved and self._run.approved(step, call).allowed):
+        if agent is None or (call.approved and self._run.check_approval(step, call).allowed):
             return False
         decision = self._run.check(agent, call.tool or "", step, counted=call.counted)
         if decision.outcome != "ask":
@@ -338,7 +340,7 @@ class Turns:
         risk, policy = rules.risk if rules else "low", self._run.plan.interrupts
         counted = self._run.quotas(agent, tool, step)
         return {
-            **interrupts.because(decision, said, risk, policy.approve_risk),
+            **interrupts.reason_fields(decision, said, risk, policy.approve_risk),
             "quotas": tuple(map(interrupts.interrupt_quota, counted)),
         }
 
@@ -380,7 +382,7 @@ class Turns:
         """Ends a turn that is done, however sure its agent is."""
         await self._ended(step, goto)
 
-    def told(self, step: StepId, text: str, by: str) -> None:
+    def send_to_agent(self, step: StepId, text: str, by: str) -> None:
         """Says something to the agent of a step, and to nobody else."""
         agent = self._run.agent_of(step)
         if agent is not None:
@@ -423,7 +425,7 @@ class Turns:
                     flag=FlagName(flag),
                     value=value,
                     by=agent,
-                    **self._run.added(flag, step),
+                    **self._run.reducer_fields(flag, step),
                 )
             else:
                 denied.append(decision.reason)
@@ -436,12 +438,12 @@ class Turns:
         for i, sent in enumerate(writes.sends, 1):
             decision = authorize_output("channel", agent, sent.channel, rules.send)
             if decision.allowed:
-                yield self._wakes.message(f"{step}/{number}/sent{i}", step, agent, sent)
+                yield self._wakes.channel_message(f"{step}/{number}/sent{i}", step, agent, sent)
             else:
                 denied.append(decision.reason)
         for reason in denied:
             yield self._denied(step, number, agent, tool, reason)
-        for found in operations_of(self._run.plan, step, number, agent, result, self._run.at):
+        for found in operation_entries(self._run.plan, step, number, agent, result, self._run.at):
             if isinstance(found, Decision):
                 yield self._denied(step, number, agent, tool, found.reason)
             else:
@@ -490,14 +492,16 @@ class Turns:
         self._run.ledger.record(returned.model_copy(update={"model_next": model_next}))
         for fact in rest:
             if isinstance(fact, j.RunOutputSet | j.OutputSet):
-                put(self._run, fact, step)
+                record_write(self._run, fact, step)
                 continue
             found = fact
             if isinstance(fact, j.ArtifactOperationsApplied):
-                found = landed(fact, self._run.state)
+                found = with_known_result(fact, self._run.state)
             self._run.ledger.record(found)
             if isinstance(fact, j.MessageAdded):
-                self._wakes.said(fact.ref.logs[0], fact.ref.body, fact.by, AgentName(fact.by))
+                self._wakes.wake_readers(
+                    fact.ref.logs[0], fact.ref.body, fact.by, AgentName(fact.by)
+                )
         if model_next:
             await self._check_turn_limit(step)
         elif turn.returned == turn.expected:
@@ -556,7 +560,7 @@ MODEL = "model"
 TOOL = "tool"
 
 
-class Position(TypedDict):
+class TurnState(TypedDict):
     """The channels of a turn."""
 
     calls: tuple[int, ...]
@@ -567,22 +571,22 @@ class Position(TypedDict):
     """Whether a tool sent the run elsewhere, which ends the turn."""
 
 
-async def _placeholder(state: Position) -> Position:
+async def _placeholder(state: TurnState) -> TurnState:
     return state
 
 
-def _after_model(state: Position) -> list[str | Send]:
+def _after_model(state: TurnState) -> list[str | Send]:
     return [Send(TOOL, number) for number in state["calls"]] or [END]
 
 
-def _after_tool(state: Position) -> list[str | Send]:
+def _after_tool(state: TurnState) -> list[str | Send]:
     if state["returned"] < len(state["calls"]):
         return []
     return [END if state["handed_off"] else MODEL]
 
 
 def _compiled(saver: LatestSaver) -> Any:
-    graph: StateGraph[Position, None, Position, Position] = StateGraph(Position)
+    graph: StateGraph[TurnState, None, TurnState, TurnState] = StateGraph(TurnState)
     graph.add_node(MODEL, _placeholder)
     graph.add_node(TOOL, _placeholder)
     graph.add_edge(START, MODEL)
@@ -600,12 +604,12 @@ class TurnSubgraph:
 
     async def replied(self, calls: Sequence[int]) -> list[int]:
         """Applies a model's reply; returns the tool calls to make, empty where the turn is over."""
-        values: Position = {"calls": tuple(calls), "returned": 0, "handed_off": False}
+        values: TurnState = {"calls": tuple(calls), "returned": 0, "handed_off": False}
         return [cast("int", t.item) for t in self._driver.apply(MODEL, values)]
 
     async def returned(self, turn: Turn) -> bool:
         """Applies a tool's result, counted in `turn` already; true where the model is next."""
-        values: Position = {
+        values: TurnState = {
             "calls": tuple(range(turn.next_call - turn.expected, turn.next_call)),
             "returned": turn.returned,
             "handed_off": bool(turn.goto),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from crewlog.definition.conditions import Fact, facts_in
 from crewlog.definition.findings import listed
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, FlagName
 from crewlog.model import Json
 from crewlog.state.edits import FLAGS, OUTPUTS, SHARED, path_parts
@@ -59,7 +59,7 @@ def kind_of(value: Json) -> str:
             return "mapping"
 
 
-def path_kinds(run: RunFacts, path: str) -> ValueKinds:
+def path_kinds(run: RunContext, path: str) -> ValueKinds:
     """The kinds of values that fit at a path that is known."""
     section, owner, name = path_parts(path)
     if section == FLAGS and (kind := kind_of(run.plan.flags.get(FlagName(name)))):
@@ -80,7 +80,7 @@ def path_kinds(run: RunFacts, path: str) -> ValueKinds:
     return ValueKinds()
 
 
-def _value_at(run: RunFacts, section: str, owner: str, name: str) -> Json:
+def _value_at(run: RunContext, section: str, owner: str, name: str) -> Json:
     """The value that is there, as far as the state has it: what is large is in the store."""
     state = run.state
     if section == FLAGS:
@@ -95,7 +95,7 @@ def _value_at(run: RunFacts, section: str, owner: str, name: str) -> Json:
     return state.private_context.get(owner, {}).get(name)
 
 
-def _facts(run: RunFacts, section: str, owner: str, name: str) -> Iterator[Fact]:
+def _facts(run: RunContext, section: str, owner: str, name: str) -> Iterator[Fact]:
     """What the crew's conditions say of a flag or an output."""
     if section not in (FLAGS, OUTPUTS):
         return

@@ -22,7 +22,7 @@ from crewlog.definition.findings import suggestion
 from crewlog.definition.times import due_in
 from crewlog.errors import CommandRejected
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import (
     PUBLIC,
     READERS,
@@ -50,17 +50,17 @@ class Wakes:
         run: The run.
     """
 
-    def __init__(self, run: RunFacts) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._run = run
 
     @property
-    def hears(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether agents of the run hear."""
         return self._run.plan.graph is not None
 
     # -- what is said ------------------------------------------------------------------------
 
-    def said(
+    def wake_readers(
         self, log: LogName, body: ContentHash, by: str, speaker: AgentName | None = None
     ) -> None:
         """Gives a visit to each agent that hears a message.
@@ -85,7 +85,7 @@ class Wakes:
         if to or also:
             run.record(j.AgentsWoken(log=log, body=body, by=by, to=tuple(to), also=tuple(also)))
 
-    def message(
+    def channel_message(
         self, id_: str, step: StepId, agent: AgentName, sent: SentMessage
     ) -> j.MessageAdded:
         """The fact that an agent said something in a channel; once it is recorded, it is heard.
@@ -130,7 +130,7 @@ class Wakes:
         """
         for log in self.output_wire_logs(agent):
             if log in logs:
-                self.said(log, body, agent, agent)
+                self.wake_readers(log, body, agent, agent)
 
     # -- resting -----------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class Wakes:
             for entry in run.state.frontier.values()
         )
 
-    def rest(self, idle_is_over: bool) -> None:
+    def record_idle(self, idle_is_over: bool) -> None:
         """Ends the run where its rules say so; else it waits for the next message.
 
         While another run is to come, or this one to join it, its idle time does not end it.
@@ -250,7 +250,7 @@ def woken_agents(
     return tuple(name for name in topology.creatures if log == private_log(name))
 
 
-def unheard(plan: GraphPlan, log: LogName) -> tuple[str, str]:
+def unread_log_reason(plan: GraphPlan, log: LogName) -> tuple[str, str]:
     """Why nobody has a turn for what people say in a log of creatures, and where somebody has.
 
     Args:

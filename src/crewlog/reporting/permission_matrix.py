@@ -1,7 +1,7 @@
 """Who may call which tool now, cell by cell, with every rule that was looked at.
 
 The same for a live run, where the workflow answers, and for one that has ended, from the store:
-a plan and a state are enough. Nothing here decides: `RunFacts.check` does, and this tells why.
+a plan and a state are enough. Nothing here decides: `RunContext.check` does, and this tells why.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from crewlog.authority.permissions import (
 )
 from crewlog.definition.findings import listed
 from crewlog.definition.quotas import is_per_run, quota_of
-from crewlog.graph.interrupts import because
+from crewlog.graph.interrupts import reason_fields
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.run_context import RunFacts
+from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, RunId, ToolName
 from crewlog.state.live_permissions import (
     agent_permission_change,
@@ -38,9 +38,9 @@ APPROVALS = "approvals"
 _STRICTNESS: dict[str, int] = {"": -1, "allow": 0, "ask": 1, "deny": 2}
 
 
-def run_context_of(plan: GraphPlan, state: CrewState) -> RunFacts:
+def run_context_of(plan: GraphPlan, state: CrewState) -> RunContext:
     """A run that can be asked who may do what, of its plan and its state."""
-    return RunFacts(plan, Ledger(state))
+    return RunContext(plan, Ledger(state))
 
 
 def plan_tools(plan: GraphPlan) -> tuple[ToolName, ...]:
@@ -60,7 +60,7 @@ def remote_agents(plan: GraphPlan) -> dict[AgentName, RunId]:
 
 
 def cells(
-    run: RunFacts,
+    run: RunContext,
     agents: Sequence[str] = (),
     tools: Sequence[str] = (),
     *,
@@ -86,7 +86,9 @@ def cells(
     return tuple(cell(run, rows[r], columns[c], looks=looks) for r, c in found), total
 
 
-def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False) -> PermissionView:
+def cell(
+    run: RunContext, agent: AgentName, tool: ToolName, *, looks: bool = False
+) -> PermissionView:
     """What holds for an agent's calls of a tool now."""
     decision = _checked(run, agent, tool)
     rules = run.plan.agents[agent]
@@ -110,17 +112,17 @@ def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False
     )
 
 
-def _as_written(run: RunFacts, tool: ToolName, decision: Decision) -> Decision:
+def _as_written(run: RunContext, tool: ToolName, decision: Decision) -> Decision:
     """A decision that names what the definition says: to the engine, a risk is an approval, too."""
     if decision.rule != APPROVALS:
         return decision
     rules = run.plan.tools.get(tool)
     risk = rules.risk if rules is not None else "low"
-    told = because(decision, "", risk, run.plan.interrupts.approve_risk)
+    told = reason_fields(decision, "", risk, run.plan.interrupts.approve_risk)
     return decision.model_copy(update={"reason": told["why"], "rule": told["rule"]})
 
 
-def _checked(run: RunFacts, agent: AgentName, tool: ToolName) -> Decision:
+def _checked(run: RunContext, agent: AgentName, tool: ToolName) -> Decision:
     """What the engine decides, as people find it in the definition."""
     decision = run.check(agent, tool)
     if decision.rule != "parent":
@@ -134,7 +136,7 @@ def _checked(run: RunFacts, agent: AgentName, tool: ToolName) -> Decision:
     return decision
 
 
-def _quotas(run: RunFacts, agent: str, tool: str) -> list[Permission]:
+def _quotas(run: RunContext, agent: str, tool: str) -> list[Permission]:
     return [
         rule
         for rule in run.plan.checks
@@ -142,11 +144,11 @@ def _quotas(run: RunFacts, agent: str, tool: str) -> list[Permission]:
     ]
 
 
-def _quota_view(run: RunFacts, rule: Permission) -> QuotaUseView:
+def _quota_view(run: RunContext, rule: Permission) -> QuotaUseView:
     view = QuotaUseView(rule=rule.called, quota=rule.quota, key=rule.key)
     if is_per_run(rule.quota):
         return _used(view, run.state.quotas.get(rule.key, 0))
-    return view.model_copy(update=vars(run.counted(rule)))
+    return view.model_copy(update=vars(run.quota_store(rule)))
 
 
 def _used(view: QuotaUseView, used: int) -> QuotaUseView:
@@ -185,7 +187,7 @@ def with_quota_use(cell: PermissionView, used: Mapping[QuotaUseView, int]) -> Pe
     )
 
 
-def _live_permission(run: RunFacts, agent: str, tool: str) -> LivePermissionView | None:
+def _live_permission(run: RunContext, agent: str, tool: str) -> LivePermissionView | None:
     state = run.state
     row = state.rulings.get(tool, {})
     offered = run.plan.agents[AgentName(agent)].tools
@@ -210,7 +212,7 @@ def _told(said: LivePermissionView, made: Mutation | None) -> LivePermissionView
 # -- every rule ------------------------------------------------------------------------------
 
 
-def _looks(run: RunFacts, agent: AgentName, tool: ToolName) -> Iterator[PermissionCheckView]:
+def _looks(run: RunContext, agent: AgentName, tool: ToolName) -> Iterator[PermissionCheckView]:
     """What was looked at, in the order in which it is."""
     rules = run.plan.agents[agent]
     ruled = live_permission(agent, tool, offered=rules.tools, rulings=run.state.rulings)
@@ -244,7 +246,7 @@ def _looks(run: RunFacts, agent: AgentName, tool: ToolName) -> Iterator[Permissi
 
 
 def _permission_table_check(
-    run: RunFacts, agent: str, tool: str, *, applies: bool
+    run: RunContext, agent: str, tool: str, *, applies: bool
 ) -> PermissionCheckView:
     allowed = run.state.tool_permissions.get(tool)
     if allowed is None:
@@ -255,7 +257,7 @@ def _permission_table_check(
     return PermissionCheckView(rule="permissions", says=says, outcome=outcome, applies=applies)
 
 
-def _rule(run: RunFacts, rule: Permission, *, free: bool) -> Iterator[PermissionCheckView]:
+def _rule(run: RunContext, rule: Permission, *, free: bool) -> Iterator[PermissionCheckView]:
     """What a rule says; its quota counts whatever people ruled."""
     holds = rule.when is None or run.holds(rule.when)
     says = f"{permission_text(rule)}{f' ({rule.reason})' if rule.reason else ''}"

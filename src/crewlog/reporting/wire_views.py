@@ -103,7 +103,7 @@ def interrupt_view(
         prompt: For the approval of a compiled definition: the prompt.
         definition: For the approval of a compiled definition: the definition.
     """
-    request, review = interrupts.shape(interrupt, prompt, definition)
+    request, review = interrupts.langchain_interrupt(interrupt, prompt, definition)
     return wire.InterruptView(
         id=interrupt.id,
         kind=interrupt.kind,

@@ -14,7 +14,7 @@ from crewlog.definition.conditions import (
     value_of,
 )
 from crewlog.definition.findings import listed
-from crewlog.graph.joins import unfilled
+from crewlog.graph.joins import missing_sources
 from crewlog.graph.plan import ASK_HUMAN, SKIP, GraphPlan, PlanNode
 from crewlog.ids import AgentName, NodeName, RunId, StepId, item_number, node_of, visit_of
 from crewlog.model import Json
@@ -172,7 +172,9 @@ class _JournalReader:
         draft = self.steps[done]
         draft.to = reached
         draft.unfilled = tuple(
-            IncompleteJoinView(node=name, missing=unfilled(self.plan, name, self.state.routing))
+            IncompleteJoinView(
+                node=name, missing=missing_sources(self.plan, name, self.state.routing)
+            )
             for name in entry.arrived
             if name not in reached
         )

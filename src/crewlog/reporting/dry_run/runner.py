@@ -15,7 +15,7 @@ from crewlog.graph.answers import answer
 from crewlog.graph.engine import Engine
 from crewlog.graph.interrupts import StopAnswer
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.run_context import Order
+from crewlog.graph.run_context import CallRequest
 from crewlog.ids import AgentName, FlagName, NodeName, RunId, node_of
 from crewlog.model import Json
 from crewlog.reporting.dry_run.journal_reader import account
@@ -104,8 +104,8 @@ class _DryRunner:
             if flag not in written:
                 engine.record(j.RunOutputSet(flag=FlagName(flag), value=self.flags[flag]))
         while True:
-            await engine.settle(())
-            order = next(engine.orders(()), None)
+            await engine.advance(())
+            order = next(engine.pending_calls(()), None)
             if engine.state.status == "failed":
                 return "failed", engine.state.error
             if engine.state.closed:
@@ -114,9 +114,9 @@ class _DryRunner:
                 return "cut", f"it goes on after {most} steps"
             if order is not None:
                 await self._end_turn(order)
-            elif (due := engine.waits.next_deadline()) is not None:
+            elif (due := engine.timers.next_deadline()) is not None:
                 engine.at = max(engine.at, due)
-                engine.waits.rung(due)
+                engine.timers.fire(due)
             elif engine.state.interrupts:
                 asked = next(iter(engine.state.interrupts.values()))
                 try:
@@ -126,7 +126,7 @@ class _DryRunner:
             else:
                 return "stopped", "nothing is left that could go on"
 
-    async def _end_turn(self, order: Order) -> None:
+    async def _end_turn(self, order: CallRequest) -> None:
         """The agent's turn is over: it sets what is assumed, and says nothing; or it fails."""
         agent, rules = order.agent, self.plan.agents[order.agent]
         error = self.errors.get(node_of(order.step), self.errors.get(agent))
