@@ -129,7 +129,7 @@ CallOutcome = (
 class CallCompletion:
     """The end of one call, or of one round of it."""
 
-    order: CallRequest
+    request: CallRequest
     outcome: CallOutcome
     at: int
     """When it ended, as the result or the failure says, in milliseconds; 0: unknown."""
@@ -138,13 +138,13 @@ class CallCompletion:
 
 
 def failure_outcome(
-    cause: BaseException, order: CallRequest, *, is_local: bool, is_repeatable: bool
+    cause: BaseException, request: CallRequest, *, is_local: bool, is_repeatable: bool
 ) -> CallOutcome:
     """Read the failure of a call.
 
     Args:
         cause: The failure, without the `ActivityError` around it.
-        order: The call.
+        request: The call.
         is_local: Whether the call was a local activity.
         is_repeatable: Whether the call may be made again after it has begun.
     """
@@ -154,7 +154,7 @@ def failure_outcome(
     if is_local and not is_final:
         return LocalCallFailed()
     if isinstance(cause, TimeoutError):
-        return _timeout_outcome(cause, order, is_repeatable=is_repeatable)
+        return _timeout_outcome(cause, request, is_repeatable=is_repeatable)
     if not isinstance(cause, ApplicationError):
         return CallFailed(str(cause), "ActivityError")
     details = failure_details(cause)
@@ -166,10 +166,10 @@ def failure_outcome(
 
 
 def _timeout_outcome(
-    cause: TimeoutError, order: CallRequest, *, is_repeatable: bool
+    cause: TimeoutError, request: CallRequest, *, is_repeatable: bool
 ) -> CallFailed | CallOutcomeUnknown:
-    tool = order.call.tool
-    what, owner = (tool, "the tool") if tool else (f"the model of {order.agent!r}", "the agent")
+    tool = request.call.tool
+    what, owner = (tool, "the tool") if tool else (f"the model of {request.agent!r}", "the agent")
     text = "\n".join(timeout_words(what, owner, cause.type.name if cause.type else ""))
     return CallFailed(text, "Timeout") if is_repeatable else CallOutcomeUnknown(text)
 

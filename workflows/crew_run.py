@@ -72,7 +72,8 @@ from crewlog.workflows.command_queue import (
     unread,
 )
 from crewlog.workflows.conversation import Answers
-from crewlog.workflows.execution import CANCEL, Ended, Execution
+from crewlog.workflows.ending import CANCEL, Ended
+from crewlog.workflows.execution import Execution
 from crewlog.workflows.local_activity import made
 
 WHOLE = RawValue(Payload())
@@ -160,7 +161,7 @@ class CrewRun:
             return Execution(
                 engine,
                 self._inbox,
-                queue=start.queue,
+                task_queue=start.queue,
                 search_attributes=loaded.search_attributes,
             )
         if start.split is not None:
@@ -168,7 +169,7 @@ class CrewRun:
             return Execution(
                 engine,
                 self._inbox,
-                queue=start.queue,
+                task_queue=start.queue,
                 search_attributes=loaded.search_attributes,
             )
         if start.prompt is not None:
@@ -195,7 +196,7 @@ class CrewRun:
         return Execution(
             engine,
             self._inbox,
-            queue=start.queue,
+            task_queue=start.queue,
             search_attributes=opened.search_attributes,
         )
 
@@ -211,7 +212,7 @@ class CrewRun:
         run = RunId(workflow.info().workflow_id)
         engine = Engine.begin_with_prompt(run, text, draft, registry=start.registry, at=_started())
         # Whether the server knows the search attributes is told by the check of the definition.
-        return Execution(engine, self._inbox, queue=start.queue, search_attributes=False)
+        return Execution(engine, self._inbox, task_queue=start.queue, search_attributes=False)
 
     def _continue(self, data: Any) -> Execution:
         carry = read_carry(data)
@@ -226,7 +227,7 @@ class CrewRun:
         return Execution(
             engine,
             self._inbox,
-            queue=carry.queue,
+            task_queue=carry.queue,
             search_attributes=carry.search_attributes,
             answers=Answers(
                 Reply.from_json(carry.reply) if carry.reply else None,
@@ -368,11 +369,11 @@ class CrewRun:
         if self._execution is None:
             return
         if isinstance(made, Changed) and made.merge:
-            await self._execution.wait_until_stored(
+            await self._execution.writer.wait_until_stored(
                 made.position
             )  # the loop does so, with its hint
         else:
-            await self._execution.store_permissions()
+            await self._execution.writer.flush()
 
     async def _ask(self, raw: RawValue) -> dict[str, Any]:
         data = read_client_args([raw])
@@ -453,7 +454,9 @@ class CrewRun:
     def status(self) -> dict[str, Any]:
         """Where the run is: a `RunView`."""
         execution = self._ready()
-        view = view_models.run_view(execution.engine, execution.flights, execution.drains_for)
+        view = view_models.run_view(
+            execution.engine, execution.calls_in_flight, execution.drained_steps
+        )
         return view.model_dump(mode="json")
 
     @workflow.query(name="state")
@@ -506,7 +509,9 @@ class CrewRun:
         if self._execution is None:
             return ""
         execution = self._execution
-        return view_models.details(execution.engine, execution.flights, execution.drains_for)
+        return view_models.details(
+            execution.engine, execution.calls_in_flight, execution.drained_steps
+        )
 
     def _ready(self) -> Execution:
         if self._execution is None:

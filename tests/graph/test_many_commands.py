@@ -14,7 +14,7 @@ from crewlog.state.fold import reduce
 from crewlog.state.journal import entry_from_json
 from crewlog.workflows.command_effects import apply_command, doubtful
 from crewlog.workflows.command_queue import QueuedCommand
-from crewlog.workflows.execution import CARRIED_BYTES
+from crewlog.workflows.ending import CARRIED_BYTES
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
 

@@ -236,9 +236,9 @@ async def test_why_a_swap_does_not_fit_is_logged_with_its_traceback(
 
     monkeypatch.setattr(live_change, "swap_report", broken)
     monkeypatch.setattr(workflow.logger, "log_during_replay", True)  # what replays, a worker knows
-    execution = Execution(sim.engine, [], queue="", search_attributes=False)
+    execution = Execution(sim.engine, [], task_queue="", search_attributes=False)
     with caplog.at_level(logging.ERROR):
-        assert not execution._swapped()  # pyright: ignore[reportPrivateUsage]
+        assert not execution._changes.swap()  # pyright: ignore[reportPrivateUsage]
     (said,) = [each for each in caplog.records if "could not be swapped for v2" in each.message]
     assert said.exc_info is not None
     assert "in broken" in (caplog.text)

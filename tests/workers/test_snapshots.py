@@ -12,7 +12,7 @@ from crewlog.ids import RunId
 from crewlog.state.fold import fold
 from crewlog.state.journal import entry_from_json
 from crewlog.wire import InitialMessage, InitialState
-from crewlog.workflows.execution import SNAPSHOT_AFTER
+from crewlog.workflows.persistence import SNAPSHOT_AFTER
 
 if TYPE_CHECKING:
     from temporalio.worker import Worker

@@ -1,0 +1,233 @@
+"""The end of an execution: the result of the run, or the carry for the next execution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.encryption.codec import NOT_ENCRYPTED
+    from crewlog.ids import RESERVED, CommandId
+    from crewlog.reporting.wire_views import rename_view
+    from crewlog.state import journal as j
+    from crewlog.state.calls import END_RUN, EndRun, EndRunResult
+    from crewlog.state.carry import Carry
+    from crewlog.state.journal import Batch
+    from crewlog.state.model import Output, Part
+    from crewlog.wire import ArtifactResult, RunResult
+
+from crewlog.workflows import view_models
+from crewlog.workflows.activity_options import STORING
+from crewlog.workflows.command_queue import InvalidPayload, present
+from crewlog.workflows.commands import CommandProcessor
+from crewlog.workflows.context import ExecutionContext
+from crewlog.workflows.conversation import Answers
+from crewlog.workflows.graph_changes import GraphChanges
+from crewlog.workflows.persistence import JournalWriter
+from crewlog.workflows.run_merge import RunMerge
+from crewlog.workflows.visibility import Visibility
+
+CARRIED_BYTES = 8 * 1024
+"""Bytes of unstored entries up to which a swap carries them: an activity that stores them would
+double its time."""
+
+CANCEL = f"{RESERVED}cancel"
+"""The id of the `stop` command that stands for Temporal's cancel."""
+
+LAST_CALLS = 10
+"""How often late commands are rejected and stored before the run ends anyway."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of an execution: a result, a carry, or an error."""
+
+    result: RunResult | None = None
+    carry: Carry | None = None
+    error: str = ""
+    error_type: str = ""
+    cancelled: bool = False
+    """Whether Temporal's cancel stopped the run, in this execution or an earlier one."""
+
+
+class ExecutionEnd:
+    """Ends an execution.
+
+    Args:
+        context: What the parts of the execution share.
+        commands: Rejects late commands.
+        writer: Stores the journal.
+        run_merge: The run's part in run merges.
+        visibility: Shows the end.
+    """
+
+    def __init__(
+        self,
+        context: ExecutionContext,
+        commands: CommandProcessor,
+        writer: JournalWriter,
+        run_merge: RunMerge,
+        visibility: Visibility,
+    ) -> None:
+        self._context = context
+        self._commands = commands
+        self._writer = writer
+        self._run_merge = run_merge
+        self._visibility = visibility
+        self.ended: Ended | None = None
+        """The end, for handlers that ask while the last entries are stored."""
+
+    def stop(self) -> None:
+        """Records that a stopping run has stopped, and cancels its steps."""
+        info = self._context.engine.state.resume_info
+        because = " ".join(part for part in (info.by, info.reason) if part) if info else ""
+        for step in list(self._context.engine.state.frontier):
+            self._context.engine.record(j.StepCancelled(step=step))
+        self._context.engine.record(j.RunStopped(because=because))
+
+    async def close(self) -> Ended:
+        """Stores the end of the journal, rejects late commands, and makes the result."""
+        self._commands.requeue_deferred()
+        await self._commands.apply_all()
+        self._commands.unauthenticated.tell(self._context.engine)
+        await self._writer.finish_batch()  # nothing of a run is written after its end
+        fetched = await self._end_run()
+        self.ended = self._ending(fetched)
+        for _ in range(LAST_CALLS):
+            # Handlers wait for the outcome of their commands.
+            await workflow.wait_condition(
+                lambda: bool(self._commands.queue) or workflow.all_handlers_finished()
+            )
+            if not self._commands.queue:
+                break
+            position = self._context.engine.state.position
+            await self._commands.apply_all()
+            if (
+                position == self._context.engine.state.position
+                and self._commands.unauthenticated.untold
+            ):
+                continue  # nobody waits for these
+            self._commands.unauthenticated.tell(self._context.engine)
+            fetched = await self._end_run()
+        return self._ending(fetched)
+
+    def _ending(self, fetched: EndRunResult) -> Ended:
+        state = self._context.engine.state
+        if state.status == "failed":
+            return Ended(error=state.error, error_type=state.error_type)
+
+        def value(output: Output | Part) -> Any:
+            if isinstance(output, Output) and output.parts:
+                return [value(part) for part in output.parts]
+            return fetched.outputs.get(output.body) if output.body else output.value
+
+        cancel = state.commands.get(CommandId(CANCEL))
+        return Ended(
+            cancelled=state.status == "stopped" and cancel is not None and cancel.ok,
+            result=RunResult(
+                run=state.run,
+                status=state.status,
+                outputs={
+                    agent: {key: value(output) for key, output in found.items()}
+                    for agent, found in view_models.ordered_outputs(
+                        state.agent_outputs, self._context.engine.plan
+                    )
+                },
+                artifacts={
+                    name: ArtifactResult.model_validate(found)
+                    for name, found in fetched.artifacts.items()
+                },
+                flags={str(k): v for k, v in state.flags.items()},
+                steps=state.steps,
+                executions=state.execution,
+                usage=state.usage,
+                total=state.total_usage,
+                position=state.position,
+                ms=self._context.engine.at - state.started,
+                warning=state.warning,
+                end_reason=state.end_reason,
+                rested=state.status == "completed" and state.rest is not None,
+                merged_into=state.merged_into,
+                renamed=tuple(map(rename_view, state.surviving_run_renames)),
+            ),
+        )
+
+    async def _end_run(self) -> EndRunResult:
+        state = self._context.engine.state
+        wanted = {
+            body
+            for found in state.agent_outputs.values()
+            for output in found.values()
+            for body in output.bodies
+        }
+        fetched: EndRunResult = await workflow.execute_activity(
+            END_RUN,
+            EndRun(
+                run=state.run,
+                batch=self._context.engine.ledger.batch(),
+                state=state.to_json(),
+                outputs=tuple(sorted(wanted)),
+                hints=self._run_merge.waiting(state),
+            ),
+            result_type=EndRunResult,
+            summary="stores the end",
+            **STORING,
+        )
+        self._context.engine.ledger.stored(state.position)
+        self._visibility.update()
+        return fetched
+
+    async def continue_as_new(self, changes: GraphChanges, answers: Answers) -> Ended:
+        """Makes the carry for the next execution. The rest of the journal is stored, or carried."""
+        info = workflow.info()
+        if changes.is_swapped:
+            because = "its graph was changed"
+        elif info.is_continue_as_new_suggested():
+            because = "the server suggested it"
+        elif info.is_target_worker_deployment_version_changed():
+            because = "another build of its workers is current"
+        else:
+            because = "its history was long enough"
+        self._commands.unauthenticated.tell(self._context.engine)
+        self._context.engine.record(
+            j.ExecutionContinuedAsNew(
+                execution=self._context.engine.state.execution + 1, because=because
+            )
+        )
+        batch = self._context.engine.ledger.whole()
+        carried = changes.is_swapped and self._context.engine.ledger.unstored_bytes <= CARRIED_BYTES
+        if changes.has_new_policy:
+            carried = False  # forks of the run are authorised by the stored policy
+        if not carried:
+            await self._writer.flush(snapshot=True)
+            batch = Batch.EMPTY
+        self._commands.queue[:0] = self._commands.take_deferred()
+        for each in map(
+            present, self._commands.queue
+        ):  # the carry does not say how a command arrived
+            if each.plain and self._context.encrypted:
+                each.data = InvalidPayload(NOT_ENCRYPTED)
+        planned = bool(self._context.engine.plan.nodes)
+        return Ended(
+            carry=Carry(
+                plan=self._context.engine.plan.to_json() if planned else {},
+                draft=self._context.engine.prompt.draft,
+                state=self._context.engine.state.to_json(),
+                batch=batch,
+                inbox=tuple(
+                    (i.name, i.data)
+                    for i in self._commands.queue
+                    if not isinstance(i.data, InvalidPayload)
+                ),
+                unreadable=tuple(
+                    (i.name, i.data.reason)
+                    for i in self._commands.queue
+                    if isinstance(i.data, InvalidPayload)
+                ),
+                queue=self._context.task_queue,
+                search_attributes=self._context.search_attributes,
+                reply=answers.carried(self._context.engine),
+            )
+        )

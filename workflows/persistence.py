@@ -1,0 +1,134 @@
+"""Storing the journal of an execution.
+
+Each activity of a call stores the entries that were recorded before it. What no call carries is
+stored by an activity of its own: when the run waits, before many calls start, and at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.state.calls import (
+        STORE_BATCH,
+        MergeNotification,
+        StoreBatch,
+        StoreBatchResult,
+    )
+
+from crewlog.workflows.activity_options import STORING
+from crewlog.workflows.context import ExecutionContext
+
+SNAPSHOT_AFTER = 200
+"""Entries since the last snapshot from which on a flush stores the next one. A run flushes when it
+waits, or when its batch is large. To load the state of a waiting run, at most so many entries are
+folded."""
+
+
+class BatchInFlight(NamedTuple):
+    """A part of the journal on its way to the store."""
+
+    task: workflow.ActivityHandle[Any]
+    position: int
+    """The journal position up to which it stores."""
+
+
+class JournalWriter:
+    """Stores the journal of an execution.
+
+    Args:
+        context: What the parts of the execution share.
+        has_commands: Whether commands wait in the queue.
+    """
+
+    def __init__(self, context: ExecutionContext, has_commands: Callable[[], bool]) -> None:
+        self._context = context
+        self._has_commands = has_commands
+        state, ledger = context.engine.state, context.engine.ledger
+        # An execution that continues as new without storing leaves the snapshot to the next one.
+        owes = state.execution > 1 and ledger.unstored_bytes > 0
+        self._snapshot_due = 0 if owes else ledger.first - 1 + SNAPSHOT_AFTER
+        """The position from which on the next flush stores a snapshot."""
+        self._batch_in_flight: BatchInFlight | None = None
+        """A batch that is stored while commands are applied."""
+        self._batch_waiters = 0
+        """How many coroutines wait for a batch."""
+
+    async def finish_batch(self) -> None:
+        """Waits for the batch in flight, if there is one."""
+        if self._batch_in_flight is not None:
+            await self._batch_in_flight.task
+
+    async def wait_until_stored(self, position: int) -> None:
+        """Waits until the journal is stored up to a position; stores it if nothing else does."""
+        ledger = self._context.engine.ledger
+        while ledger.lacks(position):
+            if self._batch_waiters:
+                await workflow.wait_condition(
+                    lambda: not (self._batch_waiters and ledger.lacks(position))
+                )
+            else:
+                await self.flush()
+
+    async def store_until_command(self) -> None:
+        """Stores the rest of the journal; at a command it returns with the batch in flight."""
+        while (storing := self._batch_in_flight or self._start_batch()) is not None:
+            stored = storing.task
+            await workflow.wait_condition(lambda: stored.done() or self._has_commands())  # noqa: B023 - awaited here
+            if not stored.done():
+                self._batch_in_flight = storing
+                return
+            self._batch_in_flight = None
+            await self._finish(storing)
+
+    async def flush(self, *, snapshot: bool = False) -> None:
+        """Stores the rest of the journal, and waits for it."""
+        storing = self._start_batch(snapshot=snapshot)
+        if storing is not None:
+            await self._finish(storing)
+
+    async def store_and_notify(self, hints: Sequence[MergeNotification]) -> StoreBatchResult | None:
+        """Stores the rest of the journal, then notifies other runs; none if there was no rest."""
+        storing = self._start_batch(hints=tuple(hints))
+        if storing is None:
+            return None
+        await self._finish(storing)
+        told = await storing.task
+        return None if told is None else StoreBatchResult.model_validate(told)
+
+    def _start_batch(
+        self, *, snapshot: bool = False, hints: tuple[MergeNotification, ...] = ()
+    ) -> BatchInFlight | None:
+        """Starts to store the rest of the journal; none if there is none."""
+        batch = self._context.engine.ledger.batch()
+        if not batch.entries:
+            return None
+        state = self._context.engine.state
+        snapshot = snapshot or state.position >= self._snapshot_due
+        if snapshot:
+            self._snapshot_due = state.position + SNAPSHOT_AFTER
+        self._context.events += 1
+        task = workflow.start_activity(
+            STORE_BATCH,
+            StoreBatch(
+                run=state.run,
+                batch=batch,
+                definition=self._context.engine.plan.definition,
+                state=state.to_json() if snapshot else None,
+                hints=hints,
+            ),
+            summary="stores the journal",
+            **STORING,
+        )
+        return BatchInFlight(task, state.position)
+
+    async def _finish(self, storing: BatchInFlight) -> None:
+        self._batch_waiters += 1
+        try:
+            await storing.task
+        finally:
+            self._batch_waiters -= 1
+        self._context.engine.ledger.stored(storing.position)

@@ -1,0 +1,74 @@
+"""The one timer of an execution: it waits for the earliest deadline of the run."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.definition.times import moment_words
+
+from crewlog.workflows.command_queue import now
+from crewlog.workflows.context import ExecutionContext
+from crewlog.workflows.run_merge import RunMerge
+
+LONGEST_TIMER = 30 * 86_400_000
+"""Milliseconds of one Temporal timer; a later deadline gets another timer then."""
+
+PUNCTUAL = 2000
+"""Milliseconds of delay up to which a timer counts as on time, so that a replay makes the same
+journal; see `command_queue.now`. A later timer was late because the server was away."""
+
+
+class RunTimer:
+    """Waits for the earliest deadline of a run.
+
+    Args:
+        context: What the parts of the execution share.
+        run_merge: The run's part in run merges, which has a deadline, too.
+    """
+
+    def __init__(self, context: ExecutionContext, run_merge: RunMerge) -> None:
+        self._context = context
+        self._run_merge = run_merge
+        self._timer: tuple[int, asyncio.Task[None]] | None = None
+        """The deadline of the running timer, in milliseconds since the epoch, and its task."""
+        self.elapsed: list[tuple[int, int]] = []
+        """Elapsed timers: the deadline of each, and the time at which it elapsed."""
+
+    def start(self) -> None:
+        """Starts the timer of the earliest deadline. The timers of a paused run elapse, too."""
+        state = self._context.engine.state
+        idle = self._context.is_closing or state.closed or state.status == "stopping"
+        dues = [self._run_merge.due(state), self._context.engine.timers.next_deadline()]
+        due = min((each for each in dues if each is not None), default=None)
+        if idle or due == (self._timer[0] if self._timer else None):
+            return
+        if self._timer is not None:
+            self._timer[1].cancel()
+            self._timer = None
+            self._context.events += 1
+        if due is not None:
+            self._timer = (due, asyncio.create_task(self._run_timer(due)))
+            self._context.events += 1
+
+    async def _run_timer(self, due: int) -> None:
+        left = min(max(due - now(), 1), LONGEST_TIMER)
+        try:
+            what = "waits for a message " if self._context.engine.state.resting else ""
+            await workflow.sleep(left / 1000, summary=f"{what}until {moment_words(due)}")
+        except asyncio.CancelledError:
+            return
+        self._timer = None
+        if left < LONGEST_TIMER:
+            self.elapsed.append((due, due if now() - due < PUNCTUAL else now()))
+        else:
+            self.elapsed.append((0, 0))
+
+    def apply_elapsed(self) -> None:
+        """Applies the timers that elapsed."""
+        while self.elapsed:
+            due, at = self.elapsed.pop(0)
+            self._context.advance_clock(at)
+            self._context.engine.timers.fire(due)

@@ -1,0 +1,79 @@
+"""Search attributes and the position memo of an execution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.ids import StepId
+
+from crewlog.workflows import view_models
+from crewlog.workflows.context import ExecutionContext
+
+POSITION_MEMO = "position"
+"""The memo field with the journal position, for tasks that leave no other event."""
+
+PHASE_INTERVAL_MS = 5000
+"""The search attribute of the phase is at most this old: an upsert is an event."""
+
+
+class Visibility:
+    """Shows an execution to Temporal's search.
+
+    Args:
+        context: What the parts of the execution share.
+        calls_in_flight: The calls in flight, with what each waits for.
+        drained_steps: The steps that the execution waits for before it continues as new.
+    """
+
+    def __init__(
+        self,
+        context: ExecutionContext,
+        calls_in_flight: Callable[[], Mapping[tuple[StepId, int], str]],
+        drained_steps: Callable[[], Sequence[StepId]],
+    ) -> None:
+        self._context = context
+        self._calls_in_flight = calls_in_flight
+        self._drained_steps = drained_steps
+        self._shown: dict[str, Any] = {}
+        self._attributes_set_at = 0
+        self._marked = (0, 0)
+        """The journal position and the number of commands at the end of the last task."""
+
+    def update(self) -> None:
+        """Updates the search attributes that changed."""
+        if not self._context.search_attributes:
+            return
+        new = view_models.attributes(
+            self._context.engine.plan,
+            self._context.engine.state,
+            self._calls_in_flight(),
+            drains_for=self._drained_steps(),
+            quiet=self._context.quiet,
+        )
+        changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
+        recent = self._context.engine.at - self._attributes_set_at < PHASE_INTERVAL_MS
+        if not changed or (set(changed) == {"CrewlogPhase"} and recent):
+            return
+        workflow.upsert_search_attributes(
+            [SearchAttributeKey.for_keyword(key).value_set(value) for key, value in new.items()]
+        )
+        self._shown, self._attributes_set_at = new, self._context.engine.at
+        self._context.events += 1
+
+    def mark_task(self) -> None:
+        """Leaves an event if this workflow task recorded entries and issued no command.
+
+        The SDK takes a task without a command that another one follows directly for a heartbeat.
+        Queries and updates make such tasks. A replay would then run both as one: at the later
+        one's time, and with the update before what the first one applied. The replayed journal
+        would differ from the stored one.
+        """
+        position, commands = self._marked
+        if position != self._context.engine.state.position and commands == self._context.events:
+            workflow.upsert_memo({POSITION_MEMO: self._context.engine.state.position})
+        self._marked = (self._context.engine.state.position, self._context.events)
