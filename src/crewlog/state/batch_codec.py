@@ -173,9 +173,10 @@ def _pack_child_step(entry: Entry) -> None:
 
 def _unpack_child_step(entry: Entry) -> None:
     """Undoes `_pack_child_step`."""
-    if isinstance(entry["step"], list):
-        entry["parent"], entry["item"] = entry["step"]
-        entry["step"] = child_step_id(entry["parent"], entry["item"])
+    packed: str | tuple[StepId, int] = entry["step"]
+    if not isinstance(packed, str):
+        entry["parent"], entry["item"] = parent, item = packed
+        entry["step"] = child_step_id(parent, item)
 
 
 def _leave_out(entry: Entry, key: str, expected: Json, default: Json = None) -> None:

@@ -54,10 +54,12 @@ def checkpoint_diff(old: Checkpoint, new: Checkpoint) -> DiffView:
     definition = None
     if old.definition is not None and new.definition is not None:
         definition = definition_diff(old.definition, new.definition).changes
-    return DiffView(
-        old=CheckpointReference(run=old.run, position=old.state.position),
-        new=CheckpointReference(run=new.run, position=new.state.position),
-        changes=difference(old.state, new.state).changes,
-        graph=graph,
-        definition=definition,
+    return DiffView.model_validate(
+        {
+            "from": CheckpointReference(run=old.run, position=old.state.position),
+            "to": CheckpointReference(run=new.run, position=new.state.position),
+            "changes": difference(old.state, new.state).changes,
+            "graph": graph,
+            "definition": definition,
+        }
     )
