@@ -241,7 +241,7 @@ async def other_runs(site: Site) -> None:
         "tool": "add",
         "digest": "digest",
         "at": 1,
-        "proof": proof,
+        "signature": proof,
     }
     await site.store.put_signed_approval(SignedApproval(by=mark("prover"), **proven))
     schedules = client.schedules

@@ -204,7 +204,7 @@ async def test_a_source_stays_until_its_parts_have_begun(
         await site.client(queue).delete(run.id, force=True)
     assert f"`crewlog delete {part.id} --force`" in caught.value.remedy
     await run.terminate()
-    with pytest.raises(UsageError, match="about to go on from it"):
+    with pytest.raises(UsageError, match="has not begun"):
         await site.client(queue).delete(run.id)
     assert await site.journal(run), "nothing was removed"
     await site.start_worker(queue)

@@ -383,7 +383,7 @@ async def test_keys_rotate_while_a_run_goes_on_and_the_old_one_is_not_needed_the
     assert (await open_runs(rotated, crews.payloads)) == {}
     row = await store.get_run(run.id)
     assert row is not None
-    assert row.by == "test"
+    assert row.started_by == "test"
 
 
 async def test_a_run_that_began_without_encryption_is_counted_and_told(crews: Site) -> None:
@@ -430,7 +430,8 @@ async def test_a_row_that_was_moved_or_is_plain_is_refused_and_made_again(crews:
     entries = await crews.store.read_journal(one.id)
     moved = (
         "UPDATE crewlog.journal_entries SET entry = o.entry FROM crewlog.journal_entries o "
-        "WHERE journal.run = $1 AND o.run = $2 AND journal.position = 2 AND o.position = 2"
+        "WHERE journal_entries.run = $1 AND journal_entries.position = 2 "
+        "AND o.run = $2 AND o.position = 2"
     )
     async with database(crews) as connection:
         await connection.execute(moved, one.id, two.id)
@@ -445,7 +446,7 @@ async def test_a_row_that_was_moved_or_is_plain_is_refused_and_made_again(crews:
         assert (await one.rebuild()).whole
         row = await crews.store.get_run(one.id)
         assert row is not None
-        assert row.by == "test"
+        assert row.started_by == "test"
 
 
 async def watched(site: Site, path: Path, run: Run) -> AsyncIterator[dict[str, Any]]:

@@ -67,10 +67,10 @@ async def test_a_feature_is_planned_approved_built_tested_and_mended(site: Site)
     assert phases[-1] == "finisher#1"
     workspace = site.root / "workspace" / run.id
     assert "count >= 10" in (workspace / "shop/pricing.py").read_text()
-    assert [plan.of for plan in found.plans] == [3, 1]
-    assert [each.who for each in found.decisions if each.kind == "person"] == ["ana"]
+    assert [each.of for each in found.item_lists] == [3, 1]
+    assert [each.by for each in found.decisions if each.kind == "person"] == ["ana"]
     assert {"router", "planner", "reviewer", "judge"} == {
-        each.who for each in found.decisions if each.kind == "reply"
+        each.by for each in found.decisions if each.kind == "reply"
     }
     assert found.summary.plain.startswith("The shop has prices")
 

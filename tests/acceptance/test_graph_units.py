@@ -20,7 +20,7 @@ from crewlog.definition.operations import (
     Unwire,
     Wire,
 )
-from crewlog.state.components import ComponentChange
+from crewlog.wire import ComponentChangeView
 
 from .harness import LIMIT, Site, calls
 from .test_creatures import living, rested
@@ -148,7 +148,7 @@ async def test_a_channel_alone_connects_nobody(crews: Site) -> None:
     made = await run.change(operations=[AddChannel(name="den")], id="den", by="fay")
     for each in (dry, made):
         assert each.report is not None
-        assert each.report.topology == ComponentChange(
+        assert each.report.topology == ComponentChangeView(
             kind="nothing", old_graph_ids=(run.id,), new_graph_ids=(run.id,)
         )
     after = (await run.graph()).plan["topology"]

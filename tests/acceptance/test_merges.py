@@ -20,6 +20,7 @@ from crewlog.definition.operations import (
 )
 from crewlog.errors import CommandRejected, ComponentConflict, RunAlreadyMerged
 from crewlog.ids import AgentName, CommandId, RunId
+from crewlog.reporting.wire_views import rename_view
 from crewlog.state.command_outcomes import KEPT
 from crewlog.state.model import CommandOutcome
 from crewlog.state.run_merge.protocol import LOOK_EVERY
@@ -126,7 +127,9 @@ async def test_who_comes_has_not_the_turns_of_one_that_was_removed_by_its_name(c
     assert {each.was: each.now for each in merged.renamed if each.kind == "creature"} == {
         "bob": "bob-2"
     }
-    assert seen.report.topology.renamed == merged.renamed, "it was told beforehand"
+    assert seen.report.topology.renamed == tuple(map(rename_view, merged.renamed)), (
+        "it was told beforehand"
+    )
     state = await one.state()
     assert [*state.parked] == ["bob#1"]
     assert not state.frontier
@@ -457,7 +460,9 @@ async def test_who_still_speaks_to_a_merged_run_is_heard_by_whom_is_meant(crews:
     await two.message("to nobody", to="channel:w", by="fay", id="lost")
     with pytest.raises(RunAlreadyMerged, match="its creature 'ann' is called 'ann-2' there"):
         await two.stop()
-    assert {*(await two.whereabouts()).renamed} == {*(await two.result(LIMIT)).renamed}
+    assert {*map(rename_view, (await two.whereabouts()).renamed)} == {
+        *(await two.result(LIMIT)).renamed
+    }
     told = await until_taken(one, "lost")
     assert (told.ok, "nobody reads 'channel:w'" in told.detail) == (False, True)
     assert await ended_with(crews, one) == {

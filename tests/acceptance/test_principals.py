@@ -18,8 +18,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
 from crewlog.authority.signatures import START, Signature
-from crewlog.client import Client, Run, keys
-from crewlog.client import client as client_module
+from crewlog.client import Client, Run, keys, starting
 from crewlog.definition.load import load_data
 from crewlog.definition.operations import EditAgent, EditCrew, EditPermission, RemoveAgent
 from crewlog.errors import NotPermitted, RunFailed
@@ -342,7 +341,7 @@ async def test_a_change_widens_nothing_without_grant(crews: Site, folder: Path) 
 @pytest.fixture
 def careless(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that does not look itself whether a run would be let begin."""
-    monkeypatch.setattr(client_module, "check_start", lambda *_: None)
+    monkeypatch.setattr(starting, "check_start", lambda *_: None)
 
 
 @pytest.mark.usefixtures("careless")

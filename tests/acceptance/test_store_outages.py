@@ -109,7 +109,7 @@ async def read_only(site: Site) -> AsyncGenerator[str]:
 
 @asynccontextmanager
 async def full_disk(site: Site) -> AsyncGenerator[str]:
-    tables = ("journal", "bodies", "links", "runs")
+    tables = ("journal_entries", "bodies", "log_links", "runs")
     made = (
         f"CREATE TRIGGER full_disk BEFORE INSERT ON crewlog.{table} EXECUTE FUNCTION full_disk()"
         for table in tables

@@ -143,7 +143,9 @@ async def test_a_signed_run_is_continued_by_nobody_else(crews: Site, folder: Pat
     told = await refused(crews, WORKFLOW_TYPE, run.id, STORE_BATCH, flush.to_json())
     assert "does not belong to the run" in told
     forget = DeleteReplacedRun(run=run.id).to_json()
-    assert "who runs it" in await refused(crews, WORKFLOW_TYPE, run.id, DELETE_REPLACED_RUN, forget)
+    assert "in a local activity alone" in await refused(
+        crews, WORKFLOW_TYPE, run.id, DELETE_REPLACED_RUN, forget
+    )
     assert not crews.ledger(run)
     assert await crews.journal(run) == journal
     assert await crews.store.get_run(run.id) == row
@@ -217,9 +219,9 @@ async def test_a_run_of_an_id_begins_anew_only_where_it_says_so(crews: Site, fol
     first = (await crews.temporal.get_workflow_handle(run.id).describe()).run_id
     starts = {
         "the start does not replace it": StartRun(crew=signed),
-        "takes its place": StartRun(crew=other),
+        "has a signed run": StartRun(crew=other),
         "has continued since": StartRun(crew=signed, replace=True, replaced=(first,)),
-        "gone on since": StartRun(reopen="live", replaced=(first,)),
+        "continued since this start": StartRun(reopen="live", replaced=(first,)),
     }
     unused = {why: ada.signed_start(run.id, start) for why, start in starts.items()}
     await ada.start(signed, "go", id=run.id, existing="replace", execution_timeout=RUN_LIMIT)

@@ -47,10 +47,10 @@ CHANGES = {
     "workflows/crew_run.py": (
         ("search_attributes=carry.search_attributes", "search_attributes=carry.knows_attributes"),
     ),
-    "workflows/execution.py": (
+    "workflows/ending.py": (
         (
-            "                search_attributes=self._search_attributes,",
-            "                knows_attributes=self._search_attributes,",
+            "                search_attributes=self._context.search_attributes,",
+            "                knows_attributes=self._context.search_attributes,",
         ),
     ),
 }
