@@ -17,7 +17,7 @@ from crewlog.errors import PermissionsChanged
 from crewlog.ids import ContentHash, InterruptId
 from crewlog.model import Json
 from crewlog.state.calls import CallTool
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.store.protocol import Store
 
 EDITED = "A person changed the arguments of this call to {args}. What it answered:\n"
@@ -115,7 +115,7 @@ def edit_error(tool: Tool, args: Mapping[str, Any]) -> str:
 
 def with_edit_notice(message: BaseMessage, args: Mapping[str, Json]) -> BaseMessage:
     """Returns the message of a call with the arguments that people gave it."""
-    told = EDITED.format(args=brief(json.dumps(args, ensure_ascii=False), _LONGEST))
+    told = EDITED.format(args=excerpt(json.dumps(args, ensure_ascii=False), _LONGEST))
     content: Any = message.content
     if isinstance(content, str):
         return message.model_copy(update={"content": told + content})

@@ -35,7 +35,7 @@ from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import ArgumentCheck
 from crewlog.errors import NotInAllowlist
 from crewlog.model import Json
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 
 Schema = Mapping[str, Any]
 
@@ -250,7 +250,7 @@ def _strays(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
             for name in (key for each in objects for key in each):
                 if not keys.open and name not in keys.named:
                     near = did_you_mean(name, names, f"There are: {', '.join(names) or 'none'}.")
-                    told = ".".join([*way, brief(name, 80)])
+                    told = ".".join([*way, excerpt(name, 80)])
                     yield f"{told}: there is no such argument. {near}".rstrip(".")
             values = [v for each in objects if part in each for v in _each(each[part])]
 
@@ -373,7 +373,7 @@ def _fault(definition: ToolDefinition, check: ArgumentCheck, value: Any) -> str:
     if value is None:
         return ""  # left out, where the schema lets it be
     if check.enum is not None and not any(_same(value, each) for each in check.enum):
-        return f"it must be one of {brief(json.dumps(check.enum), 200)}"
+        return f"it must be one of {excerpt(json.dumps(check.enum), 200)}"
     return _number_fault(check, value) or _text_fault(definition, check, value)
 
 

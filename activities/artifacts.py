@@ -290,7 +290,7 @@ def _change(
         update={
             "base": head or empty_log_head(task.run, log),
             "refused": tried.missed - content.missed,
-            "why": told(missed),
+            "reasons": told(missed),
         }
     )
 
@@ -392,7 +392,7 @@ def settled(
 ) -> tuple[RefusedOperations, ...]:
     """What became of operations that others came before: of calls of a step, what was left out."""
     return tuple(
-        RefusedOperations(call=call, artifact=name, refused=len(missed), why=told(missed))
+        RefusedOperations(call=call, artifact=name, refused=len(missed), reasons=told(missed))
         for call in calls
         for name, content in seen.items()
         if (missed := content.of(f"{step}/{call}"))

@@ -20,7 +20,7 @@ from crewlog.errors import StoreUnavailable
 from crewlog.ids import AgentName, ContentHash, RunId, node_of
 from crewlog.model import Json
 from crewlog.state.batch_codec import needed, unpack, unpack_view
-from crewlog.state.body_metadata import told
+from crewlog.state.body_metadata import body_metadata
 from crewlog.state.calls import CallInput
 from crewlog.state.journal import Batch
 from crewlog.store.protocol import Store
@@ -93,7 +93,7 @@ class Batches:
 
     def remember(self, hash_: ContentHash, body: dict[str, Json]) -> None:
         """Caches the metadata of a message that this worker made."""
-        self._told.put(hash_, told(body))
+        self._told.put(hash_, body_metadata(body))
 
     async def whole(self, batch: Batch) -> Batch:
         """Returns a batch with unpacked entries.
@@ -107,7 +107,7 @@ class Batches:
         found = {h: kept for h in needed(batch) if (kept := self._told.get(h)) is not None}
         if missing := wanted - found.keys():
             bodies = await self._store.get_bodies(missing)
-            found |= {hash_: told(body) for hash_, body in bodies.items()}
+            found |= {hash_: body_metadata(body) for hash_, body in bodies.items()}
         return unpack(batch, found)
 
     async def filled(self, task: T) -> T:

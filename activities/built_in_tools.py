@@ -30,7 +30,7 @@ from crewlog.definition.model import GROUP_TOOLS, MEMORY_TOOLS, SEND_MESSAGE, Cr
 from crewlog.ids import AgentName, ToolName, node_of
 from crewlog.model import Json
 from crewlog.operations import add, artifact_update, remove
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.tool_call import current_call
 
 
@@ -247,4 +247,4 @@ def _command(what: str, values: Json, said: str) -> Command[Any]:
 
 
 def _shown(value: Json) -> str:
-    return brief(json.dumps(value, ensure_ascii=False), 80)
+    return excerpt(json.dumps(value, ensure_ascii=False), 80)

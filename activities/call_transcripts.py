@@ -71,7 +71,7 @@ class CallTranscripts:
         found = await self.windowed(task, crew, agent, model)
         if (given := input_message(await self._inputs.values(task, agent), crew)) is None:
             return found
-        shown = with_message_before_turn(found.transcript, given, task.step, task.view.was)
+        shown = with_message_before_turn(found.transcript, given, task.step, task.view.former_steps)
         return replace(found, transcript=shown)
 
     async def windowed(
@@ -98,9 +98,9 @@ class CallTranscripts:
         used = sum((each.usage for each in found), _NOTHING)
         told = WindowResult(
             left_out=cut.left_out,
-            summed_up=cut.summed_up,
-            made=used.calls,
-            fault=next((each.fault for each in found if each.fault), ""),
+            summarized=cut.summed_up,
+            summaries=used.calls,
+            error=next((each.fault for each in found if each.fault), ""),
         )
         return Context(shown, told, used, cut.earlier)
 

@@ -106,7 +106,7 @@ class ChangePreparer:
         found = await self._homes(task, away)
         homes = found.live
         made = load_stored(elsewhere(crew, homes).to_json())
-        back = await self._made(made, force, task, compared=task.against, home=found.back)
+        back = await self._made(made, force, task, compared=task.against, claimed=found.back)
         what = "goes back to the definition that it was started with"
         if back.what != NOTHING:
             what += f": {back.what}"
@@ -155,7 +155,7 @@ class ChangePreparer:
             what=summary(base, after),
             widens=widening(base, after) if signed else None,
             compared=ContentHash(compared or of),
-            parts=parts,
+            split_runs=parts,
             warnings=tuple(
                 for_run(_told(each), task.run)
                 for each in new_warnings(base, kept, _read(task.operations), gone)
@@ -186,7 +186,7 @@ class ChangePreparer:
                 continue
             made, share = crews[id_].to_json(), shares[id_]
             await self.store.put_definition(made)
-            parts.append(PreparedSplitRun(graph=id_, definition=made, topology=graph, share=share))
+            parts.append(PreparedSplitRun(run=id_, definition=made, topology=graph, contents=share))
         return crews[task.run], tuple(parts)
 
     # -- prompts -----------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class ChangePreparer:
         if task.basis:
             told["basis"] = said.to_json()
             await self.store.put_definition(told["basis"])
-        return await self._made(made, base, task, of=task.base, remarks=remarks, **told)
+        return await self._made(made, base, task, of=task.base, diagnostics=remarks, **told)
 
 
 def _said_of(crew: CrewDefinition, base: CrewDefinition) -> CrewDefinition:

@@ -38,7 +38,7 @@ from crewlog.canonical_json import utf8_text
 from crewlog.definition.providers import PROVIDERS
 from crewlog.errors import ModelUnavailable
 from crewlog.redaction import RedactedStream
-from crewlog.state.calls import CallModel, Written
+from crewlog.state.calls import CallModel, Chunk
 from crewlog.state.finish_reason import finish_reason, provider_finish_reason
 
 TAIL = 2_000
@@ -86,7 +86,7 @@ class Writing:
 
     def _tell(self) -> None:
         self._timer = None
-        written = Written(
+        written = Chunk(
             step=self._task.step,
             call=self._task.call,
             agent=self._task.agent,

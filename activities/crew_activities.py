@@ -344,7 +344,11 @@ class CrewActivities:
         with convert_errors(is_final=False):
             async with send_heartbeats():
                 await self._store_batch(task)
-                return await give(task.run, task.hints, self._hint) if task.hints else None
+                return (
+                    await give(task.run, task.notifications, self._hint)
+                    if task.notifications
+                    else None
+                )
 
     async def _store_batch(self, task: StoreBatch) -> None:
         batch = await self._batches.whole(task.batch)
@@ -373,7 +377,7 @@ class CrewActivities:
                 if batch.entries:
                     await self._prune(input.run, input.state, batch.last)
                     await self._sweep(input.state)
-                await give(input.run, input.hints, self._hint)
+                await give(input.run, input.notifications, self._hint)
                 return result
 
     async def _artifacts(self, input: EndRun, batch: Batch) -> dict[str, dict[str, Json]]:

@@ -71,7 +71,7 @@ class _ViewTranscript(Transcript):
     """An agent's transcript, and how far it has taken the logs of its view."""
 
     def __init__(self, agent: AgentName, quotes: Quotes, step: StepId | None, view: View) -> None:
-        super().__init__(agent, quotes, step, view.was, view.after)
+        super().__init__(agent, quotes, step, view.former_steps, view.after)
         self.taken: dict[LogName, ChainHead] = {}
         self.position = 0
 
@@ -309,7 +309,7 @@ class Hydrator:
         """The logs of a view, each of which is the one that it is said to be."""
         logs = await self._logs(known, view, batch)
         for log, at in logs.items():
-            was = (*former_names(log, step, view.was), *view.formerly.get(log, ()))
+            was = (*former_names(log, step, view.former_steps), *view.former_names.get(log, ()))
             for root in at.roots:
                 if not await known.roots.has_root(log, root, self._store, was):
                     raise _refused(known.roots.log_at(root, barred), log)

@@ -26,7 +26,7 @@ from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.replies import RESPONSE
 from crewlog.ids import AgentName, ContentHash, LogName
 from crewlog.model import Json
-from crewlog.state.agent_inputs import Given
+from crewlog.state.agent_inputs import AgentInput
 from crewlog.state.calls import CallInput
 from crewlog.state.journal import Batch
 from crewlog.state.logs import said_in
@@ -129,16 +129,18 @@ class Inputs:
         return found
 
 
-def _seen(given: Given, agent: AgentName, may: Any) -> Given | None:
+def _seen(given: AgentInput, agent: AgentName, may: Any) -> AgentInput | None:
     """Returns an input without the parts that its agent may not read; None: nothing is left."""
-    if given.parts:
-        return given.model_copy(update={"parts": tuple(p for p in given.parts if may(p.logs))})
+    if given.elements:
+        return given.model_copy(
+            update={"elements": tuple(p for p in given.elements if may(p.logs))}
+        )
     maker = given.source.partition(".")[0]
     return given if maker == agent or may(given.logs) else None
 
 
-def _bodies(given: Given) -> Iterator[ContentHash]:
-    for each in given.parts or (given,):
+def _bodies(given: AgentInput) -> Iterator[ContentHash]:
+    for each in given.elements or (given,):
         if each.body is not None:
             yield each.body
 
@@ -157,7 +159,9 @@ def _is_said(source: str, crew: CrewDefinition) -> bool:
     return RESPONSE not in (*agent.outputs, *reply_fields(agent.reply))
 
 
-def _value(given: Given, bodies: Mapping[ContentHash, Json], *, said: bool) -> tuple[Value, bool]:
+def _value(
+    given: AgentInput, bodies: Mapping[ContentHash, Json], *, said: bool
+) -> tuple[Value, bool]:
     """Returns the value of an input, and whether it is set."""
 
     def of(value: Json, body: ContentHash | None) -> Json | WithFiles:
@@ -171,8 +175,8 @@ def _value(given: Given, bodies: Mapping[ContentHash, Json], *, said: bool) -> t
         has_files = type(content) is list and any(is_file(each) for each in content)
         return WithFiles(content) if has_files else message_from_json(held).text
 
-    if given.parts:
-        return [of(each.value, each.body) for each in given.parts], True
+    if given.elements:
+        return [of(each.value, each.body) for each in given.elements], True
     return of(given.value, given.body), True
 
 

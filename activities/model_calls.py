@@ -48,7 +48,7 @@ from crewlog.ids import RunId, StepId
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
 from crewlog.state.calls import CallModel, CallModelResult, RefusedOperations
-from crewlog.state.drafts import draft_of
+from crewlog.state.drafts import draft_text
 from crewlog.state.excerpt import message_excerpt
 from crewlog.state.finish_reason import finish_reason
 from crewlog.state.messages import message_to_json
@@ -212,7 +212,7 @@ class ModelCalls:
         bodies = {hash_: body, **read.bodies}
         draft = None
         if may_end and not final and message_excerpt(body):
-            text = draft_of(body)
+            text = draft_text(body)
             draft = hash_json(text)
             bodies[draft] = text
         if journaled is None:
@@ -230,19 +230,19 @@ class ModelCalls:
             usage=usage,
             ending="" if ending in ("complete", "broken") else ending,
             reply=read.reply,
-            faults=read.faults,
+            errors=read.faults,
             draft=draft,
             window=context.window,
-            settled=await self._settled(task),
+            refused_operations=await self._settled(task),
             stored=stored,
             journaled=journaled,
         )
 
     async def _settled(self, task: CallModel) -> tuple[RefusedOperations, ...]:
         """Returns the operations of the turn that did not apply after those of other agents."""
-        if not task.unsettled:
+        if not task.unresolved:
             return ()
-        return settled(task.step, task.unsettled, await self._sight.artifacts(task))
+        return settled(task.step, task.unresolved, await self._sight.artifacts(task))
 
     async def _reply(
         self, task: CallModel, before: Before, effect: Effect, pulse: Heartbeat
@@ -259,11 +259,11 @@ class ModelCalls:
             models = [(doublings, model.bind_tools(schemas)) for doublings, model in models]
         what = await self._definitions.task(task.definition, task.step)
         if (item := await self._sight.item(task)) is not None:
-            transcript = with_item(transcript, item, task.step, task.view.was)
-        transcript = without_old_reasoning(transcript, task.step, task.view.was)
-        if task.heard is not None:
-            message = await self._hydrator.message(task.run, task.heard.body)
-            transcript = with_waking_message(transcript, message, task.heard, task.step)
+            transcript = with_item(transcript, item, task.step, task.view.former_steps)
+        transcript = without_old_reasoning(transcript, task.step, task.view.former_steps)
+        if task.waking_message is not None:
+            message = await self._hydrator.message(task.run, task.waking_message.body)
+            transcript = with_waking_message(transcript, message, task.waking_message, task.step)
         form = await self._definitions.form(task.definition, task.agent)
         told = form.told if form is not None else ""
         graph = await self._definitions.awareness(task.definition, task.agent)

@@ -164,7 +164,9 @@ async def give_back(store: Store, task: CallTool, counted: dict[str, str]) -> di
 
 
 def _key(task: CallTool) -> str:
-    return quota_idempotency_key(idempotency_key(task.run, task.step, task.call), task.started)
+    return quota_idempotency_key(
+        idempotency_key(task.run, task.step, task.call), task.run_started_at
+    )
 
 
 def _name(quota: CallQuota) -> str:

@@ -233,7 +233,7 @@ class PromptCompiler:
         asked = await asyncio.to_thread(take_reply, text, replies, registry)
         told: dict[str, Any] = {
             "reply": reply,
-            "faults": asked.faults,
+            "errors": asked.faults,
             "model": name,
             "usage": usage,
             "journaled": journaled,
@@ -280,7 +280,7 @@ def _result(found: CompiledPrompt, **more: Any) -> CompilePromptResult:
     return CompilePromptResult(
         reader=found.reader,
         definition=definition,
-        remarks=tuple(map(prompt_diagnostic, found.remarks)),
+        diagnostics=tuple(map(prompt_diagnostic, found.remarks)),
         requirements=found.requirements,
         **more,
     )

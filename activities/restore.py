@@ -42,10 +42,10 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import RestoreState, RestoreStateResult, SignedStart
 from crewlog.state.claim import ClaimedAgent, ClaimOwner
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import Batch, ComponentChanged, SplitRun, entry_from_json
 from crewlog.state.model import CrewState, LogHead
-from crewlog.state.split import parted
+from crewlog.state.split import split_run_state
 from crewlog.store.checkpoints import checkpoint_state_position, load_last_state, taken_up
 from crewlog.store.claims import claim_agents, goes_on
 from crewlog.store.journal_reader import load_state as state_at
@@ -127,8 +127,8 @@ async def _named(
         for row in rows:
             entry = entry_from_json(row.entry)
             if isinstance(entry, ComponentChanged):
-                for part in entry.parts:
-                    if part.graph == run:
+                for part in entry.split_runs:
+                    if part.run == run:
                         return SplitRecord(row.position, entry, part), row.position
             if isinstance(entry, _INSTEAD):
                 why = f"it has {entry.kind} at position {row.position} instead"
@@ -235,7 +235,7 @@ class StateLoader:
             ),
             policy=force.policy,
             compared=task.against,
-            left=left,
+            former_logs=left,
             older=older,
         )
 
@@ -251,10 +251,10 @@ class StateLoader:
         """
         above = task.split_after or 0
         position, entry, part = await wait_for_split(self.store, self.ended, task.run, run, above)
-        await _check_ours(self.store, run, part.share.creatures, self.ended)
+        await _check_ours(self.store, run, part.contents.agents, self.ended)
         await self.store.add_pending_fork(task.run, run, Clock().now())
         before = await state_at(self.store, task.run, position - 1)
-        after = reduce(before, entry.model_copy(update={"parts": ()}))
+        after = fold(before, entry.model_copy(update={"split_runs": ()}))
         definition, plan = await lower_stored_definition(
             await self.store.get_definition(part.definition), self.store, self.definitions
         )
@@ -263,7 +263,7 @@ class StateLoader:
             await self.executions.check_unused_id(run, task.use)
             await _begin_once(task, run, position, task.use, self.store)
             await self.executions.begin(run, task.use, signed=True)
-        then = parted(after, run, part.share).model_copy(
+        then = split_run_state(after, run, part.contents).model_copy(
             update={"definition": part.definition, "rules": GraphPlan.from_json(plan).rules}
         )
         plan, older = await _with_detached_steps(plan, then, self.store, self.definitions)
@@ -383,7 +383,7 @@ async def _widens(
         *(() if task.reopen else reused_answers(plan, None, then)),  # it keeps its steps
         *restored_guard_conditions(plan, now, then),
         *regained_permissions(now.tool_permissions, then.tool_permissions, definition.agents),
-        *freed(now.rulings, then.rulings),
+        *freed(now.live_permissions, then.live_permissions),
     )
 
 
@@ -404,7 +404,7 @@ async def _detached_steps(
     """Returns the detached steps of a state, and the definitions that had their nodes."""
     found: dict[StepId, DetachedStep] = {}
     older: dict[ContentHash, dict[str, Json]] = {}
-    for _, entry in sorted((then.frontier | then.parked).items()):
+    for _, entry in sorted((then.frontier | then.detached_steps).items()):
         step = entry.parent_or_self
         if entry.definition and step not in found:
             older[entry.definition] = given = await store.get_definition(entry.definition)
@@ -421,7 +421,7 @@ async def _at_rest(store: Store, run: RunId, executions: Collection[str]) -> Cre
     what comes later, since the reopened run continues without it.
     """
     end = await _quiet(store, run)
-    if end.closed or not executions:
+    if end.is_ended or not executions:
         return end
     await store.reject_executions(run, executions)
     return await state_at(store, run)
@@ -429,7 +429,7 @@ async def _at_rest(store: Store, run: RunId, executions: Collection[str]) -> Cre
 
 async def _quiet(store: Store, run: RunId) -> CrewState:
     end = await load_last_state(store, run)
-    while not end.closed:
+    while not end.is_ended:
         await asyncio.sleep(QUIET_SECONDS)
         now = await state_at(store, run)
         if now.position == end.position:

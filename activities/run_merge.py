@@ -48,9 +48,9 @@ from crewlog.state.run_merge.protocol import recall, state_for_merge
 from crewlog.state.run_merge.surviving_state import (
     artifact_conflict,
     artifact_heads,
-    called,
-    part_of,
+    new_names,
     removed_agents,
+    transferred_state,
 )
 from crewlog.state.split import split_source_run_id
 from crewlog.store.checkpoints import load_last_state
@@ -104,17 +104,17 @@ async def read_other_run(task: ReadOtherRun, store: Store, ended: Ended) -> Read
     clock = Clock()
     state = await _last(store, task.other)
     gone = False
-    if (state is None or not state.closed) and not task.sure:
+    if (state is None or not state.is_ended) and not task.sure:
         ending = await ended(task.other)
         if ending is not None:
             await store.reject_executions(task.other, ending.executions)
             state = await _last(store, task.other)
-            gone = state is None or not state.closed
+            gone = state is None or not state.is_ended
     if state is not None:
         state = await _with_merge_outcome(store, state, task)
     return ReadOtherRunResult(
-        op=task.op,
-        state=state_for_merge(state, task.op).to_json() if state is not None else None,
+        merge=task.merge,
+        state=state_for_merge(state, task.merge).to_json() if state is not None else None,
         gone=gone,
         recalled=task.recall,
         at=clock.now(),
@@ -134,7 +134,7 @@ async def _with_merge_outcome(store: Store, state: CrewState, task: ReadOtherRun
     What it calls otherwise since is in the journal only. Where that is, the state tells; where it
     may have forgotten, all of the journal is searched.
     """
-    word = state.merges.get(task.op)
+    word = state.merges.get(task.merge)
     at = word.position if word is not None and word.outcome == "merged" else 0
     if not at and not task.recall:
         return state
@@ -142,8 +142,8 @@ async def _with_merge_outcome(store: Store, state: CrewState, task: ReadOtherRun
     while rows := await store.read_journal(task.other, after, limit):
         for row in rows:
             entry = entry_from_json(row.entry)
-            if isinstance(entry, j.RunMerged) and entry.op == task.op:
-                return recall(state, task.op, row.position, entry.renamed)
+            if isinstance(entry, j.RunMerged) and entry.merge == task.merge:
+                return recall(state, task.merge, row.position, entry.renames)
         if at:
             break
         after = rows[-1].position
@@ -173,7 +173,7 @@ async def give(run: RunId, hints: Sequence[MergeNotification], hint: Hinted) -> 
     came = await asyncio.gather(*(hint(run, each) for each in hints))
     return StoreBatchResult(
         gone=tuple(each.to for each, how in zip(hints, came, strict=True) if how == "gone"),
-        untold=tuple(each for each, how in zip(hints, came, strict=True) if how == "untold"),
+        unsent=tuple(each for each, how in zip(hints, came, strict=True) if how == "untold"),
     )
 
 
@@ -253,7 +253,7 @@ class MergePreparer:
                 "Connect the two without naming a run: `crewlog graph "
                 f"{task.run}` tells how they are called here.",
             )
-        if state.closed or not state.definition or into is not None:
+        if state.is_ended or not state.definition or into is not None:
             return _refused(
                 task,
                 f"the run {task.other!r} is {'merged' if into is not None else state.status}"
@@ -284,7 +284,7 @@ class MergePreparer:
                 "other": task.run,
                 "base": state.definition,
                 "artifacts": artifact_heads(state),
-                "gone": removed_agents(state, joins.agents),
+                "removed": removed_agents(state, joins.agents),
             }
         )
         made = await self._merge(turned, joins, base, await self._stored(task.run))
@@ -296,13 +296,13 @@ class MergePreparer:
         It has offered itself then, and the word of the run that took it in is there: in the journal
         of the one that asks, or stored by that which has it.
         """
-        joining = other.joining
-        if joining is None or joining.stage != "offered":
-            return other.merged_into
-        if joining.op in task.merged:
+        joining = other.pending_merge
+        if joining is None or joining.status != "offered":
+            return other.surviving_run
+        if joining.merge in task.merged:
             return task.run
         taken = await self._last(joining.other) if joining.other != task.run else None
-        word = taken.merges.get(joining.op) if taken is not None else None
+        word = taken.merges.get(joining.merge) if taken is not None else None
         return joining.other if word is not None and word.outcome == "merged" else None
 
     async def _warned(
@@ -312,14 +312,14 @@ class MergePreparer:
         needs = () if made.refused else tuple(_of_workers(two, beside=one))
         if not needs:
             return made
-        there, here = await asyncio.gather(self.queue_of(stays), self.queue_of(made.joins))
+        there, here = await asyncio.gather(self.queue_of(stays), self.queue_of(made.merged_run))
         if not there or not here or there == here:
             return made
         told = list(needs[:_NAMED])
         if more := len(needs) - len(told):
             told.append(f"{more} more")
         say = (
-            f"who comes from {made.joins!r} gets the workers of {stays!r}, on the task queue "
+            f"who comes from {made.merged_run!r} gets the workers of {stays!r}, on the task queue "
             f"{there!r}: they must have {listed(told)}"
         )
         remedy = (
@@ -328,7 +328,7 @@ class MergePreparer:
         if tool := next(_own_tools(two, one), None):
             remedy += (
                 "; or let its tools stay with the workers that have them: "
-                f"crewlog change {made.joins} --edit tool.{tool}.queue={here}"
+                f"crewlog change {made.merged_run} --edit tool.{tool}.queue={here}"
             )
         return made.model_copy(update={"warnings": (f"{say}\n{remedy}.",)})
 
@@ -378,13 +378,13 @@ class MergePreparer:
                 joins,
                 stays=task.run,
                 joins=task.other,
-                edge=task.edge,
+                edge=task.operation,
                 asks=task.asks,
                 family=await self.store.lineage(task.other),
-                gone=task.gone,
+                gone=task.removed,
             )
             data = both.definition.to_json()
-            behind = await self._behind(task, state, called(both.renamed))
+            behind = await self._behind(task, state, new_names(both.renamed))
             definition, plan = await lowered(data, self.store, self.definitions)
         except ComponentConflict as error:
             return _refused(task, error.message, error.remedy)
@@ -400,16 +400,16 @@ class MergePreparer:
             definition=definition,
             plan=plan,
             base=task.base,
-            joins=task.other,
+            merged_run=task.other,
             position=state.position,
-            together=await self._is_reunion(task.run, base, state, joins),
-            state=part_of(state),
+            adds_budgets=await self._is_reunion(task.run, base, state, joins),
+            state=transferred_state(state),
             change=both.change,
-            comes=both.comes,
+            agents=both.comes,
             nodes=both.nodes,
-            fresh=tuple(sorted(both.fresh)),
+            new_nodes=tuple(sorted(both.fresh)),
             quotas=both.quotas,
-            behind=behind,
+            artifact_heads=behind,
             what=f"{task.other} becomes part of it",
             widens=widening(base, after) if signed else None,
         )
@@ -487,4 +487,4 @@ def _bounds(crew: CrewDefinition) -> tuple[Any, ...]:
 
 
 def _refused(task: PrepareMerge, why: str, remedy: str) -> PrepareMergeResult:
-    return PrepareMergeResult(base=task.base, joins=task.other, refused=why, remedy=remedy)
+    return PrepareMergeResult(base=task.base, merged_run=task.other, refused=why, remedy=remedy)

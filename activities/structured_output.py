@@ -22,7 +22,7 @@ from crewlog.definition.reading import Form
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
-from crewlog.state.calls import INLINE_BYTES, OutputValue, StructuredOutput, apart
+from crewlog.state.calls import INLINE_BYTES, OutputValue, StructuredOutput, addressed_items
 
 LONG = 2_000
 """Characters of a reply that is read in a thread: others must not wait for it."""
@@ -59,7 +59,7 @@ def _read(form: Form, text: str) -> Reading:
     for key, given in form.fields(read.value).items():
         value = redacted_json(utf8_json(given))
         if tag := form.reply.tagged.get(key):
-            outputs += apart(key, value, tag)
+            outputs += addressed_items(key, value, tag)
         elif len(canonical(value)) <= INLINE_BYTES:
             outputs.append(OutputValue(key=key, value=value))
         else:

@@ -33,7 +33,7 @@ from crewlog.ids import ContentHash, RunId, idempotency_key
 from crewlog.model import Json
 from crewlog.redaction import redacted_text
 from crewlog.state.calls import CallModel
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.finish_reason import FAULTS, finish_reason
 from crewlog.store.protocol import Store
 from crewlog.usage import Usage
@@ -142,7 +142,7 @@ class Summaries:
             return Summary(extract(covered), fault=fault)
         except Exception as error:  # noqa: BLE001 - a call does not fail by what it can do without
             told = error.message if isinstance(error, CrewlogError) else str(error)
-            fault = brief(redacted_text(f"{model}: {told or type(error).__name__}"), 200)
+            fault = excerpt(redacted_text(f"{model}: {told or type(error).__name__}"), 200)
             self._failed.put(key, fault)
             return Summary(extract(covered), fault=fault)
         mine = kept.by == _caller(task)
@@ -292,7 +292,7 @@ def extract(covered: SummarizedPrefix) -> str:
 
 def excerpt_line(message: BaseMessage, longest: int = LINE) -> str:
     """How a message begins, with who says it, in a line."""
-    return f"- [{_speaker(message)}] {brief(_words(message), longest)}"
+    return f"- [{_speaker(message)}] {excerpt(_words(message), longest)}"
 
 
 def _speaker(message: BaseMessage) -> str:
@@ -302,7 +302,7 @@ def _speaker(message: BaseMessage) -> str:
 def _words(message: BaseMessage) -> str:
     text = message.text
     if isinstance(message, AIMessage) and message.tool_calls:
-        calls = ", ".join(f"{c['name']}({brief(str(c['args']), 80)})" for c in message.tool_calls)
+        calls = ", ".join(f"{c['name']}({excerpt(str(c['args']), 80)})" for c in message.tool_calls)
         return f"{text} calls {calls}".strip()
     if isinstance(message, ToolMessage) and message.status == "error":
         return f"failed: {text}"

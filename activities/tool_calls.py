@@ -103,7 +103,7 @@ from crewlog.state.calls import (
     ToolReturned,
     attempt_owner,
 )
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
 from crewlog.tool_call import ToolCall, calling, workspace_of
@@ -231,7 +231,9 @@ class ToolCalls:
         ms = int((time.monotonic() - begun) * 1000)
         result = await self._result(task, outcome, ms)
         if counted:
-            result = result.model_copy(update={"counted": counted, "started": task.started})
+            result = result.model_copy(
+                update={"quota_periods": counted, "run_started_at": task.run_started_at}
+            )
         return result.model_copy(update={"journaled": False}) if local else result
 
     async def _prepare(self, task: CallTool, message: Any, crew: CrewDefinition) -> _Context:
@@ -244,7 +246,7 @@ class ToolCalls:
                 text = bad["args"] or ""
                 raise _ModelMistakeError(
                     f"The arguments of {bad['name']!r} cannot be used: {json_error(text)}: "
-                    f"{brief(text, 200)!r}. Call it again with valid arguments."
+                    f"{excerpt(text, 200)!r}. Call it again with valid arguments."
                 )
         call = next((c for c in message.tool_calls if c["id"] == task.id), None)
         if call is None:
@@ -456,7 +458,7 @@ def _refusal(
 ) -> ToolCallDenied | ToolCallInvalid:
     """The outcome of a call that is not made."""
     if isinstance(fault, CallDenied):
-        reason = brief(utf8_text(redacted_text(str(fault))), _LONGEST_REASON)
+        reason = excerpt(utf8_text(redacted_text(str(fault))), _LONGEST_REASON)
         return ToolCallDenied(reason=reason, rule=fault.rule)
     return ToolCallInvalid(unmade=not may_have_started(task))
 

@@ -35,9 +35,9 @@ from crewlog.ids import (
     item_number,
     visit_of,
 )
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.finish_reason import CALL_BLOCKS, is_empty, without_reasoning
-from crewlog.state.model import Heard
+from crewlog.state.model import WakingMessage
 
 LONGEST = 200_000
 """Characters of a message that a model is shown; the log keeps all of them."""
@@ -251,7 +251,7 @@ def with_message_before_turn(
 
 
 def with_waking_message(
-    transcript: Sequence[BaseMessage], message: BaseMessage, heard: Heard, step: StepId
+    transcript: Sequence[BaseMessage], message: BaseMessage, heard: WakingMessage, step: StepId
 ) -> list[BaseMessage]:
     """The transcript with which message a step is for: others may have come since it was said.
 
@@ -262,7 +262,7 @@ def with_waking_message(
         step: The step.
     """
     where = f" in {heard.log}" if heard.log != PUBLIC else ""
-    told = f"This turn is for what {heard.by or 'people'} said{where}: {brief(message.text, 300)}"
+    told = f"This turn is for what {heard.by or 'people'} said{where}: {excerpt(message.text, 300)}"
     if heard.more:
         told += f"\nAnd for {heard.more} more that came since."
     return with_message_before_turn(transcript, HumanMessage(told, name=CREW), step)

@@ -62,13 +62,13 @@ class Items:
     async def _value(self, item: Item, batch: Batch) -> Json:
         if item.body is not None:
             return await self._body(item.body, batch)
-        if item.listed is None:
+        if item.list_body is None:
             return item.value
-        values = self._lists.get(item.listed)
+        values = self._lists.get(item.list_body)
         if values is None:
-            values = self._lists.put(item.listed, await self._body(item.listed, batch))
+            values = self._lists.put(item.list_body, await self._body(item.list_body, batch))
         if not isinstance(values, list) or not 0 < item.number <= len(values):  # pyright: ignore[reportUnknownArgumentType]
-            raise InternalError(f"the list {item.listed!r} has no item {item.number}")
+            raise InternalError(f"the list {item.list_body!r} has no item {item.number}")
         return values[item.number - 1]  # pyright: ignore[reportUnknownVariableType]
 
     async def _body(self, hash_: ContentHash, batch: Batch) -> Json:
@@ -183,7 +183,9 @@ class Sight:
             return None
         sees = await self._definitions.sees(task.definition, task.agent)
         decision = may_read_input(task.agent, item.logs, reads=sees.reads, step=task.step)
-        if item.withheld and decision.allowed:  # a change has removed the log from its agent since
+        if (
+            item.is_withheld and decision.allowed
+        ):  # a change has removed the log from its agent since
             decision = Decision(allowed=False, reason=f"{task.agent!r} may not see it any more")
         _check(task, decision, None)
         return await self._items.shown(task)

@@ -107,7 +107,7 @@ def hints(client: Client) -> Hinted:
     async def hint(run: RunId, what: MergeNotification) -> Came:
         handle = client.get_workflow_handle(what.to)
         try:
-            await handle.signal(MERGING, {"op": what.op, "run": run}, rpc_timeout=_HINT_LIMIT)
+            await handle.signal(MERGING, {"op": what.merge, "run": run}, rpc_timeout=_HINT_LIMIT)
         except RPCError as error:
             return "gone" if is_execution_not_found(error) else "untold"
         return "given"

@@ -169,7 +169,7 @@ def local_tool_options(plan: GraphPlan, state: CrewState, order: CallRequest) ->
 def _summary(state: CrewState, order: CallRequest) -> str:
     # The web UI shows it as Markdown, and a model wrote the arguments.
     name = step_description(state, order.step, order.agent)
-    return f"{name} {fenced(f'{order.call.tool} {order.call.brief}'[:180])}"
+    return f"{name} {fenced(f'{order.call.tool} {order.call.excerpt}'[:180])}"
 
 
 def planned_tool(plan: GraphPlan, state: CrewState, order: CallRequest) -> PlanTool:

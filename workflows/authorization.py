@@ -45,7 +45,7 @@ with workflow.unsafe.imports_passed_through():
         RestoreStateResult,
         SignedStart,
     )
-    from crewlog.state.excerpt import brief
+    from crewlog.state.excerpt import excerpt
     from crewlog.state.model import CrewState, Interrupt
     from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun, spoken
 
@@ -92,7 +92,7 @@ def said_to(engine: Engine, incoming: QueuedCommand) -> RunId | None:
     first = data.get("said_to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if incoming.name != "message" or not isinstance(first, str):
         return None
-    return RunId(first) if RunId(first) in engine.state.took_in else None
+    return RunId(first) if RunId(first) in engine.state.merged_runs else None
 
 
 def _check_sender(
@@ -176,7 +176,7 @@ def check_widening(
         return
     told = ways or ("it was not compared with the definition in force",)
     more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-    widens = "; ".join(brief(each, 200) for each in told[:SHOWN])
+    widens = "; ".join(excerpt(each, 200) for each in told[:SHOWN])
     asked = authorize_right(
         found.principal, found.rights, "grant", f"{what} (it widens authority: {widens}{more})"
     )
@@ -214,7 +214,7 @@ def _check_side_effects(
     found: CommandAuthorization, plan: GraphPlan, now: CrewState, deeds: Iterable[_Deed]
 ) -> None:
     for right, what, ways in deeds:
-        told = "; ".join(brief(each, 200) for each in [*ways][:SHOWN])
+        told = "; ".join(excerpt(each, 200) for each in [*ways][:SHOWN])
         if not told:
             continue
         asked = authorize_right(found.principal, found.rights, right, f"{what} {told}")
@@ -405,7 +405,7 @@ async def use_command(engine: Engine, incoming: QueuedCommand) -> None:
         incoming: The command, one of `USED_ONCE`, which the policy lets in.
     """
     data: Any = incoming.data
-    if engine.state.closed or incoming.refusal is not None or not isinstance(data, dict):
+    if engine.state.is_ended or incoming.refusal is not None or not isinstance(data, dict):
         return
     told: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
     command = told.get("id")

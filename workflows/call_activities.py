@@ -85,8 +85,8 @@ def _model_call(context: ExecutionContext, request: CallRequest) -> Any:
         CallModel(
             tools=engine.tools_of(request.agent, request.step),
             item=engine.child_steps.item(request.step),
-            unsettled=unresolved_calls(engine.state, request.step),
-            heard=waking_message(engine.state, request.step),
+            unresolved=unresolved_calls(engine.state, request.step),
+            waking_message=waking_message(engine.state, request.step),
             cut=truncated_messages(engine.state, request.step),
             **_step_call(engine, request),
         ),
@@ -107,7 +107,7 @@ def _tool_call(context: ExecutionContext, request: CallRequest, *, is_local: boo
         **_approval(engine, request),
         ruled=engine.has_live_permission(request.agent, call.tool, request.step),
         quotas=quotas,
-        started=engine.state.started if quotas else 0,
+        run_started_at=engine.state.started_at if quotas else 0,
         **_step_call(engine, request),
     )
     plan = engine.plan
@@ -126,7 +126,7 @@ def _approval(engine: Engine, request: CallRequest) -> dict[str, Any]:
     if not call.approved or not engine.check_approval(step, call).allowed:
         return {}
     binding = call_binding(engine.state.run, step, call)
-    return {"approved": call.approved, "approval": binding.approval(call.seal)}
+    return {"approved": call.approved, "approval": binding.approval(call.binding)}
 
 
 def _step_call(engine: Engine, request: CallRequest) -> dict[str, Any]:

@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
         CompilePromptResult,
         PrepareRunResult,
     )
-    from crewlog.state.excerpt import brief
+    from crewlog.state.excerpt import excerpt
     from crewlog.state.timeouts import timeout_words
     from crewlog.wire import STORE_WAIT
 
@@ -179,9 +179,9 @@ def _deferred(cause: ApplicationError, details: FailureDetails) -> CallDeferred 
     why = f"{cause.message}. {details.remedy}" if details.remedy else cause.message
     place = details.place
     if cause.type == errors.StoreUnavailable.__name__:
-        return StoreWait(brief(f"{STORE_WAIT}{why}", WAIT_LIMIT))
+        return StoreWait(excerpt(f"{STORE_WAIT}{why}", WAIT_LIMIT))
     if cause.type == errors.PermissionsChanged.__name__:
-        return PermissionRecheck(brief(cause.message, WAIT_LIMIT))
+        return PermissionRecheck(excerpt(cause.message, WAIT_LIMIT))
     if not details.call_again:
         return None
     if cause.type == errors.ModelRateLimited.__name__:
@@ -199,7 +199,7 @@ def _deferred(cause: ApplicationError, details: FailureDetails) -> CallDeferred 
 
 
 def _wait_text(what: str, why: str) -> str:
-    return brief(f"waits for {what}: {why}", WAIT_LIMIT)
+    return excerpt(f"waits for {what}: {why}", WAIT_LIMIT)
 
 
 def _failed(cause: ApplicationError, details: FailureDetails) -> CallFailed:

@@ -39,7 +39,7 @@ with workflow.unsafe.imports_passed_through():
         PrepareMergeResult,
     )
     from crewlog.state.model import CommandOutcome
-    from crewlog.state.run_merge.protocol import asking, check_may_request, check_no_merge
+    from crewlog.state.run_merge.protocol import check_may_request, check_no_merge, merge_request
     from crewlog.state.run_merge.surviving_state import removed_agents
     from crewlog.wire import Change, Changed, Rollback
 
@@ -82,7 +82,7 @@ def check(engine: Engine, command: Change) -> Engine:
             another run.
     """
     state = engine.state
-    if state.closed or state.status == "stopping":
+    if state.is_ended or state.status == "stopping":
         raise CommandRejected(
             f"the run is {state.status}: its graph stays as it is",
             remedy="Nothing can be changed in a run that ends or has ended.",
@@ -111,7 +111,7 @@ def check_pending_change(engine: Engine, command: Change | Rollback) -> None:
     Raises:
         ChangeConflict: it was made against the graph that goes.
     """
-    under_way = engine.state.changing
+    under_way = engine.state.pending_change
     if under_way is None or isinstance(command, Rollback):
         return
     if command.graph_version not in (None, under_way.graph_version):
@@ -124,7 +124,7 @@ def check_no_pending_change(engine: Engine, command: Change | Rollback) -> None:
     Raises:
         ChangeConflict: one is.
     """
-    under_way = engine.state.changing
+    under_way = engine.state.pending_change
     if under_way is None or command.id in engine.state.commands:
         return
     what, again = "yours would do", "send it as a new change"
@@ -202,9 +202,9 @@ async def _joined(engine: Engine, operation: Connect | Wire) -> PrepareMergeResu
         run=state.run,
         base=engine.plan.definition,
         other=other,
-        edge={"op": operation.op, **operation.to_json()},
+        operation={"op": operation.op, **operation.to_json()},
         asks=state.run,
-        gone=removed_agents(state, engine.plan.agents),
+        removed=removed_agents(state, engine.plan.agents),
         decide=True,
         merged=tuple(op for op, word in state.merges.items() if word.outcome == "merged"),
     )
@@ -282,7 +282,7 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
     checked = check(engine, command)
     if isinstance(prepared, PrepareMergeResult):
         return _ask(checked, incoming, command, prepared)
-    if checked.state.changing is not None or not isinstance(prepared, PrepareChangeResult):
+    if checked.state.pending_change is not None or not isinstance(prepared, PrepareChangeResult):
         return None  # another change was first: this one meets the graph that comes of it
     if prepared.base not in ("", checked.state.definition):
         return None  # what it was made of is not the run's definition any more
@@ -309,7 +309,7 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
         "swap": report.swap,
         "definition": plan.definition,
         "report": change_report(report),
-        "remarks": tuple(map(str, prepared.remarks)),
+        "remarks": tuple(map(str, prepared.diagnostics)),
         "digest": incoming.digest,
     }
     if command.dry_run:
@@ -324,10 +324,10 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
         reason=command.reason,
         command=command.id,
         abandon=abandon,
-        parts=prepared.parts,
+        parts=prepared.split_runs,
         basis=_basis(checked, command, prepared),
     )
-    if checked.state.changing is not None:
+    if checked.state.pending_change is not None:
         incoming.drain = command.drain_timeout
     position = checked.state.commands[command.id].position
     return AppliedChange(Changed(position=position, **told), report)
@@ -356,7 +356,7 @@ def _ask(
     if operation is None:
         raise InternalError("a merge was prepared for a change that is none")
     what = _edge_text(operation)
-    request = asking(
+    request = merge_request(
         engine.state,
         RunId(operation.other or ""),
         command.id,
@@ -379,7 +379,7 @@ def _ask(
         "detail": what,
         "graph_version": engine.state.graph_version,
         "definition": hash_json(prepared.definition),
-        "merge": request.op,
+        "merge": request.merge,
         "digest": incoming.digest,
         "report": change_report(report),
     }
@@ -407,7 +407,7 @@ def repeated(engine: Engine, command: str, known: CommandOutcome) -> Changed:
         detail="applied before",
         graph_version=known.graph_version or state.graph_version,
         swap=known.graph_version > 0,
-        digest=known.digest,
+        digest=known.hash,
     )
 
 

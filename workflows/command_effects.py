@@ -35,7 +35,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.body_metadata import arguments_excerpt
     from crewlog.state.calls import RestoreStateResult
     from crewlog.state.command_outcomes import may_be_older, outcome_of
-    from crewlog.state.excerpt import brief
+    from crewlog.state.excerpt import excerpt
     from crewlog.state.model import CommandOutcome, CrewState, Interrupt
     from crewlog.state.run_merge.renames import renamed_log
     from crewlog.wire import (
@@ -87,7 +87,7 @@ def doubtful(engine: Engine, incoming: QueuedCommand) -> str:
         return ""
     if not may_be_older(state.older_commands, command):
         return ""
-    batch = engine.ledger.whole()
+    batch = engine.ledger.unpacked_batch()
     for position, entry in zip(batch.positions(), batch.entries, strict=True):
         if entry.get("command") == command:
             incoming.known = outcome_of(j.entry_from_json(entry), position)
@@ -147,7 +147,7 @@ def _tried(incoming: QueuedCommand) -> dict[str, str]:
     decision = command.decisions[0]
     said = arguments_excerpt(decision.edited_action.args) if decision.edited_action else ""
     words = f"{decision.type} {said or decision.message}"
-    return {"interrupt": command.interrupt[:LONGEST_BY], "tried": brief(words)}
+    return {"interrupt": command.interrupt[:LONGEST_BY], "tried": excerpt(words)}
 
 
 def _is_free(engine: Engine, incoming: QueuedCommand, *, refused: bool) -> bool:
@@ -183,16 +183,16 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
                 f"the id {command.id!r} was used for another command",
                 remedy="Give each command an id of its own; an id is there to repeat a command.",
             )
-        incoming.digest = known.digest
+        incoming.digest = known.hash
         if not known.ok:
             kinds = {each.__name__: each for each in _CONFLICTS}
             raise kinds.get(known.error_type, CommandRejected)(known.detail)
         if isinstance(command, Change):
             return changes.repeated(engine, command.id, known)
         return CommandResult(
-            id=command.id, position=known.position, detail="applied before", digest=known.digest
+            id=command.id, position=known.position, detail="applied before", digest=known.hash
         )
-    if engine.state.closed:
+    if engine.state.is_ended:
         raise UsageError(f"the run has ended: it is {engine.state.status}")
     changes.spent(engine, incoming)
     if incoming.refusal is not None:
@@ -210,7 +210,7 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
     detail = await _record_effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]
     return CommandResult(
-        id=command.id, position=outcome.position, detail=detail, digest=outcome.digest
+        id=command.id, position=outcome.position, detail=detail, digest=outcome.hash
     )
 
 
@@ -277,7 +277,7 @@ def _with_new_name(state: CrewState, said: MessageCommand) -> MessageCommand:
     """A message that was said to a run which is part of this one, to whom that run meant."""
     if said.said_to is None:
         return said
-    renamed = state.took_in.get(said.said_to)
+    renamed = state.merged_runs.get(said.said_to)
     if renamed is None:
         raise CommandRejected(
             f"it was said to the run {said.said_to!r}, which is no part of this one",
@@ -325,7 +325,7 @@ def _not_paused(state: CrewState) -> CommandRejected:
     more = f" and {others} more" if others else ""
     return CommandRejected(
         f"the run is not paused: it waits for an answer to {first.id}{more}: "
-        f"{brief(first.question, 200)}",
+        f"{excerpt(first.question, 200)}",
         remedy=f"`crewlog answer {state.run}` gives it.",
     )
 
@@ -385,7 +385,7 @@ async def _respond(engine: Engine, command: Respond, incoming: QueuedCommand) ->
     try:
         await answer(engine, interrupt, decision, reason=reason, **who)
     except StopAnswer:
-        reason, end_reason = f"answered {decision!r}", interrupt.bound or "stopped"
+        reason, end_reason = f"answered {decision!r}", interrupt.limit_reached or "stopped"
         engine.record(j.StopRequested(by=command.by, reason=reason, end_reason=end_reason))
     return decision
 

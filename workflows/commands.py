@@ -78,7 +78,7 @@ class CommandProcessor:
             return True
         if self._context.is_closing:
             return bool(self._preparing or self._blocked)
-        return bool(self._blocked) and self._context.engine.state.changing is None
+        return bool(self._blocked) and self._context.engine.state.pending_change is None
 
     def requeue_deferred(self) -> None:
         """Puts the deferred commands at the end of the queue."""
@@ -99,7 +99,7 @@ class CommandProcessor:
             raise self._bug
         if self._context.is_closing:
             self._return_unprepared()
-        elif self._blocked and self._context.engine.state.changing is None:
+        elif self._blocked and self._context.engine.state.pending_change is None:
             self.queue += self._blocked
             self._blocked = []
         while self.queue:
@@ -159,7 +159,7 @@ class CommandProcessor:
 
     def _is_deferred(self, incoming: QueuedCommand) -> bool:
         state, prompt = self._context.engine.state, self._context.engine.prompt
-        if incoming.name in FOR_CREWS and prompt.is_active and not state.closed:
+        if incoming.name in FOR_CREWS and prompt.is_active and not state.is_ended:
             return True
         return self._context.is_merge_offered and incoming.name != "ask"
 
@@ -194,7 +194,7 @@ class CommandProcessor:
             command = incoming.parse()
         except CommandRejected:
             return False
-        if command.id in engine.state.commands or engine.state.closed:
+        if command.id in engine.state.commands or engine.state.is_ended:
             return False
         work: Coroutine[Any, Any, None] | None
         if isinstance(command, Change | Rollback):
@@ -226,7 +226,7 @@ class CommandProcessor:
         commands would keep out all others. So only a change that waits for no call is waited for.
         """
         engine = self._context.engine
-        if engine.state.changing is None:
+        if engine.state.pending_change is None:
             return False
         try:
             changes.check_pending_change(engine, command)

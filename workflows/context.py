@@ -36,5 +36,5 @@ class ExecutionContext:
     @property
     def is_merge_offered(self) -> bool:
         """Whether the run offered itself to a run merge: it waits for the other run's answer."""
-        joining = self.engine.state.joining
-        return joining is not None and joining.stage == "offered"
+        joining = self.engine.state.pending_merge
+        return joining is not None and joining.status == "offered"

@@ -61,24 +61,24 @@ class Answers:
     def look(self, engine: Engine) -> None:
         """Sees which turns have ended since the last look."""
         state = engine.state
-        if state.talk is None or state.position == self._seen:
+        if state.conversation is None or state.position == self._seen:
             return
         entries = engine.ledger.page(self._seen, len(engine.ledger.entries))
         self._seen = state.position
         for _, data in entries:
             if data["kind"] == "ExchangeStarted":
-                self._said = str(data.get("said", ""))
+                self._said = str(data.get("message_command", ""))
             elif data["kind"] == "ExchangeEnded":
                 self._ended(j.ExchangeEnded.model_validate(data))
             elif data["kind"] in _GOES_ON:  # perhaps in the middle of another turn
-                talk: dict[str, Json] = data["state"].get("talk") or {}
+                talk: dict[str, Json] = data["state"].get("conversation") or {}
                 self._said = str(talk.get("message", ""))
             elif data["kind"] == "ModelCallCompleted" and data["ref"].get("inline"):
                 # It is made here and comes with no result: of an agent that asks no model.
                 self._note(data["ref"]["body"], data["ref"]["inline"])
 
     def _ended(self, entry: j.ExchangeEnded) -> None:
-        if not entry.turn:
+        if not entry.exchange:
             return
         said, body = self._said, entry.response
         if entry.ref is not None:
@@ -88,7 +88,7 @@ class Answers:
         else:
             text = self._texts.get(body, "") if body is not None else ""
         reply = Reply(
-            turn=entry.turn,
+            turn=entry.exchange,
             message=CommandId(said),
             agent=entry.agent,
             text=text,
@@ -114,9 +114,11 @@ class Answers:
         if (found := self._replies.get(command)) is not None:
             return found
         state = engine.state
-        waits = any(said.command == command for said in state.queue)
-        under_way = state.talk is not None and not state.resting
-        if waits or (under_way and state.talk is not None and state.talk.message == command):
+        waits = any(said.command == command for said in state.message_queue)
+        under_way = state.conversation is not None and not state.is_conversation_idle
+        if waits or (
+            under_way and state.conversation is not None and state.conversation.message == command
+        ):
             return None
         raise CommandRejected(
             f"the message {command!r} was answered in an earlier turn, or is none",
@@ -126,11 +128,11 @@ class Answers:
     def last(self, engine: Engine) -> Reply | None:
         """The last answer, with its words where they are known here."""
         self.look(engine)
-        told = engine.state.talk.last if engine.state.talk is not None else None
-        if told is None or (self._last is not None and self._last.turn == told.turn):
+        told = engine.state.conversation.last if engine.state.conversation is not None else None
+        if told is None or (self._last is not None and self._last.turn == told.exchange):
             return self._last
         return Reply(
-            turn=told.turn,
+            turn=told.exchange,
             message=CommandId(told.message),
             agent=told.agent,
             response=told.response,
@@ -154,10 +156,12 @@ def view(engine: Engine, answers: Answers) -> ConversationView:
     state = engine.state
     return ConversationView(
         run=state.run,
-        turn=state.talk.turn if state.talk is not None else 0,
-        waiting=state.resting and state.status == "running" and not state.queue,
-        queued=len(state.queue),
-        due=state.talk.due if state.talk is not None else 0,
+        turn=state.conversation.exchange if state.conversation is not None else 0,
+        waiting=state.is_conversation_idle
+        and state.status == "running"
+        and not state.message_queue,
+        queued=len(state.message_queue),
+        due=state.conversation.deadline if state.conversation is not None else 0,
         last=answers.last(engine),
     )
 

@@ -38,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.calls import PREPARE_RUN, PrepareRun, PrepareRunResult, SignedStart
     from crewlog.state.carry import PromptCarry, read_carry
     from crewlog.state.model import CrewState
-    from crewlog.state.recorder import Ledger
+    from crewlog.state.recorder import Journal
     from crewlog.validation_errors import faults_of
     from crewlog.wire import (
         BUSY,
@@ -216,22 +216,25 @@ class CrewRun:
 
     def _continue(self, data: Any) -> Execution:
         carry = read_carry(data)
-        ledger = Ledger.carried(CrewState.from_json(carry.state), carry.batch)
+        ledger = Journal.from_carry(CrewState.from_json(carry.state), carry.batch)
         plan = GraphPlan.from_json(carry.plan) if carry.plan else NO_PLAN
-        engine = Engine(plan, ledger, carry.draft)
+        engine = Engine(plan, ledger, carry.prompt)
         engine.at = at = _started()
         self._inbox[:0] = [
-            *(QueuedCommand(name, InvalidPayload(reason), at) for name, reason in carry.unreadable),
-            *(QueuedCommand(name, content, at) for name, content in carry.inbox),
+            *(
+                QueuedCommand(name, InvalidPayload(reason), at)
+                for name, reason in carry.unreadable_commands
+            ),
+            *(QueuedCommand(name, content, at) for name, content in carry.command_queue),
         ]
         return Execution(
             engine,
             self._inbox,
-            task_queue=carry.queue,
+            task_queue=carry.task_queue,
             search_attributes=carry.search_attributes,
             answers=Answers(
-                Reply.from_json(carry.reply) if carry.reply else None,
-                ledger.state.talk.message if ledger.state.talk is not None else "",
+                Reply.from_json(carry.response) if carry.response else None,
+                ledger.state.conversation.message if ledger.state.conversation is not None else "",
                 seen=ledger.state.position,
             ),
         )
@@ -415,7 +418,7 @@ class CrewRun:
             engine = execution.engine
             if said:
                 return execution.answers.to(engine, said)
-            return execution.answers.last(engine) if engine.state.resting else None
+            return execution.answers.last(engine) if engine.state.is_conversation_idle else None
 
         try:
             await workflow.wait_condition(lambda: reply() is not None or self._over())

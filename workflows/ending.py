@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.calls import END_RUN, EndRun, EndRunResult
     from crewlog.state.carry import Carry
     from crewlog.state.journal import Batch
-    from crewlog.state.model import Output, Part
+    from crewlog.state.model import ListElement, Output
     from crewlog.wire import ArtifactResult, RunResult
 
 from crewlog.workflows import view_models
@@ -81,7 +81,7 @@ class ExecutionEnd:
 
     def stop(self) -> None:
         """Records that a stopping run has stopped, and cancels its steps."""
-        info = self._context.engine.state.resume_info
+        info = self._context.engine.state.status_reason
         because = " ".join(part for part in (info.by, info.reason) if part) if info else ""
         for step in list(self._context.engine.state.frontier):
             self._context.engine.record(j.StepCancelled(step=step))
@@ -118,9 +118,9 @@ class ExecutionEnd:
         if state.status == "failed":
             return Ended(error=state.error, error_type=state.error_type)
 
-        def value(output: Output | Part) -> Any:
-            if isinstance(output, Output) and output.parts:
-                return [value(part) for part in output.parts]
+        def value(output: Output | ListElement) -> Any:
+            if isinstance(output, Output) and output.elements:
+                return [value(part) for part in output.elements]
             return fetched.outputs.get(output.body) if output.body else output.value
 
         cancel = state.commands.get(CommandId(CANCEL))
@@ -145,11 +145,11 @@ class ExecutionEnd:
                 usage=state.usage,
                 total=state.total_usage,
                 position=state.position,
-                ms=self._context.engine.at - state.started,
+                ms=self._context.engine.at - state.started_at,
                 warning=state.warning,
                 end_reason=state.end_reason,
-                rested=state.status == "completed" and state.rest is not None,
-                merged_into=state.merged_into,
+                rested=state.status == "completed" and state.idle is not None,
+                merged_into=state.surviving_run,
                 renamed=tuple(map(rename_view, state.surviving_run_renames)),
             ),
         )
@@ -169,13 +169,13 @@ class ExecutionEnd:
                 batch=self._context.engine.ledger.batch(),
                 state=state.to_json(),
                 outputs=tuple(sorted(wanted)),
-                hints=self._run_merge.waiting(state),
+                notifications=self._run_merge.waiting(state),
             ),
             result_type=EndRunResult,
             summary="stores the end",
             **STORING,
         )
-        self._context.engine.ledger.stored(state.position)
+        self._context.engine.ledger.mark_stored(state.position)
         self._visibility.update()
         return fetched
 
@@ -196,7 +196,7 @@ class ExecutionEnd:
                 execution=self._context.engine.state.execution + 1, because=because
             )
         )
-        batch = self._context.engine.ledger.whole()
+        batch = self._context.engine.ledger.unpacked_batch()
         carried = changes.is_swapped and self._context.engine.ledger.unstored_bytes <= CARRIED_BYTES
         if changes.has_new_policy:
             carried = False  # forks of the run are authorised by the stored policy
@@ -213,21 +213,21 @@ class ExecutionEnd:
         return Ended(
             carry=Carry(
                 plan=self._context.engine.plan.to_json() if planned else {},
-                draft=self._context.engine.prompt.draft,
+                prompt=self._context.engine.prompt.draft,
                 state=self._context.engine.state.to_json(),
                 batch=batch,
-                inbox=tuple(
+                command_queue=tuple(
                     (i.name, i.data)
                     for i in self._commands.queue
                     if not isinstance(i.data, InvalidPayload)
                 ),
-                unreadable=tuple(
+                unreadable_commands=tuple(
                     (i.name, i.data.reason)
                     for i in self._commands.queue
                     if isinstance(i.data, InvalidPayload)
                 ),
-                queue=self._context.task_queue,
+                task_queue=self._context.task_queue,
                 search_attributes=self._context.search_attributes,
-                reply=answers.carried(self._context.engine),
+                response=answers.carried(self._context.engine),
             )
         )

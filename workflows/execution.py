@@ -122,7 +122,7 @@ class Execution:
             self._timer.apply_elapsed()
             await self._merge()
             engine = context.engine
-            if not (context.is_closing or engine.state.closed or engine.state.still):
+            if not (context.is_closing or engine.state.is_ended or engine.state.is_draining):
                 await self._advance()
             elif engine.is_finishing_detached_turns and not context.is_closing:
                 await engine.advance(calls.tasks)
@@ -134,14 +134,14 @@ class Execution:
             if not calls.tasks and not calls.completions:
                 if engine.state.status == "stopping":
                     self._end.stop()
-                if engine.state.closed:
+                if engine.state.is_ended:
                     return await self._end.close()
                 if context.is_closing and self._may_continue_as_new():
                     if self._changes.swap():
                         return await self._end.continue_as_new(self._changes, self.answers)
                     continue
                 # A change continues as new at once, and stores everything then.
-                still = engine.state.still and not engine.is_finishing_detached_turns
+                still = engine.state.is_draining and not engine.is_finishing_detached_turns
                 if not (self._commands.queue or still or self._run_merge.at_once):
                     await self.writer.store_until_command()
             self._visibility.update()
@@ -182,7 +182,7 @@ class Execution:
         await engine.advance(calls.tasks)
         if self._stage in ("calm", "due"):
             await calls.start_calls()
-        if not engine.state.closed and not stopping:
+        if not engine.state.is_ended and not stopping:
             self._update_urgency()
 
     def _update_urgency(self) -> None:

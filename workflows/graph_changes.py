@@ -54,14 +54,14 @@ class GraphChanges:
         Another plan needs another execution. A split of the run does not.
         """
         state = self._context.engine.state
-        if state.changing is None or state.closed:
+        if state.pending_change is None or state.is_ended:
             return
         if state.status == "stopping":
             self._fail("the run was stopped")
         elif any(map(self._scheduler.is_draining_call, self._scheduler.tasks)):
             return
-        elif state.changing.nodes:
-            await self._split(self._context.engine, state.changing)
+        elif state.pending_change.nodes:
+            await self._split(self._context.engine, state.pending_change)
         else:
             self._context.is_closing = True
 
@@ -80,8 +80,8 @@ class GraphChanges:
         self._context.events += 1
         prepared = await changes.whole(engine)
         report, plan = live_change.change_report(engine, prepared)
-        what = f"there are {len(prepared.parts) + 1} graphs"
-        live_change.accept_change(engine, plan, report, what=what, parts=prepared.parts)
+        what = f"there are {len(prepared.split_runs) + 1} graphs"
+        live_change.accept_change(engine, plan, report, what=what, parts=prepared.split_runs)
         await self.apply_pending()  # no call is in flight yet
 
     async def _split(self, engine: Engine, change: PendingChange) -> None:
@@ -93,7 +93,7 @@ class GraphChanges:
         self._context.events += 1
         errors = await asyncio.gather(
             *(
-                begin_part(engine.state, part.graph, change.by, self._context.task_queue)
+                begin_part(engine.state, part.run, change.by, self._context.task_queue)
                 for part in engine.pending_split_runs
             )
         )
@@ -110,7 +110,7 @@ class GraphChanges:
 
     def _fail(self, error: str) -> None:
         """Records that a change failed: the run continues with the plan that it has."""
-        if (change := self._context.engine.state.changing) is not None:
+        if (change := self._context.engine.state.pending_change) is not None:
             self._context.engine.record(
                 j.SwapFailed(graph_version=change.graph_version, error=error)
             )
@@ -124,9 +124,9 @@ class GraphChanges:
             Whether the execution can continue as new; if not, the swap failed.
         """
         before = self._context.engine
-        if before.state.changing is None:
+        if before.state.pending_change is None:
             return True
-        version = before.state.changing.graph_version
+        version = before.state.pending_change.graph_version
         self._context.engine, error = live_change.swap(before)
         if error is not None:
             text = "the graph could not be swapped for v%s: the run continues unchanged"

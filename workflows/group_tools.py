@@ -111,7 +111,7 @@ def _changed(engine: Engine, incoming: QueuedCommand, command: Change) -> str:
         return "Done before."
     if incoming.refusal is not None:
         raise incoming.refusal
-    if engine.state.changing is not None:
+    if engine.state.pending_change is not None:
         raise ChangeConflict(
             "the graph is being changed by somebody else", remedy="Try it again in a moment."
         )

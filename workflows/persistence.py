@@ -65,10 +65,10 @@ class JournalWriter:
     async def wait_until_stored(self, position: int) -> None:
         """Waits until the journal is stored up to a position; stores it if nothing else does."""
         ledger = self._context.engine.ledger
-        while ledger.lacks(position):
+        while ledger.has_unstored(position):
             if self._batch_waiters:
                 await workflow.wait_condition(
-                    lambda: not (self._batch_waiters and ledger.lacks(position))
+                    lambda: not (self._batch_waiters and ledger.has_unstored(position))
                 )
             else:
                 await self.flush()
@@ -118,7 +118,7 @@ class JournalWriter:
                 batch=batch,
                 definition=self._context.engine.plan.definition,
                 state=state.to_json() if snapshot else None,
-                hints=hints,
+                notifications=hints,
             ),
             summary="stores the journal",
             **STORING,
@@ -131,4 +131,4 @@ class JournalWriter:
             await storing.task
         finally:
             self._batch_waiters -= 1
-        self._context.engine.ledger.stored(storing.position)
+        self._context.engine.ledger.mark_stored(storing.position)

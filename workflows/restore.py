@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
         SignedStart,
     )
     from crewlog.state.model import CrewState
-    from crewlog.state.recorder import Ledger
+    from crewlog.state.recorder import Journal
     from crewlog.state.restore import ReopenPoint
     from crewlog.wire import Command, ForkSource, Rollback, SplitSource, StartRun, TagCommand
 
@@ -63,7 +63,7 @@ async def prepare_tag(engine: Engine, incoming: QueuedCommand) -> None:
 
 
 async def _load(engine: Engine, incoming: QueuedCommand, command: Command, position: int) -> None:
-    if command.id in engine.state.commands or engine.state.closed:
+    if command.id in engine.state.commands or engine.state.is_ended:
         return
     task = RestoreState(
         run=engine.state.run,
@@ -138,12 +138,14 @@ async def begin(
     prepared = await made(PREPARE_CHANGE, change, PrepareChangeResult) if change else None
     _check_widening(start, loaded, prepared)
     if prepared is not None:
-        then = restore.with_returning_logs(then, loaded.left, GraphPlan.from_json(prepared.plan))
+        then = restore.with_returning_logs(
+            then, loaded.former_logs, GraphPlan.from_json(prepared.plan)
+        )
     if start.fork is not None:
         place = start.fork.position
         engine = restore.fork(plan, then, run, by=start.by, at=at, checkpoint=place)
     else:
-        ledger = Ledger(last)
+        ledger = Journal(last)
         found = ReopenPoint(loaded.position, StepId(loaded.decision) if loaded.decision else None)
         engine = restore.reopen(
             plan,
@@ -153,7 +155,7 @@ async def begin(
             by=start.by,
             at=at,
             reason=start.reason,
-            home=prepared.home if prepared is not None else {},
+            claimed=prepared.claimed if prepared is not None else {},
         )
     if prepared is not None:
         wanted = GraphPlan.from_json(prepared.plan)

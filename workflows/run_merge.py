@@ -109,9 +109,9 @@ class RunMerge:
 
     def due(self, state: CrewState) -> int | None:
         """When the run is to look again, in milliseconds since the epoch; none: at no time."""
-        if self._task is not None or state.joining is None:
+        if self._task is not None or state.pending_merge is None:
             return None
-        return next_read_at(state, max(self._looked, state.joining.at))
+        return next_read_at(state, max(self._looked, state.pending_merge.at))
 
     async def go_on(self, engine: Engine, store: Store, *, landed: bool) -> None:
         """Does what is to be done, as far as nothing must be waited for.
@@ -122,11 +122,13 @@ class RunMerge:
             landed: Whether nothing of the run is under way.
         """
         await self._take(engine, store, landed=landed)
-        joining = engine.state.joining
-        if joining is not None and joining.stage == "asked" and self._asked != joining.op:
-            self._asked = joining.op
-            await self._store(engine, store, [MergeNotification(op=joining.op, to=joining.other)])
-        if engine.state.closed:
+        joining = engine.state.pending_merge
+        if joining is not None and joining.status == "requested" and self._asked != joining.merge:
+            self._asked = joining.merge
+            await self._store(
+                engine, store, [MergeNotification(merge=joining.merge, to=joining.other)]
+            )
+        if engine.state.is_ended:
             self._later |= self._notifications  # nothing follows any more: they are told of the end
             self._notifications.clear()
             self._unsure = False
@@ -136,8 +138,8 @@ class RunMerge:
 
     async def _followed(self, engine: Engine, store: Store, *, landed: bool) -> bool:
         """Whether something was seen before, and follows now that all has landed."""
-        joining, known = engine.state.joining, self._known
-        if joining is None or joining.stage != "joins" or not landed or known is None:
+        joining, known = engine.state.pending_merge, self._known
+        if joining is None or joining.status != "draining" or not landed or known is None:
             return False
         await self._follow(engine, known, store, landed=True)
         self._discard_notifications(engine.state)
@@ -162,7 +164,7 @@ class RunMerge:
 
     def _discard_notifications(self, state: CrewState) -> None:
         """Drops the hints of merges that have ended for the run, and takes those that waited."""
-        if state.joining is None and self._later:
+        if state.pending_merge is None and self._later:
             self._notifications |= self._later
             self._later.clear()
         for op in [each for each in self._notifications if each in state.merges]:
@@ -174,23 +176,23 @@ class RunMerge:
         self._notifications.clear()
         self._later.clear()
         return tuple(
-            MergeNotification(op=op, to=to) for op, to in asked.items() if op not in state.merges
+            MergeNotification(merge=op, to=to) for op, to in asked.items() if op not in state.merges
         )
 
     def _start_check(self, engine: Engine) -> None:
         """Begins to look, where there is a hint, or where it is time."""
-        joining = engine.state.joining
+        joining = engine.state.pending_merge
         due = self.due(engine.state)
-        if joining is not None and (joining.op in self._notifications or self._unsure):
-            self._notifications.pop(joining.op, None)
-            self._look(engine, joining.op, joining.other, sure=not self._unsure)
+        if joining is not None and (joining.merge in self._notifications or self._unsure):
+            self._notifications.pop(joining.merge, None)
+            self._look(engine, joining.merge, joining.other, sure=not self._unsure)
         elif self._notifications:
             op, run = self._notifications.popitem()
             self._look(engine, op, run_to_read(engine.state, op, run), sure=True)
         elif joining is not None and due is not None and due <= engine.at:
             if is_request_pending(engine.state):
-                self.tell(engine, joining.op, joining.other)
-            self._look(engine, joining.op, joining.other, sure=False)
+                self.tell(engine, joining.merge, joining.other)
+            self._look(engine, joining.merge, joining.other, sure=False)
         self._unsure = False  # else it was about a merge that has ended
 
     async def _store(
@@ -198,9 +200,9 @@ class RunMerge:
     ) -> None:
         """Stores what the run did, and then gives hints of it."""
         told = await store(hints)
-        for each in hints if told is None else told.untold:
-            self.tell(engine, each.op, each.to)
-        joining = engine.state.joining
+        for each in hints if told is None else told.unsent:
+            self.tell(engine, each.merge, each.to)
+        joining = engine.state.pending_merge
         if told is not None and joining is not None and joining.other in told.gone:
             self._unsure = True
 
@@ -232,7 +234,7 @@ class RunMerge:
             run=engine.state.run,
             definition=engine.plan.definition,
             other=other,
-            op=op,
+            merge=op,
             sure=sure,
             recall=recall,
         )
@@ -249,47 +251,51 @@ class RunMerge:
         while (move := _next(engine, other, seen, landed=landed)) and move.does == "record":
             assert move.entry is not None  # noqa: S101 - `record` has an entry
             engine.record(move.entry)
-            if engine.state.closed:
+            if engine.state.is_ended:
                 return  # merged: nobody waits for its word
-            hint = MergeNotification(op=move.entry.op, to=move.to)
+            hint = MergeNotification(merge=move.entry.merge, to=move.to)
             hints += [hint] if hint not in hints else []  # one tells of all that is stored
-        joining = engine.state.joining
-        if joining is not None and joining.op == seen.op:
+        joining = engine.state.pending_merge
+        if joining is not None and joining.merge == seen.merge:
             self._known = seen
         unites = move is not None and move.does == "unite"
         if unites:  # it has offered itself, and waits for nothing but the word
-            hints = [each for each in hints if each.op != seen.op]
+            hints = [each for each in hints if each.merge != seen.merge]
         # What leads to the artifacts is looked at in the store.
         if hints or (unites and artifact_heads(engine.state)):
             await self._store(engine, store, hints)
         if unites:
             self._prepare_merge(engine, seen)
         elif move is not None:
-            self._look(engine, seen.op, move.to, sure=not seen.gone, recall=True)
-        elif other is not None and self._waits(engine.state, other, seen.op):
-            self._later[seen.op] = other.run
+            self._look(engine, seen.merge, move.to, sure=not seen.gone, recall=True)
+        elif other is not None and self._waits(engine.state, other, seen.merge):
+            self._later[seen.merge] = other.run
 
     def _waits(self, own: CrewState, other: CrewState, op: str) -> bool:
         """Whether another run's request is to be looked at again once this one is in no merge."""
-        mine, theirs = own.joining, other.joining
-        if mine is None or mine.op == op or theirs is None or len(self._later) >= HINTS:
+        mine, theirs = own.pending_merge, other.pending_merge
+        if mine is None or mine.merge == op or theirs is None or len(self._later) >= HINTS:
             return False
-        return (theirs.op, theirs.stage, theirs.other) == (op, "asked", own.run)
+        return (theirs.merge, theirs.status, theirs.other) == (op, "requested", own.run)
 
     async def _fail_merge(self, engine: Engine, error: ActivityError, store: Store) -> None:
         """Goes on alone where the union could not be made; what was not seen is looked at later."""
         workflow.logger.error("a merge does not go on: %s", error.cause, exc_info=error)
-        joining = engine.state.joining
+        joining = engine.state.pending_merge
         if error.activity_type != PREPARE_MERGE or joining is None:
             return
-        if may_merge(engine.state, joining.op):
+        if may_merge(engine.state, joining.merge):
             why = f"the crew of both could not be made: {error.cause or error}"
-            engine.record(j.MergeFailed(op=joining.op, other=joining.other, why=why[:2000]))
-            await self._store(engine, store, [MergeNotification(op=joining.op, to=joining.other)])
+            engine.record(
+                j.MergeFailed(merge=joining.merge, other=joining.other, reason=why[:2000])
+            )
+            await self._store(
+                engine, store, [MergeNotification(merge=joining.merge, to=joining.other)]
+            )
 
     def _prepare_merge(self, engine: Engine, seen: ReadOtherRunResult) -> None:
         """Begins to make the crew of both."""
-        joining = engine.state.joining
+        joining = engine.state.pending_merge
         assert joining is not None  # noqa: S101 - it survives
         other = CrewState.from_json(seen.state or {})
         task = PrepareMerge(
@@ -297,10 +303,10 @@ class RunMerge:
             base=engine.plan.definition,
             other=other.run,
             position=other.position,
-            edge=joining.edge,
+            operation=joining.operation,
             asks=joining.priority[1],
             artifacts=artifact_heads(engine.state),
-            gone=removed_agents(engine.state, engine.plan.agents),
+            removed=removed_agents(engine.state, engine.plan.agents),
         )
         options = {**PREPARING, "schedule_to_close_timeout": UNITE_LIMIT}
         self._begin(PREPARE_MERGE, task, PrepareMergeResult, options, local=True)
@@ -324,18 +330,20 @@ class RunMerge:
         self, engine: Engine, prepared: PrepareMergeResult, store: Store
     ) -> None:
         """Takes the other run in, or tells it why not."""
-        joining = engine.state.joining
-        if joining is None or not may_merge(engine.state, joining.op):
+        joining = engine.state.pending_merge
+        if joining is None or not may_merge(engine.state, joining.merge):
             return
         try:
-            apply_merge(engine, prepared, op=joining.op, by=joining.by)
+            apply_merge(engine, prepared, op=joining.merge, by=joining.by)
         # Whatever it is, it would fail the workflow's task for ever: both go on as they were.
         except Exception as error:  # noqa: BLE001
             told = "the run %s could not be taken in: both go on as they were"
             workflow.logger.error(told, joining.other, exc_info=error)
             why = str(error) if isinstance(error, CrewlogError) else repr(error)
-            engine.record(j.MergeFailed(op=joining.op, other=joining.other, why=why[:2000]))
-        await self._store(engine, store, [MergeNotification(op=joining.op, to=joining.other)])
+            engine.record(
+                j.MergeFailed(merge=joining.merge, other=joining.other, reason=why[:2000])
+            )
+        await self._store(engine, store, [MergeNotification(merge=joining.merge, to=joining.other)])
 
 
 def _next(
@@ -346,10 +354,10 @@ def _next(
     return next_move(
         engine.state,
         other,
-        seen.op,
+        seen.merge,
         engine.at,
         landed=landed,
-        ends=engine.state.ending if engine.is_finishing_detached_turns else (),
+        ends=engine.state.detached_turns if engine.is_finishing_detached_turns else (),
         gone=seen.gone,
         creatures=len(topology.creatures) if topology is not None else 0,
         flow=bool(topology is not None and topology.flow),
@@ -370,7 +378,7 @@ async def forward(state: CrewState, incoming: QueuedCommand, *, signed: bool = F
         signed: Whether its crew takes signed commands only: then what was signed stays as it is,
             and the other run, whose journal says what is called otherwise, finds who is meant.
     """
-    into = state.merged_into
+    into = state.surviving_run
     assert into is not None  # noqa: S101 - it is merged
     if incoming.is_update:
         called = renames_description(state.surviving_run_renames)

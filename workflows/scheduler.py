@@ -141,8 +141,8 @@ class CallScheduler:
             if isinstance(outcome, CallSucceeded | GraphChangeRequested) and not (
                 isinstance(outcome.result, PrepareRunResult) or not outcome.result.journaled
             ):
-                self._context.engine.ledger.stored(completion.stored)
-            if self._context.engine.state.closed:
+                self._context.engine.ledger.mark_stored(completion.stored)
+            if self._context.engine.state.is_ended:
                 continue
             if not self._context.engine.prompt.is_active:
                 self._update_mcp_approval(self._context.engine, completion)
@@ -363,11 +363,11 @@ class CallScheduler:
     def is_draining_call(self, key: tuple[StepId, int]) -> bool:
         """Whether an accepted change waits for a call."""
         change, step = (
-            self._context.engine.state.changing,
+            self._context.engine.state.pending_change,
             self._context.engine.state.frontier.get(key[0]),
         )
         # A call that was cancelled with its step is still in flight: wait for it, too.
-        return change is not None and (step is None or change.halts(step.node))
+        return change is not None and (step is None or change.drains(step.node))
 
     def cancel_drain_timeout(self) -> None:
         """Removes the limit of the time of the calls in flight."""

@@ -40,7 +40,7 @@ class RunTimer:
     def start(self) -> None:
         """Starts the timer of the earliest deadline. The timers of a paused run elapse, too."""
         state = self._context.engine.state
-        idle = self._context.is_closing or state.closed or state.status == "stopping"
+        idle = self._context.is_closing or state.is_ended or state.status == "stopping"
         dues = [self._run_merge.due(state), self._context.engine.timers.next_deadline()]
         due = min((each for each in dues if each is not None), default=None)
         if idle or due == (self._timer[0] if self._timer else None):
@@ -56,7 +56,7 @@ class RunTimer:
     async def _run_timer(self, due: int) -> None:
         left = min(max(due - now(), 1), LONGEST_TIMER)
         try:
-            what = "waits for a message " if self._context.engine.state.resting else ""
+            what = "waits for a message " if self._context.engine.state.is_conversation_idle else ""
             await workflow.sleep(left / 1000, summary=f"{what}until {moment_words(due)}")
         except asyncio.CancelledError:
             return

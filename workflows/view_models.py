@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.excerpt import fenced, shortened
     from crewlog.state.frontier import item_agent, step_description
     from crewlog.state.model import CrewState, FrontierStep, Output
-    from crewlog.state.run_merge.protocol import in_words
+    from crewlog.state.run_merge.protocol import merge_description
     from crewlog.wire import (
         CheckpointPage,
         CheckpointView,
@@ -72,15 +72,15 @@ def run_view(engine: Engine, flights: Flights, drains_for: Sequence[StepId] = ()
         graph_version=state.graph_version,
         execution=state.execution,
         position=state.position,
-        started=state.started,
+        started=state.started_at,
         steps=state.steps,
         frontier=steps,
-        done=state.routing.done,
+        done=state.routing.completed,
         flags={str(k): v for k, v in state.flags.items()},
         interrupts=tuple(state.interrupts),
         waiting_for=waiting,
-        rests=state.rest is not None,
-        merging=state.joining.stage if state.joining is not None else "",
+        rests=state.idle is not None,
+        merging=state.pending_merge.status if state.pending_merge is not None else "",
         usage=state.total_usage,
         error=state.error,
         end_reason=state.end_reason,
@@ -120,7 +120,7 @@ def replied(engine: Engine, reply: Reply) -> RunResult:
         usage=state.usage,
         total=state.total_usage,
         position=state.position,
-        ms=engine.at - state.started,
+        ms=engine.at - state.started_at,
         warning=reply.warning,
         end_reason=reply.end_reason,
         reply=reply,
@@ -135,7 +135,7 @@ def waiting_for(state: CrewState, flights: Flights, drains_for: Sequence[StepId]
         flights: The calls under way.
         drains_for: The steps that end before the run continues as new, where nothing else starts.
     """
-    if state.closed:
+    if state.is_ended:
         return ""
     if held := timers.pause_text(state):
         return held
@@ -155,7 +155,7 @@ def statuses(state: CrewState, nodes: Collection[NodeName]) -> dict[NodeName, st
         state: The run's state.
         nodes: The nodes of its graph: a step may go on, or be done, whose node a change took away.
     """
-    found = {node: "done" for node, count in state.routing.done.items() if count}
+    found = {node: "done" for node, count in state.routing.completed.items() if count}
     for entry in state.frontier.values():
         found[entry.node] = entry.status
     return {node: status for node, status in found.items() if node in nodes}
@@ -219,7 +219,7 @@ def checkpoint_page(engine: Engine, page: Page) -> CheckpointPage:
                     position=position,
                     kind=kind,
                     step=step,
-                    turn=data.get("turn", 0) if kind == "turn" else 0,
+                    turn=data.get("exchange", 0) if kind == "turn" else 0,
                     node=node,
                     agent=agent,
                     at=data.get("at", 0),
@@ -265,24 +265,24 @@ def details(engine: Engine, flights: Flights, drains_for: Sequence[StepId] = ())
     waiting = waiting_for(state, flights, drains_for)
     crew = state.crew or engine.plan.crew or "a prompt"
     version = f"graph v{state.graph_version} · {state.steps} steps"
-    if state.talk is not None:
-        version += f" · turn {state.talk.turn}"
+    if state.conversation is not None:
+        version += f" · turn {state.conversation.exchange}"
     lines = [
         f"**{crew}** · {_status(state, waiting)} · {version}",
         "",
         *(_step_line(engine, entry, flights) for entry in state.frontier.values()),
-        *(f"- `{step}` kept aside: its node is gone" for step in state.parked),
+        *(f"- `{step}` kept aside: its node is gone" for step in state.detached_steps),
     ]
-    if state.changing is not None:
-        change = state.changing
+    if state.pending_change is not None:
+        change = state.pending_change
         lines += [
             "",
             f"Changing to graph v{change.graph_version}{_by(change.by)}: {fenced(change.what)}",
         ]
-    if state.joining is not None:
-        lines += ["", f"Merging: {fenced(in_words(state.joining))}"]
-    if state.merged_into is not None:
-        lines += ["", f"Merged: it goes on as part of {fenced(state.merged_into)}"]
+    if state.pending_merge is not None:
+        lines += ["", f"Merging: {fenced(merge_description(state.pending_merge))}"]
+    if state.surviving_run is not None:
+        lines += ["", f"Merged: it goes on as part of {fenced(state.surviving_run)}"]
     if waiting:
         lines += ["", f"Waiting: {fenced(waiting)}"]
     picture = MermaidDrawing(engine.plan).text(statuses(state, engine.plan.nodes))
@@ -294,7 +294,7 @@ def _origin_lines(state: CrewState) -> Iterator[str]:
     if state.source is not None:
         yield ""
         yield f"Forked from {fenced(f'{state.source.run}@{state.source.position}')}"
-    for number, change in enumerate(reversed(state.mutations[-CHANGES_SHOWN:])):
+    for number, change in enumerate(reversed(state.changes[-CHANGES_SHOWN:])):
         if number == 0:
             yield ""
             yield "Changed at run time:"
@@ -315,14 +315,14 @@ def _step_line(engine: Engine, entry: FrontierStep, flights: Flights) -> str:
     what = ", ".join(_doing(entry, flights))
     if not what and (text := timers.step_wait_text(entry)):
         what = f"waits {'for ' if entry.requirement else ''}{text}"
-    leaves = " (its node is gone: its turn ends, nothing follows)" if entry.leaving else ""
+    leaves = " (its node is gone: its turn ends, nothing follows)" if entry.is_detached else ""
     return f"- `{name}` {entry.status}{f': {fenced(what)}' if what else ''}{leaves}"
 
 
 def _doing(entry: FrontierStep, flights: Flights) -> Iterator[str]:
     for call in entry.turn.calls if entry.turn else ():
         if (why := flights.get((entry.step, call.call))) is not None:
-            what = f"{call.tool} {call.brief}".strip() if call.tool else "model"
+            what = f"{call.tool} {call.excerpt}".strip() if call.tool else "model"
             yield f"{what}: {why}" if why else what
 
 

@@ -22,7 +22,7 @@ from crewlog.definition.creatures import creatures_of
 from crewlog.definition.model import CrewDefinition
 from crewlog.ids import PUBLIC, READERS, AgentName, ContentHash, LogName, RunId, private_log
 from crewlog.state import journal as j
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState
 from crewlog.store import Store
 
@@ -131,7 +131,7 @@ class Accounts:
                 run, account.journal[-1][0] if account.journal else 0
             ):
                 account.journal += [(row.position, j.entry_from_json(row.entry)) for row in rows]
-            parts = [p.graph for e in account.kinds("ComponentChanged") for p in e.parts]
+            parts = [p.run for e in account.kinds("ComponentChanged") for p in e.split_runs]
             ahead += [part for part in parts if part not in ahead]
 
     async def crew(self, hash_: ContentHash) -> CrewDefinition:
@@ -161,12 +161,12 @@ class Accounts:
                 account.held = source.shares[account.run].copy()
                 account.state = CrewState(run=account.run, position=entry.to)
             if isinstance(entry, j.RunMerged):
-                await self._go(self.runs[entry.of])
+                await self._go(self.runs[entry.merged_run])
             before = account.state
-            account.state = reduce(before, entry)
+            account.state = fold(before, entry)
             assert account.state.position == position, (account.run, position)
             await self._one(account, before, position, entry)
-            there = {*account.state.frontier, *account.state.parked}
+            there = {*account.state.frontier, *account.state.detached_steps}
             strange = there - {*account.held.visits}
             assert not strange, f"{(account.run, position)}: {sorted(strange)} are not its own"
 
@@ -244,14 +244,14 @@ class Accounts:
             account.held.visits[step] = visit
             self.visits.append(visit)
         for node in entry.also:
-            waits = [s for s, e in before.frontier.items() if e.node == node and e.heard]
+            waits = [s for s, e in before.frontier.items() if e.node == node and e.waking_message]
             account.held.visits[waits[-1]].also += 1
 
     def _parted(self, account: RunAccount, entry: j.ComponentChanged) -> None:
         held = account.held
-        for part in entry.parts:
-            share = account.shares[part.graph] = held.copy()
-            goes = {str(name) for name in part.share.creatures}
+        for part in entry.split_runs:
+            share = account.shares[part.run] = held.copy()
+            goes = {str(name) for name in part.contents.agents}
             new = goes - {*held.living}  # who is added alone begins where it lives
             share.living = {n: who for n, who in held.living.items() if n in goes}
             for name in new:
@@ -263,15 +263,15 @@ class Accounts:
                 del held.living[name]
             # A channel goes where it is listened to, a private log with whose it is: no part knows
             # what it cannot read, and later there may be somebody else of that name.
-            theirs_too = {f"{CHANNEL}{channel}" for channel in part.share.channels}
+            theirs_too = {f"{CHANNEL}{channel}" for channel in part.contents.channels}
             theirs_too |= {private_log(AgentName(name)) for name in goes}
             for log in [*held.logs]:
                 if log.startswith((CHANNEL, PRIVATE)):
                     (held if log in theirs_too else share).logs.pop(log)
 
     def _merged(self, account: RunAccount, before: CrewState, entry: j.RunMerged) -> None:
-        other, held = self.runs[entry.of].held, account.held
-        named = {(each.kind, each.was): each.now for each in entry.renamed}
+        other, held = self.runs[entry.merged_run].held, account.held
+        named = {(each.kind, each.was): each.now for each in entry.renames}
         for name, who in other.living.items():
             now = named.get(("creature", name), name)
             assert now not in held.living, f"{account.run}: {now} lives here already"
@@ -281,7 +281,7 @@ class Accounts:
                 continue  # it waited for its turn when the creature was removed
             node, _, number = step.rpartition("#")
             new = str(entry.nodes[node])
-            first = before.visits.get(new, 0) if new in entry.fresh else 0
+            first = before.visits.get(new, 0) if new in entry.new_nodes else 0
             now = f"{new}#{int(number) + first}"
             assert now not in held.visits, f"{account.run}: {now} is there already"
             held.visits[now] = visit
@@ -334,10 +334,10 @@ class Accounts:
             AssertionError: two runs say something else of the same.
         """
         parted = [
-            (account.run, position, entry.split, part.graph)
+            (account.run, position, entry.split, part.run)
             for account in self.runs.values()
             for position, entry in account.placed("ComponentChanged")
-            for part in entry.parts
+            for part in entry.split_runs
         ]
         begun = [
             (entry.source, entry.to, entry.split, account.run)
@@ -346,21 +346,21 @@ class Accounts:
         ]
         assert sorted(begun) == sorted(parted)
         merged = [
-            (entry.op, entry.of, account.run, position)
+            (entry.merge, entry.merged_run, account.run, position)
             for account in self.runs.values()
             for position, entry in account.placed("RunMerged")
         ]
         ended = [
-            (entry.op, account.run, entry.run, entry.position)
+            (entry.merge, account.run, entry.run, entry.position)
             for account in self.runs.values()
             for _, entry in account.placed("RunEndedByMerge")
         ]
         assert sorted(ended) == sorted(merged)
         for account in self.runs.values():
             for entry in account.kinds("RunMerged"):
-                assert entry.parents == (entry.of,)
+                assert entry.parents == (entry.merged_run,)
                 assert entry.new_graph_ids == (account.run,)
-                assert entry.old_graph_ids == tuple(sorted((entry.of, account.run)))
+                assert entry.old_graph_ids == tuple(sorted((entry.merged_run, account.run)))
 
 
 def _now(log: str, named: dict[tuple[str, str], str]) -> LogName:

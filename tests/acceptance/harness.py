@@ -43,7 +43,7 @@ from crewlog.encryption.keys import environment_keyring
 from crewlog.errors import CrewlogError, TemporalUnavailable, WorkerMissing
 from crewlog.ids import RunId
 from crewlog.payload_storage.converter import data_converter
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import JournalEntry, RunForked, RunMerged, entry_from_json
 from crewlog.state.model import CrewState
 from crewlog.store import PostgresStore, Store, open_store
@@ -394,10 +394,10 @@ class Site:
         for position, entry in rows:
             before = state.position
             if isinstance(entry, RunMerged):  # it goes on behind the journal of both
-                assert entry.follows == before, f"{run.id} has a gap before {position}"
+                assert entry.previous_position == before, f"{run.id} has a gap before {position}"
                 before = max(before, position - 1)
             assert position == before + 1, f"{run.id} has a gap before {position}"
-            state = states[position] = reduce(state, entry)
+            state = states[position] = fold(state, entry)
         snapshot = await self.store.get_snapshot(run.id, state.position)
         if snapshot is not None:
             assert_equal(CrewState.from_json(snapshot.state), states[snapshot.position])
@@ -407,7 +407,7 @@ class Site:
             description.status
             in (WorkflowExecutionStatus.COMPLETED, WorkflowExecutionStatus.CANCELED)
         ):
-            assert state.closed, f"{run.id} ended, and its journal did not"
+            assert state.is_ended, f"{run.id} ended, and its journal did not"
             assert snapshot is not None
             assert snapshot.position == state.position
         return state
@@ -431,7 +431,7 @@ class Site:
             for item in page.entries:
                 if item.position <= live.position:
                     entry = entry_from_json(item.data)
-                    folded = reduce(folded, entry)
+                    folded = fold(folded, entry)
         if folded.position == live.position:
             assert_equal(live, folded)
 

@@ -85,7 +85,7 @@ def bug_in(text: str) -> str:
 
 def _stage(entry: Any) -> str:
     """Where an entry brings a run in a merge."""
-    return str(getattr(entry, "stage", entry.kind))
+    return str(getattr(entry, "status", entry.kind))
 
 
 class Scenario:
@@ -288,19 +288,21 @@ class Scenario:
         for account in self.accounts.runs.values():
             stages = [*account.kinds(*STAGES)]
             for entry in stages:
-                last = [e for e in stages if e.op == entry.op][-1]
+                last = [e for e in stages if e.merge == entry.merge][-1]
                 if last is entry and entry.kind not in ENDS:
                     other = self.accounts.runs.get(entry.other)
-                    theirs = [e for e in other.kinds(*STAGES) if e.op == entry.op] if other else []
+                    theirs = (
+                        [e for e in other.kinds(*STAGES) if e.merge == entry.merge] if other else []
+                    )
                     found.append(f"{_stage(entry)} | {_stage(theirs[-1]) if theirs else 'nothing'}")
             for entry in account.kinds("ComponentChanged"):
                 found += [
-                    "ComponentChanged | no part" for part in entry.parts if not self._has(part)
+                    "ComponentChanged | no part" for part in entry.split_runs if not self._has(part)
                 ]
         return found
 
     def _has(self, part: Any) -> bool:
-        account = self.accounts.runs.get(part.graph)
+        account = self.accounts.runs.get(part.run)
         return account is not None and bool(account.journal)
 
     # -- the end -----------------------------------------------------------------------------
@@ -373,7 +375,7 @@ class Scenario:
 
     def _check_refusals(self) -> None:
         """What was not done was refused: nothing stumbled over a bug, and went on as it was."""
-        told = {"SwapFailed": "error", "MergeFailed": "why", "CommandRejected": "reason"}
+        told = {"SwapFailed": "error", "MergeFailed": "reason", "CommandRejected": "reason"}
         for account in self.accounts.runs.values():
             for position, entry in account.placed(*told):
                 why = getattr(entry, told[entry.kind])
@@ -405,7 +407,7 @@ class Scenario:
                 assert [(link.position, link.body) for link in links] == wanted, (account.run, log)
                 view = View(
                     heads={log: at.head},
-                    formerly={k: v for k, v in state.formerly.items() if k == log},
+                    former_names={k: v for k, v in state.former_names.items() if k == log},
                 )
                 read = await Hydrator(self.site.store).hydrate(
                     account.run, AgentName(name), view, complete=False

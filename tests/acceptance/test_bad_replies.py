@@ -103,7 +103,7 @@ async def test_a_bad_reply_is_asked_for_again_and_is_nobody_s_input(
     assert kept() == []
     (refused,) = await kinds(run, "StructuredOutputRejected")
     assert (refused.attempt, refused.of) == (1, 3)
-    assert refused.faults[0] in json.dumps(models.asked[1]["messages"])
+    assert refused.errors[0] in json.dumps(models.asked[1]["messages"])
     assert "hal" not in json.dumps(models.asked[2]["messages"]), "b was shown half a text"
     (first, *_) = await kinds(run, "ModelCallCompleted")
     assert first.ending in ("cut", "withheld", "empty", "unknown")

@@ -173,7 +173,7 @@ async def test_a_change_that_meets_another_one_that_drains_is_not_kept_waiting(
     outcomes = await asyncio.gather(*others, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [ChangeConflict] * len(versions)
     await run.edit_state({"shared.told": True})
-    assert (await run.state()).changing is not None
+    assert (await run.state()).pending_change is not None
     crews.open_gate(run, "g")
     await run.wait_until(lambda view: view.graph_version == 2, LIMIT)
     await run.result(LIMIT)
@@ -308,7 +308,7 @@ async def test_a_run_that_is_stopped_does_not_swap(crews: Site) -> None:
 
 async def until_accepted(run: Run) -> None:
     async with asyncio.timeout(LIMIT):
-        while (await run.state()).changing is None:  # noqa: ASYNC110 - the run tells by a query
+        while (await run.state()).pending_change is None:  # noqa: ASYNC110 - the run tells by a query
             await asyncio.sleep(0.02)
 
 

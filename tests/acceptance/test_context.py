@@ -91,7 +91,7 @@ async def test_stages_hand_on_what_each_of_them_needs_and_no_more(crews: Site) -
     assert [each.agent for each in said if "public" in each.ref.logs] == ["responder"]
     assert {each.agent for each in said} == {*keys}
     (missed,) = await crews.entries(run, "AddressedItemUndelivered")
-    assert (missed.key, missed.item, missed.whom) == ("context", 3, "'gardener'")
+    assert (missed.key, missed.item, missed.recipients) == ("context", 3, "'gardener'")
 
 
 @covers("C86")
@@ -114,7 +114,7 @@ async def test_a_stage_returns_what_it_declares_and_is_asked_for_what_it_lacks(c
     outputs: Any = result.outputs
     assert outputs["responder"]["text"] == "It is built."
     (refused,) = await crews.entries(run, "StructuredOutputRejected")
-    assert (refused.agent, "'context'" in str(refused.faults)) == ("discovery", True)
+    assert (refused.agent, "'context'" in str(refused.errors)) == ("discovery", True)
     assert outputs["discovery"]["found"] == CONTEXT["found"]
     assert outputs["builder"]["nodes"] == ["trigger"]
     assert "gossip" not in outputs["builder"]

@@ -51,7 +51,7 @@ def busy_crew(site: Site, events: int) -> dict[str, Any]:
 async def canonical(site: Site, run: Run) -> dict[str, Any]:
     """What a run came to, without times, positions and hashes that hang on them."""
     state = (await run.state()).model_dump(mode="json")
-    gone = ("run", "started", "position", "execution", "definition", "recipe", "execution_trace")
+    gone = ("run", "started_at", "position", "execution", "definition", "recipe", "execution_trace")
     for name in gone:
         del state[name]
     state["messages"] = {log: head["length"] for log, head in state["messages"].items()}

@@ -255,7 +255,7 @@ async def test_going_back_and_forking_a_session(crews: Site) -> None:
     await run.rollback("turn:1")
     reply = await run.send("the weather", timeout=LIMIT)
     assert reply.turn == 3
-    assert (await run.state_at(await run.position_of("turn:2"))).talk.turn == 2  # type: ignore[union-attr]
+    assert (await run.state_at(await run.position_of("turn:2"))).conversation.exchange == 2  # type: ignore[union-attr]
     prompt = [p for p in crews.prompted(run) if p["agent"] == "router"][-1]
     said = [m["content"] for m in prompt["messages"]]
     assert not [text for text in said if "again" in text]

@@ -13,7 +13,7 @@ from crewlog.definition.operations import Disconnect
 from crewlog.errors import RunNotFound, StoreIncomplete, UsageError
 from crewlog.ids import PUBLIC, AgentName, RunId
 from crewlog.state.components import split_run_id
-from crewlog.state.fold import fold
+from crewlog.state.fold import fold_journal
 from crewlog.store.journal_reader import load_state
 from store.waiting import held
 
@@ -143,7 +143,7 @@ async def test_snapshots_and_checkpoints_of_a_long_run(crews: Site) -> None:
     assert await crews.store.list_snapshots(run.id) == [position]
     rows = await crews.journal(run)
     for each in everything[::7]:
-        folded = fold(run.id, (entry for at, entry in rows if at <= each.position))
+        folded = fold_journal(run.id, (entry for at, entry in rows if at <= each.position))
         assert_equal(await load_state(crews.store, run.id, each.position), folded)
 
 

@@ -154,7 +154,7 @@ async def test_the_state_has_all_of_a_run_in_one_place(crews: Site) -> None:
     assert [*state.interrupts] == [question.id]
     await run.pause("lunch", by="ana")
     await run.wait_until(lambda view: view.status == "paused", LIMIT)
-    assert (await run.state()).resume_info is not None
+    assert (await run.state()).status_reason is not None
     await run.resume()
     await run.respond(question.id, "approve")
     assert (await run.result(LIMIT)).status == "completed"

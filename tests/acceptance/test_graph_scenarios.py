@@ -101,7 +101,7 @@ async def test_nothing_is_lost_and_nothing_comes_twice(own_worker: Site, seeds: 
         for kind in ("RunMerged", "RunForked")
     ]
     renamed = sum(
-        bool(entry.renamed)
+        bool(entry.renames)
         for play in plays
         for account in play.accounts.runs.values()
         for entry in account.kinds("RunMerged")

@@ -366,7 +366,7 @@ async def test_a_crew_that_nobody_changes_is_as_it_was_written(crews: Site) -> N
     assert (result.status, result.executions) == ("completed", 1)
     assert result.outputs["root"]["text"] == "Good."
     state = await run.state()
-    assert (state.graph_version, state.mutations, state.recipe) == (1, (), state.definition)
+    assert (state.graph_version, state.changes, state.recipe) == (1, (), state.definition)
     topology = (await run.graph()).plan["topology"]
     assert {name: each.get("listen") for name, each in topology["creatures"].items()} == {
         "root": ["reports"],

@@ -72,7 +72,7 @@ async def test_who_left_stays_there_whatever_people_write(crews: Site, how: str)
     assert (await graph(run))[0] == {"ann", "bob", "eve"}
     assert (await graph(part))[0] == {"cid", "dan"}
     await stopped(run, part)
-    parted = [e.split for e in await crews.entries(run, "ComponentChanged") if e.parts]
+    parted = [e.split for e in await crews.entries(run, "ComponentChanged") if e.split_runs]
     assert parted == ["cut-cid"], "nobody left once more"
 
 

@@ -132,7 +132,7 @@ async def test_a_safe_tool_was_repeated(whole_site: Site, runs: dict[str, Run]) 
     assert attempts == sorted({*attempts})
     assert len({e["key"] for e in whole_site.ledger(runs["safe"])}) == 1
     (returned,) = await whole_site.entries(runs["safe"], "ToolCallCompleted")
-    assert "passed g" in returned.brief
+    assert "passed g" in returned.excerpt
 
 
 async def test_a_keyed_tool_had_one_effect(whole_site: Site, runs: dict[str, Run]) -> None:
@@ -159,7 +159,7 @@ async def test_a_tool_that_must_not_be_repeated_asks_people(
     assert result.outputs["b"]["text"] == "B"
     assert len(whole_site.ledger(run, "start")) == starts
     (returned,) = await whole_site.entries(run, "ToolCallCompleted")
-    assert ("passed g" if decision == "retry" else "it was done") in returned.brief
+    assert ("passed g" if decision == "retry" else "it was done") in returned.excerpt
 
 
 async def test_a_pause_outlives_the_worker(whole_site: Site, runs: dict[str, Run]) -> None:

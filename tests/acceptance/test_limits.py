@@ -57,4 +57,4 @@ async def test_a_tool_that_takes_too_long_and_must_not_be_repeated_asks_people(
     assert (await run.result(LIMIT)).outputs["a"]["text"] == "A"
     assert len(crews.ledger(run, "start")) == (2 if decision == "retry" else 1)
     (returned,) = await crews.entries(run, "ToolCallCompleted")
-    assert said in returned.brief
+    assert said in returned.excerpt

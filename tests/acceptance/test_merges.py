@@ -58,7 +58,7 @@ def to(run: Run, sender: str, listener: str, channel: str) -> Connect:
 async def alone(run: Run) -> None:
     """Waits until a run is in no merge: whoever was taken in learns of it a moment later."""
     async with asyncio.timeout(LIMIT):
-        while (await run.state()).joining is not None:  # noqa: ASYNC110 - a query tells
+        while (await run.state()).pending_merge is not None:  # noqa: ASYNC110 - a query tells
             await asyncio.sleep(0.02)
 
 
@@ -71,7 +71,7 @@ async def test_the_smaller_run_joins_the_larger(crews: Site) -> None:
     result = await two.result(LIMIT)
     assert (result.status, result.merged_into) == ("merged", one.id)
     (merged,) = await crews.entries(one, "RunMerged")
-    assert merged.of == two.id
+    assert merged.merged_run == two.id
     assert merged.change == "merge"
     assert (merged.old_graph_ids, merged.new_graph_ids) == (
         tuple(sorted((one.id, two.id))),
@@ -124,14 +124,14 @@ async def test_who_comes_has_not_the_turns_of_one_that_was_removed_by_its_name(c
     changed = await one.change(operations=[tie], id="tie", by="fay", wait=False)
     assert await one.merged(changed) == one.id
     (merged,) = await crews.entries(one, "RunMerged")
-    assert {each.was: each.now for each in merged.renamed if each.kind == "creature"} == {
+    assert {each.was: each.now for each in merged.renames if each.kind == "creature"} == {
         "bob": "bob-2"
     }
-    assert seen.report.topology.renamed == tuple(map(rename_view, merged.renamed)), (
+    assert seen.report.topology.renamed == tuple(map(rename_view, merged.renames)), (
         "it was told beforehand"
     )
     state = await one.state()
-    assert [*state.parked] == ["bob#1"]
+    assert [*state.detached_steps] == ["bob#1"]
     assert not state.frontier
 
 
@@ -291,7 +291,7 @@ async def test_what_can_be_no_merge_is_refused_at_once(crews: Site) -> None:
     last = (await one.journal((await one.state()).position - 5)).entries
     assert [item.data["kind"] for item in last] == ["CommandRejected"] * 5
     for run in (one, two, third):
-        assert (await run.state()).joining is None
+        assert (await run.state()).pending_merge is None
         assert not await crews.entries(run, "MergeRequested", "MergeAccepted", "MergeFailed")
 
 
@@ -365,7 +365,7 @@ async def test_a_ring_of_requests_comes_to_an_end(crews: Site) -> None:
     graphs = Counter[str]()
     for run in (one, two, three):
         await alone(run)
-        if not (await run.state()).closed:
+        if not (await run.state()).is_ended:
             graphs.update([*(await run.graph()).plan["topology"]["creatures"]])
     assert graphs == dict.fromkeys(("ann", "bob", "cid", "dan", "eve", "ida", "jon"), 1)
 
@@ -635,4 +635,4 @@ async def test_an_artifact_that_both_changed_since_keeps_them_apart(crews: Site)
     assert await doc(part) == {"ann0": 1, "ann1": 1}
     for each in (run, part):
         state = await each.state()
-        assert (state.joining, state.closed) == (None, False)
+        assert (state.pending_merge, state.is_ended) == (None, False)

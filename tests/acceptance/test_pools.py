@@ -15,7 +15,7 @@ from crewlog.client import Run
 from crewlog.definition.operations import AddAgent
 from crewlog.errors import ServiceError
 from crewlog.ids import RunId, item_number
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import RunRolledBack, StepCompleted
 from crewlog.state.model import CrewState
 
@@ -164,7 +164,7 @@ async def test_no_item_is_lost_or_done_twice_through_a_change_a_rollback_and_a_k
     assert sorted(items) == [1, 2, 3, 4, 5]
     state, peak = CrewState(run=RunId(run.id)), 0
     for _, entry in entries:
-        state = reduce(state, entry)
+        state = fold(state, entry)
         peak = max(peak, len([step for step in state.frontier if item_number(step)]))
     assert peak == 2
     site.end_workers(QUEUE)
@@ -220,7 +220,7 @@ async def test_a_plan_that_cannot_be_worked_on_is_told_and_can_be_corrected(crew
     assert result.status == "completed"
     assert [e.agent for e in await started(crews, run)] == ["b", "a"]
     refused = await crews.entries(run, "ItemsRefused")
-    assert [len(each.faults) for each in refused] == [2, 1], "what is wrong is told at once"
+    assert [len(each.errors) for each in refused] == [2, 1], "what is wrong is told at once"
 
 
 @covers("C49", "C50")

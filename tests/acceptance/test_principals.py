@@ -274,8 +274,11 @@ async def test_a_rollback_gives_back_no_permission_that_people_took_away(
     await run.rollback(first.position)
     assert await crews.entries(run, "RunRolledBack")
     state = await run.state()
-    assert (state.tool_permissions, state.rulings) == (ruled.tool_permissions, ruled.rulings)
-    assert state.rulings
+    assert (state.tool_permissions, state.live_permissions) == (
+        ruled.tool_permissions,
+        ruled.live_permissions,
+    )
+    assert state.live_permissions
     for agent in ("a", "b"):
         assert (await run.why(agent, "gate")).outcome == "deny"
     await run.stop()

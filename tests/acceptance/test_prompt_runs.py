@@ -117,7 +117,7 @@ async def test_a_prompt_runs_once_it_is_approved(crews: Site) -> None:
     ]
     row = await crews.store.get_run(run.id)
     assert (row.crew, row.definition, row.started_by) == ("release-notes", question.hash, "test")
-    assert row.started_at == state.started == (await crews.entries(run, "PromptReceived"))[0].at
+    assert row.started_at == state.started_at == (await crews.entries(run, "PromptReceived"))[0].at
 
 
 async def test_what_is_assumed_is_told_with_its_place_where_people_are_asked(crews: Site) -> None:
@@ -306,7 +306,7 @@ async def crews_reads(site: Site, run: Run) -> list[tuple[int, int]]:
     await run.wait_until(lambda view: view.position > 0, LIMIT)
     page = await run.journal()
     found = [item.data for item in page.entries if item.data["kind"] == "PromptRead"]
-    return [(entry["round"], entry.get("faults", 0)) for entry in found]
+    return [(entry["round"], entry.get("errors", 0)) for entry in found]
 
 
 async def test_nonsense_to_the_end_is_an_invalid_prompt(crews: Site) -> None:
@@ -474,7 +474,7 @@ async def test_what_the_forms_do_not_understand_makes_no_crew(crews: Site) -> No
             await run.result(LIMIT)
         (refused,) = await crews.entries(run, "PromptCompileFailed")
         assert refused.reader == "forms"
-        assert [each.code for each in refused.remarks] == ["not_understood"]
+        assert [each.code for each in refused.diagnostics] == ["not_understood"]
         assert not crews.prompted(run)
 
 

@@ -100,7 +100,7 @@ async def on_its_own(run: Run) -> None:
     """Waits until a run has given a merge up: it looks at the other one from time to time."""
 
     async def alone() -> bool:
-        return (await run.state()).joining is None
+        return (await run.state()).pending_merge is None
 
     await soon(alone)
 

@@ -41,7 +41,7 @@ async def test_garbage_garbage_good(crews: Site) -> None:
     assert "general" not in result.outputs
     refused: list[StructuredOutputRejected] = await crews.entries(run, "StructuredOutputRejected")
     assert [(each.attempt, each.of) for each in refused] == [(1, 3), (2, 3)]
-    assert refused[1].faults == ("'next': 'nobody' is not one of billing and general",)
+    assert refused[1].errors == ("'next': 'nobody' is not one of billing and general",)
     (taken,) = await crews.entries(run, "StructuredOutputParsed")
     assert (taken.how, taken.attempt, taken.decision) == ("json", 3, "route")
     assert result.usage["router"].calls == 3, "every try counts"

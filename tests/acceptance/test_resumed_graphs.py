@@ -78,7 +78,7 @@ async def test_what_was_changed_live_is_there_when_it_goes_on(crews: Site, how: 
     assert len(await crews.entries(run, "StepStarted")) == before + 2
     family = {each.run: each for each in await crews.client().lineage(run.id)}
     assert (family[RunId(part.id)].parents, family[RunId(part.id)].began) == ((run.id,), "split")
-    assert [m.what for m in (await run.state()).mutations][:2] == ["adds dan", "removes cid"]
+    assert [m.what for m in (await run.state()).changes][:2] == ["adds dan", "removes cid"]
     await stopped(run)
     await made_again(crews, run)
 
@@ -134,7 +134,7 @@ async def test_who_lives_in_another_run_stays_there(crews: Site, how: str) -> No
     await says(run, "five", "y", 2)
     await says(part, "six", "x", 1)
     if how == "ended":
-        last = (await run.state()).mutations[-1]
+        last = (await run.state()).changes[-1]
         assert last.what.endswith(f"; ann stays in {part.id}")
 
 
@@ -161,7 +161,7 @@ async def test_nobody_comes_home_to_a_run_that_is_only_paused(crews: Site) -> No
     await says(run, "five", "x", 1)
     read = [p for p in crews.prompted(run) if p["agent"] == "ann"][-1]["messages"]
     assert [m["content"] for m in read if m["type"] == "ai"] == ["ann-0"]
-    assert "; brings ann back" in (await run.state()).mutations[-1].what
+    assert "; brings ann back" in (await run.state()).changes[-1].what
 
 
 @covers("C118")
@@ -194,7 +194,7 @@ async def test_what_people_made_of_the_recipe_since_holds(crews: Site, registere
     await says(run, "three", "x", 2)  # ann hears it, and by her wire eve hears ann
     assert await texts(crews, run, "channel:y") == ["one", "two"]
     assert await texts(crews, run, "channel:z") == ["ann-0"]
-    assert "as that is written now" in (await run.state()).mutations[-1].what
+    assert "as that is written now" in (await run.state()).changes[-1].what
     with pytest.raises(UsageError, match="as it is"):
         await run.reopen("live", recipe=now)
 

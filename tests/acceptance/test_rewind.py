@@ -79,7 +79,7 @@ def end_of(state: CrewState) -> dict[str, Any]:
         "flags": state.flags,
         "outputs": {
             agent: {
-                key: (o.value, o.body if key != "text" else None, [p.value for p in o.parts])
+                key: (o.value, o.body if key != "text" else None, [p.value for p in o.elements])
                 for key, o in found.items()
             }
             for agent, found in state.agent_outputs.items()
@@ -129,7 +129,7 @@ async def test_a_rollback_to_every_checkpoint_and_forward_again_ends_the_same(
         assert again.position > outcome.position
         assert end_of(again) == end_of(first), place
         assert await texts(crews, again) == said, place
-        assert len(again.mutations) == number
+        assert len(again.changes) == number
     position = (await run.state()).position
     await run.rollback(found[0].position, by="ana", id="back1")  # sent again
     assert (await run.state()).position == position
@@ -305,7 +305,7 @@ async def test_an_id_that_exists_is_refused_attached_to_or_replaced(crews: Site)
     assert (await attached.state()).position == first.position
     anew = await client.start(made, "go", id=name, existing="replace", execution_timeout=RUN_LIMIT)
     state = await at_the_question(anew)
-    assert state.started > first.started
+    assert state.started_at > first.started_at
     assert end_of(state) == end_of(first)
     assert (await answered(anew)).status == "completed"
     assert (await anew.rebuild()).whole
@@ -326,7 +326,7 @@ async def test_a_quota_of_a_day_counts_the_runs_that_had_an_id_before(crews: Sit
         for each in (said, held)
     )
     run, _ = await crews.finish(made, id=name)
-    began = (await run.state()).started
+    began = (await run.state()).started_at
     connection = await asyncpg.connect(crews.endpoints.database_url)
     try:
         rows = await connection.fetch(
@@ -425,7 +425,7 @@ async def test_a_rollback_over_a_change_of_the_graph_puts_the_old_one_back(crews
     state = await at_the_question(run)
     assert (state.graph_version, state.definition) == (3, first.definition)
     assert end_of(state) == end_of(first)
-    assert [m.graph_version for m in state.mutations] == [2, 3]
+    assert [m.graph_version for m in state.changes] == [2, 3]
     assert "x" not in (await run.graph()).plan["nodes"]
     assert (await answered(run)).status == "completed"
     assert (await run.rebuild()).whole

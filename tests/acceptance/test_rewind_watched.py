@@ -36,7 +36,7 @@ async def test_a_rollback_that_meets_a_change_that_drains_is_a_conflict(crews: S
     with pytest.raises(ChangeConflict, match="is under way, to graph v2"):
         # The gate is shut: an answer comes only if nothing is waited for.
         await asyncio.wait_for(run.rollback(place, id="early"), LIMIT)
-    assert (await run.state()).changing is not None
+    assert (await run.state()).pending_change is not None
     crews.open_gate(run, "g")
     result = await run.result(LIMIT)
     assert (result.status, [*result.outputs]) == ("completed", ["a", "b", "c"])

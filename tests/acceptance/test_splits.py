@@ -105,7 +105,7 @@ async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
     assert (forked.source, forked.split, forked.by) == (run.id, "cut", "eve")
     (parted,) = await crews.entries(run, "ComponentChanged")
     assert parted.change == "split"
-    assert [p.graph for p in parted.parts] == [part.id]
+    assert [p.run for p in parted.split_runs] == [part.id]
     # The larger one keeps the id; each has its own channels.
     for each, who, channels in ((run, {"bob", "cid"}, {"y"}), (part, {"ann"}, {"x"})):
         topology = (await each.graph()).plan["topology"]
@@ -373,7 +373,7 @@ async def test_what_was_left_of_a_quota_is_divided_and_put_together(crews: Site)
     await run.result(LIMIT)
     assert len(crews.ledger(run, "start", tool="echo")) == 3, "five in all: nothing is left"
     (merged,) = await crews.entries(run, "RunMerged")
-    assert [*merged.bounds.quotas.values()] == [5]
+    assert [*merged.remaining_budget.quotas.values()] == [5]
 
 
 async def test_parts_leave_the_run_that_they_wait_for_room_on_a_small_worker(site: Site) -> None:
@@ -388,10 +388,10 @@ async def test_parts_leave_the_run_that_they_wait_for_room_on_a_small_worker(sit
         run = await site.start(crew, "", queue=queue)
         await run.wait_until(lambda view: view.rests, LIMIT)
         (split,) = await site.entries(run, "ComponentChanged")
-        assert len(split.parts) == 6
-        for part in split.parts:
-            await site.client().run(part.graph).wait_until(lambda view: view.rests, LIMIT)
-            await site.client().run(part.graph).stop()
+        assert len(split.split_runs) == 6
+        for part in split.split_runs:
+            await site.client().run(part.run).wait_until(lambda view: view.rests, LIMIT)
+            await site.client().run(part.run).stop()
         await run.stop()
         await run.result(LIMIT)
     finally:

@@ -52,8 +52,8 @@ async def test_an_archive_stands_in_for_a_vendor_that_hangs(crews: Site) -> None
     (was_set,) = await crews.entries(run, "TimerStarted")
     (failed,) = await crews.entries(run, "StepFailed")
     assert failed.error_type == TIMEOUT
-    assert was_set.due == was_set.at + 1000 <= failed.at
-    assert [step.due for step in view.frontier if step.node == "vendor"] in ([was_set.due], [])
+    assert was_set.deadline == was_set.at + 1000 <= failed.at
+    assert [step.due for step in view.frontier if step.node == "vendor"] in ([was_set.deadline], [])
 
 
 async def test_people_let_a_late_vendor_try_again(crews: Site) -> None:
@@ -91,7 +91,7 @@ async def test_a_killed_worker_does_not_lengthen_the_time_of_a_step(site: Site) 
     assert await started(site, run) == ["vendor#1", "archive#1", "printer#1"]
     (was_set,) = await site.entries(run, "TimerStarted")
     (failed,) = await site.entries(run, "StepFailed")
-    assert was_set.due <= failed.at
+    assert was_set.deadline <= failed.at
     site.end_workers(queue)
 
 
@@ -117,6 +117,6 @@ async def test_the_time_of_a_step_goes_on_over_continue_as_new(crews: Site) -> N
     (was_set,) = await crews.entries(run, "TimerStarted")
     (failed,) = await crews.entries(run, "StepFailed")
     last_seam = (await crews.entries(run, "ExecutionContinuedAsNew"))[-1].at
-    assert was_set.due <= failed.at < last_seam + 6000, "the timer began anew"
+    assert was_set.deadline <= failed.at < last_seam + 6000, "the timer began anew"
     (answer,) = await crews.entries(run, "InterruptAnswered")
     assert answer.decision == "withdrawn", "nobody can approve a call of a step that failed"

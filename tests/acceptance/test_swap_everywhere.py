@@ -35,7 +35,7 @@ VISITS: dict[str, int] = {
 PLACES = [(agent, visit) for agent, visits in VISITS.items() for visit in range(1, visits + 1)]
 END_LIMIT = 2 * LIMIT
 """Seconds for a whole run: of two hundred calls, which take a busy machine a minute."""
-OF_THE_CHANGE = ("graph_version", "mutations", "commands")
+OF_THE_CHANGE = ("graph_version", "changes", "commands")
 
 
 def gate_of(agent: str, visit: int) -> str:
@@ -108,8 +108,8 @@ async def comparable(site: Site, run: Run) -> dict[str, Any]:
     found = await canonical(site, run)
     for name in OF_THE_CHANGE:
         found["state"].pop(name, None)
-    for part in found["state"]["agent_outputs"]["painter"]["text"]["parts"]:
-        part["place"] = part["place"][1]  # its item; the other is a journal position
+    for part in found["state"]["agent_outputs"]["painter"]["text"]["elements"]:
+        part["position"] = part["position"][1]  # its item; the other is a journal position
     found["logs"]["private:painter"].sort()  # of the steps of items any may be first
     return found
 

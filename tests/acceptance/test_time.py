@@ -86,14 +86,14 @@ async def test_a_run_waits_and_goes_on(crews: Site) -> None:
     assert result.status == "completed"
     assert result.outputs["last"]["text"] == "b"
     was_set, fired = await timer_of(crews, run)
-    assert was_set.due == was_set.at + 1000 <= fired.at
+    assert was_set.deadline == was_set.at + 1000 <= fired.at
 
 
 async def test_a_time_that_is_over_is_not_waited_for(crews: Site) -> None:
     run, result = await crews.finish(waiting_crew(crews, {"wait_until": "2020-01-01T00:00:00Z"}))
     assert result.status == "completed"
     was_set, fired = await timer_of(crews, run)
-    assert was_set.due < was_set.at <= fired.at
+    assert was_set.deadline < was_set.at <= fired.at
     assert max(await timers(crews, run), default=0) < 1
 
 
@@ -102,7 +102,7 @@ async def test_a_time_to_come_is_waited_for(crews: Site) -> None:
     run, result = await crews.finish(waiting_crew(crews, {"wait_until": until.isoformat()}))
     assert result.status == "completed"
     was_set, fired = await timer_of(crews, run)
-    assert was_set.due == int(until.timestamp() * 1000) <= fired.at
+    assert was_set.deadline == int(until.timestamp() * 1000) <= fired.at
 
 
 async def test_a_wait_goes_on_over_continue_as_new(crews: Site) -> None:
@@ -120,7 +120,7 @@ async def test_a_wait_goes_on_over_continue_as_new(crews: Site) -> None:
     assert result.executions > 2
     (was_set,) = await crews.entries(run, "TimerStarted")
     (fired,) = await crews.entries(run, "TimerFired")
-    assert was_set.due == due
+    assert was_set.deadline == due
     last_seam = (await crews.entries(run, "ExecutionContinuedAsNew"))[-1].at
     assert due <= fired.at < last_seam + 6000, "the timer began anew"
 
@@ -135,7 +135,7 @@ async def test_a_killed_worker_does_not_lengthen_a_wait(site: Site) -> None:
     result = await run.result(LIMIT)
     assert result.status == "completed"
     was_set, fired = await timer_of(site, run)
-    assert was_set.due == due <= fired.at
+    assert was_set.deadline == due <= fired.at
     assert len([s for s in await timers(site, run) if s > 5]) == 1, "the timer began anew"
     site.end_workers(queue)
 

@@ -255,7 +255,7 @@ async def test_the_commands_that_change_a_run(crews: Site, temporal: CommandLine
     assert state.agent_outputs["checker"]["score"].value == 0.9
     assert state.tool_permissions["write_file"] == ("writer",)
     assert state.graph_version == 1
-    assert [each.by for each in state.mutations][-2:] == ["ana", "ana"]
+    assert [each.by for each in state.changes][-2:] == ["ana", "ana"]
     found = (await run.checkpoints()).checkpoints
     writer = next(each.position for each in found if each.step == "writer#1")
     await say("--name tag ", ('"checkpoint": 13', f'"checkpoint": {writer}'))

@@ -97,7 +97,7 @@ def test_operations_are_tried_on_what_the_agent_sees_and_on_nothing_else() -> No
     assert change.content["initial"] == {"n": []}
     blind = task(view=View(heads={}))
     (change,) = operations_by_artifact(blind, CREW, given, {})
-    assert (change.base, change.refused, change.why) == ("", 0, ())
+    assert (change.base, change.refused, change.reasons) == ("", 0, ())
     head = ContentHash("h" * 27)
     later = task(view=View(heads={"artifact:doc": head}))  # type: ignore[dict-item]
     (change,) = operations_by_artifact(later, CREW, given, seen)
@@ -136,7 +136,7 @@ def test_a_model_is_told_by_its_own_call_alone_and_nothing_is_changed() -> None:
     assert "- and 2 more" in str(found[0].content)
     assert len(found[3].content) == 2
     (one,) = settled("a#1", [2, 3], seen)
-    assert (one.call, one.refused, len(one.why)) == (2, 7, 5)
+    assert (one.call, one.refused, len(one.reasons)) == (2, 7, 5)
 
 
 def test_a_tool_sees_a_copy_of_what_its_agent_sees(tmp_path: Any) -> None:

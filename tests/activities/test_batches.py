@@ -12,7 +12,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.batch_codec import pack
-from crewlog.state.body_metadata import told
+from crewlog.state.body_metadata import body_metadata
 from crewlog.state.calls import CallModelResult
 from crewlog.state.journal import Batch, MessageRef, ModelCallCompleted
 from crewlog.store.in_process import InMemoryStore
@@ -44,11 +44,11 @@ def packed(*replies: CallModelResult) -> tuple[Batch, Batch]:
     """A batch of replies, whole and as it travels."""
     log = Log()
     for call, result in enumerate(replies, 1):
-        said = told(result.body)
+        said = body_metadata(result.body)
         ref = MessageRef(body=result.hash, logs=(LogName("public"),))
         log.add(ModelCallCompleted.model_validate({**said, "call": call, "ref": ref}))
     whole = log.batch()
-    return whole, pack(whole, {result.hash: told(result.body) for result in replies})
+    return whole, pack(whole, {result.hash: body_metadata(result.body) for result in replies})
 
 
 async def test_only_messages_of_other_workers_are_read() -> None:

@@ -50,7 +50,7 @@ async def test_a_reply_is_kept_with_its_usage_and_its_calls(model_call, store, l
     )  # fmt: skip
     (asked,) = result.tools
     assert (asked.tool, asked.id) == ("write_file", result.body["tool_calls"][0]["id"])
-    assert len(asked.brief) == 80
+    assert len(asked.excerpt) == 80
     journal = await store.read_journal(RUN)
     assert [row.entry["kind"] for row in journal] == ["MessageAdded"], "stored before the call"
     (given,) = recorded_prompts(definition.model or "")
@@ -240,10 +240,10 @@ async def test_flush_gives_hints_of_what_is_stored(store, env, log, tmp_path):
 
     activities = CrewActivities(store, workspace=tmp_path, hint=hint)
     log.says("one")
-    given = tuple(MergeNotification(op="r/x", to=to) for to in "abc")
-    flush = StoreBatch(run=RUN, batch=log.batch(), hints=given)
+    given = tuple(MergeNotification(merge="r/x", to=to) for to in "abc")
+    flush = StoreBatch(run=RUN, batch=log.batch(), notifications=given)
     told = await env.run(activities.store_batch, flush)
-    assert told == StoreBatchResult(gone=("b",), untold=given[2:])
+    assert told == StoreBatchResult(gone=("b",), unsent=given[2:])
     assert stored == [(RUN, to, 1) for to in "abc"]
     assert await env.run(activities.store_batch, StoreBatch(run=RUN, batch=Batch.EMPTY)) is None
 
@@ -324,8 +324,8 @@ async def test_texts_that_no_payload_can_carry_are_mended(model_call, log):
     assert result.body["content"] == "a\ufffdb \U0001f600"
     assert result.body["tool_calls"][0]["args"] == {"k\ufffd": ["\ufffd"]}
     well, ill = result.tools
-    assert (well.tool, well.brief) == ("t\ufffd", "['\ufffd']")
-    assert (ill.tool, ill.brief) == ("u\ufffd", '{"\ufffd')
+    assert (well.tool, well.excerpt) == ("t\ufffd", "['\ufffd']")
+    assert (ill.tool, ill.excerpt) == ("u\ufffd", '{"\ufffd')
     assert result.hash == hash_json(result.body)
 
 

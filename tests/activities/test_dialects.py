@@ -28,7 +28,7 @@ from crewlog.graph.run_context import message_body
 from crewlog.ids import AgentName, StepId
 from crewlog.message_files import files_of
 from crewlog.payload_storage.file_store import FileStore
-from crewlog.state.agent_inputs import Given
+from crewlog.state.agent_inputs import AgentInput
 from crewlog.state.calls import CallModelResult
 from crewlog.state.excerpt import message_excerpt
 from crewlog.state.finish_reason import finish_reason
@@ -227,7 +227,7 @@ async def test_an_image_in_an_input_is_shown_and_named(
     body = message_body("What is it?", by="", message_id="input", files=(ref,))
     await store.put_bodies({hash_json(body): body})
     log.says("Go.")
-    given = (Given(source="input", body=hash_json(body)),)
+    given = (AgentInput(source="input", body=hash_json(body)),)
     await team.ask(log, Said("A dot."), definition={"inputs": ["input"]}, inputs=given)
     (asked,) = team.service.asked
     assert shows_png(asked)
@@ -283,7 +283,7 @@ async def test_a_reply_of_a_form(team: Team, log: Log) -> None:
     result = await team.ask(
         log, Said('{"city": "Rome"}'), definition={"outputs": ["city"], "reply": {"schema": SHAPE}}
     )
-    assert result.reply is not None, result.faults
+    assert result.reply is not None, result.errors
     assert [(each.key, each.value) for each in result.reply.outputs] == [("city", "Rome")]
     # The service is held to the schema, in its own words for that.
     (asked,) = team.service.asked

@@ -13,7 +13,7 @@ from crewlog.activities.run_merge import Ending, find_no_end
 from crewlog.errors import HistoryConflict, SplitNeverRecorded, SplitNotRecorded
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, RunId
 from crewlog.state import journal as j
-from crewlog.state.split import Share
+from crewlog.state.split import SplitContents
 from crewlog.store import InMemoryStore
 
 SOURCE, PART = RunId("r"), RunId("r-part")
@@ -22,7 +22,7 @@ AFTER = 4
 
 def named(part: RunId) -> j.ComponentChanged:
     """What a run records when it is parted."""
-    share = Share(creatures=(AgentName("ann"),), nodes=())
+    share = SplitContents(agents=(AgentName("ann"),), nodes=())
     return j.ComponentChanged(
         at=1,
         change="split",
@@ -32,13 +32,13 @@ def named(part: RunId) -> j.ComponentChanged:
         crew=CrewName("t"),
         definition=ContentHash("d"),
         split="cut",
-        parts=(j.SplitRun(graph=part, definition=ContentHash("d"), share=share),),
+        split_runs=(j.SplitRun(run=part, definition=ContentHash("d"), contents=share),),
     )
 
 
 def unrelated() -> j.JournalEntry:
     """What may come before: somebody answered meanwhile."""
-    return j.InterruptDeadlineSet(at=1, interrupt=InterruptId("i1"), due=2)
+    return j.InterruptDeadlineSet(at=1, interrupt=InterruptId("i1"), deadline=2)
 
 
 async def stored(*entries: j.JournalEntry) -> InMemoryStore:
@@ -72,7 +72,7 @@ async def nobody(run: RunId) -> Ending:
 async def test_it_begins_where_the_journal_names_it() -> None:
     store = await stored(unrelated(), named(RunId("another")), named(PART))
     found = await wait_for_split(store, find_no_end, SOURCE, PART, AFTER)
-    assert (found.position, found.part.graph) == (AFTER + 3, PART)
+    assert (found.position, found.part.run) == (AFTER + 3, PART)
     assert found.entry == named(PART)
 
 
@@ -110,7 +110,7 @@ async def test_it_looks_again_before_it_asks_whether_the_run_has_ended(
     [
         j.SwapFailed(at=1, graph_version=2, error="it is taken"),
         j.RunStopped(at=1),
-        j.RunEndedByMerge(at=1, op="m", run=RunId("s"), position=9),
+        j.RunEndedByMerge(at=1, merge="m", run=RunId("s"), position=9),
     ],
     ids=lambda entry: entry.kind,
 )

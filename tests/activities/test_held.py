@@ -31,7 +31,7 @@ async def test_a_call_whose_arguments_the_tool_itself_refuses_is_not_counted(
 ):
     monkeypatch.setattr(module, "schema_error", lambda *_: "")
     bad = await tool_call("add", {"a": "x", "b": 2}, quotas=(QUOTA,))
-    assert (bad.ok, bad.counted) == (False, {})
+    assert (bad.ok, bad.quota_periods) == (False, {})
     assert (await tool_call("add", SUM, quotas=(QUOTA,), step="backend#2")).ok
 
 

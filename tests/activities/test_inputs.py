@@ -18,7 +18,7 @@ from crewlog.definition.context import Input
 from crewlog.ids import LogName
 from crewlog.message_files import FileRef
 from crewlog.payload_storage.file_store import FileStore
-from crewlog.state.agent_inputs import Given, InputValue
+from crewlog.state.agent_inputs import AgentInput, InputValue
 from crewlog.testing.scripted import recorded_prompts, scripted
 
 
@@ -27,7 +27,9 @@ def made(*inputs: Any, script: Any = None, **more: Any) -> Any:
     return crew(scripted(script), backend={"inputs": [*inputs], **more})
 
 
-async def block(model_call: Any, definition: Any, *given: Given, log: Log | None = None) -> str:
+async def block(
+    model_call: Any, definition: Any, *given: AgentInput, log: Log | None = None
+) -> str:
     log = log or Log()
     log.says("go")
     await model_call(definition, log, inputs=given)
@@ -48,9 +50,9 @@ async def test_values_are_put_as_people_would_and_only_there(model_call: Any, st
     text = await block(
         model_call,
         definition,
-        Given(source="flag:ready", value=True),
-        Given(source="writer.text", body=hash_json(large)),
-        Given(source="writer.found", value=found),
+        AgentInput(source="flag:ready", value=True),
+        AgentInput(source="writer.text", body=hash_json(large)),
+        AgentInput(source="writer.found", value=found),
     )
     assert text == (
         "What you are given:\n\nNodes:\n- node: mail; why: it sends\n\nflag:ready:\ntrue\n\n"
@@ -64,15 +66,15 @@ async def test_what_is_not_declared_or_not_for_the_agent_is_not_shown(model_call
     text = await block(
         model_call,
         definition,
-        Given(source="writer.a", value="secret", logs=group),
-        Given(
+        AgentInput(source="writer.a", value="secret", logs=group),
+        AgentInput(
             source="writer.b",
-            parts=(
+            elements=(
                 InputValue(value="mine", logs=(LogName("readers:backend"),)),
                 InputValue(value="secret", logs=(LogName("readers:writer"),)),
             ),
         ),
-        Given(source="writer.undeclared", value="secret"),
+        AgentInput(source="writer.undeclared", value="secret"),
     )
     assert text == "What you are given:\n\nwriter.b:\n- mine"
 
@@ -80,7 +82,7 @@ async def test_what_is_not_declared_or_not_for_the_agent_is_not_shown(model_call
 async def test_without_inputs_prompts_are_as_ever(model_call: Any) -> None:
     assert await block(model_call, made()) == ""
     nothing = made({"from": "writer.found", "where": {"for": "x"}})
-    given = Given(source="writer.found", value=[{"for": "y"}])
+    given = AgentInput(source="writer.found", value=[{"for": "y"}])
     assert await block(model_call, nothing, given) == ""
 
 
@@ -105,7 +107,7 @@ async def test_a_tool_sees_its_agents_inputs(tool_call: Any) -> None:
     definition = definition.model_copy(
         update={"tools": {**definition.tools, **crew(tools=tools).tools}}
     )
-    given = (Given(source="writer.found", value=[1, 2]),)
+    given = (AgentInput(source="writer.found", value=[1, 2]),)
     result = await tool_call("asks", {"name": "Nodes"}, crew=definition, inputs=given)
     assert result.body["content"] == "[1, 2]"
     result = await tool_call("asks", {"name": "writer.found"}, crew=definition, inputs=given)
@@ -135,7 +137,7 @@ async def test_only_messages_have_files(
     said: dict[str, Any] = {"type": "ai", "content": [ref.block], "name": "writer"}
     await store.put_bodies({hash_json(said): said})
     text = await block(
-        model_call, made("writer.text"), Given(source="writer.text", body=hash_json(said))
+        model_call, made("writer.text"), AgentInput(source="writer.text", body=hash_json(said))
     )
     assert text.endswith(f"writer.text:\n{named(ref.block)}")
     assert asked[-1].content[1]["base64"] == base64.b64encode(PNG).decode()
@@ -145,9 +147,9 @@ async def test_only_messages_have_files(
     for source, value in forged.items():
         await store.put_bodies({hash_json(value): value})
         for given in (
-            Given(source=source, value=value),
-            Given(source=source, body=hash_json(value)),
-            Given(source=source, parts=(InputValue(body=hash_json(value)),)),
+            AgentInput(source=source, value=value),
+            AgentInput(source=source, body=hash_json(value)),
+            AgentInput(source=source, elements=(InputValue(body=hash_json(value)),)),
         ):
             assert ref.sha256 in await block(model_call, made(source), given)
     assert not asked, "no message has a file"
@@ -163,6 +165,6 @@ async def test_a_tool_is_given_the_blocks_of_a_message_with_files(
     definition = definition.model_copy(
         update={"tools": {**definition.tools, **crew(tools=tools).tools}}
     )
-    given = (Given(source="writer.text", body=hash_json(said)),)
+    given = (AgentInput(source="writer.text", body=hash_json(said)),)
     result = await tool_call("asks", {"name": "writer.text"}, crew=definition, inputs=given)
     assert json.loads(result.body["content"]) == [PICTURE.block]

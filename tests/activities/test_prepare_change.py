@@ -84,11 +84,11 @@ async def test_each_part_of_a_graph_is_a_crew_that_can_run(prepare, store):
     edges = {"listen": ["x"], "send": ["y"], "beside": "backend"}
     said = {"op": "edit_agent", "name": "writer", "set": edges}
     whole = await prepare(base, operations=(said,), command="more")
-    assert whole.parts == ()
+    assert whole.split_runs == ()
     apart = {"op": "edit_agent", "name": "writer", "set": {"beside": None}}
     made = await prepare(load_data(whole.definition), operations=(apart,), command="cut")
-    (part,) = made.parts
-    assert part.graph == split_run_id(RUN, "cut", AgentName("writer"))
+    (part,) = made.split_runs
+    assert part.run == split_run_id(RUN, "cut", AgentName("writer"))
     for definition, topology in (
         (made.definition, GraphPlan.from_json(made.plan).topology),
         (part.definition, part.topology),
@@ -97,11 +97,11 @@ async def test_each_part_of_a_graph_is_a_crew_that_can_run(prepare, store):
         assert lower(read).topology == topology
         assert await store.get_definition(definition_hash(read)) == definition
     assert made.plan == lower(load_data(made.definition)).to_json()
-    assert (part.share.creatures, part.share.nodes) == (("writer",), ("writer",))
-    assert part.share.channels == ("x", "y")
+    assert (part.contents.agents, part.contents.nodes) == (("writer",), ("writer",))
+    assert part.contents.channels == ("x", "y")
     stays = CrewDefinition.from_json(made.definition).graph
     assert stays is not None
-    assert stays.away == {"writer": part.graph}
+    assert stays.away == {"writer": part.run}
 
 
 async def test_nobody_leaves_whose_name_a_phase_has(prepare):
@@ -112,7 +112,7 @@ async def test_nobody_leaves_whose_name_a_phase_has(prepare):
     agents = {name: {**each, **wired.get(name, {})} for name, each in data["agents"].items()}
     old = CrewDefinition.from_json({**data, "agents": agents, "flow": flow})
     other = {"op": "edit_agent", "name": "writer", "set": {"prompt": "q"}}
-    assert (await prepare(old, operations=(other,), command="other")).parts == ()
+    assert (await prepare(old, operations=(other,), command="other")).split_runs == ()
     cut = {"op": "unwire", "name": "backend", "to": "writer"}
     with pytest.raises(ApplicationError, match="'backend' would leave") as refused:
         await prepare(old, operations=(cut,), command="cut")
@@ -176,7 +176,7 @@ async def test_who_is_alone_in_another_run_by_a_slip_is_told(prepare):
     late = {"prompt": "p", "listen": ["tasks"]}
     add = ({"op": "add_agent", "name": "late", "agent": late},)
     made = await prepare(CrewDefinition.from_json(data), operations=add, command="c")
-    assert [part.topology.creatures.keys() for part in made.parts] == [{"late"}]
+    assert [part.topology.creatures.keys() for part in made.split_runs] == [{"late"}]
     (told,) = made.warnings
     assert told.startswith("'late' is alone in a run of its own")
 

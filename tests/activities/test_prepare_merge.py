@@ -49,8 +49,8 @@ async def stored(store: InMemoryStore, run: RunId, definition: CrewDefinition) -
 
 async def keep(store: InMemoryStore, sim: Simulation) -> None:
     ledger = sim.engine.ledger
-    await store.append(sim.state.run, ledger.whole())
-    ledger.stored(sim.state.position)
+    await store.append(sim.state.run, ledger.unpacked_batch())
+    ledger.mark_stored(sim.state.position)
 
 
 async def prepared(
@@ -61,9 +61,9 @@ async def prepared(
         base=one.state.definition,
         other=TWO,
         position=position,
-        edge=EDGE,
+        operation=EDGE,
         asks=ONE,
-        gone=gone,
+        removed=gone,
     )
     task = PrepareMerge.from_json(json.loads(json.dumps(task.to_json())))
     made = await MergePreparer(store, Definitions(store)).run(task)
@@ -74,7 +74,7 @@ async def test_two_runs_are_one_in_the_store_too() -> None:
     store = InMemoryStore()
     one, two = await stored(store, ONE, crew("a")), await stored(store, TWO, crew("b"))
     made = await prepared(store, one, two.state.position)
-    assert (made.joins, made.position, made.comes) == (TWO, two.state.position, ("b",))
+    assert (made.merged_run, made.position, made.agents) == (TWO, two.state.position, ("b",))
     assert not made.refused
     assert made.widens is None
     both = CrewDefinition.from_json(await store.get_definition(lower_hash(made)))
@@ -107,10 +107,10 @@ async def test_who_comes_does_not_take_up_turns_of_one_that_was_removed_here() -
     gone = removed_agents(one.state, one.engine.plan.agents)
     assert gone == ("b",)
     made = await prepared(store, one, gone=gone)
-    assert (made.comes, made.nodes) == (("b-2",), {"b": "b-2"})
+    assert (made.agents, made.nodes) == (("b-2",), {"b": "b-2"})
     apply_merge(one.engine, made, op="m", by="ana")
-    assert [*one.state.parked] == ["b#2"], "it waits for who is added under that name"
-    assert one.state.frontier[StepId("b#1")].leaving, "that turn is not of who comes"
+    assert [*one.state.detached_steps] == ["b#2"], "it waits for who is added under that name"
+    assert one.state.frontier[StepId("b#1")].is_detached, "that turn is not of who comes"
     await one.run()
     ran = sorted(e["step"] for e in one.facts("StepCompleted"))
     assert ran == ["a#1", "a#2", "b#1", "b-2#1"]
@@ -224,7 +224,7 @@ async def decided(
         run=ONE,
         base=lower(base).definition,
         other=other,
-        edge=ASKS,
+        operation=ASKS,
         asks=ONE,
         decide=True,
         merged=merged,
@@ -264,14 +264,16 @@ async def test_who_has_just_begun_is_waited_for(late: RunId, sizes: str) -> None
         assert not waits.done()
     await stored(store, late, crews[late])
     made = await asyncio.wait_for(waits, 10)
-    assert (made.refused, made.joins) == ("", TWO if larger == ONE else ONE)
+    assert (made.refused, made.merged_run) == ("", TWO if larger == ONE else ONE)
 
 
 async def offered(store: InMemoryStore, to: RunId) -> None:
     """A run that waits for the word of another one, as the store has it."""
     two = await stored(store, TWO, crew("b"))
-    two.engine.record(j.MergeAccepted(op="m", other=to, stage="joins", due=9, theirs=1))
-    two.engine.record(j.MergeOffered(op="m", other=to))
+    two.engine.record(
+        j.MergeAccepted(merge="m", other=to, status="draining", deadline=9, other_position=1)
+    )
+    two.engine.record(j.MergeOffered(merge="m", other=to))
     await keep(store, two)
 
 
@@ -305,13 +307,17 @@ async def test_others_know_it_once_the_one_that_took_it_in_has_stored_it(outcome
     await stored(store, ONE, crew("a"))
     third = await stored(store, THREE, crew("c"))
     await offered(store, THREE)
-    third.engine.record(j.MergeAccepted(op="m", other=TWO, stage="survives", due=9, theirs=1))
+    third.engine.record(
+        j.MergeAccepted(merge="m", other=TWO, status="surviving", deadline=9, other_position=1)
+    )
     if outcome == "merged":
-        fact = {"position": third.state.position + 9, "follows": third.state.position}
+        fact = {"position": third.state.position + 9, "previous_position": third.state.position}
         named = {"crew": "t", "definition": third.state.definition, "graph_version": 2}
-        third.engine.record(j.RunMerged(op="m", of=TWO, part={"run": TWO}, **fact, **named))
+        third.engine.record(
+            j.RunMerged(merge="m", merged_run=TWO, merged_state={"run": TWO}, **fact, **named)
+        )
     elif outcome:
-        third.engine.record(j.MergeFailed(op="m", other=TWO, why="no"))
+        third.engine.record(j.MergeFailed(merge="m", other=TWO, reason="no"))
     await keep(store, third)
     made = await decided(store, Server(), crew("a"))
     assert made.refused == ("the run 'two' is merged" if outcome == "merged" else "")
@@ -349,7 +355,7 @@ async def test_who_has_just_begun_is_not_waited_for_within_a_task() -> None:
     await stored(store, ONE, one)
     preparer = MergePreparer(store, Definitions(store), server, waits=False)
     asks = PrepareMerge(
-        run=ONE, base=lower(one).definition, other=TWO, edge=ASKS, asks=ONE, decide=True
+        run=ONE, base=lower(one).definition, other=TWO, operation=ASKS, asks=ONE, decide=True
     )
     with pytest.raises(StoreUnavailable, match="nothing of the run 'two' is stored yet"):
         await preparer.run(asks)
@@ -373,7 +379,7 @@ async def warned(
 
     preparer = MergePreparer(store, Definitions(store), queue_of=queue_of)
     asks = PrepareMerge(
-        run=ONE, base=lower(one).definition, other=TWO, edge=ASKS, asks=ONE, decide=True
+        run=ONE, base=lower(one).definition, other=TWO, operation=ASKS, asks=ONE, decide=True
     )
     made = await preparer.run(asks)
     assert made.refused == ""

@@ -31,7 +31,7 @@ CALLED = (Rename(kind="channel", graph=TWO, was="x", now="x-2"),)
 async def looked(store: InMemoryStore, *, op: str = OP, recall: bool = False) -> CrewState:
     """The state of the run that stays, as the one that joins is told it."""
     one = await store.read_journal(ONE)
-    task = ReadOtherRun(run=TWO, definition=one[0].entry["definition"], other=ONE, op=op)
+    task = ReadOtherRun(run=TWO, definition=one[0].entry["definition"], other=ONE, merge=op)
     task = task.model_copy(update={"recall": recall})
     env = ActivityEnvironment()
     with_info(env, started_time=datetime.fromtimestamp(1, UTC))
@@ -52,15 +52,17 @@ async def test_it_is_told_what_is_called_otherwise_however_long_ago_that_was(lat
     apply_merge(one.engine, await prepared(store, one), op=OP)
     at = one.state.position
     for number in range(later):
-        one.engine.record(j.MergeFailed(op=f"m{number}", other=RunId("three"), why="it is busy"))
+        one.engine.record(
+            j.MergeFailed(merge=f"m{number}", other=RunId("three"), reason="it is busy")
+        )
     await keep(store, one)
     assert (OP in one.state.merges) == (later < KEPT)
     if later == KEPT:
         assert OP not in (await looked(store)).merges, "the whole journal is read on request only"
     told = await looked(store, recall=later == KEPT)
-    assert (told.merges[OP].position, told.merges[OP].renamed) == (at, CALLED)
+    assert (told.merges[OP].position, told.merges[OP].renames) == (at, CALLED)
     # Of a merge that failed, and of one that never was, nothing is told.
-    assert all(not each.renamed for op, each in told.merges.items() if op != OP)
+    assert all(not each.renames for op, each in told.merges.items() if op != OP)
     assert "n" not in (await looked(store, op="n", recall=True)).merges
 
 
@@ -78,11 +80,11 @@ class Counting(InMemoryStore):
 
 async def read_for(store: Counting, run: RunId, by: RunId, op: str) -> list[tuple[int, int]]:
     """What is read of a run's journal for one that was in a merge, beyond that run's state."""
-    task = ReadOtherRun(run=by, definition=ContentHash("d"), other=run, op="unknown")
+    task = ReadOtherRun(run=by, definition=ContentHash("d"), other=run, merge="unknown")
     read: list[list[tuple[int, int]]] = []
     for about in ("unknown", op):
         store.read = []
-        looks = task.model_copy(update={"op": about})
+        looks = task.model_copy(update={"merge": about})
         await ActivityEnvironment().run(read_other_run, looks, store, find_no_end)
         read.append(store.read)
     assert read[1][: len(read[0])] == read[0]
@@ -96,12 +98,12 @@ async def test_of_a_merge_that_its_state_tells_one_entry_is_read() -> None:
     two = await stored(store, TWO, crew("b"))
     apply_merge(one.engine, await prepared(store, one), op=OP)
     at = one.state.position
-    one.engine.record(j.MergeFailed(op="n", other=RunId("three"), why="it is busy"))
+    one.engine.record(j.MergeFailed(merge="n", other=RunId("three"), reason="it is busy"))
     await keep(store, one)
     assert await read_for(store, ONE, TWO, OP) == [(at - 1, 1)]
     assert await read_for(store, ONE, TWO, "n") == []
     # Of the one that joined, too: what it was called there, its journal does not say.
-    two.engine.record(j.RunEndedByMerge(op=OP, run=ONE, position=at))
+    two.engine.record(j.RunEndedByMerge(merge=OP, run=ONE, position=at))
     await keep(store, two)
     assert await read_for(store, TWO, ONE, OP) == [(two.state.position - 1, 1)]
 
@@ -114,7 +116,9 @@ async def test_a_long_journal_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch
     apply_merge(one.engine, await prepared(store, one), op=OP)
     at = one.state.position
     for number in range(KEPT):
-        one.engine.record(j.MergeFailed(op=f"m{number}", other=RunId("three"), why="it is busy"))
+        one.engine.record(
+            j.MergeFailed(merge=f"m{number}", other=RunId("three"), reason="it is busy")
+        )
     await keep(store, one)
     assert at > 2
     assert (await looked(store, recall=True)).merges[OP].position == at
@@ -128,7 +132,7 @@ async def test_of_a_run_that_stored_nothing_nothing_is_told(ending: Ending | Non
         return ending
 
     store = InMemoryStore()
-    task = ReadOtherRun(run=TWO, definition=ContentHash("d"), other=ONE, op=OP, sure=False)
+    task = ReadOtherRun(run=TWO, definition=ContentHash("d"), other=ONE, merge=OP, sure=False)
     found = await ActivityEnvironment().run(read_other_run, task, store, ended)
     assert found.state is None
     assert found.gone == (ending is not None)
@@ -152,7 +156,7 @@ class Shutting(InMemoryStore):
 
     async def reject_executions(self, run: RunId, executions: Collection[str]) -> None:
         assert self.last is not None
-        self.last.engine.record(j.MergeFailed(op="n", other=RunId("three"), why="it is busy"))
+        self.last.engine.record(j.MergeFailed(merge="n", other=RunId("three"), reason="it is busy"))
         await keep(self, self.last)
         await super().reject_executions(run, executions)
         self.closed.append((run, (*executions,)))
@@ -167,7 +171,7 @@ async def test_a_run_that_was_ended_is_shut_and_then_looked_at() -> None:
         assert run == ONE
         return Ending(("e1", "e2"))
 
-    task = ReadOtherRun(run=TWO, definition=one.state.definition, other=ONE, op=OP, sure=False)
+    task = ReadOtherRun(run=TWO, definition=one.state.definition, other=ONE, merge=OP, sure=False)
     found = await ActivityEnvironment().run(read_other_run, task, store, ended)
     assert store.closed == [(ONE, ("e1", "e2"))]
     assert found.gone
@@ -186,27 +190,27 @@ async def test_who_looks_sees_nothing_of_what_the_other_run_does() -> None:
     two = await stored(store, TWO, crew("b"))
     two.engine.record(
         j.MergeRequested(
-            op="theirs",
+            merge="theirs",
             other=RunId("three"),
             operation={"op": "connect", "name": "secret"},
             what="secret",
-            creatures=1,
-            due=9,
+            agents=1,
+            deadline=9,
             by="eve",
         )
     )
     await keep(store, two)
-    assert two.state.joining is not None
-    task = ReadOtherRun(run=ONE, definition=ContentHash("d"), other=TWO, op=OP)
+    assert two.state.pending_merge is not None
+    task = ReadOtherRun(run=ONE, definition=ContentHash("d"), other=TWO, merge=OP)
     found = await ActivityEnvironment().run(read_other_run, task, store, find_no_end)
     assert found.state is not None
-    told = {"run", "position", "status", "started", "joining", "changing", "merges"}
+    told = {"run", "position", "status", "started_at", "pending_merge", "pending_change", "merges"}
     assert {*found.state} <= told
-    assert CrewState.from_json(found.state).still == two.state.still
+    assert CrewState.from_json(found.state).is_draining == two.state.is_draining
     text = json.dumps(found.to_json())
     assert "three" in text, "that it is in another merge is told"
     assert "secret" not in text
     assert "eve" not in text
-    own = task.model_copy(update={"op": "theirs"})
+    own = task.model_copy(update={"merge": "theirs"})
     found = await ActivityEnvironment().run(read_other_run, own, store, find_no_end)
-    assert CrewState.from_json(found.state or {}).joining == two.state.joining
+    assert CrewState.from_json(found.state or {}).pending_merge == two.state.pending_merge

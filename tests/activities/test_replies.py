@@ -23,7 +23,7 @@ from crewlog.ids import AgentName, ContentHash
 from crewlog.model import Json
 from crewlog.redaction import remember
 from crewlog.state.calls import CallModelResult
-from crewlog.state.drafts import draft_of
+from crewlog.state.drafts import draft_text
 from crewlog.testing.scripted import recorded_prompts, scripted
 
 ROUTE = {"decision": "route", "among": ["writer"]}
@@ -34,7 +34,7 @@ def routing(model: str, reply: Any = None, **more: Any) -> Any:
 
 
 def said(result: CallModelResult) -> dict[str, Json]:
-    assert result.reply is not None, result.faults
+    assert result.reply is not None, result.errors
     return {o.key: o.value if o.body is None else o.content for o in result.reply.outputs}
 
 
@@ -53,7 +53,7 @@ async def test_garbage_comes_back_with_its_faults(model_call, log):
     model = scripted({"agents": {"*": [{"text": '{"next": "nobody"}'}]}})
     result = await model_call(routing(model), log)
     assert result.reply is None
-    assert result.faults == ("'next': 'nobody' is not one of writer",)
+    assert result.errors == ("'next': 'nobody' is not one of writer",)
     assert result.body["content"] == '{"next": "nobody"}', "it is kept all the same"
 
 
@@ -61,7 +61,7 @@ async def test_a_reply_with_tool_calls_is_not_final(model_call, log):
     call = {"tool": "add", "args": {}}
     model = scripted({"agents": {"*": [{"text": "hm", "tool_calls": [call]}]}})
     result = await model_call(routing(model), log, tools=("add",))
-    assert (result.reply, result.faults) == (None, ())
+    assert (result.reply, result.errors) == (None, ())
 
 
 async def test_the_text_of_a_turn_that_may_be_capped_is_a_message_of_its_own(
@@ -71,7 +71,7 @@ async def test_the_text_of_a_turn_that_may_be_capped_is_a_message_of_its_own(
     model = scripted({"agents": {"*": [{"text": "So far.", "tool_calls": [call]}]}})
     result = await model_call(crew(model, backend={"on_cap": "end"}), log, tools=("add",))
     (draft,) = (await store.get_bodies([result.draft])).values()
-    assert draft == draft_of(result.body)
+    assert draft == draft_text(result.body)
     assert (draft["content"], "SECRET" in json.dumps(draft)) == ("So far.", False)
     assert CallModelResult.model_validate(json.loads(json.dumps(result.to_json()))) == result
     assert (await model_call(crew(model), log, tools=("add",))).draft is None
@@ -87,7 +87,7 @@ async def test_a_reply_that_was_cut_off_is_read_too(model_call, log):
 async def test_an_agent_without_a_form_is_told_nothing_of_one(model_call, log):
     model = scripted({"agents": {"*": [{"text": "done"}]}})
     result = await model_call(crew(model), log)
-    assert (result.reply, result.faults) == (None, ())
+    assert (result.reply, result.errors) == (None, ())
     assert recorded_prompts(model)[0].messages[0]["content"] == "Build it."
 
 

@@ -61,24 +61,24 @@ async def test_a_quota_over_runs_is_used_once_per_call_and_then_refuses(tool_cal
     args = {"a": 1, "b": 2}
     made = await tool_call("add", args, quotas=(QUOTA,))
     assert made.ok
-    assert made.counted == {"t/k": "1970-01-01"}
+    assert made.quota_periods == {"t/k": "1970-01-01"}
     assert (await tool_call("add", args, quotas=(QUOTA,))).ok  # the same call again
     refused = await tool_call("add", args, quotas=(QUOTA,), step="backend#2")
     assert not refused.ok
     reason = refused.body["content"]
     assert refused.outcome == ToolCallDenied(reason=reason, rule="rules[0]")
-    assert refused.counted == {}
+    assert refused.quota_periods == {}
     assert "at most 1 per day, and the next begins at 1970-01-02 00:00 +01:00." in reason
 
 
 async def test_a_run_whose_id_is_used_again_is_counted_again(tool_call):
     keyed = crew(tools={"add": {"run": "crew_tools:add", "effects": "write", "retry": "keyed"}})
     args, more = {"a": 1, "b": 2}, {"crew": keyed, "quotas": (QUOTA,)}
-    made = await tool_call("add", args, started=1, **more)
-    assert (made.ok, made.started) == (True, 1)
-    assert (await tool_call("add", args, started=1, **more)).ok  # the same call again
-    replaced = await tool_call("add", args, started=2, **more)
-    assert (replaced.ok, replaced.started) == (False, 0)
+    made = await tool_call("add", args, run_started_at=1, **more)
+    assert (made.ok, made.run_started_at) == (True, 1)
+    assert (await tool_call("add", args, run_started_at=1, **more)).ok  # the same call again
+    replaced = await tool_call("add", args, run_started_at=2, **more)
+    assert (replaced.ok, replaced.run_started_at) == (False, 0)
     assert isinstance(replaced.outcome, ToolCallDenied)
     assert replaced.outcome.rule == "rules[0]"
 

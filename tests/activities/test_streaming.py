@@ -18,7 +18,7 @@ from crewlog.activities.chat_models import register
 from crewlog.activities.chunks import TAIL, StreamingUnsupported, whole
 from crewlog.errors import ModelUnavailable
 from crewlog.redaction import REDACTED, remember
-from crewlog.state.calls import Written
+from crewlog.state.calls import Chunk
 from crewlog.state.excerpt import message_excerpt
 from http_model import KEY, http_model
 
@@ -33,9 +33,9 @@ def service() -> Iterator[str]:
         yield url
 
 
-def told_by(env: Any) -> list[Written]:
-    told: list[Written] = []
-    env.on_heartbeat = lambda *details: told.extend(Written.from_json(d) for d in details)
+def told_by(env: Any) -> list[Chunk]:
+    told: list[Chunk] = []
+    env.on_heartbeat = lambda *details: told.extend(Chunk.from_json(d) for d in details)
     return told
 
 

@@ -111,7 +111,7 @@ async def test_a_summary_is_made_once_and_goes_on_from_the_one_before(stage: Sta
     assert first.usage.calls == 2
     assert (first.usage.input_tokens, first.usage.output_tokens) == (200, 20)
     assert first.window is not None
-    assert (first.window.left_out, first.window.made, first.window.fault) == (CHUNK, 1, "")
+    assert (first.window.left_out, first.window.summaries, first.window.error) == (CHUNK, 1, "")
     assert "minutes 1" in stage.minutes.shown[-1][1].text
     assert f"{CHUNK} was said" in stage.minutes.asked[0]
     assert f"{CHUNK + 1} was said" not in stage.minutes.asked[0]
@@ -166,7 +166,7 @@ async def test_where_no_model_sums_up_the_beginnings_stand_there(stage: Stage) -
     found = await stage.call()
     assert found.usage.calls == 1
     assert found.window is not None
-    assert "no minutes today" in found.window.fault
+    assert "no minutes today" in found.window.error
     assert "- [people] 1 was said" in stage.minutes.shown[-1][1].text
     assert (await stage.call("writer")).window == found.window, "it is not tried all the time"
     assert len(stage.minutes.asked) == 1
@@ -211,7 +211,7 @@ async def test_a_slow_model_is_asked_once_and_nobody_waits_for_ever(
     found = await stage.call("writer", worker=stage.new_worker())
     assert (found.usage.calls, len(stage.minutes.asked)) == (1, 1)
     assert found.window is not None
-    assert "somebody else" in found.window.fault
+    assert "somebody else" in found.window.error
     assert "- [people] 1 was said" in stage.minutes.shown[-1][1].text
 
 
@@ -227,7 +227,7 @@ async def test_who_waits_for_one_that_fails_tries_at_once(stage: Stage) -> None:
     first = await one
     stage.minutes.away = False
     assert first.window is not None
-    assert "no minutes today" in first.window.fault
+    assert "no minutes today" in first.window.error
     assert (await two).usage.calls == 2
     assert len(stage.minutes.asked) == 2
 
@@ -240,7 +240,7 @@ async def test_a_model_that_sums_up_late_is_cut_off(
     stage.minutes.gate = asyncio.Event()
     found = await stage.call()
     assert found.window is not None
-    assert "has not answered within" in found.window.fault
+    assert "has not answered within" in found.window.error
 
 
 async def test_one_who_comes_late_has_all_of_it_summed_up_by_one_call(stage: Stage) -> None:

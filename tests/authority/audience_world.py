@@ -44,7 +44,7 @@ from crewlog.state.calls import (
     PrepareChangeResult,
 )
 from crewlog.state.model import CrewState
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from crewlog.store.in_process import InMemoryStore
 from crewlog.workflows.command_effects import apply_command
 from crewlog.workflows.command_queue import QueuedCommand
@@ -421,7 +421,7 @@ class World:
         for _ in range(rounds):
             self.engine.at += 1
             await self.engine.advance({(o.step, o.call.call) for o, _, _ in self.flights})
-            if self.engine.state.closed:
+            if self.engine.state.is_ended:
                 return
             self.keep_place()
             if self.changes and self.rng.random() < 0.25:
@@ -503,7 +503,7 @@ class World:
             )
             return
         if result.journaled:
-            engine.ledger.stored(position)
+            engine.ledger.mark_stored(position)
         there = order.step in engine.state.frontier
         writes = list(self.of(agent)["agents"][agent]["writes"])
         for mark in map(int, MARK.findall(json.dumps(result.to_json()))):
@@ -573,7 +573,9 @@ class World:
             case "restore":
                 await self._drain()
                 state, plan = self.engine.state.to_json(), self.engine.plan.to_json()
-                ledger = Ledger.carried(CrewState.from_json(state), self.engine.ledger.whole())
+                ledger = Journal.from_carry(
+                    CrewState.from_json(state), self.engine.ledger.unpacked_batch()
+                )
                 at = self.engine.at
                 self.engine = Engine(GraphPlan.from_json(json.loads(json.dumps(plan))), ledger)
                 self.engine.at = at
@@ -612,7 +614,7 @@ class World:
         accept_change(self.engine, new, report, by="eve", command=command)
         if report.swap:
             await self._drain()
-            if self.engine.state.closed:
+            if self.engine.state.is_ended:
                 return
             self.engine = swap(self.engine).engine
             self.count("swaps")
@@ -648,7 +650,7 @@ class World:
 
     def keep_place(self) -> None:
         state = self.engine.state
-        if state.status == "running" and state.changing is None:
+        if state.status == "running" and state.pending_change is None:
             kept = (
                 state.position,
                 state,
@@ -664,7 +666,7 @@ class World:
         whole = await self.worker.activities._batches.whole(self.engine.ledger.batch())  # pyright: ignore
         if whole.entries:
             await self.store.append(self.engine.state.run, whole)
-        self.engine.ledger.stored(self.engine.state.position)
+        self.engine.ledger.mark_stored(self.engine.state.position)
         if forks:
             self.flights.clear()
             self._commands += 1

@@ -341,7 +341,7 @@ class KindsWorld(ContextWorld):
             )
             if any(call["name"] == "relay" for call in body.get("tool_calls", ())):
                 self._takes(entry["agent"], entry["step"], json.dumps(body))
-            elif entry.get("composed"):
+            elif entry.get("without_model"):
                 agent = entry["agent"]
                 marks = {*map(int, MARK.findall(json.dumps(body)))}
                 taken = [mark for mark in marks if (agent, mark) in self.took]
@@ -382,7 +382,7 @@ class KindsWorld(ContextWorld):
     async def back(self, *, forks: bool) -> None:
         before = dict(self.canaries)
         await super().back(forks=forks)
-        for said in self.engine.state.queue:  # what waits for its turn is not taken back
+        for said in self.engine.state.message_queue:  # what waits for its turn is not taken back
             mark = self.said[said.command]
             self.canaries[mark] = before[mark]
 
@@ -392,7 +392,7 @@ class KindsWorld(ContextWorld):
     async def run(self, rounds: int = 40) -> None:
         await super().run(rounds)
         for _ in range(2):
-            if not self.engine.state.resting or self.engine.state.closed:
+            if not self.engine.state.is_conversation_idle or self.engine.state.is_ended:
                 return
             self.count("turns")
             await self.message()
@@ -403,7 +403,7 @@ class KindsWorld(ContextWorld):
         whole = await self.worker.activities._batches.whole(self.engine.ledger.batch())  # pyright: ignore
         if whole.entries:
             await self.store.append(self.engine.state.run, whole)
-        self.engine.ledger.stored(self.engine.state.position)
+        self.engine.ledger.mark_stored(self.engine.state.position)
         items = await self.store.read_journal(self.engine.state.run)
 
         async def journal(after: int = 0, limit: int = 0) -> Any:

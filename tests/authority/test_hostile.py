@@ -18,7 +18,7 @@ from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, FlagName, RunId
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 
 CALLS = int(os.environ.get("CREWLOG_HOSTILE", "20000"))
 EACH = 250
@@ -32,7 +32,7 @@ def begin(rng: random.Random) -> tuple[RunContext, Oracle]:
         if not check(definition):
             break
     plan = lower_validated(definition)
-    run = RunContext(plan, Ledger(CrewState(run=RunId("r"))))
+    run = RunContext(plan, Journal(CrewState(run=RunId("r"))))
     run.record(
         j.RunStarted(
             run=RunId("r"),

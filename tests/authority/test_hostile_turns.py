@@ -56,7 +56,7 @@ class Stubborn:
             else:
                 body["tool_calls"].append({**call, "args": rng.choice(args)})
         asked = tuple(
-            RequestedToolCall(id=f"c{n}", tool=tool, brief="{}") for n, tool in enumerate(tools)
+            RequestedToolCall(id=f"c{n}", tool=tool, excerpt="{}") for n, tool in enumerate(tools)
         )
         return CallModelResult(body=body, hash=hash_json(body), tools=asked)
 
@@ -64,7 +64,7 @@ class Stubborn:
 async def drive(oracle: Oracle, sim: Simulation, rng: random.Random) -> dict[tuple[str, int], str]:
     """Lets a run go on to its end; the calls of tools that were made."""
     made: dict[tuple[str, int], str] = {}
-    while not sim.state.closed:
+    while not sim.state.is_ended:
         if rng.random() < 0.1:
             rule(oracle, sim, rng)
         await sim.settle()
@@ -85,7 +85,7 @@ async def drive(oracle: Oracle, sim: Simulation, rng: random.Random) -> dict[tup
             choices = ["approve", "reject"] if question.tool else list(question.options[:1])
             await sim.respond(rng.choice(choices), question.id)
         else:
-            assert sim.state.closed, (sim.state.status, sim.state.frontier)
+            assert sim.state.is_ended, (sim.state.status, sim.state.frontier)
     return made
 
 
@@ -126,6 +126,6 @@ async def test_no_turn_makes_a_call_that_the_oracle_forbids() -> None:
         assert not denied & made.keys()
         journal = ((p, j.entry_from_json(e)) for p, e in enumerate(sim.journal, 1))
         agrees(audit_records(journal), asked, made.keys())
-        assert sim.state.closed
+        assert sim.state.is_ended
         tried, calls, refused = tried + len(asked), calls + len(made), refused + len(denied)
     assert min(calls, refused) > tried // 10, (tried, calls, refused)

@@ -123,7 +123,7 @@ async def test_a_prompt_has_no_text_of_a_log_that_the_agent_does_not_read(
         ({"private:plain#1.3": "public"}, None, "may not read 'private:plain#1.3'"),
         ({"public": "group:x"}, None, "the head of 'public' in the view is one of 'group:x'"),
         ({}, Item(number=2, of=2, value="<item>", logs=(LogName("group:x"),)), "who reads group:x"),
-        ({}, Item(number=2, of=2, value="<item>", withheld=True), "may not see it any more"),
+        ({}, Item(number=2, of=2, value="<item>", is_withheld=True), "may not see it any more"),
     ],
 )
 async def test_a_worker_refuses_what_the_run_should_not_have_sent(
@@ -178,7 +178,7 @@ async def test_a_fork_of_a_fork_refuses_the_heads_that_its_ancestors_would(
     engine = _forked(first, "fork-of-fork")
     if again:  # what is before its end is stored
         await scene.store.append(engine.state.run, unpack(engine.ledger.batch(), {}))
-        engine.ledger.stored(engine.state.position)
+        engine.ledger.mark_stored(engine.state.position)
         engine = _reopened(engine)
     runs = [scene.engine, first, engine, stranger]
     batches = [unpack(each.ledger.batch(), {}) for each in runs]
@@ -222,7 +222,7 @@ async def test_the_run_withholds_an_item_that_its_agent_may_not_see_any_more() -
     step = StepId("plain#1.1")
     assert engine.visible_item(AgentName("member"), item, step) == item
     withheld = engine.visible_item(AgentName("plain"), item, step)
-    assert (withheld.withheld, withheld.value) == (True, None)
+    assert (withheld.is_withheld, withheld.value) == (True, None)
     unsaid = Item(number=1, of=1, value="of public")
     assert engine.visible_item(AgentName("insider"), unsaid, step).value == "of public"
     assert engine.visible_item(AgentName("plain"), unsaid, step).value == "of public"

@@ -187,7 +187,7 @@ def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
     remark = PromptDiagnostic(code="assumed", message="so it is", line=1, column=5)
     data = definition.to_json()
     run.prompt.apply_result(
-        CompilePromptResult(reader="forms", definition=data, remarks=(remark,), at=1)
+        CompilePromptResult(reader="forms", definition=data, diagnostics=(remark,), at=1)
     )
     run.prompt.ask_for_approval(PrepareRunResult(definition=data, plan=lower(definition).to_json()))
     (question,) = run.state.interrupts.values()

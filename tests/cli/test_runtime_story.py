@@ -160,7 +160,7 @@ class Story:
 
     def returned(self) -> dict[str, tuple[bool, str]]:
         found = self.entries("ToolCallCompleted")
-        return {entry["tool"]: (entry.get("ok", True), entry["brief"]) for entry in found}
+        return {entry["tool"]: (entry.get("ok", True), entry["excerpt"]) for entry in found}
 
 
 @covers("C8", "C10", "C11", "C38")

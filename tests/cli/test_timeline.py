@@ -35,7 +35,7 @@ def started(step: str, at: int = 1_000) -> dict[str, Any]:
 
 
 def replied(step: str, *calls: tuple[str, str], brief: str = "") -> dict[str, Any]:
-    made = [{"call": i + 2, "tool": t, "brief": b} for i, (t, b) in enumerate(calls)]
+    made = [{"call": i + 2, "tool": t, "excerpt": b} for i, (t, b) in enumerate(calls)]
     agent = step.partition("#")[0]
     return {
         "kind": "ModelCallCompleted",
@@ -44,7 +44,7 @@ def replied(step: str, *calls: tuple[str, str], brief: str = "") -> dict[str, An
         "agent": agent,
         "ref": REF,
         "calls": made,
-        "brief": brief,
+        "excerpt": brief,
     }
 
 
@@ -146,7 +146,7 @@ def test_trouble_is_shown() -> None:
             "tool": "t",
             "ref": REF,
             "ok": False,
-            "brief": "no",
+            "excerpt": "no",
         },
         {
             "kind": "PermissionDenied",
@@ -216,7 +216,7 @@ def test_numbers_read_well() -> None:
 
 def test_a_wait_says_until_when_and_that_it_is_over() -> None:
     due = 1_796_112_000_000
-    waits = {"kind": "TimerStarted", "step": "pause#1", "due": due}
+    waits = {"kind": "TimerStarted", "step": "pause#1", "deadline": due}
     assert shown(waits, {"kind": "TimerFired", "step": "pause#1", "at": due}) == [
         "pause ◔ waits until 2026-12-01 08:00 UTC",
         "pause ▸ its time has come",
@@ -225,7 +225,7 @@ def test_a_wait_says_until_when_and_that_it_is_over() -> None:
 
 def test_a_bound_says_how_long_a_condition_is_waited_for() -> None:
     reached = {"kind": "NodesReached", "to": [{"node": "backend", "requirement": "ready"}]}
-    waits = {"kind": "TimerStarted", "step": "backend#1", "due": 1_796_112_000_000}
+    waits = {"kind": "TimerStarted", "step": "backend#1", "deadline": 1_796_112_000_000}
     line = Timeline(("ui", "backend"))
     for entry in (reached, waits):
         line.feed(entry_from_json({"at": 1_000, **entry}))
@@ -246,7 +246,7 @@ def denied(call: int, rule: str, reason: str = "no") -> dict[str, Any]:
 
 def failed(call: int, brief: str = "no") -> dict[str, Any]:
     of = {"step": "ui#1", "call": call, "agent": "ui", "tool": "t", "ref": REF}
-    return {"kind": "ToolCallCompleted", **of, "ok": False, "brief": brief}
+    return {"kind": "ToolCallCompleted", **of, "ok": False, "excerpt": brief}
 
 
 def test_a_refusal_is_told_once_whichever_comes_first() -> None:
@@ -287,7 +287,7 @@ def test_a_pool_says_who_works_on_what_and_how_it_ended() -> None:
         "of": 2,
     }
     rows = shown(
-        {**mapped, "agents": ["web"], "whose": [0, 0]},
+        {**mapped, "agents": ["web"], "owners": [0, 0]},
         {"kind": "StepStarted", "step": "work#1.1", "agent": "web"},
         {"kind": "StepCompleted", "step": "work#1", "because": "2 items: 1 done, 1 failed"},
     )
@@ -297,15 +297,15 @@ def test_a_pool_says_who_works_on_what_and_how_it_ended() -> None:
 
 def test_lists_and_values_that_do_not_fit_are_told() -> None:
     refused = {"kind": "ItemsRefused", "step": "work#1", "agent": "maker", "key": "list"}
-    (row,) = shown({**refused, "faults": ["item 1 ('x') waits for itself"]})
+    (row,) = shown({**refused, "errors": ["item 1 ('x') waits for itself"]})
     assert "maker.list cannot be worked on: item 1 ('x') waits for itself" in row
-    conflict = {"kind": "WriteRefused", "key": "verdict", "how": "agree", "step": "b#1"}
+    conflict = {"kind": "WriteRefused", "key": "verdict", "reducer": "agree", "step": "b#1"}
     (row,) = shown({**conflict, "by": "b", "kept": "ship", "refused": "wait", "because": "no"})
     assert "verdict stays ship, not wait: no" in row
 
 
 def taken(step: str, agent: str, how: str = "json", brief: str = "") -> dict[str, Any]:
-    more = {"step": step, "call": 1, "agent": agent, "how": how, "brief": brief}
+    more = {"step": step, "call": 1, "agent": agent, "how": how, "excerpt": brief}
     return {"kind": "StructuredOutputParsed", "decision": "plan", "attempt": 1, **more}
 
 
@@ -324,7 +324,7 @@ def test_a_step_has_one_name_and_an_output_is_told_once() -> None:
         "team = actions = []",
         "team ✓ All is well.",
     ]
-    bare = {**says, "brief": '{"proceed": true}'}
+    bare = {**says, "excerpt": '{"proceed": true}'}
     assert shown(bare, taken("team#1", "critic"), done) == ["team ✓ done"]
 
 
@@ -372,7 +372,7 @@ def test_a_refusal_is_told_in_the_words_of_the_model() -> None:
             "agent": "ui",
             "attempt": 1,
             "of": 3,
-            "faults": ["the model refused to answer"],
+            "errors": ["the model refused to answer"],
         },
     )
     assert row == "ui ✗ reply 1 of 3 cannot be used: the model refused to answer: I cannot help."
@@ -385,7 +385,7 @@ def test_files_are_told_by_their_names() -> None:
     body = {"content": [{"type": "text", "text": "Draw it."}, image]}
     given = {"kind": "MessageAdded", "ref": {**REF, "inline": body}, "by": "ana"}
     made = {"kind": "ToolCallCompleted", "step": "ui#1", "call": 1, "agent": "ui", "tool": "draw"}
-    assert shown(given, {**made, "ref": REF, "brief": message_excerpt(body)}) == [
+    assert shown(given, {**made, "ref": REF, "excerpt": message_excerpt(body)}) == [
         f"» ana: {name}",
         f"ui ⚙ draw gave {name}",
     ]

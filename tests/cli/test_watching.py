@@ -97,7 +97,7 @@ def test_a_silent_event_is_shown_where_its_kind_is_asked_for(
     assert line == "00.0 » channel:tasks from keeper, heard by scout"
     rested = EventFilter(kinds=["IdleStarted"])
     (line,) = shown(
-        capsys, Seen(Screen(), ["pond"], rested), event({"kind": "IdleStarted", "due": 7})
+        capsys, Seen(Screen(), ["pond"], rested), event({"kind": "IdleStarted", "deadline": 7})
     )
     assert line == "00.0 · IdleStarted due=7"
     seen.take(event(STARTED), passes=False)
@@ -117,7 +117,7 @@ def test_who_asks_for_a_channel_or_a_creature_sees_what_is_said_and_heard(
         "00.0 » scout to channel:tasks: A find.",
         "00.0 » channel:tasks from keeper, heard by scout",
     ]
-    assert shown(capsys, seen, event({"kind": "IdleStarted", "due": 7})) == []
+    assert shown(capsys, seen, event({"kind": "IdleStarted", "deadline": 7})) == []
 
 
 def test_a_narrow_terminal_has_runs_above_their_lines(
@@ -148,7 +148,7 @@ def test_a_run_that_is_stopped_is_told(capsys: pytest.CaptureFixture[str]) -> No
     assert (capsys.readouterr().out.strip(), seen.stopped) == ("stopped", {"pond"})
     going = Seen(Screen(), ["pond"], EventFilter(creatures=["scout"]))
     going.take(event({"kind": "RunStopped", "because": "enough"}), passes=False)
-    going.take(event({"kind": "IdleStarted", "due": 7}), passes=False)
+    going.take(event({"kind": "IdleStarted", "deadline": 7}), passes=False)
     going.end(RunId("pond"), None)
     assert going.stopped == set()
 

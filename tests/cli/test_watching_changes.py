@@ -24,13 +24,13 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
 from crewlog.reporting.audit.command_records import command_records
 from crewlog.reporting.wire_views import entry_view
-from crewlog.state.fold import fold
+from crewlog.state.fold import fold_journal
 from crewlog.state.journal import JournalEntry, entry_from_json
 from crewlog.state.model import (
+    ChangeRecord,
     CrewState,
     FrontierStep,
     MergeOutcome,
-    Mutation,
     PendingChange,
     PendingMerge,
 )
@@ -63,17 +63,23 @@ def state(**fields: Any) -> dict[str, Any]:
 
 
 def test_a_merge_says_with_whom_and_what_becomes_of_it() -> None:
-    asked = {"kind": "MergeRequested", "op": "o", "other": "m-2", "due": 9, "by": "ana"}
-    accepted = {"kind": "MergeAccepted", "op": "o", "other": "m-2", "due": 9, "theirs": 4}
+    asked = {"kind": "MergeRequested", "merge": "o", "other": "m-2", "deadline": 9, "by": "ana"}
+    accepted = {
+        "kind": "MergeAccepted",
+        "merge": "o",
+        "other": "m-2",
+        "deadline": 9,
+        "other_position": 4,
+    }
     named = {"kind": "channel", "graph": "m-1", "was": "x", "now": "x-2"}
     assert shown(
         Timeline(("a",)),
         {**asked, "what": "connect a to b over c", "reason": "they need it"},
-        {**accepted, "stage": "survives"},
-        {**accepted, "stage": "joins"},
-        {"kind": "MergeOffered", "op": "o", "other": "m-2"},
-        {"kind": "MergeFailed", "op": "o", "other": "m-2", "why": "it is paused"},
-        {"kind": "RunEndedByMerge", "op": "o", "run": "m-2", "position": 40, "renamed": [named]},
+        {**accepted, "status": "surviving"},
+        {**accepted, "status": "draining"},
+        {"kind": "MergeOffered", "merge": "o", "other": "m-2"},
+        {"kind": "MergeFailed", "merge": "o", "other": "m-2", "reason": "it is paused"},
+        {"kind": "RunEndedByMerge", "merge": "o", "run": "m-2", "position": 40, "renames": [named]},
     ) == [
         "⋈ asks m-2 to be one graph by ana: connect a to b over c (they need it)",
         "⋈ agrees with m-2 to be one graph: takes that run in",
@@ -128,12 +134,12 @@ def test_what_a_swap_does_to_each_step_is_told_beside_its_node() -> None:
     shown(line, *started, waits)
     assert line.waiting == {"audio": "backend.ready"}
     remap = {
-        "leave": ["ui#1"],
-        "park": ["backend#1"],
-        "back": ["old#1"],
-        "retract": ["audio#1"],
+        "detached_turns": ["ui#1"],
+        "detached": ["backend#1"],
+        "reattached": ["old#1"],
+        "retracted": ["audio#1"],
         "requirements": {"late#1": "ui.done"},
-        "reach": [{"node": "fresh"}, {"node": "held", "requirement": "ui.done"}],
+        "reached": [{"node": "fresh"}, {"node": "held", "requirement": "ui.done"}],
     }
     assert shown(line, {**SWAPPED, "remap": remap})[1:] == [
         "ui ⇥ its node is gone: the turn goes on to its end, nothing follows",
@@ -345,35 +351,35 @@ def changed_state() -> CrewState:
         definition=OTHER,
         recipe=DEFINITION,
         graph_version=2,
-        started=1_000,
-        mutations=(
-            Mutation(
+        started_at=1_000,
+        changes=(
+            ChangeRecord(
                 position=9, at=13_400, by="ana", what="backend is removed", graph_version=2,
                 definition=ContentHash(OTHER), number=1,
             ),
         ),
         frontier={
-            "old#1": FrontierStep(step="old#1", node="old", status="running", leaving=True)
+            "old#1": FrontierStep(step="old#1", node="old", status="running", is_detached=True)
         },
-        parked={"gone#1": FrontierStep(step="gone#1", node="gone", status="ready")},
+        detached_steps={"gone#1": FrontierStep(step="gone#1", node="gone", status="ready")},
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("stage", "told"),
     [
-        ("asked", "asks pond-2 to be one graph with it: waits for its answer"),
-        ("survives", "takes in pond-2: waits until that has landed what is under way"),
-        ("joins", "becomes part of pond-2: what is under way lands first"),
+        ("requested", "asks pond-2 to be one graph with it: waits for its answer"),
+        ("surviving", "takes in pond-2: waits until that has landed what is under way"),
+        ("draining", "becomes part of pond-2: what is under way lands first"),
         ("offered", "becomes part of pond-2: waits for its word"),
     ],
 )
 def test_a_merge_that_is_under_way_is_told_in_words(stage: Any, told: str, capsys: Any) -> None:
     joining = PendingMerge(
-        op="m", other=RunId("pond-2"), stage=stage, at=60_000, due=120_000,
+        merge="m", other=RunId("pond-2"), status=stage, at=60_000, deadline=120_000,
         priority=(60_000, RunId("pond")), position=4,
     )  # fmt: skip
-    state = CrewState(run=RunId("pond"), joining=joining)
+    state = CrewState(run=RunId("pond"), pending_merge=joining)
     show_layers(Screen(), Recipe("shop", DEFINITION), state)
     out = " ".join(capsys.readouterr().out.split())
     assert f"merging {told} · since 1970-01-01 00:01 UTC, at most until" in out
@@ -387,7 +393,7 @@ def test_who_leaves_for_another_run_is_told(capsys: Any) -> None:
     changing = PendingChange(
         command="c", graph_version=2, definition=ContentHash(OTHER), what="cut", nodes=("ann",)
     )
-    state = CrewState(run=RunId("pond"), changing=changing)
+    state = CrewState(run=RunId("pond"), pending_change=changing)
     show_layers(Screen(), Recipe("shop", DEFINITION), state)
     assert "parting ann as a run of its own" in " ".join(capsys.readouterr().out.split())
 
@@ -413,8 +419,8 @@ async def test_what_is_not_shown_of_the_changes_is_counted(capsys: Any) -> None:
         {"kind": "ToolPermissionSet", "tool": f"t{i}", "agents": [], "by": "ana"}
         for i in range(150)
     ]
-    whole = fold(RunId("music"), map(entry, journal))
-    assert 10 < len(whole.mutations) <= 100
+    whole = fold_journal(RunId("music"), map(entry, journal))
+    assert 10 < len(whole.changes) <= 100
     recipe = Recipe("shop", DEFINITION)
     show_layers(Screen(), recipe, whole)
     out = capsys.readouterr().out
@@ -523,8 +529,8 @@ def test_a_forks_state_begins_with_its_checkpoint() -> None:
 def test_a_ruling_is_shown_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
     made = {"position": 7, "what": "clerk may not call look", "by": "ana", "graph_version": 1}
     more = {"definition": "d", "number": 1, "reason": "enough looking"}
-    ruled = Mutation.model_validate({**made, **more})
-    show_mutations(Screen(), CrewState(run=RunId("r"), mutations=(ruled,)), [ruled])
+    ruled = ChangeRecord.model_validate({**made, **more})
+    show_mutations(Screen(), CrewState(run=RunId("r"), changes=(ruled,)), [ruled])
     assert "clerk may not call look by ana: enough looking" in capsys.readouterr().out
 
 
@@ -539,11 +545,11 @@ def test_a_run_that_was_taken_in_is_told_with_who_came_and_what_is_called_otherw
     entry = {
         "kind": "RunMerged",
         "position": 9,
-        "follows": 4,
-        "of": "band-2",
-        "op": "m",
-        "comes": ["ann-2"],
-        "renamed": [{"kind": "creature", "graph": "band-2", "was": "ann", "now": "ann-2"}],
+        "previous_position": 4,
+        "merged_run": "band-2",
+        "merge": "m",
+        "merged_agents": ["ann-2"],
+        "renames": [{"kind": "creature", "graph": "band-2", "was": "ann", "now": "ann-2"}],
         "graph_version": 2,
         "crew": "band",
         "definition": OTHER,
@@ -557,7 +563,10 @@ def test_a_run_that_was_taken_in_is_told_with_who_came_and_what_is_called_otherw
         "⋈ the creature ann of band-2 is called ann-2 here",
     ]
     turns = {step: {"step": step, "node": step[:3]} for step in ("ann#3", "bob#1", "bob#2")}
-    gone = entry | {"part": {"run": "band-2", "parked": turns}, "nodes": {"ann": "ann-2"}}
+    gone = entry | {
+        "merged_state": {"run": "band-2", "detached_steps": turns},
+        "nodes": {"ann": "ann-2"},
+    }
     assert shown(Timeline(()), gone)[3:] == [
         "⋈ bob#1 and bob#2 of band-2 did not come: who had them was removed there before"
     ]

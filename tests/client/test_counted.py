@@ -23,7 +23,7 @@ TODAY, YESTERDAY = ("c/k", "1970-01-21"), ("c/k", "1970-01-20")
 
 def task(call: int, *quotas: calls.CallQuota, started: int = 0) -> calls.CallTool:
     return calls.CallTool(
-        started=started,
+        run_started_at=started,
         step=StepId("a#1"),
         call=call,
         agent=AgentName("a"),
@@ -39,7 +39,7 @@ def result(call: int, at: int, counted: dict[str, str], started: int = 0) -> Tol
     """A result of a call, as a history has it; a local one's input is in none."""
     body = {"type": "tool", "content": "done", "id": f"a#1/{call}"}
     made = calls.CallToolResult(
-        body=body, hash=hash_json(body), at=at, counted=counted, started=started
+        body=body, hash=hash_json(body), at=at, quota_periods=counted, run_started_at=started
     )
     return Told(Place(calls.CALL_TOOL, "result", call), made.to_json())
 

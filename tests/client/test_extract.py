@@ -29,8 +29,8 @@ from crewlog.client.outcomes import completed, unanswered
 from crewlog.client.rebuild import heads_after
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.state import calls
-from crewlog.state.drafts import draft_of
-from crewlog.state.fold import fold
+from crewlog.state.drafts import draft_text
+from crewlog.state.fold import fold_journal
 from crewlog.state.journal import Batch, entry_from_json
 from crewlog.state.logs import batch_links
 from crewlog.state.model import CrewState
@@ -67,7 +67,7 @@ async def test_a_history_tells_everything(name: str) -> None:
     [snapshot] = found.snapshots
     assert snapshot.position == found.end == len(batch.entries)
     # The entries are the whole journal: they give the state that the run itself stored.
-    state = fold(run, [entry_from_json(data) for data in batch.entries])
+    state = fold_journal(run, [entry_from_json(data) for data in batch.entries])
     assert state == CrewState.from_json(snapshot.state)
     assert list(found.definitions) == [state.definition]
     # And the bodies are all that they name.
@@ -84,7 +84,7 @@ async def test_a_history_tells_everything(name: str) -> None:
 def test_a_history_has_the_text_with_which_a_capped_turn_ends() -> None:
     call = {"name": "put", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
     body = {"type": "ai", "content": "So far.", "id": "a#1/1", "name": "a", "tool_calls": [call]}
-    draft = draft_of(body)
+    draft = draft_text(body)
     reply = calls.CallModelResult(body=body, hash=hash_json(body), draft=hash_json(draft))
     found = extract([Told(Place(calls.CALL_MODEL, "result", 9), reply.to_json())])
     assert found.problems == []
@@ -102,7 +102,7 @@ def test_executions_join() -> None:
     assert not any(part.definitions for part in parts[1:])
     [whole] = join(batch for part in parts for batch in part.batches)
     run = run_of(parts[0])
-    state = fold(run, [entry_from_json(data) for data in whole.entries])
+    state = fold_journal(run, [entry_from_json(data) for data in whole.entries])
     assert state == CrewState.from_json(parts[-1].snapshots[-1].state)
     assert gaps([whole], last(whole)) == []
     assert gaps(parts[1].batches, last(whole)) == [

@@ -53,7 +53,7 @@ RULED = {
     "definition": "d",
     "events": [{"event": "CREATURE_STOPPED", "creature": "scout"}],
 }
-MERGED = {"kind": "RunEndedByMerge", "op": "o", "run": "lake", "position": 40}
+MERGED = {"kind": "RunEndedByMerge", "merge": "o", "run": "lake", "position": 40}
 
 
 def event(data: Mapping[str, Any], run: str = "pond", position: int = 1, at: int = 0) -> Event:
@@ -241,13 +241,13 @@ UNION = {
     "crew": "lake",
     "definition": "d",
     "position": 2,
-    "follows": 1,
-    "of": "pond",
-    "op": "o",
+    "previous_position": 1,
+    "merged_run": "pond",
+    "merge": "o",
     "old_graph_ids": ["lake", "pond"],
     "new_graph_ids": ["lake"],
-    "renamed": [{"kind": "creature", "graph": "pond", "was": "scout", "now": "scout-2"}],
-    "comes": ["scout-2", "late"],
+    "renames": [{"kind": "creature", "graph": "pond", "was": "scout", "now": "scout-2"}],
+    "merged_agents": ["scout-2", "late"],
 }
 
 

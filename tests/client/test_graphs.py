@@ -83,7 +83,7 @@ async def past() -> Past:
     await past.add("copy", j.RunStopped(because="enough", at=9))
     joined = j.LogsMerged(parents=(RunId("lake"),), at=6)
     await past.add("pond.1", joined)
-    await past.add("lake", j.RunEndedByMerge(op="o", run=RunId("pond.1"), position=3, at=7))
+    await past.add("lake", j.RunEndedByMerge(merge="o", run=RunId("pond.1"), position=3, at=7))
     await past.start("over", POND, 8)
     await past.add("over", j.RunCompleted(at=9))
     return past

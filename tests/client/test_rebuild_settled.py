@@ -24,7 +24,7 @@ from crewlog.state.calls import start_record_key
 from crewlog.state.claim import ClaimedAgent
 from crewlog.state.journal import Batch, entry_to_json
 from crewlog.state.model import CrewState
-from crewlog.state.split import Share
+from crewlog.state.split import SplitContents
 from crewlog.store import InMemoryStore, Store
 from crewlog.store.protocol import Snapshot
 
@@ -36,19 +36,21 @@ GRAPH: dict[str, Any] = {
     "what": "it is another one",
 }
 BEGINS = j.RunStarted(at=5, run=ONE, crew=CrewName("c"), definition=ContentHash("d"))
-ACCEPTS = j.MergeAccepted(op="tie", other=TWO, stage="survives", due=9, theirs=2, began=5)
-TAKES = j.RunMerged(position=9, follows=2, of=TWO, op="tie", **GRAPH)
+ACCEPTS = j.MergeAccepted(
+    merge="tie", other=TWO, status="surviving", deadline=9, other_position=2, other_started_at=5
+)
+TAKES = j.RunMerged(position=9, previous_position=2, merged_run=TWO, merge="tie", **GRAPH)
 PARTS = j.ComponentChanged(
-    parts=(
+    split_runs=(
         j.SplitRun(
-            graph=PART,
+            run=PART,
             definition=ContentHash("d"),
-            share=Share(creatures=(AgentName("ann"),), nodes=()),
+            contents=SplitContents(agents=(AgentName("ann"),), nodes=()),
         ),
     ),
     **GRAPH,
 )
-FAILS = j.MergeFailed(op="tie", other=ONE, why="it ended")
+FAILS = j.MergeFailed(merge="tie", other=ONE, reason="it ended")
 PAUSES = j.Paused(by="ann")
 
 
@@ -212,9 +214,9 @@ async def test_of_a_shut_execution_only_what_is_known_to_have_been_stored_comes_
 
 async def test_who_read_a_later_entry_has_read_those_before(world: World) -> None:
     """Nobody knows of the part any more; the other run was taken in after it had left."""
-    takes = TAKES.model_copy(update={"follows": 3})
+    takes = TAKES.model_copy(update={"previous_position": 3})
     world.has(ONE, execution("e", batch(1, BEGINS, ACCEPTS, PARTS, takes), stored=2))
-    joins = j.RunEndedByMerge(op="tie", run=ONE, position=9)
+    joins = j.RunEndedByMerge(merge="tie", run=ONE, position=9)
     world.has(TWO, execution("t", batch(1, BEGINS, PAUSES, joins), ended="itself"))
     await world.store.reject_executions(ONE, ["e"])
     assert (await world.rebuilt()).left_out == ()
@@ -224,7 +226,7 @@ async def test_who_read_a_later_entry_has_read_those_before(world: World) -> Non
 # -- who came home -----------------------------------------------------------------------------
 
 LEFT = ClaimedAgent(run=PART, name=AgentName("ann"), began=6, execution=1)
-HOME = j.RunReopened(at=8, to=2, state={}, home={AgentName("ann"): LEFT})
+HOME = j.RunReopened(at=8, to=2, state={}, claimed={AgentName("ann"): LEFT})
 STAYS = entry_to_json(
     j.RunForked(at=6, run=PART, source=ONE, to=2, state=CrewState(run=PART).to_json())
 )

@@ -32,12 +32,24 @@ from crewlog.state.model import CrewState, MergeOutcome, PendingMerge
 from crewlog.store import InMemoryStore
 
 ONE, TWO = RunId("one"), RunId("two")
-TAKES = {"kind": "RunMerged", "position": 9, "follows": 4, "of": TWO, "op": "tie"}
-PARTS = {"kind": "ComponentChanged", "parts": [{"graph": "p1"}, {"graph": "p2"}]}
-ACCEPTS = {"kind": "MergeAccepted", "op": "tie", "other": TWO, "theirs": 3, "began": 5}
-FAILS = {"kind": "MergeFailed", "op": "tie", "other": ONE, "why": "it ended"}
-JOINS = {"kind": "RunEndedByMerge", "op": "tie", "run": ONE, "position": 9}
-OFFERS = {"kind": "MergeOffered", "op": "tie", "other": ONE}
+TAKES = {
+    "kind": "RunMerged",
+    "position": 9,
+    "previous_position": 4,
+    "merged_run": TWO,
+    "merge": "tie",
+}
+PARTS = {"kind": "ComponentChanged", "split_runs": [{"run": "p1"}, {"run": "p2"}]}
+ACCEPTS = {
+    "kind": "MergeAccepted",
+    "merge": "tie",
+    "other": TWO,
+    "other_position": 3,
+    "other_started_at": 5,
+}
+FAILS = {"kind": "MergeFailed", "merge": "tie", "other": ONE, "reason": "it ended"}
+JOINS = {"kind": "RunEndedByMerge", "merge": "tie", "run": ONE, "position": 9}
+OFFERS = {"kind": "MergeOffered", "merge": "tie", "other": ONE}
 STARTS = {"kind": "RunStarted", "at": 5}
 
 
@@ -133,9 +145,15 @@ def test_entries_by_which_creatures_come_or_go_are_found_with_their_round() -> N
     assert crossings(journal, 8) == [second]
     assert crossings(journal, 9) == []
     joining = PendingMerge(
-        op="tie", other=TWO, stage="survives", priority=(1, ONE), position=2, theirs=7, began=6
+        merge="tie",
+        other=TWO,
+        status="surviving",
+        priority=(1, ONE),
+        position=2,
+        other_position=7,
+        other_started_at=6,
     )
-    (known,) = crossings([batch(9, TAKES)], 0, [state(4, joining=joining)])
+    (known,) = crossings([batch(9, TAKES)], 0, [state(4, pending_merge=joining)])
     assert isinstance(known, TakenIn)
     assert (known.theirs, known.began) == (7, 6)
     assert crossings([batch(1, {"kind": "ComponentChanged"})], 0) == []
@@ -154,7 +172,7 @@ def test_the_run_that_came_says_whether_it_did() -> None:
     assert word((4, OFFERS)) == word() == "open"
     # Another round, another merge, and another run say nothing of it.
     assert word((2, FAILS)) == "open"
-    assert word((5, {**FAILS, "op": "knot"})) == "open"
+    assert word((5, {**FAILS, "merge": "knot"})) == "open"
     assert word((5, {**FAILS, "other": "three"}), (6, {**JOINS, "run": "three"})) == "open"
     heard = taken_in(TAKEN, ONE, [(5, FAILS)])
     assert "'two' has `MergeFailed` at 5" in heard.why
@@ -163,10 +181,10 @@ def test_the_run_that_came_says_whether_it_did() -> None:
 def test_a_run_that_never_offered_itself_was_not_taken_in() -> None:
     assert word((1, STARTS), whole=True) == "never"
     assert word((1, STARTS), (4, OFFERS), whole=True) == "open"
-    offers = PendingMerge(op="tie", other=ONE, stage="offered", priority=(1, ONE), position=3)
-    assert word(states=[state(4, TWO, joining=offers)], whole=True) == "open"
-    joins = offers.model_copy(update={"stage": "joins"})
-    assert word(states=[state(4, TWO, joining=joins)], whole=True) == "never"
+    offers = PendingMerge(merge="tie", other=ONE, status="offered", priority=(1, ONE), position=3)
+    assert word(states=[state(4, TWO, pending_merge=offers)], whole=True) == "open"
+    joins = offers.model_copy(update={"status": "joins"})
+    assert word(states=[state(4, TWO, pending_merge=joins)], whole=True) == "never"
 
 
 @pytest.mark.parametrize(
@@ -275,7 +293,7 @@ async def test_a_part_that_the_store_knows_has_begun(world: World) -> None:
 
 async def test_whether_a_run_was_taken_in_its_history_says_before_its_rows(world: World) -> None:
     others = world.others()
-    takes = {**TAKES, "of": ONE}
+    takes = {**TAKES, "merged_run": ONE}
     assert not await others.has_taken(TWO, "tie", 9)
     whole = {**takes, "graph_version": 2, "crew": "c", "definition": "d"}
     await world.store.append(TWO, batch(9, whole))

@@ -197,7 +197,7 @@ async def ended(plan: GraphPlan, seed: int) -> Simulation:
     rng = dice(seed)
     for _ in range(25):
         await sim.run()
-        if sim.state.closed:
+        if sim.state.is_ended:
             return sim
         for asked in list(sim.state.interrupts.values()):
             if asked.kind == "requirement":

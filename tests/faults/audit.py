@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crewlog.ids import RunId
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import JournalEntry
 from crewlog.state.model import CrewState
 
@@ -252,7 +252,7 @@ def _fold_differences(evidence: Evidence) -> Iterator[str]:
         if position != number:
             yield f"the journal has a gap before {position}"
             return
-        state = reduce(state, entry)
+        state = fold(state, entry)
     for who, other in evidence.states.items():
         names = [n for n in CrewState.model_fields if getattr(state, n) != getattr(other, n)]
         if names:

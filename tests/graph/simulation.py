@@ -35,10 +35,10 @@ from crewlog.state.calls import (
     ToolReturned,
 )
 from crewlog.state.checkpoints import checkpoint_kind
-from crewlog.state.drafts import draft_of
-from crewlog.state.fold import fold
+from crewlog.state.drafts import draft_text
+from crewlog.state.fold import fold_journal
 from crewlog.state.model import CrewState, Interrupt
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from crewlog.workflows.command_effects import apply_command
 from crewlog.workflows.command_queue import QueuedCommand
 from graph.crews import agents_in, plan_of
@@ -68,7 +68,7 @@ Script = Callable[[CallRequest], Outcome]
 def says(text: str, *tools: str, **more: Any) -> CallModelResult:
     """A model's reply, asking for tools by name."""
     asked = tuple(
-        RequestedToolCall(id=f"c{n}", tool=tool, brief="{}") for n, tool in enumerate(tools)
+        RequestedToolCall(id=f"c{n}", tool=tool, excerpt="{}") for n, tool in enumerate(tools)
     )
     body = {
         "type": "ai",
@@ -76,7 +76,7 @@ def says(text: str, *tools: str, **more: Any) -> CallModelResult:
         "tool_calls": [{"id": a.id, "name": a.tool, "args": {}} for a in asked],
     }
     if tools and "draft" not in more:
-        more["draft"] = hash_json(draft_of(body))
+        more["draft"] = hash_json(draft_text(body))
     return CallModelResult(body=body, hash=hash_json(body), tools=asked, **more)
 
 
@@ -387,7 +387,7 @@ def _does(name: str) -> dict[str, Any]:
 
 
 @dataclass
-class Witness(Ledger):
+class Witness(Journal):
     """A ledger that keeps the live state after every entry."""
 
     states: list[CrewState] = field(default_factory=list[CrewState])
@@ -432,7 +432,7 @@ class Simulation:
         cls, plan: GraphPlan, script: Script = final, *, seed: int = 0, **more: Any
     ) -> Simulation:
         """A new run; nothing is settled yet."""
-        with mock.patch("crewlog.graph.engine.Ledger", Witness):
+        with mock.patch("crewlog.graph.engine.Journal", Witness):
             engine = await Engine.begin(plan, RUN, input_text="Go.", by="eve", at=1)
         return cls(engine, script, dice(seed), _hands=dice(f"{seed}/hands"), **more)
 
@@ -467,7 +467,7 @@ class Simulation:
         for _ in range(rounds):
             if await self.round():
                 return self
-        if self.state.closed or not self.people:
+        if self.state.is_ended or not self.people:
             return self
         await self.command("stop", reason="enough")
         await self.settle()
@@ -481,14 +481,14 @@ class Simulation:
             await self._by_hand()
         if self.people and self.rng.random() < 0.15:
             await self.drain()
-        if self.other is not None and self._hands.random() < 0.04 and not self.state.closed:
+        if self.other is not None and self._hands.random() < 0.04 and not self.state.is_ended:
             plan = self.other(self._hands, self.engine.plan)
             await self.change(plan, abandon=self._hands.random() < 0.3)
         await self.settle()
         self.launch()
         if self.flights:
             await self.land(self.rng.choice(list(self.flights)))
-        elif self.state.closed:
+        elif self.state.is_ended:
             return True
         elif self._time_passes():
             self.ring()
@@ -498,7 +498,9 @@ class Simulation:
                 return True
             await self._somebody(must=True)
         elif (
-            self.engine.timers.next_deadline() is not None or self.state.resting or self.state.rest
+            self.engine.timers.next_deadline() is not None
+            or self.state.is_conversation_idle
+            or self.state.idle
         ):
             return True
         else:
@@ -535,7 +537,7 @@ class Simulation:
         """Applies how a call ended."""
         order = self.flights.pop(key)
         self.landed.append(key)
-        if self.state.closed:
+        if self.state.is_ended:
             return
         outcome = self.script(order)
         self.engine.at += 1
@@ -573,7 +575,7 @@ class Simulation:
         while self.flights:
             await self.land(self.rng.choice(list(self.flights)))
         self._drains += 1
-        if self.restore_at(self._drains) and not self.state.closed:
+        if self.restore_at(self._drains) and not self.state.is_ended:
             await self.restore()
 
     async def restore(self) -> None:
@@ -605,7 +607,7 @@ class Simulation:
         )
         while self.flights and report.swap:
             await self.land(self.rng.choice(list(self.flights)))
-        if not self.state.closed:
+        if not self.state.is_ended:
             self.engine = swap(self.engine).engine
         return report
 
@@ -637,9 +639,9 @@ class Simulation:
             await self.command("resume")
         elif state.interrupts and (must or rng.random() < 0.5):
             question = state.interrupts[rng.choice(list(state.interrupts))]
-            words = ["so it is"] if question.words else []
+            words = ["so it is"] if question.takes_text else []
             options = [o for o in question.options if o != "stop"] * 8 + ["stop", *words]
-            tired = state.asked > 25 and "stop" in question.options
+            tired = state.interrupt_count > 25 and "stop" in question.options
             by = next(iter(question.to), "eve")
             await self.respond("stop" if tired else rng.choice(options), question.id, by)
         elif must or rng.random() < 0.3:
@@ -701,7 +703,9 @@ def as_json(state: CrewState) -> str:
 
 def folded(journal: list[dict[str, Any]]) -> CrewState:
     """The state that a journal of JSON entries stands for."""
-    return fold(RUN, (j.entry_from_json(json.loads(json.dumps(entry))) for entry in journal))
+    return fold_journal(
+        RUN, (j.entry_from_json(json.loads(json.dumps(entry))) for entry in journal)
+    )
 
 
 _CREWS: dict[int, Simulation] = {}

@@ -137,7 +137,7 @@ async def test_people_say_how_much_more() -> None:
     assert sim.state.interrupts
     await sim.respond("250")
     await sim.run()
-    assert sim.state.allowed == {"tokens": 250}
+    assert sim.state.added_budgets == {"tokens": 250}
     assert sim.state.status == "completed"
 
 
@@ -150,7 +150,7 @@ async def test_time_is_a_budget() -> None:
     sim = await Simulation.begin(plan_of(["a", "b"], limits={"wall": 10}), timers=False)
     await sim.settle()
     sim.launch()
-    assert sim.engine.timers.next_deadline() == sim.state.started + 10_000
+    assert sim.engine.timers.next_deadline() == sim.state.started_at + 10_000
     sim.ring()
     await sim.run()
     assert sim.asked().budget == "wall"
@@ -179,13 +179,13 @@ async def waiting(**policy: Any) -> Simulation:
 
 async def test_a_question_that_nobody_answers_is_answered_by_the_policy() -> None:
     sim = await waiting(expires="2h")
-    assert sim.engine.timers.next_deadline() == sim.asked().due > 0
+    assert sim.engine.timers.next_deadline() == sim.asked().deadline > 0
     sim.ring()
     await sim.run()
     (answer,) = sim.facts("InterruptAnswered")
     assert (answer["by"], answer["decision"], answer["expired"]) == ("policy", "reject", True)
     assert (
-        sim.facts("ToolCallCompleted")[0]["brief"] == "Refused by policy: nobody answered in time"
+        sim.facts("ToolCallCompleted")[0]["excerpt"] == "Refused by policy: nobody answered in time"
     )
     assert sim.state.status == "completed"
     assert same(sim)
@@ -216,7 +216,7 @@ async def test_it_is_escalated_once_and_only_they_may_answer() -> None:
 
 async def test_an_answer_that_comes_too_late_is_refused() -> None:
     sim = await waiting(expires="2h")
-    sim.engine.at = sim.asked().due
+    sim.engine.at = sim.asked().deadline
     late = await sim.respond("approve")
     assert isinstance(late.error, InterruptNotOpen)
     assert "expired" in str(late.error)

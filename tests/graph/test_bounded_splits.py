@@ -18,8 +18,8 @@ from crewlog.ids import CommandId, RunId
 from crewlog.state.calls import PrepareChangeResult, PreparedSplitRun
 from crewlog.state.components import parts_of
 from crewlog.state.model import CrewState
-from crewlog.state.recorder import Ledger
-from crewlog.state.split import Share, parted
+from crewlog.state.recorder import Journal
+from crewlog.state.split import SplitContents, split_run_state
 from graph.simulation import RUN, Replies, Simulation, as_json, dice, folded, says
 
 USES = {"calls": 1, "input_tokens": 60, "output_tokens": 40, "cost": 0.5}
@@ -50,15 +50,15 @@ def apart(sim: Simulation, crew: CrewDefinition, *operations: Operation) -> Crew
     }
     parts = tuple(
         PreparedSplitRun(
-            graph=id_,
+            run=id_,
             definition=crews[id_].to_json(),
             topology=each,
-            share=split_run_of(after, each),
+            contents=split_run_of(after, each),
         )
         for id_, each in graphs.items()
         if id_ != RUN
     )
-    prepared = PrepareChangeResult(plan=lower(crews[RUN]).to_json(), parts=parts)
+    prepared = PrepareChangeResult(plan=lower(crews[RUN]).to_json(), split_runs=parts)
     report, plan = live_change.change_report(sim.engine, prepared)
     live_change.accept_change(sim.engine, plan, report, by="eve", command=command, parts=parts)
     assert live_change.split(sim.engine) is None
@@ -68,14 +68,14 @@ def apart(sim: Simulation, crew: CrewDefinition, *operations: Operation) -> Crew
 def part_of(sim: Simulation, before: CrewState, crew: CrewDefinition) -> Simulation:
     """The run that those who left are from then on."""
     [fact] = sim.facts("ComponentChanged")
-    [made] = fact["parts"]
-    share = Share.model_validate(made["share"])
+    [made] = fact["split_runs"]
+    share = SplitContents.model_validate(made["contents"])
     policy = crew.graph
     assert policy is not None
     away = {n: RUN for n in crew.agents if n not in policy.away}
     theirs = crew.model_copy(update={"graph": policy.model_copy(update={"away": away})})
-    state = parted(before, RunId(made["graph"]), share)
-    ledger = Ledger(state)
+    state = split_run_state(before, RunId(made["run"]), share)
+    ledger = Journal(state)
     return Simulation(Engine(lower(load_data(theirs.to_json())), ledger), says_all(), dice(0))
 
 
@@ -87,7 +87,7 @@ def says_all() -> Replies:
 def left(state: CrewState, crew: CrewDefinition, budget: str) -> float:
     usage = state.total_usage
     used = usage.cost if budget == "cost" else usage.input_tokens + usage.output_tokens
-    return getattr(crew.limits, budget) + state.allowed.get(budget, 0) - used
+    return getattr(crew.limits, budget) + state.added_budgets.get(budget, 0) - used
 
 
 async def hear(sim: Simulation, channel: str, times: int = 1) -> None:
@@ -179,8 +179,8 @@ async def test_who_is_added_alone_has_a_share_of_a_quota() -> None:
     agent = {"prompt": "p", "listen": ["alone"], "tools": ["dig"]}
     apart(sim, crew, AddAgent(name="eve", agent=agent))
     [fact] = sim.facts("ComponentChanged")
-    assert [*fact["bounds"]["quotas"].values()] == [2]
-    assert [*fact["parts"][0]["share"]["bounds"]["quotas"].values()] == [6]
+    assert [*fact["remaining_budget"]["quotas"].values()] == [2]
+    assert [*fact["split_runs"][0]["contents"]["remaining_budget"]["quotas"].values()] == [6]
 
 
 @pytest.mark.parametrize("rules", [[], [{"tool": "dig", "quota": "8 per day"}]])
@@ -194,8 +194,8 @@ async def test_who_is_added_alone_as_the_quota_goes_has_a_share_of_what_was_used
     agent = {"prompt": "p", "listen": ["alone"], "tools": ["dig"]}
     apart(sim, crew, EditCrew(set={"rules": rules}), AddAgent(name="eve", agent=agent))
     [fact] = sim.facts("ComponentChanged")
-    assert [*fact["bounds"]["quotas"].values()] == [2]
-    assert [*fact["parts"][0]["share"]["bounds"]["quotas"].values()] == [6]
+    assert [*fact["remaining_budget"]["quotas"].values()] == [2]
+    assert [*fact["split_runs"][0]["contents"]["remaining_budget"]["quotas"].values()] == [6]
 
 
 async def test_what_a_split_fails_of_is_there_for_who_reads_a_log(

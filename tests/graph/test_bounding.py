@@ -15,13 +15,13 @@ from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, RunId
 from crewlog.state.model import CrewState
-from crewlog.state.run_merge.surviving_state import Names, union
-from crewlog.state.split import Share, parted
+from crewlog.state.run_merge.surviving_state import MergeNames, merged_state_changes
+from crewlog.state.split import SplitContents, split_run_state
 from crewlog.usage import Usage
 
 NAMES = [AgentName(name) for name in ("ann", "bob", "cid", "dan", "eve")]
 TOOLS = ("dig", "draw", "idle")
-AS_THEY_ARE = Names(NewNames({}, {}, {}), {}, frozenset(), {}, {})
+AS_THEY_ARE = MergeNames(NewNames({}, {}, {}), {}, frozenset(), {}, {})
 QUOTAS = {"dig": 17, "draw": 6}
 TOKENS, COST = 10_000, 8.0
 PLAN = lower(
@@ -57,11 +57,11 @@ def calls_left(state: CrewState, tool: str) -> int:
 
 def tokens_left(state: CrewState) -> float:
     used = state.total_usage
-    return TOKENS + state.allowed.get("tokens", 0) - used.input_tokens - used.output_tokens
+    return TOKENS + state.added_budgets.get("tokens", 0) - used.input_tokens - used.output_tokens
 
 
 def cost_left(state: CrewState) -> float:
-    return COST + state.allowed.get("cost", 0) - state.total_usage.cost
+    return COST + state.added_budgets.get("cost", 0) - state.total_usage.cost
 
 
 @dataclass
@@ -106,19 +106,19 @@ class Pond:
         assert plan.graph is not None
         here = plan.model_copy(update={"graph": plan.graph.model_copy(update={"away": away})})
         mine, *theirs = divided_budgets(here, state, groups[1:])
-        self.runs[run] = (state.model_copy(update=mine.put(state)), frozenset(groups[0]))
+        self.runs[run] = (state.model_copy(update=mine.state_changes(state)), frozenset(groups[0]))
         for group, bounds in zip(groups[1:], theirs, strict=True):
             id_ = RunId(f"r{self.dice.random()}")
-            share = Share(creatures=tuple(group), nodes=(), bounds=bounds)
-            self.runs[id_] = (parted(state, id_, share), frozenset(group))
+            share = SplitContents(agents=tuple(group), nodes=(), remaining_budget=bounds)
+            self.runs[id_] = (split_run_state(state, id_, share), frozenset(group))
 
     def join(self, one: RunId, two: RunId) -> None:
         """Two of them are one again."""
         state, home = self.runs[one]
         part, away = self.runs.pop(two)
-        both = state.model_copy(update=union(state, part, AS_THEY_ARE))
+        both = state.model_copy(update=merged_state_changes(state, part, AS_THEY_ARE))
         bounds = merged_budget(PLAN, PLAN, state, part, both, {})
-        self.runs[one] = (both.model_copy(update=bounds.put(both)), home | away)
+        self.runs[one] = (both.model_copy(update=bounds.state_changes(both)), home | away)
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -150,17 +150,19 @@ def test_who_alone_may_call_a_tool_has_all_that_is_left() -> None:
     stays, goes = divided_budgets(PLAN, state, [[AgentName("ann"), AgentName("bob")]])
     assert stays.quotas == {KEYS["dig"]: 17 - 9, KEYS["draw"]: 6}
     assert goes.quotas == {KEYS["dig"]: 17 - 6, KEYS["draw"]: 1}
-    assert stays.allowed == {"tokens": -TOKENS * 2 / 5, "cost": pytest.approx(-COST * 2 / 5)}
-    assert goes.allowed == {"tokens": -TOKENS * 3 / 5, "cost": pytest.approx(-COST * 3 / 5)}
+    assert stays.added_budgets == {"tokens": -TOKENS * 2 / 5, "cost": pytest.approx(-COST * 2 / 5)}
+    assert goes.added_budgets == {"tokens": -TOKENS * 3 / 5, "cost": pytest.approx(-COST * 3 / 5)}
 
 
 def test_what_is_used_up_is_used_up_everywhere() -> None:
     usage = {AgentName("ann"): Usage(input_tokens=TOKENS + 3)}
-    state = CrewState(run=RunId("r"), quotas={KEYS["draw"]: 6}, usage=usage, allowed={"tokens": 1})
+    state = CrewState(
+        run=RunId("r"), quotas={KEYS["draw"]: 6}, usage=usage, added_budgets={"tokens": 1}
+    )
     found = divided_budgets(PLAN, state, [["bob"], ["cid"]], debts=False)  # type: ignore[list-item]
     for bounds in found:
         assert bounds.quotas[KEYS["draw"]] == 6
-        assert bounds.allowed["tokens"] == 1
+        assert bounds.added_budgets["tokens"] == 1
 
 
 def test_what_was_used_beyond_a_budget_is_divided() -> None:
@@ -168,7 +170,7 @@ def test_what_was_used_beyond_a_budget_is_divided() -> None:
     usage = {AgentName("ann"): Usage(input_tokens=TOKENS + 12, cost=COST + 1)}
     state = CrewState(run=RunId("r"), usage=usage)
     found = divided_budgets(PLAN, state, [["bob"], ["cid"]])  # type: ignore[list-item]
-    lefts = [state.model_copy(update=bounds.put(state)) for bounds in found]
+    lefts = [state.model_copy(update=bounds.state_changes(state)) for bounds in found]
     assert [tokens_left(each) for each in lefts] == [-8, -2, -2]
     assert [cost_left(each) for each in lefts] == pytest.approx([-0.6, -0.2, -0.2])
 
@@ -194,19 +196,21 @@ def test_who_is_away_has_no_share_of_a_second_split() -> None:
     assert PLAN.graph is not None
     away = dict.fromkeys(NAMES[2:], "elsewhere")
     plan = PLAN.model_copy(update={"graph": PLAN.graph.model_copy(update={"away": away})})
-    state = CrewState(run=RunId("r"), quotas={KEYS["dig"]: 7}, allowed={"tokens": -4000.0})
+    state = CrewState(run=RunId("r"), quotas={KEYS["dig"]: 7}, added_budgets={"tokens": -4000.0})
     found = divided_budgets(plan, state, [[NAMES[1]]])  # ann stays, and bob leaves
     assert [QUOTAS["dig"] - each.quotas[KEYS["dig"]] for each in found] == [5, 5]
-    assert [TOKENS + each.allowed["tokens"] for each in found] == [3000, 3000]
+    assert [TOKENS + each.added_budgets["tokens"] for each in found] == [3000, 3000]
 
 
 @pytest.mark.parametrize("over", ["one", "both"])
 def test_what_is_used_up_takes_nothing_from_what_the_other_has_left(over: str) -> None:
     """A limit may have been lowered meanwhile: then more was used than it allows."""
-    one = CrewState(run=RunId("r"), quotas={KEYS["dig"]: 30}, allowed={"tokens": -12_000.0})
+    one = CrewState(run=RunId("r"), quotas={KEYS["dig"]: 30}, added_budgets={"tokens": -12_000.0})
     two = one if over == "both" else CrewState(run=RunId("s"), quotas={KEYS["dig"]: 10})
     two = two.model_copy(update={"run": RunId("s")})
-    both = one.model_copy(update=union(one, two, AS_THEY_ARE))
-    found = both.model_copy(update=merged_budget(PLAN, PLAN, one, two, both, {}).put(both))
+    both = one.model_copy(update=merged_state_changes(one, two, AS_THEY_ARE))
+    found = both.model_copy(
+        update=merged_budget(PLAN, PLAN, one, two, both, {}).state_changes(both)
+    )
     left = (0, 0) if over == "both" else (7, TOKENS)
     assert (calls_left(found, "dig"), tokens_left(found)) == left

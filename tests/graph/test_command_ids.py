@@ -114,8 +114,8 @@ async def test_it_is_known_in_the_next_execution_and_costs_little() -> None:
     carried = Carry(plan=sim.engine.plan.to_json(), state=sim.state.to_json()).to_json()
     state = CrewState.from_json(read_carry(carried).state)
     assert state.commands == sim.state.commands
-    assert len({outcome.digest for outcome in state.commands.values()}) == 1
-    (digest,) = {outcome.digest for outcome in state.commands.values()}
+    assert len({outcome.hash for outcome in state.commands.values()}) == 1
+    (digest,) = {outcome.hash for outcome in state.commands.values()}
     assert len(digest) == 12
 
 
@@ -149,6 +149,6 @@ def test_a_digest_is_of_what_a_command_asks_for() -> None:
 
 
 def test_a_kept_digest_is_compared_and_a_missing_one_is_not() -> None:
-    assert CommandOutcome(digest="a").is_duplicate("a")
-    assert not CommandOutcome(digest="a").is_duplicate("b")
+    assert CommandOutcome(hash="a").is_duplicate("a")
+    assert not CommandOutcome(hash="a").is_duplicate("b")
     assert CommandOutcome().is_duplicate("b")

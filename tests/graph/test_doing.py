@@ -10,7 +10,7 @@ from crewlog.errors import InvalidDefinition
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
 from crewlog.reporting.dry_run.runner import dry_run
-from crewlog.state.calls import OutputValue, StructuredOutput, apart
+from crewlog.state.calls import OutputValue, StructuredOutput, addressed_items
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, returns, run, says
 
@@ -44,7 +44,7 @@ async def test_no_model_is_asked_and_the_results_make_the_final_message() -> Non
         ("lint", {"path": "src"}),
     ]
     assert said["content"] == "test: 2 failed\n\nlint: clean"
-    assert [e.get("composed") for e in sim.facts("StepStarted")] == [True, None]
+    assert [e.get("without_model") for e in sim.facts("StepStarted")] == [True, None]
     usage = sim.state.usage[AgentName("a")]
     assert (usage.calls, usage.tool_calls) == (0, 2)
 
@@ -108,7 +108,7 @@ async def test_what_is_handed_to_others_is_no_argument(
     )
     canary = "the canary" + " sings" * (60 if large else 0)
     items: list[Any] = [{"to": who, "say": canary} for who in readers]
-    reply = StructuredOutput(outputs=tuple(apart("list", items, "to")))
+    reply = StructuredOutput(outputs=tuple(addressed_items("list", items, "to")))
     sim = await run(plan, Replies({"b#1": [says("{}", reply=reply)]}))
     told = [e["ref"]["inline"] for e in sim.facts("ModelCallCompleted") if e["agent"] == "a"]
     if readers == ("a", "a") and not large:

@@ -23,9 +23,9 @@ from crewlog.state import journal as j
 from crewlog.state.batch_codec import pack, unpack
 from crewlog.state.calls import CompilePromptResult, PrepareRunResult
 from crewlog.state.carry import Carry, PromptCarry, read_carry
-from crewlog.state.fold import fold
+from crewlog.state.fold import fold_journal
 from crewlog.state.model import CrewState, Interrupt, PromptDiagnostic
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from crewlog.usage import Usage
 
 RUN = RunId("notes-1")
@@ -51,7 +51,7 @@ def opened(data: dict[str, Json]) -> PrepareRunResult:
 def compiled(**more: Json) -> CompilePromptResult:
     definition = load_data(CREW).to_json()
     return CompilePromptResult(
-        reader="model", definition=definition, remarks=(REMARK,), at=1, **more
+        reader="model", definition=definition, diagnostics=(REMARK,), at=1, **more
     )
 
 
@@ -69,7 +69,7 @@ def answer(draft: Engine, asked: Interrupt, decision: str, reason: str = "") -> 
 
 def assert_folds(draft: Engine) -> None:
     entries = [j.entry_from_json(data) for data in draft.ledger.entries]
-    assert fold(RUN, entries) == draft.state
+    assert fold_journal(RUN, entries) == draft.state
     assert CrewState.from_json(draft.state.to_json()) == draft.state
     batch = j.Batch(first=1, entries=tuple(draft.ledger.entries))
     assert unpack(pack(batch, {}), {}) == batch
@@ -81,7 +81,7 @@ async def test_one_call_is_made_at_a_time() -> None:
     assert order.call.tool is None
     assert not list(draft.pending_calls({(order.step, order.call.call)}))
     assert draft.prompt.compile_input().replies == ()
-    draft.prompt.apply_result(CompilePromptResult(reply="no", faults=1, again=True, at=1))
+    draft.prompt.apply_result(CompilePromptResult(reply="no", errors=1, again=True, at=1))
     (order,) = draft.pending_calls(())
     assert order.call.call == 2
     assert draft.prompt.compile_input().replies == ("no",)
@@ -106,12 +106,12 @@ async def test_what_is_approved_is_the_hash_and_it_alone_begins() -> None:
     draft.at = 5000
     await draft.prompt.start_crew()
     started = draft.ledger.entries[-3]
-    assert (started["kind"], started["began"], started["definition"]) == (
+    assert (started["kind"], started["started_at"], started["definition"]) == (
         "RunStarted",
         1000,
         asked.hash,
     )
-    assert draft.state.started == 1000
+    assert draft.state.started_at == 1000
     assert list(draft.state.frontier) == ["writer#1"]
     assert draft.state.prompt is not None
     assert draft.state.prompt.approved == asked.hash
@@ -164,7 +164,7 @@ def test_an_error_fails_the_run_with_every_remark() -> None:
     bad = PromptDiagnostic(
         code="unknown_tool", severity="error", message="no tool", line=1, column=9
     )
-    draft.prompt.apply_result(CompilePromptResult(reader="forms", remarks=(REMARK, bad), at=1))
+    draft.prompt.apply_result(CompilePromptResult(reader="forms", diagnostics=(REMARK, bad), at=1))
     assert (draft.state.status, draft.state.error_type) == ("failed", INVALID)
     assert "1:5  at most 3" in draft.state.error
     assert "1:9  no tool" in draft.state.error
@@ -186,7 +186,7 @@ async def test_a_call_that_failed_is_made_again_when_people_say_so() -> None:
 
 async def test_people_may_let_the_forms_read_where_the_model_cannot_be_asked() -> None:
     draft = begun()
-    draft.prompt.apply_result(CompilePromptResult(reply="no", faults=1, again=True, at=1))
+    draft.prompt.apply_result(CompilePromptResult(reply="no", errors=1, again=True, at=1))
     await draft.apply_call_failure(STEP, 2, "no key", "ModelRequestRejected")
     (asked,) = draft.state.interrupts.values()
     assert asked.options == ("retry", "forms", "stop")
@@ -214,12 +214,12 @@ def test_nothing_is_called_while_the_run_is_paused() -> None:
 async def test_it_is_carried_with_an_open_question() -> None:
     draft, asked = asking()
     data = Carry(
-        plan=draft.plan.to_json(), state=draft.state.to_json(), draft=draft.prompt.draft
+        plan=draft.plan.to_json(), state=draft.state.to_json(), prompt=draft.prompt.draft
     ).to_json()
     carry = read_carry(data)
-    assert carry.draft is not None
+    assert carry.prompt is not None
     state = CrewState.from_json(carry.state)
-    again = Engine(GraphPlan.from_json(carry.plan), Ledger(state), carry.draft)
+    again = Engine(GraphPlan.from_json(carry.plan), Journal(state), carry.prompt)
     assert not list(again.pending_calls(()))
     answer(again, asked, "approve")
     await again.prompt.start_crew()

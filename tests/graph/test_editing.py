@@ -109,7 +109,7 @@ async def test_a_list_that_steps_add_to_is_replaced_and_added_to() -> None:
     await sim.command("edit_state", set={"flags.ok": [2, 3], "outputs.a.list": ["x", large]})
     await sim.finish("a#1")
     assert sim.state.flags["ok"] == [2, 3, "new"]  # type: ignore[index]
-    parts = sim.state.agent_outputs["a"]["list"].parts  # type: ignore[index]
+    parts = sim.state.agent_outputs["a"]["list"].elements  # type: ignore[index]
     assert [part.value or part.body for part in parts] == ["x", hash_json(large), "new"]
     bodies = project(RunId("sim"), Batch(first=1, entries=tuple(sim.journal))).bodies
     assert bodies[hash_json(large)] == large

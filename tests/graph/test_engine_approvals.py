@@ -34,7 +34,7 @@ async def asked(*tools: str, **more: Any) -> Simulation:
 
 
 def answers(sim: Simulation) -> list[tuple[int, bool, str]]:
-    return [(e["call"], e.get("ok", True), e["brief"]) for e in sim.facts("ToolCallCompleted")]
+    return [(e["call"], e.get("ok", True), e["excerpt"]) for e in sim.facts("ToolCallCompleted")]
 
 
 async def test_a_call_waits_and_is_made_once_it_is_approved() -> None:
@@ -261,7 +261,7 @@ def reply(args: Any, *, invalid: bool = False) -> CallModelResult:
     body = {"type": "ai", "content": ""} | (
         {"invalid_tool_calls": [call]} if invalid else {"tool_calls": [call]}
     )
-    asked = RequestedToolCall(id="c0", tool="act", brief="notes/a.md")
+    asked = RequestedToolCall(id="c0", tool="act", excerpt="notes/a.md")
     return CallModelResult(body=body, hash=hash_json(body), tools=(asked,))
 
 
@@ -276,7 +276,7 @@ async def test_people_are_shown_the_call_with_its_arguments_and_its_message() ->
     assert (question.tool, question.args, question.message) == ("act", args, result.hash)
     view = interrupt_view(question)
     assert view.action_requests == (
-        {"name": "act", "args": args, "description": f"{question.question}\n{question.why}"},
+        {"name": "act", "args": args, "description": f"{question.question}\n{question.reason}"},
     )
     assert view.review_configs == (
         {"action_name": "act", "allowed_decisions": ["approve", "edit", "reject", "respond"]},

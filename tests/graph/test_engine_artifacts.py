@@ -64,13 +64,15 @@ async def test_the_log_has_the_operations_in_call_order(order: tuple[int, ...]) 
     assert fold(bodies, {}).value == {"2": 2, "3": 3, "4": 4, "last": 4}
     turn = sim.state.frontier["a#1"].turn  # type: ignore[index]
     assert turn is not None
-    assert turn.unsettled == (3, 4)
+    assert turn.unresolved == (3, 4)
 
 
 async def test_the_next_reply_settles_what_is_open_and_is_journaled_before_it() -> None:
-    told = RefusedOperations(call=3, artifact="doc", refused=1, why=("1: …",))
+    told = RefusedOperations(call=3, artifact="doc", refused=1, reasons=("1: …",))
     replies = script()
-    replies._replies["a#1"] = iter([says("", "act", "act", "act"), says("done", settled=(told,))])
+    replies._replies["a#1"] = iter(
+        [says("", "act", "act", "act"), says("done", refused_operations=(told,))]
+    )
     sim = await landed(crew(), (2, 3, 4), replies)
     await sim.run()
     (settled,) = sim.facts("ArtifactOperationsRefused")

@@ -96,7 +96,7 @@ class Steps:
         self.took.append(time.thread_time_ns() - began)
         self.carried.append(_size(sim.state.to_json()))
         self.sent.append(_size(sim.engine.ledger.batch().to_json()))
-        sim.engine.ledger.stored(sim.state.position)
+        sim.engine.ledger.mark_stored(sim.state.position)
         assert sim.engine.ledger.batch() == Batch.EMPTY
 
 

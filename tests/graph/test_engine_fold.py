@@ -8,7 +8,7 @@ from typing import Any
 from crewlog.authority.permissions import is_approval_required
 from crewlog.ids import StepId, child_step_log, item_number, node_of, private_log, visit_of
 from crewlog.state import journal as j
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState
 from graph.simulation import RUN, Simulation, as_json, crew_run, folded
 
@@ -24,7 +24,7 @@ async def test_folding_the_journal_gives_the_live_state_after_every_entry() -> N
         state = CrewState(run=RUN)
         live = sim.engine.ledger.states  # type: ignore[attr-defined]
         for entry, then in zip(sim.journal, live, strict=True):
-            state = reduce(state, j.entry_from_json(entry))
+            state = fold(state, j.entry_from_json(entry))
             assert as_json(state) == as_json(then), entry
         assert as_json(folded(sim.journal)) == as_json(sim.state)
 
@@ -92,7 +92,7 @@ async def test_the_crews_do_everything_that_the_other_tests_are_about() -> None:
 
 
 def _entry_kinds() -> set[str]:
-    classes = [j.Fact]
+    classes = [j.Entry]
     for found in classes:
         classes += found.__subclasses__()
     return {found.__name__ for found in classes[1:] if "kind" in found.model_fields}
@@ -218,7 +218,7 @@ async def test_a_run_ends_with_nothing_left_or_says_why() -> None:
     ends = {"completed": "RunCompleted", "failed": "RunFailed", "stopped": "RunStopped"}
     for sim in await crews():
         state = sim.state
-        assert state.closed
+        assert state.is_ended
         assert not state.interrupts
         assert not state.frontier or state.status == "failed"
         last = [e["kind"] for e in sim.journal if e["kind"] != "CommandRejected"][-1]
@@ -237,7 +237,7 @@ async def test_questions_are_answered_once_and_numbered_without_gaps() -> None:
 async def test_no_question_outlives_its_step() -> None:
     for sim in await crews():
         for state in sim.engine.ledger.states:  # type: ignore[attr-defined]
-            if state.closed or state.status == "stopping":
+            if state.is_ended or state.status == "stopping":
                 continue
             steps = {q.step for q in state.interrupts.values() if q.step is not None}
             assert steps <= set(state.frontier)

@@ -56,7 +56,7 @@ async def test_each_item_has_a_step_and_what_follows_comes_once(size: int) -> No
     assert sim.state.status == "completed"
     done = [e for e in sim.facts("StepCompleted") if e["step"] == "worker#1"]
     assert [e["because"] for e in done] == [f"all {size} items are done"]
-    assert sim.state.routing.done == {"maker": 1, "worker": 1, "end_er": 1}
+    assert sim.state.routing.completed == {"maker": 1, "worker": 1, "end_er": 1}
     assert as_json(folded(sim.journal)) == as_json(sim.state)
 
 
@@ -70,7 +70,7 @@ async def test_a_thousand_items_are_at_work_as_many_at_a_time_as_the_crew_says()
     )
     await sim.finish("maker#1", "maker#1", "maker#1")
     widest, carried = 0, 0
-    while not sim.state.closed:
+    while not sim.state.is_ended:
         sim.launch()
         await sim.land(next(iter(sim.flights)))
         await sim.settle()
@@ -233,7 +233,7 @@ async def test_an_item_sees_its_item_and_a_log_of_its_own() -> None:
     engine, worker = sim.engine, AgentName("worker")
     item = engine.child_steps.item(StepId("worker#1.2"))
     assert item is not None
-    assert (item.number, item.of, item.value, item.listed) == (2, 2, None, hash_json(big))
+    assert (item.number, item.of, item.value, item.list_body) == (2, 2, None, hash_json(big))
     assert engine.child_steps.item(StepId("worker#1")) is None
     views = {n: engine.view(worker, StepId(f"worker#1.{n}")).heads for n in (1, 2)}
     assert set(views[1]) == {"public", "private:worker#1.1"}

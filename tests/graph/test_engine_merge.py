@@ -89,7 +89,7 @@ async def test_large_values_are_kept_by_their_bodies() -> None:
     plan = crew_of(worker__found="append")
     sim = await mapped(plan, (2, 1, 3), script(lambda n: LONG + n if n == "2" else n))
     found = sim.state.agent_outputs[AgentName("worker")]["found"]
-    assert [part.value for part in found.parts] == ["1", None, "3"]
+    assert [part.value for part in found.elements] == ["1", None, "3"]
     assert found.bodies == (hash_json(LONG + "2"),)
     assert found.value is None, "conditions see no list that is not small"
 

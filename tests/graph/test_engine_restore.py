@@ -36,16 +36,16 @@ async def test_a_run_that_is_carried_over_ends_as_one_that_is_not(often: str) ->
             _count(state.frontier.values())
             RESTORED["frontier of one"] += len(state.frontier) == 1
             RESTORED["arrivals"] += bool(state.routing.arrivals)
-            RESTORED["base"] += bool(state.routing.base)
+            RESTORED["completed_before"] += bool(state.routing.completed_before)
             RESTORED["interrupts"] += bool(state.interrupts)
-            RESTORED["break"] += bool(state.break_before)
+            RESTORED["break"] += bool(state.breakpoints)
             RESTORED[state.status] += 1
 
 
 def _count(frontier: object) -> None:
     for entry in frontier:  # type: ignore[attr-defined]
         RESTORED[entry.status] += 1
-        RESTORED["mid-map"] += bool(entry.mapped and entry.mapped.started)
+        RESTORED["mid-map"] += bool(entry.child_steps and entry.child_steps.started)
         for call in entry.turn.calls if entry.turn else ():
             RESTORED[f"{call.status} {'tool' if call.tool else 'model'}"] += 1
         RESTORED["mid-batch"] += bool(entry.turn and 0 < entry.turn.returned < entry.turn.expected)
@@ -54,8 +54,15 @@ def _count(frontier: object) -> None:
 
 async def test_all_kinds_of_positions_were_carried() -> None:
     """Runs after the test above, which would else be able to miss what it is about."""
-    wanted = {"ready", "running", "waiting", "asking", "arrivals", "base"}
-    wanted |= {"ready tool", "ready model", "held tool", "asking tool", "asking model", "mid-batch"}
+    wanted = {"ready", "running", "waiting", "interrupted", "arrivals", "completed_before"}
+    wanted |= {
+        "ready tool",
+        "ready model",
+        "buffered tool",
+        "interrupted tool",
+        "interrupted model",
+        "mid-batch",
+    }
     wanted |= {"interrupts", "break", "paused", "mid-map"}
     if not RESTORED:
         pytest.skip("the test above did not run")

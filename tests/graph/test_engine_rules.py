@@ -44,7 +44,7 @@ async def test_a_rule_refuses_and_the_model_is_told_why() -> None:
     sim = await run(ruled(never), asks("act", "read"))
     assert denied(sim) == [(2, "rules[0]")]
     assert [call for step, call, _ in sim.made if step == "a#1"] == [1, 3, 4]
-    assert "not on a Friday" in sim.facts("ToolCallCompleted")[0]["brief"]
+    assert "not on a Friday" in sim.facts("ToolCallCompleted")[0]["excerpt"]
     assert "act" not in sim.engine.tools_of(AgentName("a"))
     refold(sim)
 
@@ -93,7 +93,7 @@ async def test_a_question_about_a_call_says_why_it_is_asked(
     tools = {"act": {"run": "m:f", "risk": "high"}}
     plan = ruled(*rules, tools=tools, flags={"ok": False}, **more)
     asked = (await run(plan, asks("act"))).asked()
-    assert (asked.rule, asked.why, asked.risk) == (rule, why, risk)
+    assert (asked.rule, asked.reason, asked.risk) == (rule, why, risk)
     description = action_request(asked)["description"]
     assert why in description
     assert "high risk" in description.splitlines()[1]
@@ -147,12 +147,15 @@ async def test_why_people_ruled_is_told_to_who_is_refused_or_asked(whom: str) ->
     said = {"tool": "act", "agent": whom, "do": "deny", "reason": "closed till noon"}
     await sim.command("set_permission", **said)
     await sim.run()
-    told = [sim.facts("PermissionDenied")[0]["reason"], sim.facts("ToolCallCompleted")[0]["brief"]]
+    told = [
+        sim.facts("PermissionDenied")[0]["reason"],
+        sim.facts("ToolCallCompleted")[0]["excerpt"],
+    ]
     assert [": closed till noon" in each for each in told] == [True, True]
     sim = await Simulation.begin(ruled(), asks("act"))
     await sim.command("set_permission", **{**said, "do": "ask"})
     await sim.run()
-    assert sim.asked().why == "people want to be asked before 'a' calls 'act': closed till noon"
+    assert sim.asked().reason == "people want to be asked before 'a' calls 'act': closed till noon"
     assert sim.asked().rule == "ruling"
 
 
@@ -237,7 +240,7 @@ async def test_a_ruling_holds_for_calls_that_are_not_made_yet() -> None:
     await command(sim, "deny")
     await sim.run()
     assert denied(sim) == [(2, "ruling"), (3, "ruling")]
-    assert sim.state.rulings == {"act": {"a": "deny"}}
+    assert sim.state.live_permissions == {"act": {"a": "deny"}}
     refold(sim)
 
 
@@ -285,4 +288,4 @@ async def test_a_ruling_that_cannot_be_is_refused(said: dict[str, Any], message:
     incoming = await sim.command("set_permission", **said)
     assert isinstance(incoming.error, CommandRejected)
     assert message in str(incoming.error)
-    assert sim.state.rulings == {}
+    assert sim.state.live_permissions == {}

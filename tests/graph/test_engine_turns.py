@@ -208,9 +208,9 @@ async def test_while_one_call_asks_the_others_go_on() -> None:
     script = Replies({"a#1": THREE}, {"act/2": Failure("gone", "OutcomeUnknown")})
     sim = await run(one(), script)
     assert {c.call: c.status for c in sim.state.frontier["a#1"].turn.calls} == {  # type: ignore[index, union-attr]
-        2: "asking",
-        3: "held",
-        4: "held",
+        2: "interrupted",
+        3: "buffered",
+        4: "buffered",
     }
     assert sim.state.frontier["a#1"].status == "running"  # type: ignore[index]
     await sim.respond("it printed two pages")

@@ -86,7 +86,7 @@ def test_what_is_reached_with_nobody_asked() -> None:
     assert reached("y") == {"y"}
     z, b = NodeName("z"), NodeName("b")
     assert reached("x", routing=Routing(arrivals={z: {b: 1}})) == {"z"}
-    assert reached("x", routing=Routing(base={z: (b,)})) == {"z"}
+    assert reached("x", routing=Routing(completed_before={z: (b,)})) == {"z"}
 
 
 def test_a_decision_asks_once_it_is_used_up() -> None:

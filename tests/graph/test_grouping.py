@@ -392,7 +392,7 @@ async def test_a_quota_bounds_how_many_agents_come() -> None:
 def test_who_is_gone_changes_nothing_though_another_one_has_its_name() -> None:
     step = StepId("root#1")
     here = FrontierStep(step=step, node=NodeName("root"), status="running")
-    gone = here.model_copy(update={"leaving": True})
+    gone = here.model_copy(update={"is_detached": True})
     for entry, allowed in ((here, True), (gone, False)):
         state = CrewState(run=RunId("r"), frontier={step: entry})
         run: Any = SimpleNamespace(plan=lower(crew_of(CREW)), state=state)
@@ -534,7 +534,11 @@ def test_an_agent_is_told_what_came_of_it(found: SwapReport, said: str) -> None:
             "Done before.",
         ),
         (
-            {"changing": PendingChange(command="c", graph_version=2, definition=ContentHash("d"))},
+            {
+                "pending_change": PendingChange(
+                    command="c", graph_version=2, definition=ContentHash("d")
+                )
+            },
             False,
             "Refused: the graph is being changed by somebody else. Try it again in a moment.",
         ),

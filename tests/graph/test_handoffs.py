@@ -13,8 +13,8 @@ from crewlog.graph.engine import Engine
 from crewlog.graph.inputs import agent_inputs
 from crewlog.graph.lowering_pass import lower
 from crewlog.ids import AgentName, RunId, StepId
-from crewlog.state.calls import CallModelResult, StructuredOutput, apart
-from crewlog.state.fold import fold
+from crewlog.state.calls import CallModelResult, StructuredOutput, addressed_items
+from crewlog.state.fold import fold_journal
 from crewlog.state.journal import Batch, entry_from_json
 from crewlog.store.projection import project
 
@@ -41,9 +41,10 @@ async def handed_on(items: Any, **changes: Any) -> Engine:
     )
     await engine.advance(set())
     body = {"type": "ai", "content": "all of it", "name": "finder", "id": "finder#1/1"}
-    outputs = (*apart("context", items, "for"), *apart("found", "x", "-"))
+    outputs = (*addressed_items("context", items, "for"), *addressed_items("found", "x", "-"))
     outputs = tuple(
-        each.model_copy(update={"whom": None}) if each.key == "found" else each for each in outputs
+        each.model_copy(update={"recipients": None}) if each.key == "found" else each
+        for each in outputs
     )
     result = CallModelResult.model_validate(
         {"body": body, "reply": StructuredOutput(outputs=outputs)}
@@ -56,7 +57,7 @@ def seen(engine: Engine, agent: str) -> list[Any]:
     """What an agent is given of the list."""
     given = agent_inputs(engine, AgentName(agent), StepId(f"{agent}#1"))
     (found,) = [each for each in given if each.source == "finder.context"]
-    return [part.value for part in found.parts]
+    return [part.value for part in found.elements]
 
 
 ITEMS: list[dict[str, Any]] = [
@@ -76,7 +77,7 @@ async def test_each_item_reaches_whom_it_names_and_nobody_else() -> None:
     numbers = {who: [item["n"] for item in seen(engine, who)] for who in ("ann", "bob", "cid")}
     assert numbers == {"ann": [1, 2, 4], "bob": [2, 3, 4], "cid": [4, 5]}
     facts = [e for _, e in engine.ledger.page(0, 100) if e["kind"] == "AddressedItemUndelivered"]
-    assert [(each["item"], each["whom"]) for each in facts] == [
+    assert [(each["item"], each["recipients"]) for each in facts] == [
         (6, "'nobody'"),
         (7, "nobody"),
         (8, "'ann' and 'who'"),
@@ -95,13 +96,13 @@ async def test_the_whole_text_is_for_nobody_else_and_plain_fields_are_as_ever() 
 async def test_another_reply_hands_on_anew_and_large_items_are_bodies() -> None:
     large = {"n": "long " * 100, "for": "ann"}
     engine = await handed_on([large, {"n": 2, "for": "bob"}])
-    (part,) = agent_inputs(engine, AgentName("ann"), StepId("ann#1"))[0].parts
-    (value,) = apart("context", [large], "for")
+    (part,) = agent_inputs(engine, AgentName("ann"), StepId("ann#1"))[0].elements
+    (value,) = addressed_items("context", [large], "for")
     assert part.body == value.body
     facts = [e for _, e in engine.ledger.page(0, 100)]
     journal = [entry_from_json(each) for each in facts]
     assert part.body not in project(RunId("r"), Batch(entries=tuple(facts))).bodies, "it is stored"
-    assert fold(RunId("r"), journal) == engine.state
+    assert fold_journal(RunId("r"), journal) == engine.state
 
 
 def test_what_is_wrong_with_a_hand_off() -> None:
@@ -125,11 +126,11 @@ async def test_items_are_worked_on_by_those_whom_they_name_also_where_these_read
     orders = [*engine.pending_calls(set())]
     shown = [(order.agent, engine.child_steps.item(order.step)) for order in orders]
     assert [agent for agent, _ in shown] == ["ann", "bob", "ann"]
-    assert [item and (item.withheld, item.value) for _, item in shown] == [
+    assert [item and (item.is_withheld, item.value) for _, item in shown] == [
         (False, item) for item in items
     ]
     look = engine.visible_item(AgentName("cid"), shown[0][1], StepId("look#1.1"))  # type: ignore[arg-type]
-    assert (look.withheld, look.value) == (True, None), "the flow gives it what is for others"
+    assert (look.is_withheld, look.value) == (True, None), "the flow gives it what is for others"
 
 
 def test_a_list_may_be_shared_with_who_works_on_it_by_name() -> None:

@@ -17,7 +17,7 @@ from crewlog.ids import CommandId, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import MergeNotification, PrepareChangeResult, StoreBatchResult
 from crewlog.state.components import Rename
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState, MergeOutcome
 from crewlog.state.restore import reopen_point
 from crewlog.state.run_merge import protocol
@@ -44,9 +44,9 @@ async def at_work(stage: str, plan: GraphPlan | None = None, script: Any = None)
 
 
 def enter(sim: Simulation, stage: str) -> None:
-    accepted: dict[str, Any] = {"op": OP, "other": OTHER, "due": 9_000, "theirs": 3}
-    if stage == "asked":
-        request = protocol.asking(
+    accepted: dict[str, Any] = {"merge": OP, "other": OTHER, "deadline": 9_000, "other_position": 3}
+    if stage == "requested":
+        request = protocol.merge_request(
             sim.state,
             OTHER,
             CommandId("x"),
@@ -58,25 +58,25 @@ def enter(sim: Simulation, stage: str) -> None:
         )
         sim.engine.record(request)
     else:
-        joins = "survives" if stage == "survives" else "joins"
-        sim.engine.record(j.MergeAccepted(stage=joins, **accepted))
+        joins = "surviving" if stage == "surviving" else "draining"
+        sim.engine.record(j.MergeAccepted(status=joins, **accepted))
     if stage == "offered":
-        sim.engine.record(j.MergeOffered(op=OP, other=OTHER))
+        sim.engine.record(j.MergeOffered(merge=OP, other=OTHER))
 
 
-@pytest.mark.parametrize("stage", ["asked", "survives"])
+@pytest.mark.parametrize("stage", ["requested", "surviving"])
 async def test_a_run_that_asks_or_takes_another_one_in_goes_on_working(stage: str) -> None:
     sim = await at_work(stage)
     await sim.run()
     assert sim.ran() == ["a#1", "c#1"]
     assert [entry["kind"] for entry in sim.journal][-2:] == ["MergeFailed", "RunCompleted"]
-    assert "ended first" in sim.facts("MergeFailed")[0]["why"]
-    assert sim.state.joining is None
+    assert "ended first" in sim.facts("MergeFailed")[0]["reason"]
+    assert sim.state.pending_merge is None
 
 
 async def test_a_run_that_joins_lands_what_is_under_way_and_starts_nothing() -> None:
     script = Replies({"a#1": [says("wait", "set_flag")]})
-    sim = await at_work("joins", script=script)
+    sim = await at_work("draining", script=script)
     await sim.land(("a#1", 1))
     await sim.settle()
     sim.launch()
@@ -85,11 +85,11 @@ async def test_a_run_that_joins_lands_what_is_under_way_and_starts_nothing() -> 
     assert turn is not None
     assert [call.status for call in turn.calls] == ["ready"]
     position = sim.state.position
-    sim.engine.record(j.MergeOffered(op=OP, other=OTHER))
+    sim.engine.record(j.MergeOffered(merge=OP, other=OTHER))
     await sim.settle()
     assert list(sim.engine.pending_calls(())) == []
     assert sim.state.position == position + 1
-    sim.engine.record(j.MergeFailed(op=OP, other=OTHER, why="no"))
+    sim.engine.record(j.MergeFailed(merge=OP, other=OTHER, reason="no"))
     await sim.run()
     assert sim.ran() == ["a#1", "c#1"]
     assert sim.state.status == "completed"
@@ -109,18 +109,18 @@ async def removed(says_last: str = "bye") -> Simulation:
     sim.launch()
     await sim.drain()
     await sim.change(creatures({"a": LISTENS["a"]}))
-    assert {step: entry.leaving for step, entry in sim.state.frontier.items()} == {
+    assert {step: entry.is_detached for step, entry in sim.state.frontier.items()} == {
         "a#1": False,
         "a#2": False,
         "b#1": True,
     }
-    assert [*sim.state.parked] == ["b#2"]
+    assert [*sim.state.detached_steps] == ["b#2"]
     return sim
 
 
 async def test_a_run_that_joins_ends_the_turn_of_who_was_removed_and_no_other() -> None:
     sim = await removed()
-    enter(sim, "joins")
+    enter(sim, "draining")
     rounds = 0
     while sim.engine.is_finishing_detached_turns:
         await sim.settle()
@@ -130,7 +130,7 @@ async def test_a_run_that_joins_ends_the_turn_of_who_was_removed_and_no_other() 
         rounds += 1
         assert rounds < 10
     assert [done["step"] for done in sim.facts("StepCompleted")] == ["b#1"]
-    assert not sim.state.ending
+    assert not sim.state.detached_turns
     assert [*sim.state.frontier] == ["a#1", "a#2"]
     turn = sim.state.frontier[StepId("a#1")].turn
     assert turn is not None
@@ -153,14 +153,14 @@ async def test_nothing_ends_in_what_is_offered() -> None:
 
 async def test_a_merge_fails_that_waits_too_long_for_the_turn_of_who_was_removed() -> None:
     sim = await removed()
-    enter(sim, "joins")
+    enter(sim, "draining")
     other = CrewState(run=OTHER, position=9)
-    ends = sim.state.ending
+    ends = sim.state.detached_turns
     move = protocol.next_move(sim.state, other, OP, 9_000, landed=False, ends=ends)
     assert move is not None
     assert isinstance(move.entry, j.MergeFailed)
-    assert "b#1 of those who were removed from it did not end within 60 s" in move.entry.why
-    assert "crewlog show" in move.entry.why
+    assert "b#1 of those who were removed from it did not end within 60 s" in move.entry.reason
+    assert "crewlog show" in move.entry.reason
     sim.engine.record(move.entry)
     await sim.run()
     assert sorted(sim.ran()) == ["a#1", "a#2", "b#1"]
@@ -168,13 +168,13 @@ async def test_a_merge_fails_that_waits_too_long_for_the_turn_of_who_was_removed
 
 async def test_a_call_that_fails_the_run_fails_the_merge_first() -> None:
     plan = plan_of(["a", "c"], {"a": {"on_error": "fail"}})
-    sim = await at_work("joins", plan, lambda _: Failure("boom"))
+    sim = await at_work("draining", plan, lambda _: Failure("boom"))
     await sim.land(("a#1", 1))
     assert [entry["kind"] for entry in sim.journal][-2:] == ["MergeFailed", "RunFailed"]
     assert sim.state.merges[OP].outcome == "failed"
 
 
-@pytest.mark.parametrize("stage", ["asked", "survives", "joins", "offered"])
+@pytest.mark.parametrize("stage", ["requested", "surviving", "draining", "offered"])
 async def test_the_graph_stays_as_it_is_while_two_runs_become_one(stage: str) -> None:
     sim = await at_work(stage)
     plan = plan_of(["a", "b", "c"])
@@ -189,28 +189,28 @@ async def test_the_graph_stays_as_it_is_while_two_runs_become_one(stage: str) ->
     with pytest.raises(ChangeConflict, match="one graph with 'other'"):
         roll_back(sim.engine, 3, then, sim.engine.plan, by="ana")
     assert sim.journal == journal
-    mine = sim.state.joining
+    mine = sim.state.pending_merge
     assert mine is not None
-    sim.engine.record(j.MergeFailed(op=mine.op, other=OTHER, why="no"))
+    sim.engine.record(j.MergeFailed(merge=mine.merge, other=OTHER, reason="no"))
     report, _ = live_change.change_report(sim.engine, PrepareChangeResult(plan=plan.to_json()))
     assert check(sim.engine, change) is sim.engine
     assert report.graph_version == 2
 
 
 async def test_a_merge_that_a_run_was_ended_in_has_failed_when_it_is_taken_up() -> None:
-    sim = await at_work("survives")
+    sim = await at_work("surviving")
     journal = list(sim.journal)
     found = reopen_point(RUN, list(enumerate(map(j.entry_from_json, journal), 1)))
     then = folded(journal[: found.position])
     engine = reopen(sim.engine.plan, Witness(sim.state), then, found, by="ana", at=20_000)
     kinds = [entry["kind"] for entry in engine.ledger.entries]  # type: ignore[attr-defined]
     assert kinds[:2] == ["MergeFailed", "RunReopened"]
-    assert engine.state.joining is None
+    assert engine.state.pending_merge is None
     assert engine.state.merges[OP].outcome == "failed"
 
 
 async def test_a_hint_to_a_run_that_has_ended_is_answered_by_its_end_alone() -> None:
-    sim = await at_work("survives")
+    sim = await at_work("surviving")
     await sim.run()
     merging, hint = RunMerge(), {"op": "third/y", "run": "third"}
     merging.hint(hint)
@@ -222,7 +222,7 @@ async def test_a_hint_to_a_run_that_has_ended_is_answered_by_its_end_alone() -> 
 
     await merging.go_on(sim.engine, store, landed=False)
     assert not merging.has_work, "the loop waits for what is under way, and would not come to rest"
-    assert merging.waiting(sim.state) == (MergeNotification(op="third/y", to=RunId("third")),)
+    assert merging.waiting(sim.state) == (MergeNotification(merge="third/y", to=RunId("third")),)
     assert merging.waiting(sim.state) == ()
 
 
@@ -252,14 +252,14 @@ def test_so_many_hints_are_kept_and_none_of_a_merge_that_has_ended() -> None:
     for number in range(HINTS + 5):
         merging.hint({"op": f"m{number}", "run": "other"})
     assert merging.due(CrewState(run=RUN)) is None, "who is in no merge looks at nobody by itself"
-    ended = j.MergeFailed(at=1, op="m3", other=OTHER, why="no")
-    told = [hint.op for hint in merging.waiting(reduce(CrewState(run=RUN), ended))]
+    ended = j.MergeFailed(at=1, merge="m3", other=OTHER, reason="no")
+    told = [hint.merge for hint in merging.waiting(fold(CrewState(run=RUN), ended))]
     assert told == [f"m{number}" for number in range(HINTS) if number != 3]
 
 
 async def test_a_run_in_a_merge_looks_again() -> None:
-    sim = await at_work("survives")
-    mine = sim.state.joining
+    sim = await at_work("surviving")
+    mine = sim.state.pending_merge
     assert mine is not None
     assert RunMerge().due(sim.state) == protocol.next_read_at(sim.state, mine.at)
 
@@ -283,7 +283,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
 
 def merged(into: str) -> CrewState:
     renamed = (Rename(kind="channel", graph=RUN, was="x", now="x-2"),)
-    outcome = MergeOutcome(outcome="merged", other=RunId(into), position=9, renamed=renamed)
+    outcome = MergeOutcome(outcome="merged", other=RunId(into), position=9, renames=renamed)
     return CrewState(run=RUN, status="merged", merges={"m": outcome})
 
 

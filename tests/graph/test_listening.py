@@ -21,7 +21,7 @@ from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import SentMessage
 from crewlog.state.components import ChannelAgent, Component
-from crewlog.state.model import CrewState, FrontierStep, Heard
+from crewlog.state.model import CrewState, FrontierStep, WakingMessage
 from graph.simulation import Outcome, Simulation, as_json, dice, final, folded, returns, says
 
 CHANNELS = ("red", "green", "blue")
@@ -99,7 +99,7 @@ async def test_every_message_is_heard_once_by_each_that_listens(seed: int) -> No
         if number % 17 == 5:
             await sim.drain()
     await sim.run(5000)
-    assert sim.state.rest is not None
+    assert sim.state.idle is not None
     assert not sim.state.frontier
     wanted: Counter[tuple[str, str]] = Counter()
     for entry in sim.journal:
@@ -107,7 +107,9 @@ async def test_every_message_is_heard_once_by_each_that_listens(seed: int) -> No
             by = entry.get("by", "") if entry.get("step") else ""
             wanted.update(listening(plan, entry["ref"], by))
         elif (
-            entry["kind"] == "ModelCallCompleted" and entry.get("brief") and not entry.get("calls")
+            entry["kind"] == "ModelCallCompleted"
+            and entry.get("excerpt")
+            and not entry.get("calls")
         ):
             wires = plan.agents[entry["agent"]].wires
             logs = {to if ":" in to else f"readers:{to}" for to in wires}
@@ -139,7 +141,7 @@ async def test_an_agent_that_is_stopped_keeps_what_it_hears() -> None:
     sim = await Simulation.begin(plan, final)
     await sim.command("message", text="one", to="channel:x")
     await sim.run()
-    assert sim.state.rest is not None
+    assert sim.state.idle is not None
     assert [entry.status for entry in sim.state.frontier.values()] == ["ready"]
     await sim.change(creatures({"a": {"listen": ["x"]}, "b": {"wires": ["a"]}}))
     await sim.run()
@@ -270,7 +272,7 @@ async def test_who_comes_and_is_connected_disturbs_nobody() -> None:
     more = {**PAIR, "b": {"listen": ["x", "y"], "wires": ["c"]}, "c": {"listen": ["y"]}}
     report = await sim.change(creatures(more))
     assert (report.swap, report.at_once, report.graph_version) == (False, True, 2)
-    assert sim.state.changing is None
+    assert sim.state.pending_change is None
     assert sim.state.frontier == before
     assert set(sim.flights) == {("a#1", 1), ("b#1", 1)}
     (fact,) = sim.facts("ComponentChanged")
@@ -288,7 +290,7 @@ async def test_who_comes_and_is_connected_disturbs_nobody() -> None:
 async def test_who_goes_ends_its_turn_and_hears_no_more() -> None:
     sim = await busy(creatures(PAIR))
     await sim.change(creatures({"a": PAIR["a"]}))
-    assert {step: e.leaving for step, e in sim.state.frontier.items()} == {
+    assert {step: e.is_detached for step, e in sim.state.frontier.items()} == {
         "a#1": False,
         "a#2": False,
         "b#1": True,
@@ -308,11 +310,11 @@ async def test_who_goes_ends_its_turn_and_hears_no_more() -> None:
 async def test_idle_time_does_not_end_a_run_that_another_one_is_to_join() -> None:
     sim = await Simulation.begin(creatures({"a": {"listen": ["x"]}}, graph={"idle": 1}), final)
     engine = sim.engine
-    fields: dict[str, Any] = {"op": "m", "other": RunId("other"), "due": engine.at + 60_000}
+    fields: dict[str, Any] = {"merge": "m", "other": RunId("other"), "deadline": engine.at + 60_000}
     engine.record(j.MergeRequested(**fields))
     engine.wakes.record_idle(idle_is_over=True)
     assert engine.state.status == "running"
-    engine.record(j.MergeFailed(op="m", other=RunId("other"), why="it is gone"))
+    engine.record(j.MergeFailed(merge="m", other=RunId("other"), reason="it is gone"))
     engine.wakes.record_idle(idle_is_over=True)
     assert engine.state.status == "completed"
 
@@ -398,7 +400,7 @@ async def test_a_run_rests_until_it_is_idle_for_too_long_or_has_what_it_ends_by(
         sim = await Simulation.begin(creatures(PAIR, graph=graph), final)
         await sim.run()
         (fact,) = sim.facts("IdleStarted")
-        assert fact.get("due", 0) == (fact["at"] + due if due else 0)
+        assert fact.get("deadline", 0) == (fact["at"] + due if due else 0)
     agents = {**PAIR, "a": {"listen": ["x"], "writes_flags": ["f"]}}
     plan = creatures(agents, graph={"ends_on": ["f"]}, flags={"f": False})
 
@@ -416,8 +418,8 @@ async def test_a_run_rests_until_it_is_idle_for_too_long_or_has_what_it_ends_by(
 
 
 def test_a_step_that_is_there_no_more_is_for_no_message() -> None:
-    message = Heard(log=LogName("channel:x"), body=hash_json("one"))
-    entry = FrontierStep(step=StepId("a#1"), node=NodeName("a"), heard=message)
+    message = WakingMessage(log=LogName("channel:x"), body=hash_json("one"))
+    entry = FrontierStep(step=StepId("a#1"), node=NodeName("a"), waking_message=message)
     state = CrewState(run=RunId("r"), frontier={entry.step: entry})
     assert waking_message(state, entry.step) == message
     assert waking_message(state, StepId("a#2")) is None

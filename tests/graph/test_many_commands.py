@@ -10,7 +10,7 @@ import pytest
 
 from crewlog.errors import CommandConflict
 from crewlog.state.carry import Carry
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import entry_from_json
 from crewlog.workflows.command_effects import apply_command, doubtful
 from crewlog.workflows.command_queue import QueuedCommand
@@ -59,7 +59,7 @@ async def send(sim: Simulation, sort: Sort, count: int = COMMANDS) -> None:
         said = {"id": f"c-{n:032x}", "by": "eve", **content}
         await apply_command(sim.engine, QueuedCommand(name, said))
         # As activities store the journal meanwhile: what waits for that is bounded by itself.
-        sim.engine.ledger.stored(sim.state.position)
+        sim.engine.ledger.mark_stored(sim.state.position)
 
 
 @pytest.mark.parametrize("sort", SORTS.values(), ids=SORTS)
@@ -101,7 +101,7 @@ async def test_an_old_id_is_told_from_a_new_one() -> None:
         sim.engine.ledger.entries[first.result.position - 1]
     ]
 
-    sim.engine.ledger.stored(sim.state.position)
+    sim.engine.ledger.mark_stored(sim.state.position)
     assert doubtful(sim.engine, QueuedCommand("message", {"id": "one", "text": "pay now"})) == "one"
     assert doubtful(sim.engine, QueuedCommand("message", {"id": "new", "text": "pay now"})) == ""
     assert doubtful(sim.engine, QueuedCommand("message", {"text": "no id"})) == ""
@@ -125,5 +125,5 @@ async def test_the_fold_gives_the_same() -> None:
     await send(sim, SORTS["refused, with long ids"], 300)
     state = start
     for data in sim.engine.ledger.entries[start.position :]:
-        state = reduce(state, entry_from_json(data))
+        state = fold(state, entry_from_json(data))
     assert state == sim.state

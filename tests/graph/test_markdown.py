@@ -14,8 +14,8 @@ from crewlog.graph.run_context import CallRequest
 from crewlog.ids import ContentHash, StepId
 from crewlog.state.calls import CallModelResult, RequestedToolCall
 from crewlog.state.excerpt import fenced
-from crewlog.state.model import Mutation, PendingChange
-from crewlog.state.recorder import Ledger
+from crewlog.state.model import ChangeRecord, PendingChange
+from crewlog.state.recorder import Journal
 from crewlog.workflows.activity_options import tool_options
 from crewlog.workflows.view_models import details
 from graph.crews import plan_of
@@ -66,7 +66,7 @@ def test_plain_words_are_left_as_they_are(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 async def test_a_question_about_a_call_shows_its_arguments_as_they_are(text: str) -> None:
-    asked = RequestedToolCall(id="c0", tool="act", brief=text)
+    asked = RequestedToolCall(id="c0", tool="act", excerpt=text)
     calls = [{"id": "c0", "name": "act", "args": {"x": text}}]
     body = {"type": "ai", "content": "", "tool_calls": calls}
     reply = CallModelResult(body=body, hash=hash_json(body), tools=(asked,))
@@ -88,24 +88,24 @@ async def test_the_calls_under_way_and_the_changes_show_theirs(text: str) -> Non
     sim = await Simulation.begin(plan_of(["a"]), final)
     await sim.engine.advance(())
     (order,) = sim.engine.pending_calls(())
-    asked = order.call.model_copy(update={"tool": "act", "brief": text})
+    asked = order.call.model_copy(update={"tool": "act", "excerpt": text})
     asks = CallRequest(order.step, order.agent, asked)
     check(str(tool_options(sim.engine.plan, sim.state, asks, None)["summary"]), text)
     entry = sim.state.frontier[StepId("a#1")]
     turn = entry.turn and entry.turn.model_copy(update={"calls": (asked,)})
-    change = Mutation(
+    change = ChangeRecord(
         position=3, graph_version=2, what=text, by=text, definition=ContentHash("d"), number=1
     )
     state = sim.state.model_copy(
         update={
             "frontier": {entry.step: entry.model_copy(update={"turn": turn})},
-            "mutations": (change,),
-            "changing": PendingChange(
+            "changes": (change,),
+            "pending_change": PendingChange(
                 command="c", graph_version=3, definition=ContentHash("d"), what=text, by=text
             ),
         }
     )
-    engine = Engine(sim.engine.plan, Ledger(state))
+    engine = Engine(sim.engine.plan, Journal(state))
     shown = details(engine, {(entry.step, asked.call): f"a worker that has {text}"})
     check(shown, f"act {text}", f"a worker that has {text}")
     assert shown.count(fenced(text)) >= 4, "who changed it, and what"

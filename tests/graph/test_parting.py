@@ -61,7 +61,7 @@ def test_each_part_has_the_whole_crew() -> None:
     for each in found.values():
         assert (each.agents, each.tools, each.rules) == (crew.agents, crew.tools, crew.rules)
     share = split_run_of(crew, goes.topology)
-    assert (share.creatures, share.nodes, share.channels) == (
+    assert (share.agents, share.nodes, share.channels) == (
         ("digger", "poet"),
         ("digger", "poet"),
         ("asides",),

@@ -8,10 +8,10 @@ from crewlog.graph.lowering_pass import lower
 from crewlog.graph.restore import start_split_run as begun_as_part
 from crewlog.graph.run_merge import apply_merge
 from crewlog.ids import AgentName
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import ComponentChanged, entry_from_json
 from crewlog.state.model import CrewState
-from crewlog.state.split import parted
+from crewlog.state.split import split_run_state
 from graph.simulation import RUN, Simulation, dice
 from graph.test_bounded_splits import APART, apart, pond, says_all
 from graph.test_taking_in import prepared
@@ -32,9 +32,9 @@ def begun(
     [fact] = sim.facts("ComponentChanged")
     entry = entry_from_json(fact)
     assert isinstance(entry, ComponentChanged)
-    [made] = entry.parts
-    after = reduce(before, entry.model_copy(update={"parts": ()}))
-    then = parted(after, made.graph, made.share)
+    [made] = entry.split_runs
+    after = fold(before, entry.model_copy(update={"split_runs": ()}))
+    then = split_run_state(after, made.run, made.contents)
     policy = kept.graph
     assert policy is not None
     away = {n: RUN for n in kept.agents if n not in policy.away}

@@ -122,7 +122,7 @@ async def test_a_list_that_cannot_be_worked_on_starts_nothing_and_is_asked_about
         items = wide(items)
     sim = await made(items)
     (refused,) = sim.facts("ItemsRefused")
-    assert refused["faults"] == [fault]
+    assert refused["errors"] == [fault]
     asked = sim.asked()
     assert (asked.kind, asked.step, asked.options) == (
         "requirement", "work#1", ("again", "skip", "stop"),
@@ -146,7 +146,7 @@ async def test_a_phase_that_says_else_goes_there_with_a_bad_list() -> None:
 async def test_five_steps_with_a_cap_of_two_all_run_and_two_are_at_work_at_the_most() -> None:
     sim = await begun([{"agent": "ab"[n % 2]} for n in range(5)], pool({"at_once": 2}))
     widest = 0
-    while not sim.state.closed:
+    while not sim.state.is_ended:
         await sim.settle()
         sim.launch()
         at_work = [step for step in sim.state.frontier if "." in step]
@@ -391,7 +391,7 @@ async def test_a_long_plan_costs_no_more_for_each_item_than_a_short_one() -> Non
         pool({"at_once": 8}),
     )
     await sim.finish("maker#1", "maker#1", "maker#1")
-    mapped = sim.state.frontier[StepId("work#1")].mapped
+    mapped = sim.state.frontier[StepId("work#1")].child_steps
     assert mapped is not None
     assert len(json.dumps(mapped.to_json())) < 40_000
 
@@ -403,7 +403,7 @@ async def test_a_reply_that_is_none_is_tried_again_by_the_items_own_agent() -> N
         agents={"a": {"reply": {**form, "tries": 2}}, "b": {"reply": {**form, "tries": 3}}},
         merge={"a.ok": "append", "b.ok": "append", "a.text": "append", "b.text": "append"},
     )
-    bad = says("garbage", faults=("it is no JSON",))
+    bad = says("garbage", errors=("it is no JSON",))
     items = [{"agent": "a"}, {"agent": "b"}]
     sim = await made(items, plan, **{"work#1.1": [bad] * 2, "work#1.2": [bad] * 3})
     tried = sorted(

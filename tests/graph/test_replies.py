@@ -20,7 +20,7 @@ from crewlog.reporting.dry_run.runner import dry_run
 from crewlog.reporting.trace.builder import run_trace
 from crewlog.state import journal as j
 from crewlog.state.calls import CallModelResult, OutputValue, StructuredOutput
-from crewlog.state.drafts import draft_of
+from crewlog.state.drafts import draft_text
 from crewlog.state.model import CrewState
 from graph.other_plans import other_plan
 from graph.simulation import (
@@ -65,7 +65,7 @@ def plan(
 
 
 def bad(fault: str = "'next' is missing") -> CallModelResult:
-    return says("I do not know.", faults=(fault,))
+    return says("I do not know.", errors=(fault,))
 
 
 def good(**more: Any) -> CallModelResult:
@@ -95,7 +95,7 @@ async def test_a_reply_sets_its_fields_and_conditions_see_them() -> None:
     assert found.pop("response") == found.pop("text")
     assert found == {"next": "billing", "instructions": "", "rationale": "money"}
     (taken,) = sim.facts("StructuredOutputParsed")
-    assert taken["brief"] == "next = billing, rationale = money"
+    assert taken["excerpt"] == "next = billing, rationale = money"
 
 
 async def test_garbage_twice_and_then_good() -> None:
@@ -205,7 +205,7 @@ async def test_a_capped_turn_ends_with_its_last_text() -> None:
     assert fact["calls"] == 2
     reply = sim.facts("ModelCallCompleted")[0]
     said = reply["draft"]["body"]
-    assert said == hash_json(draft_of(looking("Half of it.").body)) != reply["ref"]["body"]
+    assert said == hash_json(draft_text(looking("Half of it.").body)) != reply["ref"]["body"]
     assert fact["ref"] == {"body": said, "logs": ["public"]}
     assert outputs(sim) == {"capped": True, "text": said}
     assert [call for _, call, _ in sim.made] == [1, 2, 3, 4], "and no third model call"
@@ -254,7 +254,7 @@ async def test_a_capped_turn_ends_with_the_text_before_a_bad_reply() -> None:
     capped = plan(None, only_if="not router.capped", max_calls=2, on_cap="end")
     sim = await run(capped, looking("Half of it."), says("And", ending="cut"))
     assert sim.state.status == "completed"
-    assert outputs(sim)["text"] == hash_json(draft_of(looking("Half of it.").body))
+    assert outputs(sim)["text"] == hash_json(draft_text(looking("Half of it.").body))
 
 
 async def test_the_fallback_counts_at_the_cap_and_a_bad_reply_is_no_response() -> None:
@@ -267,7 +267,7 @@ async def test_the_fallback_counts_at_the_cap_and_a_bad_reply_is_no_response() -
 
 async def test_an_accepted_reply_that_is_not_of_its_form_is_told_why() -> None:
     crew = plan({"tries": 1}, on_error={"bad_reply": "accept"})
-    sim = await run(crew, says("Half of", ending="cut", faults=("there is no JSON",)))
+    sim = await run(crew, says("Half of", ending="cut", errors=("there is no JSON",)))
     (failed,) = sim.facts("StepFailed")
     assert failed["error_type"] == "ReplyInvalid"
     assert "there is no JSON" in failed["error"]
@@ -336,7 +336,7 @@ async def test_no_reply_kills_a_run_and_every_try_is_in_the_journal(
         restore_at=lambda drain: drain % 2 == 0,
     )
     await sim.run()
-    assert sim.state.closed
+    assert sim.state.is_ended
     assert sim.state.status in ("completed", "stopped")
     # People may go back: then the router has a second step.
     replies = [each for each in sim.facts("ModelCallCompleted") if each["agent"] == "router"]
@@ -380,7 +380,7 @@ class Speaking(RandomScript):
             return made
         rng = dice(f"{self.seed}/{order.step}/{order.call.call}/{order.call.attempt}/said")
         if rng.random() < 0.5:
-            return made.model_copy(update={"faults": ("it is nothing",) * rng.randint(0, 3)})
+            return made.model_copy(update={"errors": ("it is nothing",) * rng.randint(0, 3)})
         large = OutputValue(key="list", body=hash_json(LARGE), content=LARGE)
         fields = rng.sample([OutputValue(key="score", value=rng.choice([0, 0.5, None])), large], 1)
         return made.model_copy(
@@ -423,7 +423,7 @@ async def test_forms_hold_in_crews_at_random_with_people_and_changes() -> None:
             restore_at=lambda drain: drain % 2 == 0,
         )
         await sim.run()
-        assert sim.state.closed
+        assert sim.state.is_ended
         assert as_json(folded(sim.journal)) == as_json(sim.state)
         assert CrewState.from_json(sim.state.to_json()) == sim.state
         kinds.update(entry["kind"] for entry in sim.journal)

@@ -30,14 +30,14 @@ from crewlog.ids import (
 from crewlog.state import journal as j
 from crewlog.state.calls import PrepareChangeResult
 from crewlog.state.checkpoints import checkpoint_kind
-from crewlog.state.fold import after, reduce
+from crewlog.state.fold import fold, fold_at_positions
 from crewlog.state.model import ChildStepProgress, CrewState, FrontierStep, LogHead, Turn
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from crewlog.state.restore import (
-    forked,
+    checkpoint_length,
+    fork_state,
     reopen_point,
     rollback_state,
-    settled,
     steps_without_interrupt,
 )
 from graph.crews import plan_of
@@ -73,7 +73,7 @@ class Logical:
     def __call__(self, order: CallRequest) -> Outcome:
         assert self.sim is not None
         node = node_of(order.step)
-        visit = step_id(node, self.sim.state.routing.done.get(node, 0) + 1)
+        visit = step_id(node, self.sim.state.routing.completed.get(node, 0) + 1)
         number = item_number(order.step)
         step = child_step_id(visit, number) if number else visit
         return self.script(order._replace(step=step))
@@ -112,7 +112,7 @@ async def forward(sim: Simulation, rounds: int = 400) -> list[int]:
         rests.append(sim.state.position)
         if sim.flights:
             await sim.land(_next(sim))
-        elif sim.state.closed:
+        elif sim.state.is_ended:
             return rests
         elif sim.state.status == "paused":
             await sim.command("resume")
@@ -130,7 +130,7 @@ def end_of(state: CrewState) -> str:
     """What a run came to, without names of steps, positions and times."""
     outputs = {
         agent: {
-            key: [o.value, o.body, o.items, [(p.value, p.body) for p in o.parts]]
+            key: [o.value, o.body, o.items, [(p.value, p.body) for p in o.elements]]
             for key, o in sorted(found.items())
             # What is composed names its step, which has another name then.
             if not (key == "text" and agent.endswith(DOES))
@@ -148,7 +148,7 @@ def places_of(journal: list[dict[str, Any]]) -> list[tuple[int, int]]:
     entries = [j.entry_from_json(entry) for entry in journal]
     found: list[tuple[int, int]] = []
     for at in range(len(entries)):
-        count = settled(entries[at : at + 100])
+        count = checkpoint_length(entries[at : at + 100])
         if count is not None:
             found.append((at + 1, at + count))
     return found
@@ -169,7 +169,7 @@ async def test_forward_again_from_any_checkpoint_ends_the_same() -> None:
         chosen = rng.sample(places, min(PLACES, len(places)))
         chosen += [p for p in places if any(map(item_number, states[p[1] - 1].frontier))][:2]
         for to, at in chosen:
-            later = [rest for rest in rests if rest >= at and not states[rest - 1].closed]
+            later = [rest for rest in rests if rest >= at and not states[rest - 1].is_ended]
             if not later:
                 continue
             now: CrewState = states[rng.choice(later) - 1]
@@ -212,18 +212,18 @@ async def test_a_fork_from_any_checkpoint_ends_as_the_run_did() -> None:
             ledger = Witness(CrewState(run=run, position=at))
             engine = fork(plan, then, run, by="ana", at=10_000, ledger=ledger)
             made = engine.state
-            assert (made.run, made.started, made.recipe) == (run, 10_000, then.definition)
+            assert (made.run, made.started_at, made.recipe) == (run, 10_000, then.definition)
             assert made.source is not None
             assert (made.source.run, made.source.position) == (RUN, at)
             assert made.messages == then.messages
             assert list(made.frontier) == list(then.frontier)
-            assert not any((made.usage, made.commands, made.tags, made.mutations))
+            assert not any((made.usage, made.commands, made.tags, made.changes))
             again = simulation(plan, engine, seed)
             await forward(again)
             assert end_of(again.state) == end_of(sim.state), (seed, at)
             state = CrewState(run=run, position=at)
             for entry in engine.ledger.entries:
-                state = reduce(state, j.entry_from_json(json.loads(json.dumps(entry))))
+                state = fold(state, j.entry_from_json(json.loads(json.dumps(entry))))
             assert as_json(state) == as_json(again.state)
 
 
@@ -237,7 +237,7 @@ async def test_a_run_that_was_stopped_anywhere_goes_on_and_ends_the_same() -> No
         rng = dice(f"stop/{seed}")
         for rest in rng.sample(rests, min(PLACES, len(rests))):
             now: CrewState = states[rest - 1]
-            if now.closed or now.status == "paused":
+            if now.is_ended or now.status == "paused":
                 continue
             halted = simulation(plan, Engine(plan, Witness(now)), seed)
             question = next(iter(now.interrupts.values()), None)
@@ -264,7 +264,7 @@ def taken_up(
 ) -> Simulation:
     entries = [j.entry_from_json(entry) for entry in journal]
     found = reopen_point(RUN, list(enumerate(entries, 1))[-300:])
-    then = after(folded(journal[: found.position]), found.landed)
+    then = fold_at_positions(folded(journal[: found.position]), found.landed)
     engine = reopen(plan, Witness(ended), then, found, by="ana", at=20_000)
     return simulation(plan, engine, seed)
 
@@ -393,7 +393,7 @@ async def test_a_change_that_a_run_was_ended_in_has_failed_when_it_is_taken_up()
     accept_change(sim.engine, made, report, by="eve")
     again = taken_up(plan, sim.journal, sim.state, 0)  # it was terminated while it drained
     assert [entry["kind"] for entry in again.journal] == ["SwapFailed", "RunReopened"]
-    assert again.state.changing is None
+    assert again.state.pending_change is None
     assert_folds([*sim.journal, *again.journal], again)
 
 
@@ -426,13 +426,17 @@ def test_a_paused_run_stays_paused_and_a_paused_checkpoint_does_not_pause() -> N
 
 def test_what_never_goes_back_stays_as_it_is() -> None:
     plan = plan_of(["a", "b"])
-    engine = Engine(plan, Ledger(CrewState(run=RUN, position=9, asked=4, execution=3, steps=7)))
-    then = CrewState(run=RUN, position=5, asked=1, definition=engine.state.definition, steps=2)
+    engine = Engine(
+        plan, Journal(CrewState(run=RUN, position=9, interrupt_count=4, execution=3, steps=7))
+    )
+    then = CrewState(
+        run=RUN, position=5, interrupt_count=1, definition=engine.state.definition, steps=2
+    )
     roll_back(engine, 5, then, plan, by="ana", reason="why", command="c1")
     state = engine.state
-    assert (state.position, state.asked, state.execution, state.steps) == (10, 4, 3, 2)
+    assert (state.position, state.interrupt_count, state.execution, state.steps) == (10, 4, 3, 2)
     assert state.commands["c1"].position == 10
-    (mutation,) = state.mutations
+    (mutation,) = state.changes
     assert (mutation.what, mutation.by, mutation.position) == ("rolled back to 5", "ana", 10)
 
 
@@ -443,7 +447,7 @@ def test_another_graph_is_another_version_and_other_rules_are_not(
     plan = plan_of(["a", "b"], {"a": {"max_calls": 3}})
     now = CrewState(run=RUN, position=9, graph_version=3, definition=ContentHash("new"))
     then = CrewState(run=RUN, position=5, graph_version=2, definition=ContentHash("old"))
-    engine = Engine(plan_of(flow), Ledger(now))
+    engine = Engine(plan_of(flow), Journal(now))
     roll_back(engine, 5, then, plan, by="ana")
     assert engine.state.graph_version == version
     assert engine.state.definition == "old"
@@ -457,10 +461,10 @@ def test_items_and_what_is_held_go_by_the_new_names() -> None:
         "step": item,
         "ref": {"body": "h", "logs": [child_step_log(item)]},
     }
-    turn = Turn.from_json({"calls": [{"call": 3, "status": "held", "held": [held]}]})
+    turn = Turn.from_json({"calls": [{"call": 3, "status": "buffered", "completion": [held]}]})
     frontier = {
         visit: FrontierStep(
-            step=visit, node=node_of(visit), mapped=ChildStepProgress(of=2, started=2)
+            step=visit, node=node_of(visit), child_steps=ChildStepProgress(of=2, started=2)
         ),
         item: FrontierStep(step=item, node=node_of(item), parent=visit, item=2, turn=turn),
     }
@@ -476,14 +480,14 @@ def test_items_and_what_is_held_go_by_the_new_names() -> None:
     assert list(state.frontier) == ["m#5", "m#5.2"]
     assert state.messages == {"private:m#5.2": head}
     calls = state.frontier["m#5.2"].turn.calls  # type: ignore[index, union-attr]
-    assert calls[0].held[0]["step"] == "m#5.2"
-    assert calls[0].held[0]["ref"]["logs"] == ["private:m#5.2"]
+    assert calls[0].completion[0]["step"] == "m#5.2"
+    assert calls[0].completion[0]["ref"]["logs"] == ["private:m#5.2"]
     assert state.visits == {"m": 5}
     assert state.frontier["m#5.2"].parent == "m#5"  # type: ignore[index]
 
 
 def test_a_step_whose_node_is_gone_is_not_taken_up_again() -> None:
-    gone = FrontierStep(step="g#1", node="g", status="running", leaving=True)  # type: ignore[arg-type]
+    gone = FrontierStep(step="g#1", node="g", status="running", is_detached=True)  # type: ignore[arg-type]
     asked = {"id": "i1", "kind": "step_failed", "question": "?", "step": "g#1"}
     then = CrewState.from_json(
         {"run": RUN, "frontier": {"g#1": gone.to_json()}, "interrupts": {"i1": asked}}
@@ -493,11 +497,11 @@ def test_a_step_whose_node_is_gone_is_not_taken_up_again() -> None:
 
 
 def test_what_was_queued_behind_a_step_that_is_not_taken_up_moves_up() -> None:
-    gone = {"step": "g#1", "node": "g", "status": "running", "leaving": True}
+    gone = {"step": "g#1", "node": "g", "status": "running", "is_detached": True}
     behind = [{"step": f"g#{n}", "node": "g", "status": "queued"} for n in (2, 3)]
     frontier = {entry["step"]: entry for entry in (gone, *behind)}
     then = CrewState.from_json({"run": RUN, "frontier": frontier, "visits": {"g": 3}})
-    for made in (rollback_state(then, then), forked(then, RunId("other"))):
+    for made in (rollback_state(then, then), fork_state(then, RunId("other"))):
         statuses = [entry.status for entry in made.state.frontier.values()]
         assert statuses == ["ready", "queued"]
 
@@ -549,14 +553,14 @@ def test_what_was_queued_behind_a_step_that_is_not_taken_up_moves_up() -> None:
 def test_a_checkpoint_has_what_follows_from_it(
     entries: list[dict[str, Any]], count: int | None
 ) -> None:
-    assert settled([j.entry_from_json(entry) for entry in entries]) == count
+    assert checkpoint_length([j.entry_from_json(entry) for entry in entries]) == count
 
 
 def test_whatever_is_listed_as_a_beginning_can_be_gone_back_to() -> None:
     for because in ("", "people let it go on", "a#1 handed off"):
         entry = j.NodesReached(because=because)
         assert (checkpoint_kind("NodesReached", None, because) is None) == (
-            settled([entry]) is None
+            checkpoint_length([entry]) is None
         )
 
 

@@ -33,7 +33,7 @@ from crewlog.state.calls import (
 )
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from crewlog.state.restore import ReopenPoint
 from crewlog.store import InMemoryStore
 from graph.crews import crew
@@ -77,16 +77,16 @@ async def test_a_history_has_the_definitions_of_such_steps(abandon: bool, tmp_pa
 async def test_a_run_that_ended_while_a_removed_agent_worked_goes_on(tmp_path: Path) -> None:
     _, loaded = await without_b(tmp_path, abandon=False)
     then = CrewState.from_json(loaded.state)
-    assert then.frontier["b#1"].leaving  # type: ignore[index]
+    assert then.frontier["b#1"].is_detached  # type: ignore[index]
     found = ReopenPoint(loaded.position)
-    engine = reopen(GraphPlan.from_json(loaded.plan), Ledger(then), then, found, by="ana", at=9)
+    engine = reopen(GraphPlan.from_json(loaded.plan), Journal(then), then, found, by="ana", at=9)
     sim = Simulation(engine, final)
     await sim.settle()
     sim.launch()
     assert ("b#1", 2) in sim.flights
     await sim.run()
     assert sim.state.status == "completed"
-    assert sim.state.routing.done["b"] == 1  # type: ignore[index]
+    assert sim.state.routing.completed["b"] == 1  # type: ignore[index]
 
 
 @pytest.mark.parametrize("how", ["back", "fork", "reopen"])
@@ -94,9 +94,9 @@ async def test_a_step_kept_aside_comes_back_with_its_node(how: str, tmp_path: Pa
     _, loaded = await without_b(tmp_path, abandon=True)
     plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
     sim = Simulation(begun(how, plan, then), final)
-    (step,) = sim.state.parked
+    (step,) = sim.state.detached_steps
     await sim.change(lower(FULL))
-    assert list(sim.state.parked) == []
+    assert list(sim.state.detached_steps) == []
     turn = sim.state.frontier[step].turn
     assert turn is not None
     assert [call.call for call in turn.calls] == [2]  # it goes on where it was
@@ -110,8 +110,8 @@ def begun(how: str, plan: GraphPlan, then: CrewState) -> Engine:
     if how == "fork":
         return fork(plan, then, RunId("other"), at=9, **who)
     if how == "reopen":
-        return reopen(plan, Ledger(then), then, ReopenPoint(then.position), at=9, **who)
-    engine = Engine(lower(LESS), Ledger(then))
+        return reopen(plan, Journal(then), then, ReopenPoint(then.position), at=9, **who)
+    engine = Engine(lower(LESS), Journal(then))
     roll_back(engine, then.position, then, plan, **who)
     return engine
 

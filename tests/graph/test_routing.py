@@ -88,7 +88,7 @@ def test_joins_fire_as_a_naive_model_says() -> None:
         for source, fired in completions(plan, rng, model):
             routing = routing_after(routing, source, following[source])
             assert {t for t in following[source] if has_fired(plan, t, source, routing)} == fired
-            fired_later += routing.done[source] > 1 and bool(fired)
+            fired_later += routing.completed[source] > 1 and bool(fired)
         for name in plan.nodes:
             assert bool(missing_sources(plan, name, routing)) == model.begun_and_not_full(name)
     assert fired_later > 100, "no second generation was tried"
@@ -224,5 +224,5 @@ async def test_lanes_do_not_wait_for_each_other() -> None:
     flow: list[Any] = [["a", "b"], {"agent": "a2", "after": "a"}, {"agent": "a3", "after": "a2"}]
     sim = await Simulation.begin(plan_of(flow), final)
     await sim.finish("a#1", "a2#1", "a3#1")
-    assert sim.state.routing.done == {"a": 1, "a2": 1, "a3": 1}
+    assert sim.state.routing.completed == {"a": 1, "a2": 1, "a3": 1}
     assert list(sim.state.frontier) == ["b#1"]

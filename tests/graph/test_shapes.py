@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewlog.ids import StepId
-from crewlog.state.calls import StructuredOutput, apart
+from crewlog.state.calls import StructuredOutput, addressed_items
 from crewlog.state.carry import Carry
 from crewlog.state.item_specs import (
     MOST_ITEMS,
@@ -40,7 +40,7 @@ async def test_two_hundred_steps_each_after_all_before_are_a_small_state() -> No
     await sim.finish("maker#1", "maker#1", "maker#1")
     for number in range(1, 7):
         await sim.finish(f"work#1.{number}")
-    mapped = sim.state.frontier[StepId("work#1")].mapped
+    mapped = sim.state.frontier[StepId("work#1")].child_steps
     assert mapped is not None
     assert size(mapped) < 5_000  # 3.7 KB; every edge by its ids were 1.4 MB
     state = sim.state.to_json()
@@ -84,7 +84,7 @@ async def test_what_says_more_than_is_kept_is_a_fault_that_people_are_told(
 ) -> None:
     sim = await made(items)
     (refused,) = sim.facts("ItemsRefused")
-    assert fault in refused["faults"][0]
+    assert fault in refused["errors"][0]
     assert fault in sim.asked().question
     assert len(json.dumps(sim.state.to_json())) < 10_000
 
@@ -99,16 +99,16 @@ async def test_all_lists_of_a_run_have_one_bound() -> None:
         {"set_output": returns(outputs=(listed,))},
     )
     sim = await run(plan_of(flow, {**agents, "a": {}}, flags={"ok": True}), script)
-    shapes = [e["shape"] for e in sim.facts("OutputSet") if "shape" in e]
-    assert [bool(shape.get("faults")) for shape in shapes] == [False, False, False, True]
-    assert "the run's other lists" in shapes[-1]["faults"][0]
+    shapes = [e["spec"] for e in sim.facts("OutputSet") if "spec" in e]
+    assert [bool(shape.get("errors")) for shape in shapes] == [False, False, False, True]
+    assert "the run's other lists" in shapes[-1]["errors"][0]
     assert size(sim.state) < 80_000
 
 
 def test_many_ids_that_no_item_has_are_told_quickly() -> None:
     shape = list_spec([{"id": n, "after": [f"no{n}"]} for n in range(MOST_ITEMS)], {"agent"})
     assert shape is not None
-    assert (len(shape.faults), shape.more) == (5, MOST_ITEMS - 5)
+    assert (len(shape.errors), shape.more) == (5, MOST_ITEMS - 5)
 
 
 @given(st.lists(st.integers(1, 60)), st.lists(st.integers(1, 60), unique=True))
@@ -129,7 +129,7 @@ async def test_items_that_are_handed_on_name_their_agents() -> None:
     reply = {"schema": TAGGED, "tagged": {"list": "agent"}}
     plan = pool(agents={"maker": {"reply": reply}})
     items = wide([{"agent": "b", "id": "y", "after": ["x"]}, {"agent": "a", "id": "x"}])
-    read = StructuredOutput(outputs=tuple(apart("list", items, "agent")))
+    read = StructuredOutput(outputs=tuple(addressed_items("list", items, "agent")))
     sim = await run(plan, Replies({"maker#1": [says("{}", reply=read)]}))
     assert (who(sim), sim.ran()[1]) == ({"1": "b", "2": "a"}, "work#1.2")
 

@@ -169,12 +169,12 @@ async def test_a_step_that_takes_too_long_gives_way() -> None:
     sim.launch()
     entry = sim.state.frontier["vendor#1"]  # type: ignore[index]
     (set_,) = sim.facts("TimerStarted")
-    assert (entry.status, entry.due, set_["due"]) == (
+    assert (entry.status, entry.deadline, set_["deadline"]) == (
         "running",
         set_["at"] + 10 * MINUTE,
-        entry.due,
+        entry.deadline,
     )
-    assert sim.engine.timers.next_deadline() == entry.due
+    assert sim.engine.timers.next_deadline() == entry.deadline
     sim.ring()
     await sim.settle()
     (failed,) = sim.facts("StepFailed")
@@ -261,7 +261,7 @@ async def test_each_item_has_the_whole_time() -> None:
 
 async def test_a_restored_run_keeps_the_time_of_a_step() -> None:
     sim = await hanging(flow(timeout="10m"))
-    due = sim.state.frontier["vendor#1"].due  # type: ignore[index]
+    due = sim.state.frontier["vendor#1"].deadline  # type: ignore[index]
     sim.engine.timers.fire(due)  # rung in an execution that ends before it could say so
     await sim.restore()
     await sim.settle()
@@ -285,7 +285,7 @@ async def test_a_paused_run_fails_a_late_step_once_it_is_resumed() -> None:
 
 async def test_a_change_keeps_the_time_of_a_step_and_may_take_it_away() -> None:
     sim = await hanging(flow(timeout="10m"))
-    due = sim.state.frontier["vendor#1"].due  # type: ignore[index]
+    due = sim.state.frontier["vendor#1"].deadline  # type: ignore[index]
     report = await sim.change(plan_of([*flow(timeout="1m"), "last"]))
     assert {each.fate for each in report.steps} == {"kept"}
     await sim.settle()
@@ -347,7 +347,7 @@ async def test_random_runs_with_stand_ins_end_and_fold_to_their_state(seed: int)
     else:
         await sim.command("stop")
         await sim.settle()
-    assert sim.state.closed
+    assert sim.state.is_ended
     assert as_json(folded(sim.journal)) == as_json(sim.state)
     ended = [each["step"] for each in sim.facts("StepCompleted") + sim.facts("StepCancelled")]
     assert len(ended) == len(set(ended)), "no step ends twice"

@@ -105,7 +105,7 @@ async def test_a_step_in_mid_turn_ends_its_turn_with_what_its_agent_had() -> Non
     sim = await begun(old, Replies({"b#1": [says("wait", "read")]}))
     report = await sim.change(plan_of(["a", "c"]))
     assert fates(report) == {"a#1": "parked", "b#1": "leaves"} | fates(report)
-    assert sim.state.frontier["b#1"].leaving
+    assert sim.state.frontier["b#1"].is_detached
     plan = GraphPlan.from_json(sim.engine.plan.to_json())  # as it is carried
     step = sim.state.frontier["b#1"]
     assert plan.definition_hash_of(step) == old.definition != plan.definition
@@ -141,11 +141,11 @@ async def test_a_step_that_has_not_begun_is_kept_aside_and_comes_back() -> None:
     report = await sim.change(plan_of(["a", "c"]))
     assert fates(report) == {"b#1": "parked", "c#1": "starts"}
     assert statuses(sim) == {"c#1": "ready"}
-    assert list(sim.state.parked) == ["b#1"]
+    assert list(sim.state.detached_steps) == ["b#1"]
     report = await sim.change(old)
     assert fates(report) == {"b#1": "returns", "c#1": "retracted"}
     assert statuses(sim) == {"b#1": "ready"}
-    assert not sim.state.parked
+    assert not sim.state.detached_steps
     assert not sim.engine.plan.detached_steps
     await sim.run()
     assert sim.ran() == ["a#1", "b#1", "c#1"]
@@ -318,7 +318,7 @@ async def test_the_same_graph_needs_no_swap() -> None:
     assert sim.state.frontier == before
     assert sim.flights, "it did not drain"
     assert sim.engine.tools_of(AgentName("a")) == ("t",)
-    (made,) = sim.state.mutations
+    (made,) = sim.state.changes
     assert (made.by, made.what, made.graph_version) == ("eve", "another crew", 1)
     await sim.run()
     assert sim.ran() == ["a#1"]
@@ -378,7 +378,7 @@ async def test_a_swap_that_does_not_fit_leaves_the_run_as_it_was() -> None:
     assert sim.engine is engine
     assert "the plan of the accepted change is not there" in sim.facts("SwapFailed")[0]["error"]
     assert sim.state.frontier == frontier
-    assert sim.state.changing is None
+    assert sim.state.pending_change is None
     await sim.run()
     assert sim.ran() == ["a#1", "c#1"]
 

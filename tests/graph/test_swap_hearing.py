@@ -48,7 +48,7 @@ async def test_who_has_heard_may_be_none_whose_phase_would_count_as_done(ended: 
     with pytest.raises(CommandRejected, match="'scout' cannot be a phase from now on") as refused:
         await sim.change(plan("ann", "scout", "bob"))
     assert refused.value.remedy == "Give the phase another name: phase: NAME"
-    assert sim.state.changing is None
+    assert sim.state.pending_change is None
     await sim.change(plan("ann", {"agent": "scout", "phase": "search"}, "bob"))
     await sim.run()
     assert sorted(sim.ran()) == ["ann#1", "bob#1", "scout#1", "search#1"]
@@ -89,7 +89,7 @@ async def test_who_still_has_to_hear_stays_where_it_hears() -> None:
     await sim.command("message", text="more", to="channel:x")
     await sim.run()
     assert sorted(sim.ran()) == ["ann#1", "bob#1", "scout#1", "scout.inbox#1", "scout.inbox#2"]
-    assert not sim.state.parked
+    assert not sim.state.detached_steps
 
 
 async def test_a_phase_that_goes_takes_no_turn_where_its_agent_hears() -> None:
@@ -156,7 +156,11 @@ async def test_who_comes_back_has_each_turn_again_that_waited_for_it_once(
     last = ended + messages
     assert back == {f"scout#{n}": "returns" for n in range(ended + 1, last + 1)}
     said = [entry["body"] for entry in sim.facts("AgentsWoken") if "scout" in entry["to"]]
-    found = {step: e.heard.body for step, e in sim.state.frontier.items() if e.heard is not None}
+    found = {
+        step: e.waking_message.body
+        for step, e in sim.state.frontier.items()
+        if e.waking_message is not None
+    }
     assert found == {f"scout#{n}": said[n - 1] for n in range(ended + 1, last + 1)}
     await sim.command("message", text="more", to="channel:x")
     await sim.run()

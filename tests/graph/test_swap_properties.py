@@ -14,9 +14,9 @@ from crewlog.graph.plan import GraphPlan, PlanNode
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import NodeName, node_of
 from crewlog.state import journal as j
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from graph.other_plans import other_plan
 from graph.simulation import RandomScript, Simulation, as_json, dice, folded, random_plan
 
@@ -53,7 +53,7 @@ async def at_some_moment(seed: int, **kinds: bool) -> Simulation | None:
     await sim.drain()
     if rng.random() < 0.3:  # else what has landed has not been looked at
         await sim.settle()
-    return None if sim.state.closed or sim.state.status == "stopping" else sim
+    return None if sim.state.is_ended or sim.state.status == "stopping" else sim
 
 
 async def moments() -> AsyncIterator[tuple[str, Simulation]]:
@@ -63,7 +63,7 @@ async def moments() -> AsyncIterator[tuple[str, Simulation]]:
         _MOMENTS.extend((seed, sim) for seed, sim in found if sim is not None)
     for seed, sim in _MOMENTS:
         for variant in range(VARIANTS):
-            engine = Engine(sim.engine.plan, Ledger(sim.state))
+            engine = Engine(sim.engine.plan, Journal(sim.state))
             engine.at = sim.engine.at
             yield f"{seed}/{variant}", Simulation(engine, sim.script, dice(variant), people=True)
 
@@ -80,18 +80,18 @@ async def test_every_step_has_one_fate_and_none_is_lost_or_begun_anew() -> None:
             assert after.frontier == before.frontier
             seen["rules"] += 1
             continue
-        assert after.changing is None
+        assert after.pending_change is None
         assert after.graph_version == before.graph_version + 1
         fates = [fate.step for fate in report.steps]
         assert len(set(fates)) == len(fates)
-        assert {*before.frontier, *before.parked} <= {*fates}
+        assert {*before.frontier, *before.detached_steps} <= {*fates}
         for fate in report.steps:
             seen[fate.fate] += 1
             check_fate(fate.fate, fate.step, before, after)
         check_nodes(report, old, sim.engine.plan, before)
         state = before
         for entry in sim.journal:
-            state = reduce(state, j.entry_from_json(entry))
+            state = fold(state, j.entry_from_json(entry))
         assert as_json(state) == as_json(after)
     for fate in ("kept", "leaves", "abandoned", "parked", "starts", "rules"):
         assert seen[fate] >= 3, seen
@@ -103,15 +103,15 @@ def check_fate(fate: str, step: Any, before: CrewState, after: CrewState) -> Non
     if fate in ("kept", "leaves"):
         assert was is not None
         assert now is not None
-        assert (now.turn, now.mapped, now.item) == (was.turn, was.mapped, was.item)
-        assert now.leaving == (fate == "leaves")
+        assert (now.turn, now.child_steps, now.item) == (was.turn, was.child_steps, was.item)
+        assert now.is_detached == (fate == "leaves")
     elif fate in ("parked", "abandoned"):
         assert now is None
-        assert after.parked[step].turn == (was or before.parked[step]).turn
+        assert after.detached_steps[step].turn == (was or before.detached_steps[step]).turn
     elif fate == "retracted":
         assert was is not None
         assert was.turn is None
-        assert was.mapped is None
+        assert was.child_steps is None
         assert now is None
         assert after.visits.get(node_of(step), 0) < before.visits[node_of(step)]
     elif fate == "starts":
@@ -147,9 +147,9 @@ def shape(plan: GraphPlan, state: CrewState) -> dict[str, Any]:
     asked = {question.step for question in state.interrupts.values() if question.kind == "ask"}
     return {
         "frontier": {
-            step: (step in asked or entry.status == "running", entry.mapped, entry.leaving)
+            step: (step in asked or entry.status == "running", entry.child_steps, entry.is_detached)
             if entry.turn is None
-            else (entry.status, entry.turn, entry.mapped, entry.leaving)
+            else (entry.status, entry.turn, entry.child_steps, entry.is_detached)
             for step, entry in state.frontier.items()
         },
         "levels": {
@@ -217,19 +217,25 @@ async def test_nothing_starts_that_the_run_is_beyond(
 def canonical(state: CrewState) -> dict[str, Any]:
     """What a run has come to, without times, versions and positions."""
     data = state.model_dump(mode="json")
-    for name in ("graph_version", "definition", "position", "execution_trace", "mutations"):
+    for name in ("graph_version", "definition", "position", "execution_trace", "changes"):
         del data[name]
-    for name in ("commands", "parked", "coordination_rules", "flag_places", "resume_info"):
+    for name in (
+        "commands",
+        "detached_steps",
+        "coordination_rules",
+        "flag_positions",
+        "status_reason",
+    ):
         del data[name]
     for entry in data["frontier"].values():
         del entry["since"], entry["reached"]
         if entry["turn"]:
-            del entry["turn"]["began"]
-        if entry["mapped"]:
-            entry["mapped"].pop("position")
+            del entry["turn"]["start_position"]
+        if entry["child_steps"]:
+            entry["child_steps"].pop("position")
     data["messages"] = {log: head["length"] for log, head in data["messages"].items()}
     data["agent_outputs"] = {
-        agent: {key: (o["value"], o["body"], len(o["parts"])) for key, o in found.items()}
+        agent: {key: (o["value"], o["body"], len(o["elements"])) for key, o in found.items()}
         for agent, found in data["agent_outputs"].items()
     }
     for told in (*data["interrupts"].values(), *data.get("errors", ())):
@@ -275,7 +281,7 @@ async def test_changed_runs_go_on_to_their_ends() -> None:
             plan, script, seed=seed, people=True, other=other_plan, restore_at=lambda n: n % 2 == 0
         )
         await sim.run()
-        assert sim.state.closed
+        assert sim.state.is_ended
         assert as_json(folded(sim.journal)) == as_json(sim.state)
         kinds.update(entry["kind"] for entry in sim.journal)
         started = Counter(e["step"] for e in sim.journal if e["kind"] in STARTED)

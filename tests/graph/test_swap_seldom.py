@@ -116,7 +116,7 @@ async def test_who_asked_to_be_asked_is_asked_when_the_node_comes_back() -> None
     assert (sim.asked().kind, sim.asked().step) == ("manual", "b#1")
     await sim.change(plan_of(["a", "c"]))
     assert [e["decision"] for e in sim.facts("InterruptAnswered")] == ["withdrawn"]
-    assert sim.state.break_before == ("b",)
+    assert sim.state.breakpoints == ("b",)
     await sim.change(plan_of(["a", "b", "c"]))
     await sim.settle()
     assert (sim.asked().kind, sim.asked().step) == ("manual", "b#1")
@@ -204,14 +204,14 @@ async def landed(then: dict[str, Any], now: dict[str, Any]) -> set[tuple[str, ..
     """Whom what an agent says of a form is for, as it lands after its node has gone."""
     named = {"tools": TOOLS, "groups": {"g": ["a", "b"]}}
     outputs = (
-        OutputValue(key="notes", value="for all", whom=("all",)),
+        OutputValue(key="notes", value="for all", recipients=("all",)),
         OutputValue(key="verdict", value="good"),
     )
     script = Replies({"b#1": [says("", "t"), says("{}", reply=StructuredOutput(outputs=outputs))]})
     sim = await begun(plan_of([["a", "b"], "c"], {"b": MAKES | then}, **named), script)
     rules = {key: value for key, value in (MAKES | now).items() if value is not None}
     await sim.change(plan_of(["a", "c", {"agent": "b", "phase": "later"}], {"b": rules}, **named))
-    assert sim.state.frontier[StepId("b#1")].leaving
+    assert sim.state.frontier[StepId("b#1")].is_detached
     await sim.finish("b#1", "b#1")
     facts = [each for each in sim.facts("OutputSet") if each["key"] in FORM["properties"]]
     assert [each.get("value") for each in facts] == [[], "for all", "good"]

@@ -25,7 +25,7 @@ from crewlog.state.calls import PrepareMergeResult
 from crewlog.state.journal import RunMerged, entry_from_json
 from crewlog.state.model import Interrupt, LogHead, MergeOutcome, PendingChange
 from crewlog.state.run_merge.renames import renamed_log
-from crewlog.state.run_merge.surviving_state import called, part_of, removed_agents
+from crewlog.state.run_merge.surviving_state import new_names, removed_agents, transferred_state
 from crewlog.usage import Usage
 from graph.simulation import (
     RUN,
@@ -70,13 +70,13 @@ def prepared(
         definition=made.definition.to_json(),
         plan=lower(load_data(made.definition.to_json())).to_json(),
         base=one.state.definition,
-        joins=joins,
+        merged_run=joins,
         position=two.state.position,
-        state=part_of(two.state),
+        state=transferred_state(two.state),
         change=made.change,
-        comes=made.comes,
+        agents=made.comes,
         nodes=made.nodes,
-        fresh=tuple(sorted(made.fresh)),
+        new_nodes=tuple(sorted(made.fresh)),
         quotas=made.quotas,
         what="other becomes part of it",
     )
@@ -116,8 +116,8 @@ async def test_what_waits_in_the_other_run_goes_on_here() -> None:
     apply_merge(one.engine, made, op="m", by="ana")
     (fact,) = one.facts("RunMerged")
     assert fact["position"] == one.state.position == max(position, two.state.position) + 1
-    assert fact["follows"] == position
-    assert (fact["of"], fact["parents"]) == (OTHER, [OTHER])
+    assert fact["previous_position"] == position
+    assert (fact["merged_run"], fact["parents"]) == (OTHER, [OTHER])
     assert fact["affected_creatures"] == ["a", "a-2", "b", "b-2"]
     assert [(e["event"], e["creature"]) for e in fact["events"]] == [
         ("CREATURE_SESSION_ATTACHED", "a-2"),
@@ -129,7 +129,7 @@ async def test_what_waits_in_the_other_run_goes_on_here() -> None:
     assert one.state.merges == {
         "m": MergeOutcome(outcome="merged", other=OTHER, position=one.state.position)
     }
-    heard = one.state.frontier["a-2#2"].heard  # type: ignore[index]
+    heard = one.state.frontier["a-2#2"].waking_message  # type: ignore[index]
     assert heard is not None
     assert heard.log == "channel:x-2"
     one.script = final
@@ -146,10 +146,10 @@ async def test_what_waits_in_the_other_run_goes_on_here() -> None:
 async def test_the_limit_of_steps_holds_for_each_run_alone() -> None:
     crews = crew(PAIR, limits={"steps": 3}), crew(PAIR, limits={"steps": 50, "tokens": 900})
     one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
-    one.engine.ledger.state = one.state.model_copy(update={"steps": 1, "extensions": 1})
-    two.engine.ledger.state = two.state.model_copy(update={"steps": 90, "extensions": 2})
+    one.engine.ledger.state = one.state.model_copy(update={"steps": 1, "step_limit_raises": 1})
+    two.engine.ledger.state = two.state.model_copy(update={"steps": 90, "step_limit_raises": 2})
     apply_merge(one.engine, prepared(one, two, crews, **EDGE), op="m")
-    assert (one.state.steps, one.state.extensions) == (1, 1)
+    assert (one.state.steps, one.state.step_limit_raises) == (1, 1)
 
 
 async def test_it_does_not_go_back_beyond() -> None:
@@ -166,7 +166,7 @@ async def test_messages_in_its_channels_are_heard_and_the_edge_holds() -> None:
     one, _, made = await pair(asks)
     apply_merge(one.engine, made, op="m")
     await one.run()
-    assert one.state.rest is not None
+    assert one.state.idle is not None
     await one.command("message", text="three", to="channel:x-2")
     # The edge is over the channel of the sender's graph: who was called `a` listens there, too.
     await one.command("message", text="four", to="channel:x")
@@ -175,10 +175,10 @@ async def test_messages_in_its_channels_are_heard_and_the_edge_holds() -> None:
     assert counts == {"a": 3, "b": 3, "a-2": 4, "b-2": 3}
     log = one.state.messages[LogName("channel:x-2")]
     assert log.length == 3
-    assert one.state.formerly[LogName("channel:x-2")] == ("channel:x",)
+    assert one.state.former_names[LogName("channel:x-2")] == ("channel:x",)
     view = one.engine.view(AgentName("a-2"))
-    assert view.formerly[LogName("channel:x-2")] == ("channel:x",)
-    assert view.formerly[LogName("private:a-2")] == ("private:a",)
+    assert view.former_names[LogName("channel:x-2")] == ("channel:x",)
+    assert view.former_names[LogName("private:a-2")] == ("private:a",)
     assert as_json(folded(one.journal)) == as_json(one.state)
     found = run_trace((at, entry_from_json(data)) for at, data in one.engine.ledger.page(0, 10_000))
     assert {each.step for each in found.steps} == {*one.ran(), "a-2#1", "b-2#1"}
@@ -193,11 +193,13 @@ async def test_what_was_asked_there_is_asked_here() -> None:
         await two.drain()
         await two.settle()
     assert [q.step for q in two.state.interrupts.values()] == ["a#1"]
-    made = made.model_copy(update={"state": part_of(two.state), "position": two.state.position})
+    made = made.model_copy(
+        update={"state": transferred_state(two.state), "position": two.state.position}
+    )
     apply_merge(one.engine, made, op="m")
     (question,) = one.state.interrupts.values()
     assert (question.id, question.step, question.kind) == ("i1", "a-2#1", "step_failed")
-    assert one.state.asked == 1
+    assert one.state.interrupt_count == 1
     assert as_json(folded(one.journal)) == as_json(one.state)
     await one.respond("retry", question.id)
     await one.run()
@@ -227,7 +229,7 @@ async def test_an_artifact_that_both_have_changed_is_refused() -> None:
     one, two, made = await pair()
     log, other = LogName("artifact:doc"), LogHead(head=hash_json("2"), length=2)
     part = two.state.model_copy(update={"messages": {log: other}})
-    made = made.model_copy(update={"state": part_of(part)})
+    made = made.model_copy(update={"state": transferred_state(part)})
     mine = {**one.state.messages, log: LogHead(head=hash_json("1"), length=1)}
     one.engine.ledger.state = one.state.model_copy(update={"messages": mine})
     before = as_json(one.state)
@@ -236,7 +238,7 @@ async def test_an_artifact_that_both_have_changed_is_refused() -> None:
     assert as_json(one.state) == before
     same = one.state.messages[log]
     made = made.model_copy(
-        update={"state": part_of(part.model_copy(update={"messages": {log: same}}))}
+        update={"state": transferred_state(part.model_copy(update={"messages": {log: same}}))}
     )
     apply_merge(one.engine, made, op="m")
     assert one.state.messages[log] == same
@@ -257,7 +259,7 @@ async def test_what_people_ruled_holds_for_those_who_lived_there() -> None:
     made = prepared(one, two, crews, op="connect", sender="a", listener="c")
     apply_merge(one.engine, made, op="m")
     assert one.state.tool_permissions["t"] == ("a", "d")
-    assert one.state.rulings == {"t": {"c": "ask", "d": "ask"}}
+    assert one.state.live_permissions == {"t": {"c": "ask", "d": "ask"}}
 
 
 @pytest.mark.parametrize(
@@ -270,13 +272,13 @@ async def test_what_both_had_left_is_put_together_of_those_who_had_parted(
     limits = {"limits": {"tokens": 1000}}
     crews = crew({"a": {"listen": ["x"]}}, **limits), crew({"b": {"listen": ["y"]}}, **limits)
     one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
-    one.engine.ledger.state = one.state.model_copy(update={"allowed": {"tokens": -700.0}})
-    part = two.state.model_copy(update={"allowed": {"tokens": -300.0}})
+    one.engine.ledger.state = one.state.model_copy(update={"added_budgets": {"tokens": -700.0}})
+    part = two.state.model_copy(update={"added_budgets": {"tokens": -300.0}})
     made = prepared(one, two, crews, op="connect", sender="a", listener="b").model_copy(
-        update={"state": part_of(part), "together": together}
+        update={"state": transferred_state(part), "adds_budgets": together}
     )
     apply_merge(one.engine, made, op="m")
-    assert 1000 + one.state.allowed["tokens"] == left
+    assert 1000 + one.state.added_budgets["tokens"] == left
 
 
 @pytest.mark.parametrize("kin", [True, False])
@@ -297,8 +299,8 @@ async def test_quotas_that_are_called_otherwise_count_all_the_same(kin: bool) ->
     assert now != key
     made = made.model_copy(
         update={
-            "state": part_of(part),
-            "together": kin,
+            "state": transferred_state(part),
+            "adds_budgets": kin,
         }
     )
     apply_merge(one.engine, made, op="m")
@@ -312,7 +314,7 @@ async def test_usage_counts_once() -> None:
     )
     mine = {"usage": {AgentName("a"): Usage(calls=1)}, "quotas": {"k": 3}}
     one.engine.ledger.state = one.state.model_copy(update=mine)
-    apply_merge(one.engine, made.model_copy(update={"state": part_of(part)}), op="m")
+    apply_merge(one.engine, made.model_copy(update={"state": transferred_state(part)}), op="m")
     assert one.state.usage == {"a": Usage(calls=1), "b-2": Usage(calls=3)}
     assert one.state.quotas == {"k": 3, "l": 1}
 
@@ -397,12 +399,12 @@ async def test_what_is_still_said_to_the_other_run_is_heard_by_those_who_came(se
     apply_merge(one.engine, made, op="m")
     (fact,) = (entry_from_json(each) for each in one.facts("RunMerged"))
     assert isinstance(fact, RunMerged)
-    names = called(fact.renamed)
+    names = new_names(fact.renames)
     logs = [f"channel:{name}" for name in CHANNELS] + [
         f"private:{name}" for name in before.creatures
     ]
     for number, log in enumerate(logs):
-        there = renamed_log(log, fact.renamed)
+        there = renamed_log(log, fact.renames)
         channel = log.removeprefix("channel:")
         meant = before.listeners(channel) if channel != log else [log.removeprefix("private:")]
         if not meant:
@@ -422,10 +424,10 @@ async def test_the_fact_says_what_became_of_the_graphs_and_by_whom() -> None:
     one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
     part = two.state.model_copy(update={"flags": {"h": 4}})
     made = prepared(one, two, crews, op="wire", name="a", to="c")
-    made = made.model_copy(update={"state": part_of(part)})
+    made = made.model_copy(update={"state": transferred_state(part)})
     apply_merge(one.engine, made, op="m", by="ana", reason="more hands")
     (fact,) = one.facts("RunMerged")
-    assert (fact["at"], fact["op"], fact["by"]) == (one.engine.at, "m", "ana")
+    assert (fact["at"], fact["merge"], fact["by"]) == (one.engine.at, "m", "ana")
     assert (fact["reason"], fact["what"]) == ("more hands", "other becomes part of it")
     assert (fact["old_graph_ids"], fact["new_graph_ids"]) == ([OTHER, RUN], [RUN])
     assert fact["events"] == [
@@ -439,7 +441,7 @@ async def test_the_fact_says_what_became_of_the_graphs_and_by_whom() -> None:
 async def test_while_a_run_drains_for_a_change_no_merge_is_made() -> None:
     one, _, made = await pair()
     changing = PendingChange(command="c", graph_version=2, definition=one.state.definition)
-    one.engine.ledger.state = one.state.model_copy(update={"changing": changing})
+    one.engine.ledger.state = one.state.model_copy(update={"pending_change": changing})
     with pytest.raises(ChangeConflict, match="changed while the merge"):
         apply_merge(one.engine, made, op="m")
 
@@ -452,7 +454,7 @@ async def test_questions_get_numbers_of_this_run_and_are_asked_as_it_asks() -> N
             kind="step_failed",
             question=step,
             step=StepId(step),
-            due=7,
+            deadline=7,
             to=("eve",),
             escalated=True,
             position=3,
@@ -460,16 +462,17 @@ async def test_questions_get_numbers_of_this_run_and_are_asked_as_it_asks() -> N
         for number, step in ((4, "a#1"), (6, "b#1"))
     }
     part = two.state.model_copy(update={"interrupts": asked})
-    one.engine.ledger.state = one.state.model_copy(update={"asked": 2})
-    apply_merge(one.engine, made.model_copy(update={"state": part_of(part)}), op="m")
+    one.engine.ledger.state = one.state.model_copy(update={"interrupt_count": 2})
+    apply_merge(one.engine, made.model_copy(update={"state": transferred_state(part)}), op="m")
     found = [
-        (q.id, q.step, q.question, q.due, q.to, q.escalated) for q in one.state.interrupts.values()
+        (q.id, q.step, q.question, q.deadline, q.to, q.escalated)
+        for q in one.state.interrupts.values()
     ]
     assert found == [
         ("i3", "a-2#1", "a#1", 0, (), False),
         ("i4", "b-2#1", "b#1", 0, (), False),
     ]
-    assert one.state.asked == 4
+    assert one.state.interrupt_count == 4
     raised = one.facts("InterruptRaised")
     assert [fact["at"] for fact in raised] == [one.engine.at] * 2
     assert not any("position" in fact["interrupt"] for fact in raised)
@@ -483,7 +486,7 @@ async def test_an_artifact_goes_on_as_the_side_has_it_that_changed_it() -> None:
     one.engine.ledger.state = one.state.model_copy(
         update={"messages": {**one.state.messages, log: mine}}
     )
-    update = {"state": part_of(part), "behind": {log: old.head}}
+    update = {"state": transferred_state(part), "artifact_heads": {log: old.head}}
     apply_merge(one.engine, made.model_copy(update=update), op="m")
     assert one.state.messages[log] == mine
 
@@ -605,7 +608,7 @@ async def test_who_was_removed_here_ends_its_turn_beside_who_comes(
     one.launch()
     await one.drain()
     await one.change(lower(rest))
-    assert one.state.ending == ("b#1",)
+    assert one.state.detached_turns == ("b#1",)
     before = one.engine.check(AgentName("b"), "t", StepId("b#1")).allowed
     assert before == (row != ["a"])
     gone = tuple(removed_agents(one.state, one.engine.plan.agents))
@@ -614,7 +617,7 @@ async def test_who_was_removed_here_ends_its_turn_beside_who_comes(
     apply_merge(one.engine, made, op="m")
     assert one.engine.check(AgentName("b"), "t", StepId("b#1")).allowed == may
     assert one.engine.check(AgentName("b-2"), "t").allowed == (theirs is None)
-    assert (one.state.ending, [*one.state.parked]) == (("b#1",), ["b#2"])
+    assert (one.state.detached_turns, [*one.state.detached_steps]) == (("b#1",), ["b#2"])
     await one.run()
     returned = [
         fact.get("ok", True) for fact in one.facts("ToolCallCompleted") if fact["step"] == "b#1"

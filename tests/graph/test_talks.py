@@ -64,8 +64,11 @@ async def talk(plan: GraphPlan, *ways: str, **more: Any) -> Simulation:
 
 def turns(sim: Simulation) -> list[tuple[int, str, str]]:
     """The turns: number, whose message, and who answered."""
-    began = {e["turn"]: e.get("said", "") for e in sim.facts("ExchangeStarted")}
-    return [(e["turn"], began[e["turn"]], e.get("agent", "")) for e in sim.facts("ExchangeEnded")]
+    began = {e["exchange"]: e.get("message_command", "") for e in sim.facts("ExchangeStarted")}
+    return [
+        (e["exchange"], began[e["exchange"]], e.get("agent", ""))
+        for e in sim.facts("ExchangeEnded")
+    ]
 
 
 async def say(sim: Simulation, text: str = "And now?") -> str:
@@ -78,14 +81,14 @@ async def say(sim: Simulation, text: str = "And now?") -> str:
 async def test_each_message_is_a_turn() -> None:
     sim = await talk(talk_plan(), "billing", "general")
     assert sim.state.status == "running"
-    assert sim.state.resting
+    assert sim.state.is_conversation_idle
     second = await say(sim)
     assert turns(sim) == [(1, "input", "billing"), (2, second, "general")]
     assert sim.ran() == ["router#1", "billing#1", "router#2", "general#1"]
     assert sim.state.execution_count == {"general": 1}
-    assert sim.state.talk is not None
-    assert sim.state.talk.last is not None
-    assert sim.state.talk.last.agent == "general"
+    assert sim.state.conversation is not None
+    assert sim.state.conversation.last is not None
+    assert sim.state.conversation.last.agent == "general"
     assert as_json(folded(sim.journal)) == as_json(sim.state)
 
 
@@ -123,9 +126,9 @@ async def test_a_bound_that_is_used_up_is_told_with_the_answer(last: Any, said: 
     assert ended["agent"] == "billing"
     assert not ended.get("error")
     assert ended["warning"].startswith(f"A limit was reached: {said}")
-    assert sim.state.talk is not None
-    assert sim.state.talk.last is not None
-    assert sim.state.talk.last.warning == ended["warning"]
+    assert sim.state.conversation is not None
+    assert sim.state.conversation.last is not None
+    assert sim.state.conversation.last.warning == ended["warning"]
     await say(sim)
     assert "warning" not in sim.facts("ExchangeEnded")[-1], "it was of the turn before"
     assert as_json(folded(sim.journal)) == as_json(sim.state)
@@ -177,7 +180,7 @@ async def test_what_fails_a_run_fails_only_the_turn(where: str) -> None:
 
     hub = routed(["billing" if where == "agent" else "nowhere", "billing"])
     sim = await (await Simulation.begin(plan, script)).run()
-    assert sim.state.resting
+    assert sim.state.is_conversation_idle
     assert ("desk" if where == "agent" else "nowhere") in sim.state.error
     await say(sim)
     assert turns(sim)[-1][2] == "billing"
@@ -200,12 +203,12 @@ async def test_messages_during_a_turn_wait_and_are_answered_in_order() -> None:
     assert [each.error is None for each in sent] == [True, True, False]
     assert isinstance(sent[2].error, ConversationBusy)
     assert sim.facts("CommandRejected")[0]["error_type"] == "ConversationBusy"
-    assert [said.command for said in sim.state.queue] == ["cmd1", "cmd2"]
+    assert [said.command for said in sim.state.message_queue] == ["cmd1", "cmd2"]
     await sim.restore()
     sim.flights.clear()
     await sim.run()
     assert [each[:2] for each in turns(sim)] == [(1, "input"), (2, "cmd1"), (3, "cmd2")]
-    assert sim.state.queue == ()
+    assert sim.state.message_queue == ()
     said = [e["ref"]["body"] for e in sim.facts("MessageAdded")]
     assert len(said) == len(set(said)) == 3
 
@@ -242,7 +245,7 @@ async def test_each_message_gets_one_turn_and_one_answer_in_order(seed: int) -> 
     if sim.state.status == "paused":
         await sim.command("resume")
     await sim.run()
-    assert sim.state.resting
+    assert sim.state.is_conversation_idle
     assert [each[:2] for each in turns(sim)] == list(enumerate(sent, 1))
     began = [e for e in sim.journal if e["kind"] in ("ExchangeStarted", "ExchangeEnded")]
     assert [e["kind"] for e in began] == ["ExchangeStarted", "ExchangeEnded"] * len(sent)
@@ -254,10 +257,10 @@ async def test_it_waits_for_the_first_message_where_it_was_started_with_none() -
     sim = await Simulation.begin(talk_plan(), routed(["billing"]))
     sim.engine = await type(sim.engine).begin(talk_plan(), RunId("sim"), input_text="", by="", at=1)
     await sim.run()
-    assert sim.state.resting
+    assert sim.state.is_conversation_idle
     assert not sim.ran()
     await say(sim)
-    assert [e["turn"] for e in sim.facts("ExchangeEnded")] == [0, 1]
+    assert [e["exchange"] for e in sim.facts("ExchangeEnded")] == [0, 1]
 
 
 async def test_it_ends_where_nobody_says_anything_for_long_enough() -> None:
@@ -271,7 +274,7 @@ async def test_it_ends_where_nobody_says_anything_for_long_enough() -> None:
     sim.ring()
     await sim.settle()
     assert sim.state.status == "completed"
-    assert sim.facts("RunCompleted")[0]["turns"] == 2
+    assert sim.facts("RunCompleted")[0]["exchanges"] == 2
 
 
 async def test_it_ends_where_the_crew_says_so() -> None:
@@ -286,7 +289,7 @@ async def test_it_ends_where_the_crew_says_so() -> None:
         return says("", "set_flag") if last else final(order)
 
     sim = await (await Simulation.begin(plan, script)).run()
-    assert sim.state.resting
+    assert sim.state.is_conversation_idle
     await sim.command("message", text="Bye.")
     await sim.run()
     assert sim.state.status == "completed"
@@ -298,7 +301,9 @@ async def test_lists_that_steps_add_to_begin_anew_with_each_turn() -> None:
     plan = talk_plan(["a"], agents={}, merge={"a.text": "append"})
     sim = await (await Simulation.begin(plan)).run()
     await say(sim)
-    assert len(sim.state.agent_outputs[plan.nodes[next(iter(plan.nodes))].agent]["text"].parts) == 1  # type: ignore[index]
+    assert (
+        len(sim.state.agent_outputs[plan.nodes[next(iter(plan.nodes))].agent]["text"].elements) == 1
+    )  # type: ignore[index]
 
 
 async def test_going_back_takes_up_the_turn_of_then_and_numbers_go_on() -> None:
@@ -307,8 +312,8 @@ async def test_going_back_takes_up_the_turn_of_then_and_numbers_go_on() -> None:
     await say(sim)
     engine = sim.engine
     roll_back(engine, first.position, first, engine.plan, by="eve")
-    assert engine.state.resting
-    assert engine.state.turns == 2
+    assert engine.state.is_conversation_idle
+    assert engine.state.exchanges == 2
     third = await say(sim)
     assert turns(sim)[-1][:2] == (3, third)
     assert sim.ran()[-1] == "billing#2"  # visits go on, too: router#3 names billing again
@@ -319,12 +324,12 @@ async def test_a_fork_goes_on_by_itself() -> None:
     then = CrewState.from_json(sim.state.to_json())
     other = fork(sim.engine.plan, then, RunId("other"), by="eve", at=9)
     sim.engine = other
-    assert other.state.resting
-    assert other.state.turns == 1
+    assert other.state.is_conversation_idle
+    assert other.state.exchanges == 1
     await say(sim)
-    assert other.state.turns == 2
-    assert other.state.talk is not None
-    assert other.state.talk.turn == 2
+    assert other.state.exchanges == 2
+    assert other.state.conversation is not None
+    assert other.state.conversation.exchange == 2
 
 
 async def test_another_graph_between_two_turns_starts_nothing() -> None:
@@ -342,7 +347,7 @@ async def test_another_graph_between_two_turns_starts_nothing() -> None:
     assert report.swap
     assert not report.steps
     await sim.run()
-    assert sim.state.resting
+    assert sim.state.is_conversation_idle
     assert len(sim.facts("ExchangeEnded")) == 1
     await say(sim)
     assert sim.ran()[-3:] == ["clerk#1", "router#2", "audit#1"]

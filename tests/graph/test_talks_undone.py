@@ -19,7 +19,7 @@ async def begun(text: str = "And now?", *, queue: int = 2) -> tuple[Simulation, 
     await sim.settle()
     sim.launch()
     assert incoming.error is None
-    assert not sim.state.resting
+    assert not sim.state.is_conversation_idle
     return sim, rested, str(incoming.data["id"])
 
 
@@ -33,7 +33,10 @@ async def test_the_message_of_a_turn_that_a_rollback_undoes_waits_again(restored
     sim, rested, second = await begun(queue=1)
     third = (await sim.command("message", text="And then?")).data["id"]
     back(sim, rested)
-    assert [said.command for said in sim.state.queue] == [second, third]  # one more than may wait
+    assert [said.command for said in sim.state.message_queue] == [
+        second,
+        third,
+    ]  # one more than may wait
     if restored:
         await sim.restore()
     await sim.run()
@@ -49,7 +52,7 @@ async def test_a_rollback_within_a_turn_goes_on_with_its_message() -> None:
     there = sim.state
     await sim.land(next(iter(sim.flights)))
     back(sim, there)
-    assert sim.state.queue == ()
+    assert sim.state.message_queue == ()
     await sim.run()
     assert turns(sim)[-1][:2] == (2, second)
     assert len(sim.facts("ExchangeStarted")) == 2
@@ -61,7 +64,7 @@ async def test_a_rollback_over_turns_that_were_answered_says_nothing_again() -> 
     await say(sim)
     back(sim, rested)
     await sim.run()
-    assert sim.state.resting
+    assert sim.state.is_conversation_idle
     assert [each[0] for each in turns(sim)] == [1, 2]
 
 
@@ -74,9 +77,9 @@ async def test_a_rollback_into_an_earlier_turn_ends_that_and_then_the_undone_one
     await sim.settle()
     back(sim, first)
     await sim.run()
-    ended = [(e["turn"], e.get("agent")) for e in sim.facts("ExchangeEnded")]
+    ended = [(e["exchange"], e.get("agent")) for e in sim.facts("ExchangeEnded")]
     assert ended == [(1, "billing"), (1, "billing"), (3, "billing")]
-    assert sim.facts("ExchangeStarted")[-1]["said"] == second
+    assert sim.facts("ExchangeStarted")[-1]["message_command"] == second
 
 
 async def test_a_fork_in_mid_turn_answers_its_message_once() -> None:
@@ -86,10 +89,10 @@ async def test_a_fork_in_mid_turn_answers_its_message_once() -> None:
     forked = await other
     forked.engine = fork(sim.engine.plan, then, RunId("other"), by="eve", at=9)
     await forked.run()
-    assert forked.state.resting
-    assert forked.state.talk is not None
-    assert forked.state.talk.last is not None
-    assert forked.state.talk.last.message == second
+    assert forked.state.is_conversation_idle
+    assert forked.state.conversation is not None
+    assert forked.state.conversation.last is not None
+    assert forked.state.conversation.last.message == second
     await sim.run()
     assert turns(sim)[-1][:2] == (2, second)
 

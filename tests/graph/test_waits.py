@@ -101,7 +101,7 @@ async def test_a_wait_holds_what_follows_until_its_time() -> None:
     sim = await begin(WAITS)
     entry = sim.state.frontier["wait_1#1"]  # type: ignore[index]
     assert entry.status == "waiting"
-    assert entry.due == sim.facts("StepStarted")[-1]["at"] + 2 * HOUR
+    assert entry.deadline == sim.facts("StepStarted")[-1]["at"] + 2 * HOUR
     assert sim.ran() == ["a#1", "wait_1#1"]
     sim.ring()
     await sim.run()
@@ -114,7 +114,7 @@ async def test_a_wait_holds_what_follows_until_its_time() -> None:
 async def test_the_timer_that_is_due_first_rings_first() -> None:
     flow = [{"parallel": [{"wait": "2h"}, {"wait": "1h"}, "a"], "join": "any"}, "b"]
     sim = await begin(flow)
-    assert sim.state.routing.done["b"] == 1, "nobody waits for a neighbour's timer"  # type: ignore[index]
+    assert sim.state.routing.completed["b"] == 1, "nobody waits for a neighbour's timer"  # type: ignore[index]
     sim.ring()
     await sim.run()
     assert [e["step"] for e in sim.facts("TimerFired")] == ["wait_2#1"]
@@ -147,7 +147,7 @@ async def test_a_wait_that_does_not_hold_is_skipped() -> None:
 async def test_a_loop_waits_anew_each_time() -> None:
     flow = ["a", {"wait": "1h"}, {"if": "not ok", "go": "a", "at_most": 2}, "b"]
     sim = await run(plan_of(flow))
-    dues = [e["due"] for e in sim.facts("TimerStarted")]
+    dues = [e["deadline"] for e in sim.facts("TimerStarted")]
     assert len(dues) == 3
     assert dues[1] > dues[0] + HOUR
 
@@ -166,7 +166,7 @@ async def test_a_paused_run_goes_on_where_a_timer_ran_out() -> None:
 
 async def test_a_timer_survives_a_restore() -> None:
     sim = await begin(WAITS)
-    due = sim.state.frontier["wait_1#1"].due  # type: ignore[index]
+    due = sim.state.frontier["wait_1#1"].deadline  # type: ignore[index]
     sim.engine.timers.fire(due)  # rung in an execution that ends before it could say so
     await sim.restore()
     assert sim.engine.timers.next_deadline() == due
@@ -256,9 +256,9 @@ async def test_a_timer_that_is_set_goes_on_over_a_swap() -> None:
     (before,) = sim.state.frontier.values()
     await sim.change(plan_of(["a", {"wait": "1h"}, "b", "c"]))
     (entry,) = sim.state.frontier.values()
-    assert (entry.status, entry.due, entry.since) == ("waiting", before.due, before.since)
+    assert (entry.status, entry.deadline, entry.since) == ("waiting", before.deadline, before.since)
     await sim.run()
-    assert sim.engine.timers.next_deadline() == before.due
+    assert sim.engine.timers.next_deadline() == before.deadline
     assert len(sim.facts("TimerStarted")) == 1
     assert sim.ran() == ["a#1", entry.step]
 

@@ -123,7 +123,7 @@ async def graphs_join(site: Site) -> tuple[Run, ...]:
         sender=AgentName("ann"), listener=AgentName("dan"), channel="tie", other=RunId(two.id)
     )
     changed = await one.change(operations=[tie], by="ana", id="tie", wait=False)
-    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
     await two.message("meanwhile", to="channel:z", by="ana", id="m2")
     site.open_gate(two, "g")
     await one.merged(changed)
@@ -171,7 +171,7 @@ async def graphs_ask_in_a_ring(site: Site) -> tuple[Run, ...]:
         return_exceptions=True,
     )
     for each in runs:
-        if not (await each.state()).closed:
+        if not (await each.state()).is_ended:
             await each.stop(by="ana", id="s1")
     for each in runs:
         await each.result(LIMIT)
@@ -191,7 +191,7 @@ async def graph_is_asked_while_it_joins(site: Site) -> tuple[Run, ...]:
     await two.message("work", to="channel:for-bob", by="ana", id="m1")
     await until(lambda: site.ledger(two, "start"), "the gate")
     first = await one.change(operations=[_tie("ann", "bob", two)], id="first", wait=False)
-    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
     second = await three.change(operations=[_tie("cid", "bob", two)], id="second", wait=False)
     site.open_gate(two, "g")
     await one.merged(first)
@@ -373,7 +373,7 @@ async def ends_turns_of_who_was_removed(site: Site) -> tuple[Run, ...]:
         sender=AgentName("ann"), listener=AgentName("eve"), channel="tie", other=RunId(two.id)
     )
     changed = await one.change(operations=[tie], by="ana", id="tie", wait=False)
-    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
     site.open_gate(two, "g")
     await one.merged(changed)
     await two.result(LIMIT)

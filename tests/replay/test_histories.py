@@ -16,7 +16,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowRepla
 
 from crewlog.graph.driver import clear_graph_caches
 from crewlog.payload_storage.converter import data_converter
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.interceptors import StartArgumentInterceptor
@@ -87,13 +87,13 @@ async def test_a_changed_workflow_does_not_replay(monkeypatch: pytest.MonkeyPatc
 async def recorded(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What a replay journals, outside of the sandbox, where it can be seen."""
     found: list[Any] = []
-    record = Ledger.record
+    record = Journal.record
 
-    def seen(self: Ledger, entry: Any) -> Any:
+    def seen(self: Journal, entry: Any) -> Any:
         found.append(entry)
         return record(self, entry)
 
-    monkeypatch.setattr(Ledger, "record", seen)
+    monkeypatch.setattr(Journal, "record", seen)
     replayer = Replayer(
         workflows=[CrewRun],
         workflow_runner=UnsandboxedWorkflowRunner(),

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 from crewlog.errors import CrewlogError
 from crewlog.ids import CommandId, ContentHash, RunId
 from crewlog.state import journal as j
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState, MergeOutcome
 from crewlog.state.run_merge import protocol
 from crewlog.state.run_merge.protocol import Move
 
 NONE = ContentHash("-")
 LIMITS = {
-    "asked": protocol.ASK_LIMIT,
-    "joins": protocol.DRAIN_LIMIT,
-    "survives": protocol.OFFER_LIMIT,
+    "requested": protocol.ASK_LIMIT,
+    "draining": protocol.DRAIN_LIMIT,
+    "surviving": protocol.OFFER_LIMIT,
 }
 SETTLES = protocol.ASK_LIMIT + protocol.OFFER_LIMIT + 5 * protocol.LOOK_EVERY
 """Milliseconds after which no run is in a merge, where nothing goes wrong any more."""
@@ -52,7 +52,7 @@ class Run:
         """Begins, or begins anew under the id of one that is forgotten."""
         self.generation += 1
         born = {f"{self.name}{self.generation}": 0}
-        first = CrewState(run=self.name, started=at, position=0, flags=born)
+        first = CrewState(run=self.name, started_at=at, position=0, flags=born)
         self.history = [first]
         """The state at each position."""
         self.stored = 0
@@ -74,12 +74,12 @@ class Run:
 
     @property
     def at_work(self) -> bool:
-        return not (self.live.closed or self.gone)
+        return not (self.live.is_ended or self.gone)
 
     @property
     def offered(self) -> bool:
-        mine = self.live.joining
-        return mine is not None and mine.stage == "offered"
+        mine = self.live.pending_merge
+        return mine is not None and mine.status == "offered"
 
     def put(self, state: CrewState) -> None:
         self.history.append(state)
@@ -115,9 +115,9 @@ class World:
             raise Broken(f"{run.name} records {kind} though it has offered itself")
         if isinstance(entry, j.MergeOffered) and self.now < run.lands:
             raise Broken(f"{run.name} offers itself while calls are under way")
-        run.put(reduce(before, entry.model_copy(update={"at": self.now}), digest=NONE))
+        run.put(fold(before, entry.model_copy(update={"at": self.now}), digest=NONE))
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        joins = isinstance(entry, j.MergeAccepted) and entry.stage == "joins"
+        joins = isinstance(entry, j.MergeAccepted) and entry.status == "draining"
         if joins and run.lands < self.now:
             run.lands = self.now
         self.check()
@@ -125,7 +125,7 @@ class World:
     def ask(self, run: Run, other: RunId) -> bool:
         self.asked += 1
         try:
-            request = protocol.asking(
+            request = protocol.merge_request(
                 run.live,
                 other,
                 CommandId(f"c{self.asked}"),
@@ -139,7 +139,7 @@ class World:
             return False
         self.record(run, request)
         run.looked = self.now
-        self.tell(run, other, request.op)
+        self.tell(run, other, request.merge)
         return True
 
     def tell(self, run: Run, to: RunId, op: str) -> None:
@@ -174,12 +174,12 @@ class World:
 
     def ring(self, run: Run) -> None:
         """The timer of a run in a merge rings."""
-        mine = run.live.joining
+        mine = run.live.pending_merge
         if mine is not None:
             run.looked = self.now
-            self.look(run, mine.op, mine.other)
+            self.look(run, mine.merge, mine.other)
             if protocol.is_request_pending(run.live):
-                self.tell(run, mine.other, mine.op)
+                self.tell(run, mine.other, mine.merge)
 
     def decide(self, run: Run, which: int = 0, moves: int = 4, *, keep: bool = False) -> None:
         """Does what follows from a look."""
@@ -211,7 +211,7 @@ class World:
                 self.check_taken(run, look, move)
             self.record(run, move.entry)
             run.looked = self.now
-            self.tell(run, move.to, move.entry.op)
+            self.tell(run, move.to, move.entry.merge)
 
     def taken_at(self, look: Look) -> int | None:
         """Where the other run's journal has the union of a merge, as far as the look goes."""
@@ -259,12 +259,14 @@ class World:
 
     def end(self, run: Run, fact: Any) -> None:
         """A run ends by itself: it says first that nothing comes of a merge."""
-        mine = run.live.joining
-        if run.offered or (mine is not None and mine.still and fact is j.RunCompleted):
+        mine = run.live.pending_merge
+        if run.offered or (mine is not None and mine.is_draining and fact is j.RunCompleted):
             return
         if mine is not None:
-            self.record(run, j.MergeFailed(op=mine.op, other=mine.other, why="it ended first"))
-            self.tell(run, mine.other, mine.op)
+            self.record(
+                run, j.MergeFailed(merge=mine.merge, other=mine.other, reason="it ended first")
+            )
+            self.tell(run, mine.other, mine.merge)
         self.record(run, fact())
 
     # -- what happens to runs ----------------------------------------------------------------
@@ -284,16 +286,16 @@ class World:
         run.heard.clear()
 
     def reopen(self, run: Run) -> None:
-        if run.gone and not run.offered and not run.live.closed and run.stored:
+        if run.gone and not run.offered and not run.live.is_ended and run.stored:
             run.gone = False
-            mine = run.live.joining
+            mine = run.live.pending_merge
             if mine is not None:
-                self.record(run, j.MergeFailed(op=mine.op, other=mine.other, why="ended"))
+                self.record(run, j.MergeFailed(merge=mine.merge, other=mine.other, reason="ended"))
             self.check()
 
     def replace(self, run: Run) -> None:
         """A run that has ended is forgotten, and another one gets its id."""
-        if run.gone or run.live.closed:
+        if run.gone or run.live.is_ended:
             run.flow = False
             run.begin(self.now)
             self.work(run)
@@ -315,7 +317,7 @@ class World:
         """Who ends as a part of another run is part of it, with all that it has done."""
         assert look.state is not None
         other = self.runs[look.run]
-        if other.at_work and other.live.started == look.state.started:
+        if other.at_work and other.live.started_at == look.state.started_at:
             mine = {n: count + run.live.steps for n, count in run.live.flags.items()}
             stored = other.history[other.stored].flags
             if any(stored.get(name) != count for name, count in mine.items()):
@@ -323,9 +325,13 @@ class World:
 
     def check_time(self, run: Run) -> None:
         """No stage lasts longer than it may; its last look included."""
-        mine = run.live.joining
-        if mine is not None and mine.stage != "offered" and self.now > mine.at + LIMITS[mine.stage]:
-            raise Broken(f"{run.name} is {mine.stage} since {mine.at}, and it is {self.now}")
+        mine = run.live.pending_merge
+        if (
+            mine is not None
+            and mine.status != "offered"
+            and self.now > mine.at + LIMITS[mine.status]
+        ):
+            raise Broken(f"{run.name} is {mine.status} since {mine.at}, and it is {self.now}")
 
     def check_none_lost(self) -> None:
         """Each creature is in a run that lives, or one with it has ended as itself."""
@@ -373,14 +379,16 @@ class World:
                     raise Broken("the runs never come to rest")
                 for run in busy:
                     self.serve(run)
-            merging = [r for r in self.runs.values() if r.at_work and r.live.joining is not None]
+            merging = [
+                r for r in self.runs.values() if r.at_work and r.live.pending_merge is not None
+            ]
             if not merging:
                 break
             for run in merging:
                 if self.now > began + 1:  # by then it has looked
                     self.check_time(run)
             if self.now > began + limit:
-                told = [f"{r.name}: {r.live.joining}" for r in merging]
+                told = [f"{r.name}: {r.live.pending_merge}" for r in merging]
                 raise Broken(f"after {limit} ms: {told}")
             due = [at for run in merging if (at := self.due(run)) is not None]
             due += [run.lands for run in merging if run.lands > self.now]
@@ -447,7 +455,7 @@ def _go_on(world: World, run: Run, rng: random.Random, longest: int) -> None:
         world.decide(run, which, moves, keep=rng.random() < 0.4)
     elif dice < 0.67 and run.uniting:
         world.unite(run)
-    elif dice < 0.71 and run.live.joining is not None:
+    elif dice < 0.71 and run.live.pending_merge is not None:
         run.lands = world.now + rng.randrange(0, longest * 2)
     elif run.stored < len(run.history) - 1:
         world.flush(run, rng.randrange(1, 4))
@@ -487,7 +495,7 @@ def known(world: World) -> Any:
     """What a world is: two that are equal go on alike."""
     return world.now, tuple(
         (
-            repr(run.live.joining),
+            repr(run.live.pending_merge),
             repr(run.live.merges),
             run.live.status,
             run.live.position,

@@ -284,7 +284,7 @@ def test_what_was_taken_back_says_nothing_of_what_is_called_then() -> None:
     ref = {"body": hash_json({}), "logs": []}
     reply = {"kind": "ModelCallCompleted", "step": "a#1", "call": 1, "agent": "a", "ref": ref}
     of = {"step": "a#1", "call": 2, "agent": "a", "tool": "act"}
-    first, again = ({"call": 2, "tool": "act", "id": f"c{n}", "brief": n} for n in "12")
+    first, again = ({"call": 2, "tool": "act", "id": f"c{n}", "excerpt": n} for n in "12")
     facts: list[dict[str, Any]] = [
         {**reply, "calls": [first]},
         {"kind": "PermissionDenied", **of, "reason": "no"},
@@ -309,7 +309,7 @@ def edited(
     """
     ref = {"body": hash_json({}), "logs": []}
     of = {"step": "a#1", "call": 2, "agent": "a"}
-    call = {"call": 2, "tool": "act", "id": "c1", "brief": "kim 20"}
+    call = {"call": 2, "tool": "act", "id": "c1", "excerpt": "kim 20"}
     question = {
         "id": "i1",
         "kind": "tool_approval",
@@ -368,6 +368,6 @@ def test_a_failure_that_the_run_itself_tells_is_whole() -> None:
     why = "There is no flag of this name. " * 5
     ref = {"body": hash_json({}), "logs": [], "inline": {"type": "tool", "content": why}}
     of = {"step": "a#1", "call": 2, "agent": "a", "tool": "set_flag"}
-    fact = {"kind": "ToolCallCompleted", **of, "ref": ref, "ok": False, "brief": f"{why[:79]}…"}
+    fact = {"kind": "ToolCallCompleted", **of, "ref": ref, "ok": False, "excerpt": f"{why[:79]}…"}
     (record,) = audit_records([(1, entry_from_json(fact))])
     assert record.reason == why.strip()

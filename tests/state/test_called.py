@@ -9,7 +9,7 @@ import pytest
 from crewlog.ids import CommandId, ContentHash, CrewName, RunId, merge_id
 from crewlog.state import journal as j
 from crewlog.state.components import Rename
-from crewlog.state.fold import fold, reduce
+from crewlog.state.fold import fold, fold_journal
 from crewlog.state.model import CrewState, MergeOutcome, PendingMerge
 from crewlog.state.run_merge.protocol import next_move, recall
 from crewlog.state.run_merge.renames import (
@@ -79,23 +79,23 @@ def test_a_run_keeps_what_the_other_one_calls_otherwise() -> None:
     op = merge_id(A, CommandId("x"))
     start = j.RunStarted(at=5, run=B, crew=CrewName("t"), definition=ContentHash("d"))
     mine = PendingMerge(
-        op=op,
+        merge=op,
         other=A,
-        stage="offered",
+        status="offered",
         at=7,
-        due=0,
-        theirs=2,
-        began=5,
+        deadline=0,
+        other_position=2,
+        other_started_at=5,
         position=2,
         priority=(7, A),
     )
-    own = fold(B, [start]).model_copy(update={"joining": mine})
+    own = fold_journal(B, [start]).model_copy(update={"pending_merge": mine})
     word = MergeOutcome(outcome="merged", other=B, position=9)
-    there = CrewState(run=A, started=5, position=9, merges={op: word})
+    there = CrewState(run=A, started_at=5, position=9, merges={op: word})
     move = next_move(own, recall(there, op, 9, RENAMED), op, 8, landed=True)
     assert move is not None
     assert isinstance(move.entry, j.RunEndedByMerge)
-    ended = reduce(own, move.entry.model_copy(update={"at": 8}))
-    assert (ended.merged_into, ended.surviving_run_renames) == (A, RENAMED)
+    ended = fold(own, move.entry.model_copy(update={"at": 8}))
+    assert (ended.surviving_run, ended.surviving_run_renames) == (A, RENAMED)
     assert CrewState.from_json(ended.to_json()).surviving_run_renames == RENAMED
     assert (own.surviving_run_renames, there.surviving_run_renames) == ((), ())

@@ -14,7 +14,9 @@ DATA: dict[str, Any] = {"plan": {"crew": "t"}, "state": {"run": "r"}}
 
 
 def test_a_carry_is_what_was_carried() -> None:
-    carry = Carry(**DATA, inbox=(("pause", {"id": "1"}),), queue="q", search_attributes=True)
+    carry = Carry(
+        **DATA, command_queue=(("pause", {"id": "1"}),), task_queue="q", search_attributes=True
+    )
     assert read_carry(json.loads(json.dumps(carry.to_json()))) == carry
 
 

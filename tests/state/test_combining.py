@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewlog.canonical_json import canonical
-from crewlog.state.model import Output, Part
+from crewlog.state.model import ListElement, Output
 from crewlog.state.reducers import (
     CONFLICTING,
     LISTS,
     MOST,
     MOST_VALUES,
-    added,
-    combined,
+    appended_values,
     conflict,
     output_with_write,
+    reduced_value,
     settled,
 )
 from pace import assert_within
@@ -55,9 +55,9 @@ def put(how: str, there: Any, value: Any) -> tuple[Any, bool]:
     said = settled(how, there, value)
     canonical(said)  # it is journaled
     if how in LISTS:
-        values, _ = added(how, there, (), said, (1, 0))
+        values, _ = appended_values(how, there, (), said, (1, 0))
         return values, True
-    return combined(how, there, said), True
+    return reduced_value(how, there, said), True
 
 
 @settings(max_examples=80, deadline=None)
@@ -130,7 +130,9 @@ def test_the_items_of_a_list_are_put_together_in_their_order(values: list[Any], 
             output: Output | None = None
             for number, value in order:
                 if value is not None:
-                    output = output_with_write(how, output, Part(value=value, place=(7, number)), 9)
+                    output = output_with_write(
+                        how, output, ListElement(value=value, position=(7, number)), 9
+                    )
             found.append(output)
         assert canonical([o and o.to_json() for o in found[:1]]) == canonical(
             [o and o.to_json() for o in found[1:]]
@@ -151,11 +153,11 @@ def test_what_fits_is_put_together_in_no_time(values: Any) -> None:
 
     def put_together() -> None:
         assert not conflict("union", None, values)
-        output = output_with_write("union", None, Part(value=values, place=(7, 0)), 7)
-        output = output_with_write("union", output, Part(value=values, place=(9, 0)), 9)
-        flag, places = added("union", None, (), values, (7, 0))
-        flag, places = added("union", flag, places, values, (9, 0))
+        output = output_with_write("union", None, ListElement(value=values, position=(7, 0)), 7)
+        output = output_with_write("union", output, ListElement(value=values, position=(9, 0)), 9)
+        flag, places = appended_values("union", None, (), values, (7, 0))
+        flag, places = appended_values("union", flag, places, values, (9, 0))
         assert output.value == flag == [*dict.fromkeys(values)]
-        assert len(output.parts) == len(places) == len(flag)
+        assert len(output.elements) == len(places) == len(flag)
 
     assert_within(0.5, put_together)

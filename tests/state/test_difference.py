@@ -7,7 +7,7 @@ from typing import Any
 from crewlog.reporting.diff.plan import plan_diff, plan_edges
 from crewlog.reporting.diff.state import SECTIONS, StateChange, difference
 from crewlog.state import journal as j
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation, crew_run, says
@@ -36,7 +36,7 @@ async def test_an_edit_and_what_follows_from_it() -> None:
     await sim.run()
     after = difference(before, sim.state)
     assert told(after.under("frontier")) == [
-        ("frontier", "b#1", "removed", "asking: for a.ready", None)
+        ("frontier", "b#1", "removed", "interrupted: for a.ready", None)
     ]
     assert ("messages", "public", "changed", 2, 3) in told(after.under("messages"))
     assert ("done", "b", "added", None, 1) in told(after.changes)
@@ -72,7 +72,7 @@ async def test_the_states_between_two_add_up_to_their_difference() -> None:
     for seed in range(4):
         state = CrewState(run=RUN)
         for entry in (await crew_run(seed)).journal:
-            after = reduce(state, j.entry_from_json(entry))
+            after = fold(state, j.entry_from_json(entry))
             copied = CrewState.from_json(after.to_json())
             assert difference(state, after) == difference(state, copied)
             state = after

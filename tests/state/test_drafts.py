@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from crewlog.ids import AgentName
-from crewlog.state.drafts import draft_of
+from crewlog.state.drafts import draft_text
 from crewlog.state.messages import message_from_json
 
 FILE = {"type": "image", "sha256": "ab" * 32, "mime_type": "image/png", "size": 3}
@@ -24,7 +24,7 @@ def test_a_draft_has_neither_calls_nor_reasoning() -> None:
         "usage_metadata": {"input_tokens": 1, "output_tokens": 2},
     }
     said = {"type": "ai", "content": "I write it.", "name": "a", "id": "a#1/1"}
-    assert draft_of(body) == said
+    assert draft_text(body) == said
 
 
 def test_a_draft_of_parts_has_the_texts_and_the_files() -> None:
@@ -34,7 +34,7 @@ def test_a_draft_of_parts_has_the_texts_and_the_files() -> None:
         {"type": "a_new_kind", "text": "SECRET"},
         {"type": "tool_use", "name": "put", "input": {"path": "SECRET"}, "id": "c1"},
     ]
-    draft = draft_of({"type": "ai", "content": [*parts, text, FILE, "and", {"type": "text"}]})
+    draft = draft_text({"type": "ai", "content": [*parts, text, FILE, "and", {"type": "text"}]})
     assert draft["content"] == [
         {"type": "text", "text": "I write it."},
         FILE,

@@ -11,9 +11,9 @@ import pytest
 from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.ids import CommandId, ContentHash, RunId, merge_id
 from crewlog.state import journal as j
-from crewlog.state.fold import fold, reduce
+from crewlog.state.fold import fold, fold_journal
 from crewlog.state.model import CrewState, MergeOutcome, PendingChange, PendingMerge
-from crewlog.state.restore import forked, reopen_point, reopened, rollback_state
+from crewlog.state.restore import fork_state, reopen_point, reopen_state, rollback_state
 from crewlog.state.run_merge import protocol
 from crewlog.state.run_merge.protocol import (
     ASK_LIMIT,
@@ -35,15 +35,17 @@ NOW = 1_000_000
 
 def begun(run: str, *facts: j.JournalEntry) -> CrewState:
     start = j.RunStarted(at=5, run=RunId(run), crew="t", definition="d")  # type: ignore[arg-type]
-    return fold(RunId(run), [start, *facts])
+    return fold_journal(RunId(run), [start, *facts])
 
 
 def asks(run: str = "a", other: str = "b", *, at: int = NOW, **more: Any) -> CrewState:
     own = begun(run)
     fields: dict[str, Any] = {"what": "connect", "creatures": 1, "flow": False, **more}
     command = CommandId("x")
-    request = protocol.asking(own, RunId(other), command, at=at, operation={"op": "t"}, **fields)
-    return reduce(own, request)
+    request = protocol.merge_request(
+        own, RunId(other), command, at=at, operation={"op": "t"}, **fields
+    )
+    return fold(own, request)
 
 
 def go(own: CrewState, other: CrewState | None, op: str = OP, at: int = NOW, **how: Any) -> Any:
@@ -52,7 +54,7 @@ def go(own: CrewState, other: CrewState | None, op: str = OP, at: int = NOW, **h
     move = next_move(own, other, op, at, **how)
     if move is None or move.entry is None:
         return move, own
-    return move, reduce(own, move.entry.model_copy(update={"at": at}))
+    return move, fold(own, move.entry.model_copy(update={"at": at}))
 
 
 def agreed(**asked: Any) -> tuple[CrewState, CrewState]:
@@ -66,7 +68,7 @@ def agreed(**asked: Any) -> tuple[CrewState, CrewState]:
 
 
 def stage(state: CrewState) -> str:
-    return state.joining.stage if state.joining is not None else ""
+    return state.pending_merge.status if state.pending_merge is not None else ""
 
 
 # -- what follows ------------------------------------------------------------------------------
@@ -74,20 +76,20 @@ def stage(state: CrewState) -> str:
 
 def test_two_runs_become_one_by_five_facts() -> None:
     a = asks()
-    assert (stage(a), a.commands["x"].ok) == ("asked", True)
+    assert (stage(a), a.commands["x"].ok) == ("requested", True)
     move, b = go(begun("b"), a)
-    assert (type(move.entry), move.to, stage(b)) == (j.MergeAccepted, A, "joins")
-    assert b.joining is not None
-    assert b.joining.edge == {"op": "t"}
+    assert (type(move.entry), move.to, stage(b)) == (j.MergeAccepted, A, "draining")
+    assert b.pending_merge is not None
+    assert b.pending_merge.operation == {"op": "t"}
     waits, _ = go(b, a, landed=False)
     assert waits is None
     move, b = go(b, a)
     assert (type(move.entry), stage(b)) == (j.MergeOffered, "offered")
-    assert b.still
-    assert not a.still
+    assert b.is_draining
+    assert not a.is_draining
     assert go(b, a)[0] is None
     move, a = go(a, b)
-    assert (type(move.entry), stage(a)) == (j.MergeAccepted, "survives")
+    assert (type(move.entry), stage(a)) == (j.MergeAccepted, "surviving")
     assert go(a, b)[0] == Move("unite", B)
     assert protocol.may_merge(a, OP)
     word = MergeOutcome(outcome="merged", other=B, position=40)
@@ -95,7 +97,7 @@ def test_two_runs_become_one_by_five_facts() -> None:
     assert not protocol.may_merge(a, OP)
     move, b = go(b, a)
     assert (type(move.entry), move.entry.position) == (j.RunEndedByMerge, 40)
-    assert (b.status, b.closed, b.merged_into, b.joining) == ("merged", True, A, None)
+    assert (b.status, b.is_ended, b.surviving_run, b.pending_merge) == ("merged", True, A, None)
     assert next_move(b, a, OP, NOW, landed=True) is None
 
 
@@ -114,9 +116,9 @@ def test_which_run_takes_the_other_one_in(
 ) -> None:
     asking = asks(creatures=a[0], flow=a[1])
     _, asked = go(begun("b"), asking, creatures=b[0], flow=b[1])
-    assert stage(asked) == ("survives" if stays == "b" else "joins")
+    assert stage(asked) == ("surviving" if stays == "b" else "draining")
     _, asking = go(asking, asked)
-    assert stage(asking) == ("survives" if stays == "a" else "joins")
+    assert stage(asking) == ("surviving" if stays == "a" else "draining")
 
 
 @pytest.mark.parametrize(
@@ -133,12 +135,12 @@ def test_a_run_that_refuses_says_why_and_was_never_in_it(
     a = asks(flow=True)
     move, b = go(own, a, **how)
     assert isinstance(move.entry, j.MergeFailed)
-    assert why in b.merges[OP].why
-    assert (b.joining, b.merges[OP].round) == (None, 0)
+    assert why in b.merges[OP].reason
+    assert (b.pending_merge, b.merges[OP].start_position) == (None, 0)
     assert go(b, a)[0] is None  # once
     move, a = go(a, b)
     assert isinstance(move.entry, j.MergeFailed)
-    assert why in a.merges[OP].why
+    assert why in a.merges[OP].reason
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_a_run_that_is_busy_leaves_a_request_waiting(own: CrewState) -> None:
     assert go(own, a)[0] is None
     move, a = go(a, own, at=NOW + ASK_LIMIT)
     assert isinstance(move.entry, j.MergeFailed)
-    assert "did not answer within 60 s" in a.merges[OP].why
+    assert "did not answer within 60 s" in a.merges[OP].reason
 
 
 @pytest.mark.parametrize("crosses", [True, False])
@@ -163,9 +165,9 @@ def test_a_run_gives_its_own_request_up_for_an_earlier_one(crosses: bool) -> Non
     own = merge_id(B, CommandId("x"))
     assert go(a, b, own)[0] is None
     move, b = go(b, a)
-    assert (type(move.entry), move.entry.op) == (j.MergeFailed, own)
+    assert (type(move.entry), move.entry.merge) == (j.MergeFailed, own)
     move, b = go(b, a)
-    assert (type(move.entry), stage(b)) == (j.MergeAccepted, "joins")
+    assert (type(move.entry), stage(b)) == (j.MergeAccepted, "draining")
 
 
 def test_a_hint_of_a_stranger_means_nothing() -> None:
@@ -177,7 +179,7 @@ def test_a_hint_of_a_stranger_means_nothing() -> None:
     assert protocol.run_to_read(b, "c/other", C) == C
 
 
-@pytest.mark.parametrize("which", ["asked", "joins", "survives"])
+@pytest.mark.parametrize("which", ["requested", "draining", "surviving"])
 @pytest.mark.parametrize(
     ("update", "how", "why"),
     [
@@ -185,7 +187,7 @@ def test_a_hint_of_a_stranger_means_nothing() -> None:
         ({"status": "stopping"}, {}, "is being stopped"),
         ({}, {"gone": True}, "has ended (from outside)"),
         (
-            {"merges": {OP: MergeOutcome(outcome="failed", other=A, position=9, why="no room")}},
+            {"merges": {OP: MergeOutcome(outcome="failed", other=A, position=9, reason="no room")}},
             {},
             "no room",
         ),
@@ -204,41 +206,42 @@ def test_a_merge_fails_at_once_where_the_other_run_cannot_go_on(
 ) -> None:
     a = asks()
     b = begun("b")
-    if which != "asked":
+    if which != "requested":
         _, b = go(b, a)
-    if which == "survives":
+    if which == "surviving":
         _, a = go(a, b)
-    own, other = (b, a) if which == "joins" else (a, b)
+    own, other = (b, a) if which == "draining" else (a, b)
     assert stage(own) == which
     move, after = go(own, other.model_copy(update=update), landed=False, **how)
     assert isinstance(move.entry, j.MergeFailed)
-    assert why in after.merges[OP].why
-    assert after.joining is None
-    assert not after.still
+    assert why in after.merges[OP].reason
+    assert after.pending_merge is None
+    assert not after.is_draining
 
 
 def test_a_run_that_is_not_there_is_told_from_one_that_is_not_stored_yet() -> None:
     assert go(asks(), None)[0] is None
     move, a = go(asks(), None, gone=True)
     assert isinstance(move.entry, j.MergeFailed)
-    assert "there is no run 'b'" in a.merges[OP].why
+    assert "there is no run 'b'" in a.merges[OP].reason
 
 
 @pytest.mark.parametrize(
-    ("which", "limit"), [("asked", ASK_LIMIT), ("joins", DRAIN_LIMIT), ("survives", OFFER_LIMIT)]
+    ("which", "limit"),
+    [("requested", ASK_LIMIT), ("draining", DRAIN_LIMIT), ("surviving", OFFER_LIMIT)],
 )
 def test_each_stage_but_the_offer_has_its_time(which: str, limit: int) -> None:
     a = asks()
     _, b = go(begun("b"), a)
     own, other = {
-        "asked": (a, begun("b")),
-        "joins": (b, a),
-        "survives": (go(a, b)[1], b),
+        "requested": (a, begun("b")),
+        "draining": (b, a),
+        "surviving": (go(a, b)[1], b),
     }[which]
     assert go(own, other, at=NOW + limit - 1, landed=False)[0] is None
     move, after = go(own, other, at=NOW + limit, landed=False)
     assert isinstance(move.entry, j.MergeFailed)
-    assert f"within {limit // 1000} s" in after.merges[OP].why
+    assert f"within {limit // 1000} s" in after.merges[OP].reason
 
 
 def test_an_offered_run_waits_for_as_long_as_it_takes() -> None:
@@ -251,7 +254,7 @@ def test_an_offered_run_waits_for_as_long_as_it_takes() -> None:
     _, a = go(a, b, at=NOW + OFFER_LIMIT)
     move, b = go(b, a)
     assert isinstance(move.entry, j.MergeFailed)
-    assert "had not landed all" in b.merges[OP].why
+    assert "had not landed all" in b.merges[OP].reason
 
 
 def test_an_offered_run_believes_no_older_state_and_asks_the_journal() -> None:
@@ -260,40 +263,40 @@ def test_an_offered_run_believes_no_older_state_and_asks_the_journal() -> None:
     assert before.position < a.position
     assert next_move(b, before, OP, NOW, landed=True) is None
     assert next_move(b, before, OP, NOW, landed=True, recalled=True) is None
-    forgot = a.model_copy(update={"joining": None, "position": a.position + 9})
+    forgot = a.model_copy(update={"pending_merge": None, "position": a.position + 9})
     assert go(b, forgot)[0] == Move("recall", A)
     move, _ = go(b, protocol.recall(forgot, OP, 7), recalled=True)
     assert (type(move.entry), move.entry.position) == (j.RunEndedByMerge, 7)
     move, _ = go(b, protocol.recall(forgot, OP, None), recalled=True)
     assert isinstance(move.entry, j.MergeFailed)
     # What another round of the same merge came to says nothing of this one.
-    other = MergeOutcome(outcome="failed", other=B, position=20, round=19)
+    other = MergeOutcome(outcome="failed", other=B, position=20, start_position=19)
     assert go(b, forgot.model_copy(update={"merges": {OP: other}}))[0] == Move("recall", A)
-    another = forgot.model_copy(update={"started": 77, "position": 1})
+    another = forgot.model_copy(update={"started_at": 77, "position": 1})
     move, _ = go(b, another)
     assert isinstance(move.entry, j.MergeFailed)
 
 
-@pytest.mark.parametrize("which", ["joins", "survives"])
+@pytest.mark.parametrize("which", ["draining", "surviving"])
 def test_a_run_tells_an_older_state_from_another_run_of_that_id(which: str) -> None:
     a = asks()
     _, b = go(begun("b"), a)
     _, a = go(a, b)
-    own, other = (b, a) if which == "joins" else (a, b)
+    own, other = (b, a) if which == "draining" else (a, b)
     before = begun(other.run)
     assert go(own, before, landed=False)[0] is None
-    move, after = go(own, before.model_copy(update={"started": 77}), landed=False)
+    move, after = go(own, before.model_copy(update={"started_at": 77}), landed=False)
     assert isinstance(move.entry, j.MergeFailed)
-    assert "is another run by now" in after.merges[OP].why
+    assert "is another run by now" in after.merges[OP].reason
 
 
 def test_a_run_takes_nobody_in_who_offered_itself_in_another_round() -> None:
     a, b = agreed()
-    assert a.joining is not None
-    assert b.joining is not None
-    for mine, theirs in (({"position": 9}, {}), ({}, {"position": 9}), ({}, {"theirs": 9})):
-        a2 = a.model_copy(update={"joining": a.joining.model_copy(update=mine)})
-        b2 = b.model_copy(update={"joining": b.joining.model_copy(update=theirs)})
+    assert a.pending_merge is not None
+    assert b.pending_merge is not None
+    for mine, theirs in (({"position": 9}, {}), ({}, {"position": 9}), ({}, {"other_position": 9})):
+        a2 = a.model_copy(update={"pending_merge": a.pending_merge.model_copy(update=mine)})
+        b2 = b.model_copy(update={"pending_merge": b.pending_merge.model_copy(update=theirs)})
         move, _ = go(a2, b2)
         assert isinstance(move.entry, j.MergeFailed)
     assert isinstance(go(a, b.model_copy(update={"status": "stopping"}))[0].entry, j.MergeFailed)
@@ -304,11 +307,11 @@ def test_a_run_that_is_stopped_or_paused_gives_a_merge_up() -> None:
     _, b = go(begun("b"), a)
     for own, fact in ((a, j.StopRequested()), (b, j.StopRequested()), (b, j.Paused())):
         other = b if own is a else a
-        assert isinstance(go(reduce(own, fact), other)[0].entry, j.MergeFailed)
+        assert isinstance(go(fold(own, fact), other)[0].entry, j.MergeFailed)
     stays, offered = agreed()
-    assert go(reduce(offered, j.StopRequested()), a)[0] is None  # the other one's word first
+    assert go(fold(offered, j.StopRequested()), a)[0] is None  # the other one's word first
     assert protocol.may_merge(stays, OP)
-    paused = reduce(stays, j.Paused())
+    paused = fold(stays, j.Paused())
     # An agent would come to stand still.
     assert isinstance(go(paused, offered)[0].entry, j.MergeFailed)
     assert not protocol.may_merge(paused, OP)
@@ -337,7 +340,7 @@ def test_who_may_not_ask_is_told_what_to_do(
     own: CrewState, other: str, kind: type[Exception], why: str
 ) -> None:
     with pytest.raises(kind, match=why) as refused:
-        protocol.asking(
+        protocol.merge_request(
             own,
             RunId(other),
             CommandId("y"),
@@ -380,33 +383,33 @@ def test_a_state_without_merges_is_what_it_was() -> None:
 def test_the_last_outcomes_are_kept_in_order() -> None:
     state = begun("a")
     for number in range(KEPT + 5):
-        state = reduce(state, j.MergeFailed(op=f"o{number}", other=B, why="w" * 9_000))
+        state = fold(state, j.MergeFailed(merge=f"o{number}", other=B, reason="w" * 9_000))
     assert list(state.merges) == [f"o{number}" for number in range(5, KEPT + 5)]
-    assert len(state.merges["o9"].why) <= 500
+    assert len(state.merges["o9"].reason) <= 500
 
 
 def test_a_merge_does_not_come_back_and_nobody_else_gets_it() -> None:
     a, _ = agreed()
     merged = protocol.outcome_changes(a, OP, MergeOutcome(outcome="merged", other=B, position=9))
-    done = a.model_copy(update={**merged, "took_in": {B: ()}})
+    done = a.model_copy(update={**merged, "merged_runs": {B: ()}})
     back = rollback_state(done, begun("a")).state
-    assert (back.merges, back.took_in) == (done.merges, {B: ()})
-    assert rollback_state(begun("a"), a).state.joining is None
-    copy = forked(a.model_copy(update={"took_in": {B: ()}}), C).state
-    assert (copy.joining, copy.merges, copy.took_in) == (None, {}, {})
-    assert reopened(a).joining == a.joining
+    assert (back.merges, back.merged_runs) == (done.merges, {B: ()})
+    assert rollback_state(begun("a"), a).state.pending_merge is None
+    copy = fork_state(a.model_copy(update={"merged_runs": {B: ()}}), C).state
+    assert (copy.pending_merge, copy.merges, copy.merged_runs) == (None, {}, {})
+    assert reopen_state(a).pending_merge == a.pending_merge
 
 
 def test_a_run_that_is_part_of_another_one_is_not_taken_up_again() -> None:
     _, b = agreed()
-    tail = [(b.position + 1, j.RunEndedByMerge(op=OP, run=A, position=9))]
+    tail = [(b.position + 1, j.RunEndedByMerge(merge=OP, run=A, position=9))]
     with pytest.raises(Exception, match="part of the run 'a'") as refused:
         reopen_point(B, tail)
     assert "crewlog show a" in getattr(refused.value, "remedy", "")
 
 
 def test_a_decision_that_ended_a_run_is_found_though_a_merge_failed_with_it() -> None:
-    failed = j.MergeFailed(op=OP, other=B, why="it ended first")
+    failed = j.MergeFailed(merge=OP, other=B, reason="it ended first")
     done = j.StepCompleted(step="decide_1#1")  # type: ignore[arg-type]
     tail = [(8, done), (9, failed), (10, j.RunFailed(error="no"))]
     assert reopen_point(A, tail) == reopen_point(A, [(8, done), (9, j.RunFailed(error="no"))])
@@ -506,17 +509,22 @@ def test_of_runs_that_ask_in_a_ring_some_become_one() -> None:
 
 def _impatient(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | None:
     """An offered run that gives up after a minute."""
-    mine = own.joining
-    if mine is not None and mine.op == op and mine.stage == "offered" and at > mine.at + ASK_LIMIT:
-        entry = j.MergeFailed(op=op, other=mine.other, why="late")
+    mine = own.pending_merge
+    if (
+        mine is not None
+        and mine.merge == op
+        and mine.status == "offered"
+        and at > mine.at + ASK_LIMIT
+    ):
+        entry = j.MergeFailed(merge=op, other=mine.other, reason="late")
         return Move("record", mine.other, entry)
     return next_move(own, other, op, at, **how)
 
 
 def _greedy(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | None:
     """A run that takes in who has not offered itself yet."""
-    theirs: PendingMerge | None = other.joining if other is not None else None
-    taken = theirs is not None and theirs.op == op and theirs.stage == "joins"
+    theirs: PendingMerge | None = other.pending_merge if other is not None else None
+    taken = theirs is not None and theirs.merge == op and theirs.status == "draining"
     if taken and protocol.may_merge(own, op):
         return Move("unite", other.run)
     return next_move(own, other, op, at, **how)
@@ -529,7 +537,7 @@ def _hasty(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | N
 
 def _unfenced(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | None:
     """An offered run that takes any other one for ended."""
-    offered = own.joining is not None and own.joining.stage == "offered"
+    offered = own.pending_merge is not None and own.pending_merge.status == "offered"
     return next_move(own, other, op, at, **{**how, "gone": how["gone"] or offered})
 
 
@@ -545,8 +553,8 @@ def test_a_protocol_that_is_wrong_is_found_out(move: NextMove) -> None:
 
 def test_a_ring_in_which_nobody_gives_way_is_found_out() -> None:
     def stubborn(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | None:
-        mine = own.joining
-        if mine is not None and mine.op != op:
+        mine = own.pending_merge
+        if mine is not None and mine.merge != op:
             return None
         return next_move(own, other, op, at, **how)
 
@@ -561,29 +569,29 @@ def test_of_another_run_nothing_is_seen_but_what_the_merge_needs() -> None:
     """It is in the history of whoever looks, who may have been told to look by anybody."""
     secret = "between us"
     mine = PendingMerge(
-        op="theirs",
+        merge="theirs",
         other=C,
-        stage="asked",
-        edge={"op": secret},
+        status="requested",
+        operation={"op": secret},
         priority=(NOW, B),
         position=3,
         by=secret,
     )
     words = {
-        op: MergeOutcome(outcome=outcome, other=C, position=3, why=secret)
+        op: MergeOutcome(outcome=outcome, other=C, position=3, reason=secret)
         for op, outcome in (("first", "merged"), ("second", "failed"), ("third", "merged"))
     }
-    own = MergeOutcome(outcome="failed", other=A, position=4, why="it is busy")
+    own = MergeOutcome(outcome="failed", other=A, position=4, reason="it is busy")
     state = begun("b").model_copy(
-        update={"flags": {"key": secret}, "joining": mine, "merges": {**words, OP: own}}
+        update={"flags": {"key": secret}, "pending_merge": mine, "merges": {**words, OP: own}}
     )
     seen = protocol.state_for_merge(state, OP)
     assert secret not in seen.model_dump_json()
     assert (seen.merges, seen.position) == ({OP: own}, state.position)
-    assert seen.joining is not None
-    assert seen.joining.priority == mine.priority
+    assert seen.pending_merge is not None
+    assert seen.pending_merge.priority == mine.priority
     # By what it became part of another one, it is led there.
-    gone = state.model_copy(update={"status": "merged", "joining": None})
+    gone = state.model_copy(update={"status": "merged", "pending_merge": None})
     assert {*protocol.state_for_merge(gone, OP).merges} == {OP, "third"}
 
 
@@ -594,7 +602,11 @@ def test_of_another_run_nothing_is_seen_but_what_the_merge_needs() -> None:
         ({}, {"status": "stopping"}),
         ({}, {"status": "stopped"}),
         (
-            {"changing": PendingChange(command="c", graph_version=2, definition=ContentHash("d"))},
+            {
+                "pending_change": PendingChange(
+                    command="c", graph_version=2, definition=ContentHash("d")
+                )
+            },
             {},
         ),
     ],
@@ -628,5 +640,7 @@ def test_two_who_never_heard_of_each_other_are_in_no_round_together() -> None:
 
 
 def unaware(state: CrewState) -> CrewState:
-    assert state.joining is not None
-    return state.model_copy(update={"joining": state.joining.model_copy(update={"theirs": 0})})
+    assert state.pending_merge is not None
+    return state.model_copy(
+        update={"pending_merge": state.pending_merge.model_copy(update={"other_position": 0})}
+    )

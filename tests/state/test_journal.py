@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from crewlog.ids import FlagName, RunId, StepId
 from crewlog.state import journal as j
-from crewlog.state.fold import fold, reduce
+from crewlog.state.fold import fold, fold_journal
 from crewlog.state.model import CrewState
 from graph.simulation import as_json, crew_run
 
@@ -34,7 +34,7 @@ def test_values_are_not_taken_for_defaults(value: Any) -> None:
         data = json.loads(json.dumps(j.entry_to_json(entry)))
         back = j.entry_from_json(data)
         assert repr(back) == repr(entry)
-        assert as_json(fold(EMPTY.run, [back])) == as_json(fold(EMPTY.run, [entry]))
+        assert as_json(fold_journal(EMPTY.run, [back])) == as_json(fold_journal(EMPTY.run, [entry]))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ async def test_reducing_changes_no_state_before() -> None:
         state = EMPTY.model_copy(update={"run": RunId("sim")})
         for data in sim.journal:
             before = as_json(state)
-            after = reduce(state, j.entry_from_json(data))
+            after = fold(state, j.entry_from_json(data))
             assert as_json(state) == before
             state = after
 
@@ -68,7 +68,7 @@ async def test_entries_about_steps_that_are_gone_change_only_the_position() -> N
         j.CompletionBuffered(step=gone, call=1, entries=()),
         j.StepCancelled(step=gone),
     ):
-        after = reduce(EMPTY, entry)
+        after = fold(EMPTY, entry)
         assert after.model_dump(exclude=kept) == EMPTY.model_dump(exclude=kept)
         assert after.position == 1
 
@@ -76,7 +76,7 @@ async def test_entries_about_steps_that_are_gone_change_only_the_position() -> N
 def test_equal_traces_mean_equal_journals() -> None:
     one, other = j.RunFailed(error="a"), j.RunFailed(error="b")
     heads = {
-        fold(EMPTY.run, found).execution_trace.head
+        fold_journal(EMPTY.run, found).execution_trace.head
         for found in ([one], [other], [one, other], [other, one], [one, one])
     }
     assert len(heads) == 5

@@ -9,23 +9,23 @@ import pytest
 from crewlog.ids import RESERVED, CommandId, RunId
 from crewlog.state import journal as j
 from crewlog.state.command_outcomes import DETAIL, KEPT, KEPT_BYTES, may_be_older, outcome_of
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CommandOutcome, CrewState
-from crewlog.state.restore import forked
+from crewlog.state.restore import fork_state
 
 EMPTY = CrewState(run=RunId("r"))
 
 
 def paused(state: CrewState, *commands: str) -> CrewState:
     for command in commands:
-        state = reduce(state, j.Paused(command=CommandId(command), digest="d" * 12))
+        state = fold(state, j.Paused(command=CommandId(command), command_hash="d" * 12))
     return state
 
 
 def refused(state: CrewState, *commands: str, reason: str = "no") -> CrewState:
     for command in commands:
         entry = j.CommandRejected(name="x", reason=reason, command=CommandId(command))
-        state = reduce(state, entry)
+        state = fold(state, entry)
     return state
 
 
@@ -88,12 +88,12 @@ def test_what_an_older_build_kept_is_made_smaller_with_the_next_command() -> Non
 
 def test_a_fork_has_none_of_its_sources() -> None:
     state = paused(EMPTY, *(f"c{n}" for n in range(300)))
-    assert forked(state, RunId("other")).state.older_commands == ""
+    assert fork_state(state, RunId("other")).state.older_commands == ""
 
 
 def test_the_journal_tells_the_same_outcome_as_the_state() -> None:
     entry = j.CommandRejected(
-        name="x", reason="why " * 100, command=CommandId("c"), digest="d", error_type="Other"
+        name="x", reason="why " * 100, command=CommandId("c"), command_hash="d", error_type="Other"
     )
-    state = reduce(EMPTY, entry)
+    state = fold(EMPTY, entry)
     assert outcome_of(j.entry_from_json(j.entry_to_json(entry)), 1) == state.commands["c"]

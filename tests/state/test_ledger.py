@@ -13,7 +13,7 @@ from crewlog.state import journal as j
 from crewlog.state.batch_codec import unpack
 from crewlog.state.logs import Link, batch_links, chain, heads_after_batch
 from crewlog.state.model import CrewState
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from crewlog.store import InMemoryStore
 from graph.simulation import RUN, Simulation, crew_run, dice
 
@@ -35,7 +35,7 @@ async def replayed(sim: Simulation, rng: random.Random, store: InMemoryStore) ->
     An activity that is under way while others are scheduled stores what they store too, and the
     ledger hears of it late or never.
     """
-    ledger = Ledger(CrewState(run=RUN))
+    ledger = Journal(CrewState(run=RUN))
     batches: list[j.Batch] = []
     under_way: list[int] = []
     for data in sim.journal:
@@ -44,7 +44,7 @@ async def replayed(sim: Simulation, rng: random.Random, store: InMemoryStore) ->
             batches.append(unpack(ledger.batch(), {}))
             under_way.append(ledger.state.position)
         if under_way and rng.random() < 0.3:
-            ledger.stored(under_way.pop(rng.randrange(len(under_way))))
+            ledger.mark_stored(under_way.pop(rng.randrange(len(under_way))))
     batches.append(unpack(ledger.batch(), {}))
     for batch in rng.sample(batches, len(batches)):
         await store.append(RUN, batch)
@@ -97,10 +97,10 @@ async def test_every_batch_says_where_it_joins_on() -> None:
 async def test_a_ledger_that_goes_on_from_a_state_joins_on() -> None:
     sim = await crew_run(3)
     for cut in range(1, len(sim.journal), 7):
-        first = Ledger(CrewState(run=RUN))
+        first = Journal(CrewState(run=RUN))
         for data in sim.journal[:cut]:
             first.record(j.entry_from_json(data))
-        second = Ledger(CrewState.from_json(first.state.to_json()))
+        second = Journal(CrewState.from_json(first.state.to_json()))
         for data in sim.journal[cut:]:
             second.record(j.entry_from_json(data))
         assert second.first == cut + 1
@@ -113,16 +113,16 @@ async def test_a_ledger_that_goes_on_from_a_state_joins_on() -> None:
 async def test_a_ledger_that_begins_with_what_was_carried_joins_on() -> None:
     for seed in SEEDS:
         rng, sim, store = dice(seed), await crew_run(seed), InMemoryStore()
-        ledger = Ledger(CrewState(run=RUN))
+        ledger = Journal(CrewState(run=RUN))
         for data in sim.journal:
             ledger.record(j.entry_from_json(data))
             if rng.random() < 0.2:
                 await store.append(RUN, unpack(ledger.batch(), {}))
-                ledger.stored(ledger.state.position)
+                ledger.mark_stored(ledger.state.position)
             if rng.random() < 0.2:
-                carried = j.Batch.from_json(ledger.whole().to_json())
-                ledger = Ledger.carried(CrewState.from_json(ledger.state.to_json()), carried)
-                assert ledger.whole() == carried
+                carried = j.Batch.from_json(ledger.unpacked_batch().to_json())
+                ledger = Journal.from_carry(CrewState.from_json(ledger.state.to_json()), carried)
+                assert ledger.unpacked_batch() == carried
                 assert [data for _, data in ledger.page(0, 999)] == list(carried.entries)
         await store.append(RUN, unpack(ledger.batch(), {}))
         assert ledger.state == sim.state
@@ -135,8 +135,8 @@ async def test_a_ledger_that_begins_with_what_was_carried_joins_on() -> None:
             assert [(x.position, x.body) for x in found] == expected
 
 
-def entries(count: int, run: str = "r") -> Ledger:
-    ledger = Ledger(CrewState(run=RUN, position=10))
+def entries(count: int, run: str = "r") -> Journal:
+    ledger = Journal(CrewState(run=RUN, position=10))
     for n in range(count):
         ledger.record(j.RunFailed(error=f"{run}{n}"))
     return ledger
@@ -156,16 +156,16 @@ def test_pages_have_the_positions_of_the_run(after: int, limit: int, expected: l
 def test_what_is_stored_leaves_the_batch_and_its_size() -> None:
     ledger = entries(3)
     whole = ledger.unstored_bytes
-    assert ledger.lacks(11)
-    ledger.stored(12)
-    assert (ledger.lacks(12), ledger.lacks(13)) == (False, True)
+    assert ledger.has_unstored(11)
+    ledger.mark_stored(12)
+    assert (ledger.has_unstored(12), ledger.has_unstored(13)) == (False, True)
     assert ledger.batch().first == 13
     assert len(ledger.batch().entries) == 1
     assert 0 < ledger.unstored_bytes < whole
-    ledger.stored(11)
+    ledger.mark_stored(11)
     assert len(ledger.batch().entries) == 1, "what is stored stays stored"
-    ledger.stored(13)
-    assert not ledger.lacks(13)
+    ledger.mark_stored(13)
+    assert not ledger.has_unstored(13)
     assert ledger.batch() == j.Batch.EMPTY
     assert ledger.unstored_bytes == 0
     assert len(ledger.entries) == 3
@@ -176,7 +176,7 @@ def test_a_message_that_waits_for_its_turn_is_in_no_log_yet() -> None:
     ref = j.MessageRef(body=ContentHash("b"), logs=(LogName("public"),))
     ledger.record(j.MessageQueued(ref=ref, command=CommandId("c1")))
     ledger.record(j.MessageAdded(ref=ref))
-    links = list(batch_links(ledger.state.run, ledger.whole()))
+    links = list(batch_links(ledger.state.run, ledger.unpacked_batch()))
     assert [link.position for link in links] == [ledger.state.position]
     assert links[0].head == ledger.state.messages[LogName("public")].head
 
@@ -188,7 +188,7 @@ def test_batches_that_join_logs_join_on_wherever_they_are_cut(cut: int) -> None:
     def said(*logs: LogName) -> j.MessageAdded:
         return j.MessageAdded(ref=j.MessageRef(body=hash_json(logs), logs=logs))
 
-    one, other = Ledger(CrewState(run=RUN)), Ledger(CrewState(run=RunId("other")))
+    one, other = Journal(CrewState(run=RUN)), Journal(CrewState(run=RunId("other")))
     for ledger in (one, other):
         ledger.record(said(public))
     other.record(said(channel))
@@ -202,14 +202,14 @@ def test_batches_that_join_logs_join_on_wherever_they_are_cut(cut: int) -> None:
     entries = [said(public), said(channel)]
     for entry in (j.LogsMerged(joined=tuple(joins), parents=(RunId("other"),)), *entries):
         one.record(entry)
-    whole = one.whole()
-    parts = Ledger(CrewState(run=RUN))
+    whole = one.unpacked_batch()
+    parts = Journal(CrewState(run=RUN))
     found: list[Link] = []
     for position, data in enumerate(whole.entries, 1):
         parts.record(j.entry_from_json(data))
         if position == cut:
             found += batch_links(RUN, unpack(parts.batch(), {}))
-            parts.stored(position)
+            parts.mark_stored(position)
     found += batch_links(RUN, unpack(parts.batch(), {}))
     assert found == list(batch_links(RUN, whole))
     assert [(link.log, bool(link.other)) for link in found] == [

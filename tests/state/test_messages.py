@@ -20,7 +20,7 @@ from langchain_core.messages import (
 
 from crewlog.canonical_json import hash_json, utf8_json
 from crewlog.errors import InternalError
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.messages import message_from_json, message_to_json
 
 PARTS: list[Any] = [
@@ -105,8 +105,8 @@ def test_a_body_is_not_changed_by_reading_it() -> None:
     [("a\n  b\tc", 120, "a b c"), ("", 5, ""), ("abcde", 5, "abcde"), ("abcdef", 5, "abcd…")],
 )
 def test_brief(text: str, limit: int, expected: str) -> None:
-    assert brief(text, limit) == expected
-    assert len(brief(text, limit)) <= limit
+    assert excerpt(text, limit) == expected
+    assert len(excerpt(text, limit)) <= limit
 
 
 def test_texts_that_no_payload_can_carry_are_mended() -> None:

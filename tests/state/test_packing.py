@@ -16,7 +16,7 @@ from crewlog.ids import AgentName, ContentHash, LogName, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.batch_codec import needed, pack, pack_view, unpack, unpack_view
-from crewlog.state.body_metadata import told
+from crewlog.state.body_metadata import body_metadata
 from crewlog.state.calls import (
     CallModel,
     CallModelResult,
@@ -29,7 +29,7 @@ from crewlog.state.excerpt import message_excerpt
 from crewlog.state.logs import batch_links
 from crewlog.state.messages import message_to_json
 from crewlog.state.model import Call, CrewState
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from crewlog.usage import Usage
 from graph.simulation import RUN, crew_run, dice
 
@@ -61,7 +61,7 @@ def reply(rng: random.Random, step: str, call: int, cost: float = 0.0) -> CallMo
     )
     made = kept(message, agent, StepId(step), call, model="scripted:x")
     body = message_to_json(made)
-    used = {**told(body)["usage"], "cost": cost}
+    used = {**body_metadata(body)["usage"], "cost": cost}
     if cost:  # a model with a price is not one without
         used.pop("unpriced", None)
     usage = Usage.model_validate(used)
@@ -78,9 +78,9 @@ def replied(result: CallModelResult, step: str, call: int) -> j.ModelCallComplet
         ref=j.MessageRef(body=result.hash, logs=(LogName("public"),)),
         model=result.model,
         usage=result.usage,
-        brief=message_excerpt(result.body),
+        excerpt=message_excerpt(result.body),
         calls=tuple(
-            Call(call=call + 1 + n, tool=a.tool, id=a.id, message=result.hash, brief=a.brief)
+            Call(call=call + 1 + n, tool=a.tool, id=a.id, message=result.hash, excerpt=a.excerpt)
             for n, a in enumerate(asked)
         ),
     )
@@ -124,19 +124,19 @@ def test_replies_and_results_leave_out_what_their_bodies_tell() -> None:
                 tool="t",
                 ref=j.MessageRef(body=answer.hash, logs=(LogName("private:a"),)),
                 ok=answer.ok,
-                brief=message_excerpt(body),
+                excerpt=message_excerpt(body),
                 ms=n,
             ),
             j.StepCompleted(at=6, step=StepId(step)),
         ]
-        ledger = Ledger(CrewState(run=RUN))
+        ledger = Journal(CrewState(run=RUN))
         ledger.learn(result)
         ledger.learn(answer)
         for entry in entries:
             ledger.record(entry)
         packed = through_json(ledger.batch())
         assert set(needed(packed)) == {result.hash, answer.hash}
-        bodies = {each.hash: told(each.body) for each in (result, answer)}
+        bodies = {each.hash: body_metadata(each.body) for each in (result, answer)}
         whole = unpack(packed, bodies)
         assert json.dumps(whole.entries) == json.dumps(ledger.entries), "in the same order, too"
         for short in packed.entries[:2]:
@@ -148,7 +148,7 @@ def test_replies_and_results_leave_out_what_their_bodies_tell() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"brief": "other"},
+        {"excerpt": "other"},
         {"model": ""},
         {"agent": AgentName("somebody")},
         {"usage": Usage(calls=2)},
@@ -163,7 +163,7 @@ def test_an_entry_that_says_otherwise_than_its_body_survives(changed: dict[str, 
     result = next(r for r in (reply(rng, "x#1", 1) for _ in range(50)) if r.tools)
     entry = replied(result, "x#1", 1).model_copy(update=changed)
     batch = j.Batch(entries=(j.entry_to_json(entry),))
-    facts = {result.hash: told(result.body)}
+    facts = {result.hash: body_metadata(result.body)}
     assert unpack(through_json(pack(batch, facts)), facts) == batch
 
 
@@ -172,7 +172,7 @@ def test_a_message_that_travels_inline_is_not_looked_for() -> None:
     entry = replied(result, "x#1", 1)
     inline = entry.model_copy(update={"ref": entry.ref.model_copy(update={"inline": result.body})})
     batch = j.Batch(entries=(j.entry_to_json(inline),))
-    packed = pack(batch, {result.hash: told(result.body)})
+    packed = pack(batch, {result.hash: body_metadata(result.body)})
     assert not set(needed(packed))
     assert unpack(packed, {}) == batch
 
@@ -180,7 +180,7 @@ def test_a_message_that_travels_inline_is_not_looked_for() -> None:
 def test_what_the_store_lacks_is_a_clear_failure() -> None:
     result = reply(dice(5), "x#1", 1)
     batch = j.Batch(entries=(j.entry_to_json(replied(result, "x#1", 1)),))
-    packed = pack(batch, {result.hash: told(result.body)})
+    packed = pack(batch, {result.hash: body_metadata(result.body)})
     with pytest.raises(KeyError, match=result.hash):
         unpack(packed, {})
 
@@ -229,7 +229,7 @@ def test_a_usage_that_differs_from_its_body_crosses_whole(usage: Usage) -> None:
     result = CallModelResult(body=body, hash=hash_json(body), usage=usage)
     assert CallModelResult.from_json(json.loads(json.dumps(result.to_json()))) == result
     batch = j.Batch(entries=(j.entry_to_json(replied(result, "x#1", 1)),))
-    bodies = {result.hash: told(body)}
+    bodies = {result.hash: body_metadata(body)}
     assert unpack(through_json(pack(batch, bodies)), bodies) == batch
 
 
@@ -237,7 +237,7 @@ def test_large_answers_are_not_relied_on() -> None:
     for size in (100, 40_000):
         body = message_to_json(AIMessage("x" * size, id="x#1/1", name="x"))
         result = CallModelResult(body=body, hash=hash_json(body))
-        ledger = Ledger(CrewState(run=RUN))
+        ledger = Journal(CrewState(run=RUN))
         ledger.learn(result)
         ledger.record(replied(result, "x#1", 1))
         assert bool(set(needed(ledger.batch()))) is (size == 100)
@@ -247,7 +247,7 @@ def test_a_small_answer_in_a_large_result_is_not_relied_on() -> None:
     body = message_to_json(ToolMessage("set", tool_call_id="i", name="t", id="x#1/2"))
     large = OutputValue(key="k", body=hash_json("y" * 40_000), content="y" * 40_000)
     answer = CallToolResult(body=body, hash=hash_json(body), outcome=ToolReturned(outputs=(large,)))
-    ledger = Ledger(CrewState(run=RUN))
+    ledger = Journal(CrewState(run=RUN))
     ledger.learn(answer)
     ref = j.MessageRef(body=answer.hash, logs=(LogName("private:x"),))
     returned = j.ToolCallCompleted(

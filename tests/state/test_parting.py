@@ -24,21 +24,26 @@ from crewlog.state.model import (
     CommandOutcome,
     CrewState,
     FrontierStep,
-    Heard,
+    Idle,
     Interrupt,
     InterruptAnswer,
     LogHead,
     MergeOutcome,
     PendingChange,
     PendingMerge,
-    Rest,
     Routing,
     SourceRun,
     StatusReason,
     StepError,
     Turn,
+    WakingMessage,
 )
-from crewlog.state.split import Share, original_run_changes, parted, split_source_run_id
+from crewlog.state.split import (
+    SplitContents,
+    original_run_changes,
+    split_run_state,
+    split_source_run_id,
+)
 from crewlog.usage import Usage
 
 NAMES = tuple(map(AgentName, ("a", "b", "c", "d")))
@@ -46,19 +51,19 @@ NAMES = tuple(map(AgentName, ("a", "b", "c", "d")))
 
 def entry(step: str, rng: random.Random) -> FrontierStep:
     node = step.partition("#")[0]
-    turn = Turn(calls=(Call(call=2, tool="t"),), next_call=3, began=4)
-    heard = Heard(log=LogName("channel:x"), body=hash_json(step))
+    turn = Turn(calls=(Call(call=2, tool="t"),), next_call=3, start_position=4)
+    heard = WakingMessage(log=LogName("channel:x"), body=hash_json(step))
     running = rng.random() < 0.5
     return FrontierStep(
         step=StepId(step),
         node=NodeName(node),
         status="running" if running else "queued",
         turn=turn if running else None,
-        heard=heard,
+        waking_message=heard,
     )
 
 
-def world(seed: int) -> tuple[CrewState, Share]:
+def world(seed: int) -> tuple[CrewState, SplitContents]:
     rng = random.Random(seed)  # noqa: S311 - the same in every run of the test
     frontier = {
         StepId(step): entry(step, rng)
@@ -82,30 +87,30 @@ def world(seed: int) -> tuple[CrewState, Share]:
         position=40,
         graph_version=3,
         frontier=frontier,
-        parked={StepId("a#9"): entry("a#9", rng), StepId("d#9"): entry("d#9", rng)},
+        detached_steps={StepId("a#9"): entry("a#9", rng), StepId("d#9"): entry("d#9", rng)},
         interrupts=asked,
         visits={NodeName(name): 5 for name in NAMES},
         messages={LogName(log): LogHead(head=hash_json(log), length=3) for log in logs},
         quotas={"k": 2},
         flags={},
-        allowed={"tokens": 5.0},
+        added_budgets={"tokens": 5.0},
         usage={NAMES[0]: Usage(calls=3)},
         tags={"good": 3},
-        asked=7,
+        interrupt_count=7,
     )
     gone = tuple(sorted(rng.sample(NAMES, rng.randint(1, 3))))
-    share = Share(creatures=gone, nodes=tuple(map(NodeName, gone)), channels=("y",))
+    share = SplitContents(agents=gone, nodes=tuple(map(NodeName, gone)), channels=("y",))
     return state, share
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_what_goes_and_what_stays_is_all_there_was(seed: int) -> None:
     state, share = world(seed)
-    goes = parted(state, RunId("r.1"), share)
+    goes = split_run_state(state, RunId("r.1"), share)
     stays = state.model_copy(update=original_run_changes(state, share))
     assert goes.visits == dict.fromkeys(share.nodes, 5)
     assert stays.visits == state.visits, "who comes back goes on with its numbers"
-    for part in ("frontier", "parked", "interrupts"):
+    for part in ("frontier", "detached_steps", "interrupts"):
         one, other, both = (getattr(each, part) for each in (goes, stays, state))
         assert not one.keys() & other.keys(), part
         assert {**one, **other} == both, part
@@ -117,7 +122,7 @@ def test_what_goes_and_what_stays_is_all_there_was(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_nobody_gets_a_log_of_others(seed: int) -> None:
     state, share = world(seed)
-    goes, gone = parted(state, RunId("r.1"), share), {*share.creatures}
+    goes, gone = split_run_state(state, RunId("r.1"), share), {*share.agents}
     assert {log for log in goes.messages if log.startswith("private:")} == {
         f"private:{name}" for name in gone
     }
@@ -132,8 +137,12 @@ def test_nobody_gets_a_log_of_others(seed: int) -> None:
 
 def test_nobody_may_do_more_in_two_runs_than_in_one() -> None:
     state, share = world(1)
-    goes = parted(state, RunId("r.1"), share)
-    kept: dict[str, Json] = {"quotas": {"k": 2}, "allowed": {"tokens": 5.0}, "asked": 7}
+    goes = split_run_state(state, RunId("r.1"), share)
+    kept: dict[str, Json] = {
+        "quotas": {"k": 2},
+        "added_budgets": {"tokens": 5.0},
+        "interrupt_count": 7,
+    }
     assert {name: getattr(goes, name) for name in kept} == kept
     assert goes.usage == state.usage
     assert (goes.tags, goes.commands) == ({}, {})
@@ -145,35 +154,35 @@ def test_a_part_has_no_commands_of_the_run_that_it_leaves() -> None:
     state, share = world(1)
     known = {CommandId("c"): CommandOutcome(position=3)}
     state = state.model_copy(update={"commands": known, "older_commands": "AAAA"})
-    goes = parted(state, RunId("r.1"), share)
+    goes = split_run_state(state, RunId("r.1"), share)
     assert (goes.commands, goes.older_commands) == ({}, CrewState(run=goes.run).older_commands)
 
 
-DIVIDED = {"frontier", "parked", "interrupts", "visits", "messages"}
+DIVIDED = {"frontier", "detached_steps", "interrupts", "visits", "messages"}
 """What goes with those whose it is."""
 OLD: dict[str, Any] = {
     "run": RunId("r"),
     "graph_version": 3,
     "execution": 4,
     "status": "paused",
-    "changing": PendingChange(command="c", graph_version=4, definition=ContentHash("d")),
-    "parted": 8,
+    "pending_change": PendingChange(command="c", graph_version=4, definition=ContentHash("d")),
+    "rollback_floor": 8,
     "execution_trace": LogHead(head=ContentHash("h"), length=40),
     "execution_count": {NodeName("a"): 2},
-    "routing": Routing(done={NodeName("a"): 2}),
-    "resume_info": StatusReason(),
-    "break_before": (NodeName("a"),),
+    "routing": Routing(completed={NodeName("a"): 2}),
+    "status_reason": StatusReason(),
+    "breakpoints": (NodeName("a"),),
     "commands": {"c": CommandOutcome(position=3)},
     "older_commands": "AAAA",
-    "answered": {InterruptId("i9"): InterruptAnswer(decision="approve")},
+    "answers": {InterruptId("i9"): InterruptAnswer(decision="approve")},
     "errors": (StepError(step=StepId("a#1"), agent=AgentName("a"), error="it broke", position=9),),
     "tags": {"good": 3},
-    "rest": Rest(),
-    "joining": PendingMerge(
-        op="m", other=RunId("s"), stage="asked", priority=(1, RunId("s")), position=7
+    "idle": Idle(),
+    "pending_merge": PendingMerge(
+        merge="m", other=RunId("s"), status="requested", priority=(1, RunId("s")), position=7
     ),
     "merges": {"n": MergeOutcome(outcome="merged", other=RunId("t"), position=5)},
-    "took_in": {RunId("t"): ()},
+    "merged_runs": {RunId("t"): ()},
 }
 """What of the run that they leave is nothing to those who go."""
 
@@ -182,7 +191,7 @@ def test_those_who_go_begin_anew_but_for_what_is_theirs_or_of_all() -> None:
     state, share = world(1)
     state = state.model_copy(update=OLD)
     fresh = CrewState(run=RunId("r.1"))
-    goes = parted(state, fresh.run, share)
+    goes = split_run_state(state, fresh.run, share)
     for name in CrewState.model_fields:
         if name in OLD:
             assert getattr(state, name) != getattr(fresh, name), name

@@ -148,12 +148,12 @@ async def dry(
     report, plan = change_report(engine, made)
     here = (run,)
     change = report.topology or ComponentChange(old_graph_ids=here, new_graph_ids=here)
-    crews = {run: made.definition, **{each.graph: each.definition for each in made.parts}}
+    crews = {run: made.definition, **{each.run: each.definition for each in made.split_runs}}
     assert plan.topology == expanded_component(CrewDefinition.from_json(made.definition))
-    for each in made.parts:
+    for each in made.split_runs:
         assert each.topology == expanded_component(CrewDefinition.from_json(each.definition))
     read = {id_: CrewDefinition.from_json(each) for id_, each in crews.items()}
-    return Asked(read, change), {each.graph for each in made.parts}
+    return Asked(read, change), {each.run for each in made.split_runs}
 
 
 async def test_a_dry_run_tells_what_comes_of_it() -> None:

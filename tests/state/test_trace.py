@@ -164,7 +164,7 @@ async def test_every_step_and_call_of_random_runs_is_there_once() -> None:
         answered = {
             (e["step"], e["call"])
             for e in [*sim.facts("ModelCallCompleted"), *sim.facts("ToolCallCompleted")]
-            if not (e.get("composed") and e.get("calls"))  # nobody was asked
+            if not (e.get("without_model") and e.get("calls"))  # nobody was asked
         }
         calls = [(s.step, c.call) for s in trace.all_steps() for c in s.calls]
         assert len(set(calls)) == len(calls)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from crewlog.graph.restore import reopen
 from crewlog.ids import InterruptId
 from crewlog.reporting.trace.builder import run_trace
-from crewlog.state.fold import after, fold
+from crewlog.state.fold import fold_at_positions, fold_journal
 from crewlog.state.journal import entry_from_json
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from crewlog.state.restore import reopen_point
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation
@@ -27,8 +27,8 @@ async def test_the_question_is_open_again_where_it_was_asked() -> None:
     assert (left.decision, left.answered) == ("withdrawn", gate.ended)
 
     found = reopen_point(RUN, list(enumerate(entries, 1)))
-    then = after(fold(RUN, entries[: found.position]), found.landed)
-    ledger = Ledger(sim.state)
+    then = fold_at_positions(fold_journal(RUN, entries[: found.position]), found.landed)
+    ledger = Journal(sim.state)
     reopen(plan, ledger, then, found, by="ana", at=9_000)
     entries += [entry_from_json(data) for data in ledger.entries]
     trace = run_trace(enumerate(entries, 1))

@@ -20,7 +20,7 @@ from crewlog.ids import (
 )
 from crewlog.state.command_outcomes import KEPT, may_be_older, remember
 from crewlog.state.components import Rename
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import MessageAdded, MessageRef
 from crewlog.state.logs import joined
 from crewlog.state.model import (
@@ -29,27 +29,27 @@ from crewlog.state.model import (
     CommandOutcome,
     CrewState,
     FrontierStep,
-    Heard,
+    Idle,
     Interrupt,
+    ListElement,
     LogHead,
     Output,
-    Part,
-    Rest,
     Routing,
     Turn,
+    WakingMessage,
 )
 from crewlog.state.run_merge.surviving_state import (
-    Names,
+    MergeNames,
     artifact_conflict,
     artifact_heads,
-    called,
     log_merges,
+    merged_state_changes,
     merged_steps,
-    part_of,
+    new_names,
     questions,
-    union,
+    transferred_state,
 )
-from crewlog.state.split import original_run_changes, parted
+from crewlog.state.split import original_run_changes, split_run_state
 from crewlog.usage import Usage
 from state.test_parting import world
 
@@ -57,18 +57,27 @@ from state.test_parting import world
 @pytest.mark.parametrize("seed", range(60))
 def test_what_was_parted_is_whole_again(seed: int) -> None:
     whole, share = world(seed)
-    goes = parted(whole, RunId("r.1"), share)
+    goes = split_run_state(whole, RunId("r.1"), share)
     stays = whole.model_copy(update=original_run_changes(whole, share))
-    part = CrewState.from_json(part_of(goes))
-    names = Names(
+    part = CrewState.from_json(transferred_state(goes))
+    names = MergeNames(
         called=NewNames(),
         nodes={node: node for node in share.nodes},
-        comes=frozenset(share.creatures),
+        comes=frozenset(share.agents),
         first={},
         quotas={},
     )
-    both = stays.model_copy(update=union(stays, part, names))
-    for field in ("frontier", "parked", "visits", "usage", "quotas", "flags", "allowed", "tags"):
+    both = stays.model_copy(update=merged_state_changes(stays, part, names))
+    for field in (
+        "frontier",
+        "detached_steps",
+        "visits",
+        "usage",
+        "quotas",
+        "flags",
+        "added_budgets",
+        "tags",
+    ):
         assert getattr(both, field) == getattr(whole, field), field
     asked = {question.id: question for question in questions(part, names)}
     assert asked == {
@@ -86,12 +95,12 @@ def test_what_was_parted_is_whole_again(seed: int) -> None:
 
 def test_what_was_said_since_is_gone_on_from_in_both() -> None:
     whole, share = world(3)
-    goes = parted(whole, RunId("r.1"), share)
+    goes = split_run_state(whole, RunId("r.1"), share)
     stays = whole.model_copy(update=original_run_changes(whole, share))
     body = hash_json("more")
     said = MessageAdded(ref=MessageRef(body=body, logs=(LogName("public"),)))
-    goes = reduce(goes, said)
-    names = Names(NewNames(), {n: n for n in share.nodes}, frozenset(share.creatures), {}, {})
+    goes = fold(goes, said)
+    names = MergeNames(NewNames(), {n: n for n in share.nodes}, frozenset(share.agents), {}, {})
     (join,) = (each for each in log_merges(stays, goes, names) if each.log == "public")
     assert join.one == whole.messages[LogName("public")].head
     assert join.two == goes.messages[LogName("public")].head
@@ -101,7 +110,7 @@ def test_what_was_said_since_is_gone_on_from_in_both() -> None:
 @pytest.mark.parametrize("goes_on", ["neither", "one", "two", "both"])
 def test_an_artifact_is_as_the_side_has_it_that_changed_it(goes_on: str) -> None:
     log, before = LogName("artifact:doc"), ContentHash("before")
-    names = Names(NewNames(), {}, frozenset(), {}, {})
+    names = MergeNames(NewNames(), {}, frozenset(), {}, {})
 
     def side(name: str, length: int) -> CrewState:
         changed = goes_on in (name, "both")
@@ -123,7 +132,7 @@ def test_an_artifact_is_as_the_side_has_it_that_changed_it(goes_on: str) -> None
     )
 
 
-NAMES = Names(
+NAMES = MergeNames(
     called=NewNames({"a": "a-2"}, {"p": "p-2"}, {"g": "g-2"}),
     nodes={NodeName("a"): NodeName("a-2"), NodeName("b"): NodeName("b.inbox")},
     comes=frozenset({AgentName("a-2"), AgentName("b")}),
@@ -157,14 +166,14 @@ def test_a_step_is_called_by_its_node_and_its_answers_with_it() -> None:
         "agent": "a",
         "ref": {"body": "x", "logs": ["private:a", "channel:p"]},
     }
-    turn = Turn(calls=(Call(call=2, tool="t", status="held", held=[held]),))
+    turn = Turn(calls=(Call(call=2, tool="t", status="buffered", completion=[held]),))
     entry = FrontierStep(step=StepId("a#1"), node=NodeName("a"), status="running", turn=turn)
     gone = FrontierStep(step=StepId("z#1"), node=NodeName("z"))
     part = CrewState(
         run=RunId("o"),
         frontier={entry.step: entry, gone.step: gone},
         visits={NodeName("a"): 3, NodeName("z"): 1},
-        routing=Routing(done={NodeName("a"): 2}),
+        routing=Routing(completed={NodeName("a"): 2}),
         agent_outputs={AgentName("a"): {"text": Output(position=1, logs=(LogName("channel:p"),))}},
         private_context={"agent:a": {"k": 1}, "group:g": {"m": 2}},
         flags={"f": "theirs", "h": 2},  # type: ignore[dict-item]
@@ -175,18 +184,18 @@ def test_a_step_is_called_by_its_node_and_its_answers_with_it() -> None:
     state = CrewState(
         run=RunId("r"),
         visits={NodeName("a-2"): 4},
-        routing=Routing(done={NodeName("a-2"): 4}),
+        routing=Routing(completed={NodeName("a-2"): 4}),
         flags={"f": "ours"},  # type: ignore[dict-item]
         messages={LogName("public"): LogHead(head=ContentHash("x"), length=1)},
         quotas={"k2": 1},
         usage={AgentName("a-2"): Usage(calls=1, cost=0.7)},
     )
     assert [*merged_steps(part, NAMES)] == ["a-2#5"]
-    both = state.model_copy(update=union(state, part, NAMES))
+    both = state.model_copy(update=merged_state_changes(state, part, NAMES))
     ((step, found),) = both.frontier.items()
     assert (step, found.step, found.node) == ("a-2#5", "a-2#5", "a-2")
     assert found.turn is not None
-    assert found.turn.calls[0].held == [
+    assert found.turn.calls[0].completion == [
         {
             "kind": "ToolCallCompleted",
             "step": "a-2#5",
@@ -195,7 +204,7 @@ def test_a_step_is_called_by_its_node_and_its_answers_with_it() -> None:
         }
     ]
     assert both.visits == {"a-2": 7}
-    assert both.routing.done == {"a-2": 6}
+    assert both.routing.completed == {"a-2": 6}
     assert both.agent_outputs[AgentName("a-2")]["text"].logs == ("channel:p-2",)
     assert both.private_context == {"agent:a-2": {"k": 1}, "group:g-2": {"m": 2}}
     assert both.flags == {"f": "ours", "h": 2}
@@ -213,8 +222,11 @@ def test_of_what_people_ruled_the_stricter_counts() -> None:
         "w": {"a": "ask", "z": "deny"},
         "x": {"z": "deny"},
     }
-    state, part = CrewState(run=RunId("r"), rulings=own), CrewState(run=RunId("o"), rulings=there)
-    assert union(state, part, NAMES)["rulings"] == {
+    state, part = (
+        CrewState(run=RunId("r"), live_permissions=own),
+        CrewState(run=RunId("o"), live_permissions=there),
+    )
+    assert merged_state_changes(state, part, NAMES)["live_permissions"] == {
         "t": {"b": "deny"},
         "u": {"b": "deny"},
         "v": {"*": "ask", "b": "deny"},
@@ -228,7 +240,7 @@ def test_who_comes_has_its_own_values_and_what_is_shared_is_as_it_was_here() -> 
 
     state = CrewState(run=RunId("r"), private_context=values("ours"))
     part = CrewState(run=RunId("o"), private_context=values("theirs"))
-    assert union(state, part, NAMES)["private_context"] == {
+    assert merged_state_changes(state, part, NAMES)["private_context"] == {
         "agent:b": {"theirs": 1, "both": "theirs"},
         "group:h": {"theirs": 1, "ours": 1, "both": "ours"},
     }
@@ -240,18 +252,18 @@ def test_what_was_counted_in_both_is_the_larger(ours: int, theirs: int) -> None:
     node = NodeName("b.inbox")
     state = CrewState(run=RunId("r"), visits={node: ours})
     part = CrewState(run=RunId("o"), visits={NodeName("b"): theirs})
-    assert union(state, part, NAMES)["visits"][node] == 8
+    assert merged_state_changes(state, part, NAMES)["visits"][node] == 8
 
 
 def test_people_are_asked_before_those_who_come_as_they_were() -> None:
     before = (NodeName("a"), NodeName("z"))
-    state = CrewState(run=RunId("r"), break_before=(NodeName("q"),))
-    part = CrewState(run=RunId("o"), break_before=before)
-    assert union(state, part, NAMES)["break_before"] == ("q", "a-2")
+    state = CrewState(run=RunId("r"), breakpoints=(NodeName("q"),))
+    part = CrewState(run=RunId("o"), breakpoints=before)
+    assert merged_state_changes(state, part, NAMES)["breakpoints"] == ("q", "a-2")
 
 
 def test_what_is_taken_over_is_not_what_that_run_did_as_one() -> None:
-    part = part_of(
+    part = transferred_state(
         CrewState(run=RunId("o"), tags={"good": 3}, error="no", steps=4, visits={NodeName("b"): 2})
     )
     assert part == {"run": "o", "visits": {"b": 2}}
@@ -266,7 +278,7 @@ def test_the_heads_of_artifacts_are_those_of_no_other_log() -> None:
 def test_new_names_are_of_their_kind() -> None:
     kinds: tuple[Literal["creature", "channel", "group"], ...] = ("creature", "channel", "group")
     renamed = [Rename(kind=kind, graph=RunId("o"), was="n", now=kind) for kind in kinds]
-    names = NAMES._replace(called=called(renamed))
+    names = NAMES._replace(called=new_names(renamed))
     assert [names.log(LogName(f"{kind}:n")) for kind in ("private", "channel", "group")] == [
         "private:creature",
         "channel:channel",
@@ -297,48 +309,48 @@ def test_what_the_surviving_run_says_of_all_holds_and_what_it_does_not_say_comes
     state = CrewState(
         run=RunId("r"),
         frontier={StepId("z#1"): FrontierStep(step=StepId("z#1"), node=NodeName("z"))},
-        parked={StepId("z#2"): FrontierStep(step=StepId("z#2"), node=NodeName("z"))},
+        detached_steps={StepId("z#2"): FrontierStep(step=StepId("z#2"), node=NodeName("z"))},
         flags={"f": ["ours"], "i": []},  # type: ignore[dict-item]
-        flag_places={"f": ((1, 0),)},  # type: ignore[dict-item]
+        flag_positions={"f": ((1, 0),)},  # type: ignore[dict-item]
         shared_context={"k": "ours", "l": 1},
-        allowed={"cost": 1.0, "wall": 7.0},
-        formerly={LogName("channel:p-2"): (LogName("channel:o"),)},
+        added_budgets={"cost": 1.0, "wall": 7.0},
+        former_names={LogName("channel:p-2"): (LogName("channel:o"),)},
         agent_outputs={AgentName("q"): {"text": Output(position=1)}},
-        rest=Rest(due=5),
+        idle=Idle(deadline=5),
     )
     part = CrewState(
         run=RunId("o"),
         frontier={StepId("b#1"): FrontierStep(step=StepId("b#1"), node=NodeName("b"))},
-        parked={StepId("b#2"): FrontierStep(step=StepId("b#2"), node=NodeName("b"))},
+        detached_steps={StepId("b#2"): FrontierStep(step=StepId("b#2"), node=NodeName("b"))},
         flags={"f": ["theirs"], "h": [2]},  # type: ignore[dict-item]
-        flag_places={"f": ((2, 0),), "h": ((3, 0),), "i": ((4, 0),)},  # type: ignore[dict-item]
+        flag_positions={"f": ((2, 0),), "h": ((3, 0),), "i": ((4, 0),)},  # type: ignore[dict-item]
         shared_context={"k": "theirs", "m": 2},
-        allowed={"cost": 3.0, "tokens": 4.0},
+        added_budgets={"cost": 3.0, "tokens": 4.0},
         messages={
             log: LogHead(head=ContentHash("x")),
             LogName("public"): LogHead(head=ContentHash("y")),
         },
-        formerly={log: (LogName("channel:n"),)},
+        former_names={log: (LogName("channel:n"),)},
         agent_outputs={
             AgentName("q"): {"text": Output(position=2)},
             AgentName("y"): {"text": Output(position=3)},
         },
     )
-    both = state.model_copy(update=union(state, part, NAMES))
+    both = state.model_copy(update=merged_state_changes(state, part, NAMES))
     assert [*both.frontier] == ["z#1", "b.inbox#1"], "who was here was first"
-    assert [*both.parked] == ["z#2", "b.inbox#2"]
-    assert both.flag_places == {"f": ((1, 0),), "h": ((3, 0),)}
+    assert [*both.detached_steps] == ["z#2", "b.inbox#2"]
+    assert both.flag_positions == {"f": ((1, 0),), "h": ((3, 0),)}
     assert both.shared_context == {"k": "ours", "l": 1, "m": 2}
-    assert both.allowed == {"cost": 3.0, "wall": 7.0, "tokens": 4.0}
-    assert both.formerly == {"channel:p-2": ("channel:o", "channel:p", "channel:n")}
+    assert both.added_budgets == {"cost": 3.0, "wall": 7.0, "tokens": 4.0}
+    assert both.former_names == {"channel:p-2": ("channel:o", "channel:p", "channel:n")}
     assert {name: found["text"].position for name, found in both.agent_outputs.items()} == {
         "q": 1,
         "y": 3,
     }
-    assert both.rest is None
+    assert both.idle is None
     still = part.model_copy(update={"frontier": {}})
     alone = state.model_copy(update={"frontier": {}})
-    assert union(alone, still, NAMES)["rest"] == Rest(due=5)
+    assert merged_state_changes(alone, still, NAMES)["idle"] == Idle(deadline=5)
 
 
 def test_what_either_run_was_told_is_known() -> None:
@@ -354,12 +366,12 @@ def test_what_either_run_was_told_is_known() -> None:
             ),
         )
     )
-    both = state.model_copy(update=union(state, part, NAMES))
+    both = state.model_copy(update=merged_state_changes(state, part, NAMES))
     assert len(both.commands) <= KEPT
     for command in (*many, *(f"d{c}" for c in many), "mine", "theirs"):
         assert command in both.commands or may_be_older(both.older_commands, command), command
     same = CrewState(run=RunId("o"), commands={"mine": CommandOutcome(position=9)})
-    found = union(state, same, NAMES)["commands"]
+    found = merged_state_changes(state, same, NAMES)["commands"]
     assert found["mine"].position == 200, "of one id the surviving run's word holds"
 
 
@@ -368,46 +380,48 @@ def test_what_either_run_was_told_is_known() -> None:
 def test_what_each_agent_used_is_the_larger_of_both(field: str, ours: int, theirs: int) -> None:
     state = CrewState(run=RunId("r"), usage={AgentName("b"): Usage(**{field: ours})})
     part = CrewState(run=RunId("o"), usage={AgentName("b"): Usage(**{field: theirs})})
-    assert union(state, part, NAMES)["usage"] == {"b": Usage(**{field: 8})}
+    assert merged_state_changes(state, part, NAMES)["usage"] == {"b": Usage(**{field: 8})}
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("m", ""), ("", "m"), ("", "")])
 def test_what_had_no_price_in_either_run_had_none(ours: str, theirs: str) -> None:
     state = CrewState(run=RunId("r"), usage={AgentName("b"): Usage(unpriced=ours)})
     part = CrewState(run=RunId("o"), usage={AgentName("b"): Usage(unpriced=theirs)})
-    assert union(state, part, NAMES)["usage"][AgentName("b")].unpriced == (ours or theirs)
+    assert merged_state_changes(state, part, NAMES)["usage"][AgentName("b")].unpriced == (
+        ours or theirs
+    )
 
 
 def test_a_visit_comes_with_all_that_it_names() -> None:
     held: dict[str, Any] = {"kind": "OutputSet", "step": "a#1", "logs": ["channel:p", "public"]}
-    turn = Turn(calls=(Call(call=2, tool="t", status="held", held=[held]),))
-    parts = (Part(value=1, place=(1, 0), logs=(LogName("channel:p"),)),)
+    turn = Turn(calls=(Call(call=2, tool="t", status="buffered", completion=[held]),))
+    parts = (ListElement(value=1, position=(1, 0), logs=(LogName("channel:p"),)),)
     was = (StepId("a#0"),)
     mapped = ChildStepProgress(
-        of=1, was=was, logs=(LogName("group:g"),), agents=(AgentName("a"),), parts=parts
+        of=1, former_steps=was, logs=(LogName("group:g"),), agents=(AgentName("a"),), elements=parts
     )
     entry = FrontierStep(
         step=StepId("a#1"),
         node=NodeName("a"),
         turn=turn,
-        mapped=mapped,
-        heard=Heard(log=LogName("channel:p"), body=ContentHash("x")),
+        child_steps=mapped,
+        waking_message=WakingMessage(log=LogName("channel:p"), body=ContentHash("x")),
         redirect=NodeName("b"),
     )
     (found,) = merged_steps(CrewState(run=RunId("o"), frontier={entry.step: entry}), NAMES).values()
     assert found.turn is not None
-    assert found.turn.calls[0].held == [
+    assert found.turn.calls[0].completion == [
         {"kind": "OutputSet", "step": "a-2#5", "logs": ["channel:p-2", "public"]}
     ]
-    assert found.mapped == ChildStepProgress(
+    assert found.child_steps == ChildStepProgress(
         of=1,
-        was=(StepId("a#0"), StepId("a#1")),
+        former_steps=(StepId("a#0"), StepId("a#1")),
         logs=(LogName("group:g-2"),),
         agents=(AgentName("a-2"),),
-        parts=(Part(value=1, place=(1, 0), logs=(LogName("channel:p-2"),)),),
+        elements=(ListElement(value=1, position=(1, 0), logs=(LogName("channel:p-2"),)),),
     )
-    assert found.heard is not None
-    assert (found.heard.log, found.redirect) == ("channel:p-2", "b.inbox")
+    assert found.waking_message is not None
+    assert (found.waking_message.log, found.redirect) == ("channel:p-2", "b.inbox")
     same = NAMES._replace(called=NewNames(), nodes={NodeName("a"): NodeName("a")}, first={})
     assert [
         *merged_steps(CrewState(run=RunId("o"), frontier={entry.step: entry}), same).values()
@@ -429,23 +443,26 @@ def test_what_was_asked_about_steps_that_come_is_asked_about_them() -> None:
 @pytest.mark.parametrize(("ours", "theirs"), [(3, 8), (8, 3), (0, 8)])
 def test_how_often_one_was_done_that_both_know_is_the_larger(ours: int, theirs: int) -> None:
     node = NodeName("b.inbox")
-    mine = Routing(done={node: ours} if ours else {})
-    there = Routing(done={NodeName("b"): theirs, NodeName("z"): 9})
+    mine = Routing(completed={node: ours} if ours else {})
+    there = Routing(completed={NodeName("b"): theirs, NodeName("z"): 9})
     state, part = CrewState(run=RunId("r"), routing=mine), CrewState(run=RunId("o"), routing=there)
-    assert union(state, part, NAMES)["routing"].done == {node: 8}
+    assert merged_state_changes(state, part, NAMES)["routing"].completed == {node: 8}
     none = CrewState(run=RunId("o"))
-    assert union(state, none, NAMES)["routing"] == mine
+    assert merged_state_changes(state, none, NAMES)["routing"] == mine
 
 
 def test_of_who_comes_what_it_set_last_is_what_it_set_there() -> None:
     log, agent = LogName("channel:p"), AgentName("b")
-    parts = (Part(value=1, place=(1, 0), logs=(log,)), Part(value=2, place=(2, 0)))
+    parts = (
+        ListElement(value=1, position=(1, 0), logs=(log,)),
+        ListElement(value=2, position=(2, 0)),
+    )
     state = CrewState(run=RunId("r"), agent_outputs={agent: {"text": Output(position=1)}})
-    there = {agent: {"notes": Output(position=2, parts=parts)}}
+    there = {agent: {"notes": Output(position=2, elements=parts)}}
     part = CrewState(run=RunId("o"), agent_outputs=there)
-    (output,) = union(state, part, NAMES)["agent_outputs"][agent].values()
+    (output,) = merged_state_changes(state, part, NAMES)["agent_outputs"][agent].values()
     assert output.position == 2
-    assert [each.logs for each in output.parts] == [("channel:p-2",), ()]
+    assert [each.logs for each in output.elements] == [("channel:p-2",), ()]
 
 
 def test_an_artifact_that_was_made_shorter_is_no_longer_for_it() -> None:

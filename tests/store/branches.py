@@ -51,7 +51,7 @@ class Branch:
 
     def add(self, entry: j.JournalEntry) -> None:
         data = j.entry_to_json(entry)
-        heads, place = self.heads, entry.place(self.position)
+        heads, place = self.heads, entry.position_after(self.position)
         one = j.Batch(first=place, heads=heads, entries=(data,))
         self.links += len(list(batch_links(self.run, one)))
         self.heads = heads_after_batch(self.run, self.heads, one)

@@ -23,7 +23,7 @@ from crewlog.errors import HistoryConflict, UsageError
 from crewlog.ids import AgentName, CrewName, NodeName, RunId
 from crewlog.state import journal as j
 from crewlog.state.calls import PrepareChange, PrepareChangeResult, RestoreState
-from crewlog.state.split import Share, parted
+from crewlog.state.split import SplitContents, split_run_state
 from crewlog.store import Store
 from crewlog.store.checkpoints import taken_up
 from crewlog.store.claims import rebuild_claim
@@ -65,7 +65,9 @@ class Family:
         rest = {"cid": self.part, "dan": self.part}
         stays = await self.store.put_definition(elsewhere(crew(), rest).to_json())
         left = await self.store.put_definition(elsewhere(crew(), {"ann": self.run}).to_json())
-        share = Share(creatures=(CID, AgentName("dan")), nodes=(NodeName("cid"), NodeName("dan")))
+        share = SplitContents(
+            agents=(CID, AgentName("dan")), nodes=(NodeName("cid"), NodeName("dan"))
+        )
         await self.record(
             self.run, j.RunStarted(run=self.run, crew=CREW, definition=whole, at=1), base=0
         )
@@ -77,11 +79,11 @@ class Family:
             crew=CREW,
             definition=stays,
             split="cut",
-            parts=(j.SplitRun(graph=self.part, definition=left, share=share),),
+            split_runs=(j.SplitRun(run=self.part, definition=left, contents=share),),
         )
         await self.record(self.run, split, j.RunStopped(at=3))
         if part:
-            then = parted(before, self.part, share).model_copy(update={"definition": left})
+            then = split_run_state(before, self.part, share).model_copy(update={"definition": left})
             begins = j.RunForked(
                 at=3, run=self.part, source=self.run, to=2, state=then.to_json(), split="cut"
             )
@@ -131,7 +133,7 @@ class Family:
         """Records what comes of it."""
         at = (await load_state(self.store, self.run)).position
         then = (await load_state(self.store, self.run, at - 1)).to_json()
-        back = j.RunReopened(at=8, to=at - 1, state=then, home=made.home)
+        back = j.RunReopened(at=8, to=at - 1, state=then, claimed=made.claimed)
         swap = j.GraphSwapped(
             at=9,
             graph_version=3,
@@ -160,7 +162,7 @@ class Family:
             state = await load_state(self.store, run)
             data = await self.store.get_definition(state.definition)
             names = {*creatures_of(CrewDefinition.from_json(data))}
-            found.append(set() if state.closed else names)
+            found.append(set() if state.is_ended else names)
         return found[0], found[1]
 
 
@@ -204,7 +206,7 @@ async def paused(
 
 async def test_who_comes_first_goes_on_and_the_other_is_told(family: Family) -> None:
     made = await family.asks_home()
-    assert set(made.home) == {"cid", "dan"}
+    assert set(made.claimed) == {"cid", "dan"}
     with pytest.raises(ApplicationError, match=r"about to go back to its recipe, and takes cid"):
         await family.asks_on()
     await family.goes_home(made)
@@ -216,7 +218,7 @@ async def test_who_comes_first_goes_on_and_the_other_is_told(family: Family) -> 
 async def test_the_run_leaves_who_is_about_to_go_on_elsewhere(family: Family) -> None:
     await family.asks_on()
     made = await family.asks_home()
-    assert (made.home, CrewDefinition.from_json(made.definition).graph is not None) == ({}, True)
+    assert (made.claimed, CrewDefinition.from_json(made.definition).graph is not None) == ({}, True)
     assert "cid stays in" in made.what
     assert "dan stays in" in made.what
     await family.goes_home(made)
@@ -239,7 +241,7 @@ async def test_who_has_read_and_waits_leaves_them_where_they_are(family: Family)
     await family.goes_on()
     store.go.set()
     made = await asked
-    assert made.home == {}
+    assert made.claimed == {}
     await family.goes_home(made)
     assert await family.lives() == ON
 
@@ -260,7 +262,7 @@ class PausedLater(Paused):
 async def test_who_comes_between_two_claims_takes_nobody(family: Family, slow: str) -> None:
     store, asked = await paused(family, lambda slowed: getattr(slowed, slow)(), PausedLater)
     if slow == "asks_on":
-        assert (await family.asks_home()).home == {}
+        assert (await family.asks_home()).claimed == {}
     else:
         with pytest.raises(ApplicationError, match="about to go back"):
             await family.asks_on()
@@ -271,7 +273,7 @@ async def test_who_comes_between_two_claims_takes_nobody(family: Family, slow: s
         await family.goes_on()
         assert (await family.lives())[1] == {"cid", "dan"}
     else:
-        assert set(made.home) == {"cid", "dan"}
+        assert set(made.claimed) == {"cid", "dan"}
         await family.goes_home(made)
         assert await family.lives() == HOME
 
@@ -334,7 +336,7 @@ async def test_a_part_that_ended_once_more_is_asked_anew(family: Family) -> None
     await family.record(family.part, j.RunStopped(at=9), execution="on")
     family.dies(family.part)
     made = await family.asks_home()
-    assert {each.execution for each in made.home.values()} == {2}
+    assert {each.execution for each in made.claimed.values()} == {2}
     await family.goes_home(made)
     assert await family.lives() == HOME
 
@@ -349,7 +351,7 @@ async def test_a_part_that_went_on_and_ended_while_the_run_waited_is_asked_anew(
     family.dies(family.part)
     store.go.set()
     made = await asked
-    assert {each.execution for each in made.home.values()} == {2}
+    assert {each.execution for each in made.claimed.values()} == {2}
     with pytest.raises(ApplicationError, match="about to go back"):
         await family.asks_on("again")
 
@@ -360,7 +362,7 @@ async def test_a_claim_that_did_not_stand_does_not_come_back(family: Family) -> 
     first = await family.asks_home()
     family.open.add(family.part)  # it is tried again, and about to be told
     assert await family.asks_home() == first
-    assert set(first.home) == {"cid", "dan"}
+    assert set(first.claimed) == {"cid", "dan"}
 
 
 async def test_a_swap_that_failed_keeps_them_for_the_run(family: Family) -> None:
@@ -370,7 +372,7 @@ async def test_a_swap_that_failed_keeps_them_for_the_run(family: Family) -> None
     await family.record(
         family.run,
         j.SwapFailed(at=7, graph_version=3, error="of a change before"),
-        j.RunReopened(at=8, to=at - 1, state=then, home=made.home),
+        j.RunReopened(at=8, to=at - 1, state=then, claimed=made.claimed),
         j.RunStopped(at=9),
         execution="one",
     )
@@ -378,7 +380,7 @@ async def test_a_swap_that_failed_keeps_them_for_the_run(family: Family) -> None
     with pytest.raises(ApplicationError, match=r"has cid and dan of .* again"):
         await family.asks_on()
     again = await family.asks_home("two")
-    assert (again.home, creatures_of(CrewDefinition.from_json(again.definition))) == (
+    assert (again.claimed, creatures_of(CrewDefinition.from_json(again.definition))) == (
         {},
         ("ann", "cid", "dan"),
     )
@@ -394,7 +396,7 @@ async def test_a_rebuild_makes_the_claims_that_a_journal_tells(family: Family) -
     assert (found.live, set(found.back)) == ({}, {"cid", "dan"})
     at = (await load_state(store, run)).position
     then = (await load_state(store, run, at - 1)).to_json()
-    back = j.RunReopened(at=8, to=at - 1, state=then, home={**found.back})
+    back = j.RunReopened(at=8, to=at - 1, state=then, claimed={**found.back})
     batch = j.Batch(first=at + 1, entries=(j.entry_to_json(back),))
     for _ in range(2):
         for taker, left in _came_home(run, [batch]):
@@ -421,10 +423,10 @@ async def test_a_part_that_has_not_begun_waits_and_begins_no_more(
         await family._local(family.part, execution, "restore_state", task)
 
     await begins("one")
-    assert (await family.asks_home("zero")).home == {}, "the server says that it is open"
+    assert (await family.asks_home("zero")).claimed == {}, "the server says that it is open"
     family.dies(family.part)
     made = await family.asks_home("home")
-    assert {each.began for each in made.home.values()} == {0}
+    assert {each.began for each in made.claimed.values()} == {0}
     with pytest.raises(ApplicationError, match="about to claim the agent 'cid'") as caught:
         await begins("two")
     assert caught.value.type == "SplitNotRecorded"

@@ -269,7 +269,7 @@ async def test_a_runs_life(store: Store, run: RunId) -> None:
     [
         (j.RunFailed(at=9, error=HOSTILE), "failed", HOSTILE),
         (j.RunCompleted(at=9), "completed", ""),
-        (j.RunEndedByMerge(at=9, op="o", run=RunId("other"), position=7), "merged", ""),
+        (j.RunEndedByMerge(at=9, merge="o", run=RunId("other"), position=7), "merged", ""),
     ],
 )
 async def test_how_a_run_ends(

@@ -29,16 +29,16 @@ IDS = [
 @pytest.mark.parametrize("id_", IDS)
 async def test_it_is_found_by_its_id(store: Store, run: RunId, id_: str) -> None:
     journal = Journal(run, [started(run)])
-    at = journal.add(j.Paused(command=CommandId(id_), digest="d"))
+    at = journal.add(j.Paused(command=CommandId(id_), command_hash="d"))
     journal.add(j.RunResumed(command=CommandId(f"{id_}x")))
     journal.add(j.RunResumed(reason=id_, command=CommandId(f"x{id_}")))
     await store.append(run, journal.batch())
     row = await store.find_command(run, id_)
     assert row is not None
-    assert (row.position, row.entry["kind"], row.entry["digest"]) == (at, "Paused", "d")
+    assert (row.position, row.entry["kind"], row.entry["command_hash"]) == (at, "Paused", "d")
     outcome = await find_command(store, run, id_)
     assert outcome is not None
-    assert (outcome.ok, outcome.position, outcome.digest) == (True, at, "d")
+    assert (outcome.ok, outcome.position, outcome.hash) == (True, at, "d")
 
 
 async def test_beside_what_utf_8_cannot_hold(store: Store, run: RunId) -> None:
@@ -90,14 +90,14 @@ async def test_what_was_said_to_a_run_that_was_taken_in_is_found(store: Store, r
     await store.append(second, Batch(first=3, entries=(entry_to_json(forked),)))
     for taker, taken in ((second, first), (run, second)):
         merged = j.RunMerged(
-            of=taken,
+            merged_run=taken,
             parents=(taken,),
-            op="tie",
+            merge="tie",
             crew=CrewName("c"),
             definition=ContentHash("d"),
             graph_version=2,
             position=20,
-            follows=3 if taker == second else 1,
+            previous_position=3 if taker == second else 1,
             what="both",
         )
         if taker == run:

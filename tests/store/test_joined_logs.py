@@ -12,7 +12,7 @@ from crewlog.ids import PUBLIC, AgentName, ContentHash, LogName, RunId
 from crewlog.state import journal as j
 from crewlog.state.batch_codec import pack_view, unpack_view
 from crewlog.state.calls import View
-from crewlog.state.fold import fold
+from crewlog.state.fold import fold_journal
 from crewlog.state.logs import joined
 from crewlog.store import Store
 from crewlog.store.projection import in_order
@@ -193,7 +193,7 @@ async def test_the_state_has_the_heads_and_the_lengths_of_joined_logs(
     await one.stored(store)
     read = [j.entry_from_json(row.entry) for row in await store.read_journal(run)]
     assert read[-len(rows) :] == rows
-    state = fold(run, read)
+    state = fold_journal(run, read)
     assert {log: at.head for log, at in state.messages.items()} == one.heads
     assert {log: at.length for log, at in state.messages.items()} == {PUBLIC: 5, CHANNEL: 1}
 
@@ -250,16 +250,16 @@ async def test_a_renamed_log_may_begin_under_its_older_names(store: Store, run: 
     one.say("never", renamed)
     await one.stored(store)
     hydrator = Hydrator(store)
-    view = View(heads={renamed: one.heads[renamed]}, formerly={renamed: (CHANNEL,)})
+    view = View(heads={renamed: one.heads[renamed]}, former_names={renamed: (CHANNEL,)})
     assert View.from_json(view.to_json()) == view
     for head in (hydrator, Hydrator(store)):
         found = await head.hydrate(run, ANN, view)
         assert [each.text for each in found] == ["yes", "never"]
         for formerly in ({}, {renamed: (LogName("channel:x"),)}, {CHANNEL: (CHANNEL,)}):
             with pytest.raises(LogAccessDenied, match=f"the head of '{renamed}' in the view"):
-                await head.hydrate(run, ANN, view.model_copy(update={"formerly": formerly}))
+                await head.hydrate(run, ANN, view.model_copy(update={"former_names": formerly}))
     # A name of another kind is none that it can have had.
-    stolen = View(heads={renamed: one.heads[ann]}, formerly={renamed: (PRIVATE,)})
+    stolen = View(heads={renamed: one.heads[ann]}, former_names={renamed: (PRIVATE,)})
     with pytest.raises(LogAccessDenied):
         await hydrator.hydrate(run, ANN, stolen)
     assert "formerly" not in View(heads={renamed: one.heads[renamed]}).to_json()

@@ -158,7 +158,7 @@ async def test_kinds_of_checkpoints_and_tags(store: Store, run: RunId) -> None:
 
 
 async def test_the_end_of_a_turn_is_named_by_its_number(store: Store, run: RunId) -> None:
-    journal = Journal(run, [started(run), j.ExchangeEnded(at=2, turn=7)])
+    journal = Journal(run, [started(run), j.ExchangeEnded(at=2, exchange=7)])
     await store_in_any_order(store, journal, 3)
     (row,) = await store.list_checkpoints(run)
     assert (row.kind, row.step, row.node, exchange_number(row.step)) == ("turn", "turn:7", "", 7)

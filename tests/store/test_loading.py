@@ -9,7 +9,7 @@ import pytest
 from crewlog.errors import InternalError, StoreIncomplete, UsageError
 from crewlog.ids import RunId
 from crewlog.state import journal as j
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState
 from crewlog.store import InMemoryStore, PostgresStore, Store
 from crewlog.store.journal_reader import load_state
@@ -158,5 +158,5 @@ async def test_a_forks_own_journal(empty: Store, run_: LongRun) -> None:
 
 def fold_on(state: CrewState, entries: list[dict[str, Any]]) -> CrewState:
     for entry in entries:
-        state = reduce(state, j.entry_from_json(entry))
+        state = fold(state, j.entry_from_json(entry))
     return state

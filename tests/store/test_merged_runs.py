@@ -14,10 +14,10 @@ from crewlog.ids import PUBLIC, AgentName, ContentHash, CrewName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.batch_codec import pack, unpack
 from crewlog.state.calls import View
-from crewlog.state.fold import fold
+from crewlog.state.fold import fold_journal
 from crewlog.state.model import CrewState, MergeOutcome
-from crewlog.state.recorder import Ledger
-from crewlog.state.run_merge.surviving_state import part_of
+from crewlog.state.recorder import Journal
+from crewlog.state.run_merge.surviving_state import transferred_state
 from crewlog.store import Store
 from crewlog.store.journal_reader import load_state
 from crewlog.store.projection import in_order
@@ -37,10 +37,10 @@ def merges(one: Branch, two: Branch) -> j.RunMerged:
     )
     entry = j.RunMerged(
         position=max(one.position, two.position) + 1,
-        follows=one.position,
-        of=two.run,
-        op="m",
-        part=part_of(CrewState(run=two.run, position=two.position)),
+        previous_position=one.position,
+        merged_run=two.run,
+        merge="m",
+        merged_state=transferred_state(CrewState(run=two.run, position=two.position)),
         joined=joined,
         parents=(two.run,),
         graph_version=2,
@@ -125,13 +125,13 @@ async def test_its_states_are_folded_and_kept(store: Store, run: RunId) -> None:
     one, two = await merged(store, run)
     rows = await store.read_journal(run)
     entries = [j.entry_from_json(row.entry) for row in rows]
-    wanted = fold(run, entries)
+    wanted = fold_journal(run, entries)
     assert wanted.position == one.position
     assert wanted.merges["m"] == MergeOutcome(
         outcome="merged", other=two.run, position=two.position + 1
     )
     assert await load_state(store, run) == wanted
-    before = fold(run, entries[:-1])
+    before = fold_journal(run, entries[:-1])
     await store.put_snapshot(run, Snapshot(position=before.position, state=before.to_json()))
     assert await load_state(store, run, one.position) == wanted
     # The journal is whole, so that what is not wanted may go.
@@ -202,9 +202,11 @@ def test_batches_are_cut_and_joined_over_it() -> None:
     assert heads_after(one.run, [first, second], None) == one.heads
     entries = list(map(j.entry_from_json, batch.entries))
     for count in range(1, len(entries)):
-        assert heads_after(one.run, [batch], fold(one.run, entries[:count])) == one.heads
-    assert heads_after(one.run, cut_after(batch, 2), fold(one.run, entries[:2])) == one.heads
-    assert heads_after(one.run, cut_after(batch, 2), fold(one.run, entries[:1])) is None
+        assert heads_after(one.run, [batch], fold_journal(one.run, entries[:count])) == one.heads
+    assert (
+        heads_after(one.run, cut_after(batch, 2), fold_journal(one.run, entries[:2])) == one.heads
+    )
+    assert heads_after(one.run, cut_after(batch, 2), fold_journal(one.run, entries[:1])) is None
 
 
 def cut_after(batch: j.Batch, count: int) -> list[j.Batch]:
@@ -225,25 +227,25 @@ def test_what_lacks_before_it_is_told() -> None:
 
 def test_a_ledger_pages_and_carries_over_it() -> None:
     batch, one = batches()
-    ledger = Ledger(CrewState(run=one.run))
+    ledger = Journal(CrewState(run=one.run))
     for entry in batch.entries:
         ledger.record(j.entry_from_json(entry))
     places = list(batch.positions())
     assert ledger.state.position == places[-1]
-    whole = ledger.whole()
+    whole = ledger.unpacked_batch()
     assert (whole.first, whole.entries) == (batch.first, batch.entries)
     for after in (0, 1, 2, 3, LATER, LATER + 2, LATER + 9):
         wanted = [place for place in places if place > after]
         assert [at for at, _ in ledger.page(after, 100)] == wanted
         assert [at for at, _ in ledger.page(after, 1)] == wanted[:1]
     for stored in places[:-1]:
-        ledger.stored(stored)
-        carried = Ledger.carried(ledger.state, ledger.whole())
+        ledger.mark_stored(stored)
+        carried = Journal.from_carry(ledger.state, ledger.unpacked_batch())
         left = [place for place in places if place > stored]
         assert [at for at, _ in carried.page(0, 100)] == left
         assert carried.first == stored + 1
-        assert carried.whole() == ledger.whole()
-    fresh = Ledger(CrewState(run=one.run, position=2))
+        assert carried.unpacked_batch() == ledger.unpacked_batch()
+    fresh = Journal(CrewState(run=one.run, position=2))
     fresh.record(j.entry_from_json(batch.entries[2]))
     assert fresh.first == 3
     assert [at for at, _ in fresh.page(2, 10)] == [LATER + 3]

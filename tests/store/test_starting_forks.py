@@ -9,7 +9,7 @@ import pytest
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import PUBLIC, ContentHash, CrewName, RunId
 from crewlog.state.journal import Batch, ComponentChanged, SplitRun, entry_to_json
-from crewlog.state.split import Share
+from crewlog.state.split import SplitContents
 from crewlog.store import PostgresStore, Store
 from store.test_deleting import NOW, begun, fork_of, said, talk
 from store.waiting import held
@@ -90,8 +90,10 @@ def parted_into(part: RunId, position: int) -> Batch:
         graph_version=2,
         crew=CrewName("t"),
         definition=ContentHash("d"),
-        parts=(
-            SplitRun(graph=part, definition=ContentHash("p"), share=Share(creatures=(), nodes=())),
+        split_runs=(
+            SplitRun(
+                run=part, definition=ContentHash("p"), contents=SplitContents(agents=(), nodes=())
+            ),
         ),
     )
     return Batch(first=position, entries=(entry_to_json(change),))

@@ -86,14 +86,16 @@ async def test_what_is_completed_is_done_however_many_came_too_late() -> None:
 
 
 async def test_a_run_that_has_offered_itself_is_not_taken_up_before_anybody_knows_of_it() -> None:
-    joins = j.MergeAccepted(at=5, op="o", other=RunId("x"), stage="joins", due=9, theirs=3)
-    offered = j.MergeOffered(at=6, op="o", other=RunId("x"))
+    joins = j.MergeAccepted(
+        at=5, merge="o", other=RunId("x"), status="draining", deadline=9, other_position=3
+    )
+    offered = j.MergeOffered(at=6, merge="o", other=RunId("x"))
     for end in ([], [j.StopRequested(at=7), *END]):
         store, _ = await stored([*BEGIN, joins, offered, *end])
         with pytest.raises(UsageError, match="offered to be part of 'x'") as caught:
             await taken_up(store, RUN, await load_last_state(store, RUN))
         assert "crewlog show x" in caught.value.remedy
-    merged = j.RunEndedByMerge(at=8, op="o", run=RunId("x"), position=7)
+    merged = j.RunEndedByMerge(at=8, merge="o", run=RunId("x"), position=7)
     store, _ = await stored([*BEGIN, joins, offered, merged, *refused()])
     with pytest.raises(UsageError, match="is part of the run 'x' now"):
         await taken_up(store, RUN, await load_last_state(store, RUN))

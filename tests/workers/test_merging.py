@@ -199,7 +199,7 @@ async def test_who_took_a_run_in_is_not_asked_for_it_again(lab: Lab) -> None:
         for number, dry in enumerate((True, False)):
             with pytest.raises(ComponentConflict, match="is part of this one by now"):
                 await one.change(operations=[tie], id=f"again-{number}", by="test", dry_run=dry)
-        assert (await one.state()).joining is None
+        assert (await one.state()).pending_merge is None
         store.away = False
         assert (await two.result(LIMIT)).merged_into == one.id
         await one.stop()
@@ -281,18 +281,18 @@ async def test_a_hint_that_may_not_have_come_is_given_by_the_run_itself(
 
 async def test_what_becomes_of_a_hint_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     give, temporal = hints(lab.client.temporal), lab.client.temporal
-    assert await give(RunId("r"), MergeNotification(op="r/x", to=RunId("nobody"))) == "gone"
+    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId("nobody"))) == "gone"
     run = await lab.start(quiet("ann", "x"), "")
-    assert await give(RunId("r"), MergeNotification(op="r/x", to=RunId(run.id))) == "given"
+    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "given"
     assert (await events(lab, run))[f"hears {MERGING}"] == 1
     await temporal.get_workflow_handle(run.id).terminate()
-    assert await give(RunId("r"), MergeNotification(op="r/x", to=RunId(run.id))) == "gone"
+    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "gone"
 
     async def away(*_: object, **__: object) -> None:
         raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
 
     monkeypatch.setattr(type(temporal.get_workflow_handle("x")), "signal", away)
-    assert await give(RunId("r"), MergeNotification(op="r/x", to=RunId(run.id))) == "untold"
+    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "untold"
 
 
 async def test_it_is_told_beforehand_that_other_workers_take_over(lab: Lab) -> None:

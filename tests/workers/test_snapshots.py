@@ -9,7 +9,7 @@ import pytest
 
 from bench.history import is_idle
 from crewlog.ids import RunId
-from crewlog.state.fold import fold
+from crewlog.state.fold import fold_journal
 from crewlog.state.journal import entry_from_json
 from crewlog.wire import InitialMessage, InitialState
 from crewlog.workflows.persistence import SNAPSHOT_AFTER
@@ -53,5 +53,5 @@ async def test_a_run_at_rest_stores_a_snapshot_after_many_entries(
         stored = await lab.store.get_snapshot(id, position)
         assert stored is not None
         journal = [entry_from_json(row.entry) for row in await lab.store.read_journal(id)]
-        assert stored.state == fold(id, journal).to_json()
+        assert stored.state == fold_journal(id, journal).to_json()
     await run.terminate("tested")

@@ -132,7 +132,7 @@ def _which(
 
 def _was(sight: Sight, gone: str) -> str:
     """What became of a question: `ana answered i1 'approve' 08:41:31`; empty where nobody knows."""
-    known = sight.state.answered.get(InterruptId(gone))
+    known = sight.state.answers.get(InterruptId(gone))
     if known is None:
         return ""
     when = moment_words(known.at)

@@ -454,9 +454,9 @@ async def with_worker(
     sight = await see(client, run_id)
     if sight.over:
         remedy = f"Its graph stays as it is: crewlog show {run_id}"
-        if into := sight.state.merged_into:
+        if into := sight.state.surviving_run:
             remedy = f"It is part of {into} by now: name that run."
-        elif sight.status != "completed" or sight.state.rest is not None:
+        elif sight.status != "completed" or sight.state.idle is not None:
             remedy = f"`crewlog resume {run_id}` takes it up again: then it can be changed."
         raise CommandRejected(
             f"the run {run_id!r} has ended: it is {sight.status}",

@@ -87,7 +87,7 @@ async def _show(
     from crewlog.cli.texts import bodies_in_brief, bodies_of, tell  # noqa: PLC0415
 
     bodies = await (bodies_of if full else bodies_in_brief)(client, changed.values())
-    start = (await see(client, run.id)).state.started
+    start = (await see(client, run.id)).state.started_at
     if not found:
         screen.line("  no checkpoints yet: ", ("one comes after each step", "dim"))
     rows: list[list[Part]] = []

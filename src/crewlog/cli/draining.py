@@ -104,7 +104,7 @@ class _Draining:
             view = await self._run.status()
             if any(each.doing and each.step not in self._began for each in view.frontier):
                 state = await self._run.state()
-                self._meant = state.changing
+                self._meant = state.pending_change
                 for entry in state.frontier.values():
                     await self._when(entry)
         except CrewlogError:
@@ -113,7 +113,7 @@ class _Draining:
 
     def _is_waited_for(self, step: StepView) -> bool:
         """Whether the change waits for a step: one that parts a graph, for who leaves alone."""
-        return self._meant is None or self._meant.halts(node_of(step.step))
+        return self._meant is None or self._meant.drains(node_of(step.step))
 
     async def _when(self, entry: FrontierStep) -> None:
         if entry.step not in self._began:

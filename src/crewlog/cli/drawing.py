@@ -112,6 +112,6 @@ def _over(sight: Sight) -> str:
     if not sight.over:
         return ""
     run = plain(sight.run)
-    if into := sight.state.merged_into:
+    if into := sight.state.surviving_run:
         return f"{run} is merged into {plain(into)}: nobody lives here any more"
     return f"{run} has ended ({sight.status}): this is its graph as it was at last"

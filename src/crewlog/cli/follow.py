@@ -273,7 +273,7 @@ class Follower:
         if self.screen.as_json:
             found = {"event": "answer", "run": self.run.id, **reply.model_dump(mode="json")}
             self.screen.record(found)
-        elif entry.turn:
+        elif entry.exchange:
             self.screen.line("")
             for line in plain_lines(reply.text).splitlines():
                 self.screen.paragraph(line)

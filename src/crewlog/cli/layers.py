@@ -16,10 +16,10 @@ from crewlog.client import Client, Run
 from crewlog.definition.times import moment_words
 from crewlog.errors import CrewlogError
 from crewlog.ids import CrewName
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import CrewState, Mutation, PendingMerge
-from crewlog.state.run_merge.protocol import in_words
+from crewlog.state.model import ChangeRecord, CrewState, PendingMerge
+from crewlog.state.run_merge.protocol import merge_description
 from crewlog.state.run_merge.renames import renames_description
 
 MUTATIONS_SHOWN = 10
@@ -66,18 +66,18 @@ def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
     if state.definition and state.definition != state.recipe:
         text = f"definition {state.definition[:SHORT]} · graph v{state.graph_version}"
         rows.append([("live", "dim"), text, (_times(counted_mutations(state)), "dim")])
-    if state.changing is not None:
-        change = state.changing
+    if state.pending_change is not None:
+        change = state.pending_change
         text = f"to graph v{change.graph_version}{_by(change.by)}: {plain(change.what)}"
         rows.append([("changing", "dim"), (text, "yellow"), ""])
         if change.nodes:
             who = ", ".join(map(plain, change.nodes))
             text = f"{who} as a run of its own, once what is under way there has landed"
             rows.append([("parting", "dim"), (text, "yellow"), ""])
-    if state.joining is not None:
-        rows.append([("merging", "dim"), (merging_words(state.joining), "yellow"), ""])
-    if state.merged_into is not None:
-        into = plain(state.merged_into)
+    if state.pending_merge is not None:
+        rows.append([("merging", "dim"), (merging_words(state.pending_merge), "yellow"), ""])
+    if state.surviving_run is not None:
+        into = plain(state.surviving_run)
         rows.append([("merged into", "dim"), into, (f" · crewlog show {into} goes on", "dim")])
         if state.surviving_run_renames:
             rows.append(
@@ -85,25 +85,25 @@ def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
             )
     for label, told, more in rows:
         screen.line("  ", (f"{_text(label):<12}", "dim"), told, more)
-    if state.mutations:
+    if state.changes:
         screen.line("")
         screen.line("  ", ("changed at run time:", "bold"))
-        _mutations(screen, state, state.mutations[-MUTATIONS_SHOWN:])
+        _mutations(screen, state, state.changes[-MUTATIONS_SHOWN:])
     screen.line("")
 
 
 def counted_mutations(state: CrewState) -> int:
     """How often a run was changed; its state keeps the last changes only."""
-    return state.mutations[-1].number if state.mutations else 0
+    return state.changes[-1].number if state.changes else 0
 
 
-def _mutations(screen: Screen, state: CrewState, shown: Sequence[Mutation]) -> None:
+def _mutations(screen: Screen, state: CrewState, shown: Sequence[ChangeRecord]) -> None:
     """Changes of a run, whole, and how many there were before them."""
     if earlier := counted_mutations(state) - len(shown):
         more = f"… {counted(earlier, 'earlier change')}: "
         screen.line("  ", (more, "dim"), f"crewlog show {state.run} --changes")
     heads = [
-        (f"@{each.position}", clock(each.at - state.started), f"graph v{each.graph_version}")
+        (f"@{each.position}", clock(each.at - state.started_at), f"graph v{each.graph_version}")
         for each in shown
     ]
     widths = [max(map(len, column)) for column in zip(*heads, strict=True)]
@@ -114,26 +114,26 @@ def _mutations(screen: Screen, state: CrewState, shown: Sequence[Mutation]) -> N
         screen.wrapped(["  ", (cells[0], "dim"), (cells[1], "dim"), cells[2]], text, indent=6)
 
 
-def show_mutations(screen: Screen, state: CrewState, found: Sequence[Mutation]) -> None:
+def show_mutations(screen: Screen, state: CrewState, found: Sequence[ChangeRecord]) -> None:
     """All changes of a run, and how to look closer at one."""
     if not found:
         screen.line("  It is as it was started: nothing was changed at run time.")
         return
-    _mutations(screen, state.model_copy(update={"mutations": tuple(found)}), found)
+    _mutations(screen, state.model_copy(update={"changes": tuple(found)}), found)
     last = found[-1].position
     closer = f"crewlog diff {state.run}@{last - 1} {state.run}@{last}"
     screen.line("")
     screen.line(("  One of them in full   ", "dim"), closer)
 
 
-async def mutations_of(run: Run) -> list[Mutation]:
+async def mutations_of(run: Run) -> list[ChangeRecord]:
     """All changes of a run, from its journal."""
     state = CrewState(run=run.id)
-    found: dict[int, Mutation] = {}
+    found: dict[int, ChangeRecord] = {}
     for item in await whole_journal(run):
         entry = entry_from_json(item.data)
-        state = reduce(state.model_copy(update={"position": item.position - 1}), entry)
-        found |= {each.position: each for each in state.mutations[-1:]}
+        state = fold(state.model_copy(update={"position": item.position - 1}), entry)
+        found |= {each.position: each for each in state.changes[-1:]}
     return list(found.values())
 
 
@@ -145,14 +145,14 @@ def layers_json(recipe: Recipe, state: CrewState) -> dict[str, Any]:
             "definition": recipe.definition,
             "registered_version": recipe.version,
         },
-        "mutations": [each.model_dump(mode="json") for each in state.mutations],
+        "mutations": [each.model_dump(mode="json") for each in state.changes],
         "mutations_in_all": counted_mutations(state),
         "definition": state.definition,
-        "changing": state.changing.model_dump(mode="json") if state.changing else None,
-        "merging": state.joining.model_dump(mode="json") if state.joining else None,
-        "merged_into": state.merged_into,
+        "changing": state.pending_change.model_dump(mode="json") if state.pending_change else None,
+        "merging": state.pending_merge.model_dump(mode="json") if state.pending_merge else None,
+        "merged_into": state.surviving_run,
         "renamed": [each.model_dump(mode="json") for each in state.surviving_run_renames],
-        "parked": sorted(state.parked),
+        "parked": sorted(state.detached_steps),
         "tags": state.tags,
         "source": state.source.model_dump(mode="json") if state.source else None,
     }
@@ -161,8 +161,8 @@ def layers_json(recipe: Recipe, state: CrewState) -> dict[str, Any]:
 def merging_words(joining: PendingMerge) -> str:
     """What a run does with another one, since when, and until when at most."""
     since = f" · since {moment_words(joining.at)}" if joining.at else ""
-    until = f", at most until {moment_words(joining.due)}" if joining.due else ""
-    return plain(f"{in_words(joining)}{since}{until}")
+    until = f", at most until {moment_words(joining.deadline)}" if joining.deadline else ""
+    return plain(f"{merge_description(joining)}{since}{until}")
 
 
 def _times(count: int) -> str:

@@ -24,8 +24,8 @@ from crewlog.reporting.report.view import (
     StepReport,
     Value,
 )
-from crewlog.state.checkpoints import TURN
-from crewlog.state.excerpt import brief, fenced, sentences
+from crewlog.state.checkpoints import EXCHANGE
+from crewlog.state.excerpt import excerpt, fenced, sentences
 from crewlog.state.value_text import planned
 from crewlog.usage import Usage
 
@@ -73,7 +73,7 @@ def show_report(screen: Screen, found: ReportView) -> None:
     ]
     screen.wrapped(title, _head(found), indent=4, style="dim")
     if found.error:
-        said = brief(sentences(found.error), _CELL)
+        said = excerpt(sentences(found.error), _CELL)
         screen.line(("  ✗ ", "red"), (plain(said), "red"), crop=True)
     _text(screen, "asked for", _said(found.input))
     if not found.exchanges:
@@ -125,8 +125,8 @@ def _exchange(each: ExchangeReport) -> tuple[str, str]:
     who = f", answered by {plain(each.agent)}" if each.agent else ""
     lines = [f"> {brief_lines(plain(_said(each.message)), _CELL)}"]
     answer = _said(each.response) or ("" if each.end_position else "(goes on)")
-    error = [f"✗ {plain(brief(each.error, _CELL))}"] if each.error else []
-    return f"{TURN}{each.exchange}{who}", "\n".join([*lines, answer, *error])
+    error = [f"✗ {plain(excerpt(each.error, _CELL))}"] if each.error else []
+    return f"{EXCHANGE}{each.exchange}{who}", "\n".join([*lines, answer, *error])
 
 
 def _said(value: Value, most: int | None = _LONGEST) -> str:
@@ -170,7 +170,7 @@ def _planned(plan: ItemListReport) -> Iterator[list[Part]]:
             _glyph(status),
             (plain(said.id or f"{plan.step}.{number}"), "bold"),
             (plain(said.who), "cyan"),
-            plain(brief(said.what, _CELL)),
+            plain(excerpt(said.what, _CELL)),
         ]
 
 
@@ -212,7 +212,7 @@ def _step(found: ReportView, step: StepReport, pad: str) -> list[Part]:
         (f"{pad}{plain(step.step)}", "bold" if not pad else ""),
         (plain(step.agent) if step.agent and str(step.agent) != step.node else "", "cyan"),
         (lasted(0, step.ms) if step.ms else "", "dim"),
-        plain(brief(" · ".join(notes), _CELL)),
+        plain(excerpt(" · ".join(notes), _CELL)),
     ]
 
 
@@ -259,7 +259,7 @@ def _results(found: ReportView) -> Iterator[list[Part]]:
             above = any(plan.source == full and plan.items == value for plan in found.item_lists)
             yield [(plain(full), "cyan"), "the plan above" if above else plain(_short(value))]
     for flag, value in found.flags.items():
-        yield [(plain(flag), "yellow"), plain(brief(_line(value), _CELL))]
+        yield [(plain(flag), "yellow"), plain(excerpt(_line(value), _CELL))]
 
 
 def _artifacts(found: ReportView) -> Iterator[list[Part]]:
@@ -290,7 +290,7 @@ def _errors(found: ReportView) -> Iterator[list[Part]]:
             ("✗", "red"),
             (plain(each.step or "run"), "bold"),
             (plain(each.type), "dim"),
-            plain(brief(sentences(each.error), _CELL)),
+            plain(excerpt(sentences(each.error), _CELL)),
         ]
 
 
@@ -308,7 +308,7 @@ def _set(key: str, value: Value) -> str:
 def _short(value: Value) -> str:
     if value.plain is None and value.body is not None:
         return f"(body {ContentHash(value.body)[:8]}…)"
-    return brief(_line(value.plain), _CELL)
+    return excerpt(_line(value.plain), _CELL)
 
 
 def _line(value: Any) -> str:
@@ -328,7 +328,7 @@ def in_markdown(found: ReportView) -> Iterator[str]:
     yield ""
     yield f"{_head(found)}."
     if found.error:
-        yield from ["", f"**It failed:** {fenced(brief(sentences(found.error), _LONGEST))}"]
+        yield from ["", f"**It failed:** {fenced(excerpt(sentences(found.error), _LONGEST))}"]
     yield from _quoted("Asked for", _said(found.input))
     by = f"Result, by {fenced(found.summarized_by)}" if found.summarized_by else "Result"
     by += _acceptance(found.summary_ending)

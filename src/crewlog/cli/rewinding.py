@@ -334,12 +334,12 @@ async def _take_its_queue(client: Client, run: Run) -> None:
 async def _beginning(run: Run) -> int:
     """The first checkpoint of a run."""
     from crewlog.state.journal import entry_from_json  # noqa: PLC0415
-    from crewlog.state.restore import settled  # noqa: PLC0415
+    from crewlog.state.restore import checkpoint_length  # noqa: PLC0415
 
     after = 0
     while entries := (await run.journal(after, 200)).entries:
         for item in entries:
-            if settled([entry_from_json(item.data)]) is not None:
+            if checkpoint_length([entry_from_json(item.data)]) is not None:
                 return item.position
         after = entries[-1].position
     raise UsageError(

@@ -29,7 +29,7 @@ from crewlog.state.excerpt import shortened
 from crewlog.state.frontier import item_agent, items_description
 from crewlog.state.journal import MessageAdded, entry_from_json
 from crewlog.state.model import CrewState, Output
-from crewlog.state.model import Part as OutputPart
+from crewlog.state.model import ListElement as OutputPart
 from crewlog.wire import EntryView
 
 STYLES = {
@@ -95,10 +95,10 @@ async def _given(run: Run) -> str:
 
 def _facts(screen: Screen, sight: Sight, given: str) -> None:
     state = sight.state
-    began = datetime.fromtimestamp(state.started / 1000).astimezone()
+    began = datetime.fromtimestamp(state.started_at / 1000).astimezone()
     when = began.strftime("%Y-%m-%d %H:%M:%S")
     if sight.ended:
-        when += f", took {lasted(state.started, sight.ended)}"
+        when += f", took {lasted(state.started_at, sight.ended)}"
     rows: list[list[Part]] = [[("started", "dim"), when]]
     if given:
         rows.append([("files", "dim"), plain(given)])
@@ -150,16 +150,16 @@ def show_frontier(screen: Screen, sight: Sight) -> None:
             what = plain(lacks).partition(": ")[0]
         elif call := next((each for each in sight.pending if each.step == entry.step), None):
             what = f"{what}{', ' if what else ''}{pending_words(call)}"
-        if entry.leaving:
+        if entry.is_detached:
             what = f"{what}{', ' if what else ''}its node is gone: its turn ends, nothing follows"
-        if entry.mapped is not None and not what:
-            what = items_description(entry.mapped)
+        if entry.child_steps is not None and not what:
+            what = items_description(entry.child_steps)
         agent = item_agent(sight.state, entry.step)
         name = plain(f"{entry.step} ({agent})" if agent else entry.step)
         rows.append([name, (entry.status, "cyan"), (what, "dim")])
     rows += [
         [plain(step), ("kept aside", "yellow"), ("its node is gone", "dim")]
-        for step in sight.state.parked
+        for step in sight.state.detached_steps
     ]
     if rows:
         screen.line("")
@@ -203,8 +203,8 @@ async def _outputs(screen: Screen, client: Client, sight: Sight) -> None:
 
 
 def _text(output: Output | OutputPart, bodies: dict[Any, Json]) -> str:
-    if isinstance(output, Output) and output.parts:
-        return "\n".join(_text(part, bodies) for part in output.parts)
+    if isinstance(output, Output) and output.elements:
+        return "\n".join(_text(part, bodies) for part in output.elements)
     if output.body is None:
         return output.value if isinstance(output.value, str) else _json(output.value)
     body = bodies.get(output.body)

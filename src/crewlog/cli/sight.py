@@ -37,7 +37,7 @@ from crewlog.reporting.drawing.mermaid import mermaid
 from crewlog.reporting.trace.view import PendingCall
 from crewlog.reporting.wire_views import interrupt_view
 from crewlog.run_status import CLOSED
-from crewlog.state.fold import fold
+from crewlog.state.fold import fold_journal
 from crewlog.state.frontier import item_agent
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState
@@ -91,12 +91,12 @@ class Sight:
         return statuses_of(self.state)
 
 
-_DRAWN = {"asking": "waiting", "queued": "ready"}
+_DRAWN = {"interrupted": "waiting", "queued": "ready"}
 
 
 def statuses_of(state: CrewState) -> dict[NodeName, str]:
     """What each node of a run is; nodes that were never reached are left out."""
-    found = {node: "done" for node, count in state.routing.done.items() if count}
+    found = {node: "done" for node, count in state.routing.completed.items() if count}
     for entry in state.frontier.values():
         found[entry.node] = _DRAWN.get(entry.status, entry.status)
     if state.status == "failed":
@@ -278,7 +278,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
             remedy=f"`crewlog watch {run.id}` brings a worker where it can; if the store was lost, "
             f"`crewlog rebuild {run.id}` makes its rows again.",
         )
-    state = fold(RunId(run.id), [entry_from_json(row.entry) for row in items])
+    state = fold_journal(RunId(run.id), [entry_from_json(row.entry) for row in items])
     definition = await _definition(store, run, state)
     plan = lower(CrewDefinition.from_json(definition)) if definition else None
     closed = state.status in CLOSED
@@ -338,7 +338,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
         "execution": state.execution,
         "position": state.position,
         "at": sight.at,
-        "started": state.started,
+        "started": state.started_at,
         "ended": sight.ended,
         "steps": state.steps,
         "frontier": [
@@ -348,7 +348,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
                 "status": entry.status,
                 "waits_for": step_wait_text(entry),
                 "due": deadline_of(entry),
-                "leaving": entry.leaving,
+                "leaving": entry.is_detached,
                 "doing": list((sight.doing or {}).get(entry.step, ())),
                 "lacks": sight.lacks.get(entry.step, ""),
                 "agent": item_agent(state, entry.step) or "",
@@ -357,7 +357,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
         ],
         "stalled": [asdict(each) for each in sight.stalled],
         "pending": [asdict(each) for each in sight.pending],
-        "done": state.routing.done,
+        "done": state.routing.completed,
         "flags": state.flags,
         "outputs": {
             agent: {key: output.model_dump(mode="json") for key, output in found.items()}

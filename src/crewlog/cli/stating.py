@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from crewlog.client import Event
 from crewlog.reporting.diff.state import StateDiff, difference
 from crewlog.state.checkpoints import checkpoint_kind
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import NodesReached
 from crewlog.state.model import CrewState
 
@@ -42,7 +42,7 @@ class States:
             # A fork's journal begins above its checkpoint, with the state of that.
             self._state = CrewState(run=event.run, position=event.position - 1)
             self._before = self._state
-        self._state = reduce(self._state, event.entry)
+        self._state = fold(self._state, event.entry)
         routed = event.entry if isinstance(event.entry, NodesReached) else None
         source, because = (routed.source, routed.because) if routed else ("", "")
         if checkpoint_kind(event.entry.kind, source, because):

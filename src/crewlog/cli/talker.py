@@ -97,10 +97,10 @@ class Talker(Follower):
             raise AssertionError
         self.position, self._crew = state.position, state.crew
         self._turn, self._last_reply = view.turn, view.last
-        talk = state.talk
-        if talk is not None and not talk.resting:
+        talk = state.conversation
+        if talk is not None and not talk.is_idle:
             # From its beginning: what was asked before somebody came is asked here, too.
-            self.under_way, self.position, self._last_reply = True, talk.began, None
+            self.under_way, self.position, self._last_reply = True, talk.start_position, None
             self._waits_for = talk.message  # where the turn is undone, it gets another one
 
     def greet(self) -> None:
@@ -159,12 +159,12 @@ class Talker(Follower):
     def _take(self, event: Event) -> None:
         super()._take(event)
         entry = event.entry
-        if isinstance(entry, j.ExchangeStarted) and entry.said == self._waits_for:
-            self._turn = entry.turn
+        if isinstance(entry, j.ExchangeStarted) and entry.message_command == self._waits_for:
+            self._turn = entry.exchange
         elif isinstance(entry, j.CommandRejected) and entry.command == self._waits_for:
             self._still()
             raise CommandRejected(entry.reason)
-        elif isinstance(entry, j.ExchangeEnded) and self._turn and entry.turn == self._turn:
+        elif isinstance(entry, j.ExchangeEnded) and self._turn and entry.exchange == self._turn:
             self._still()
             self._ended = entry
 

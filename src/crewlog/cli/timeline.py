@@ -24,10 +24,10 @@ from crewlog.definition.replies import RESPONSE
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_number, node_of, visit_of
-from crewlog.state import excerpt
 from crewlog.state import journal as j
 from crewlog.state.body_metadata import argument_changes
-from crewlog.state.excerpt import brief, shortened
+from crewlog.state.excerpt import excerpt, shortened
+from crewlog.state.excerpt import sentences as refusal_sentences
 from crewlog.state.finish_reason import NO_READINGS, TAKEN
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
@@ -153,7 +153,7 @@ class Timeline:
             else:
                 self._starts.more.append((row.node, row.glyph, row.text))
 
-    def _row(self, entry: j.Fact, node: str, glyph: str, text: str, style: str = "") -> list[Row]:
+    def _row(self, entry: j.Entry, node: str, glyph: str, text: str, style: str = "") -> list[Row]:
         return [Row(entry.at - self.started, plain(node), glyph, plain(text), style)]
 
     def _rows(self, entry: j.JournalEntry) -> list[Row]:
@@ -197,11 +197,13 @@ class Timeline:
                 node = node_of(entry.step) if entry.step else at
                 return [] if quiet else self._row(entry, node, "=", text, "dim")
             case j.AddressedItemUndelivered():
-                text = f"item {entry.item} of {entry.key} names {entry.whom}: it reaches nobody"
+                text = (
+                    f"item {entry.item} of {entry.key} names {entry.recipients}: it reaches nobody"
+                )
                 return self._row(entry, node_of(entry.step), "!", text, "yellow")
             case j.WriteRefused():
                 node = node_of(entry.step) if entry.step else entry.by
-                return self._row(entry, node, "≠", entry.words, "red")
+                return self._row(entry, node, "≠", entry.description, "red")
             case j.ArtifactOperationsApplied() | j.ArtifactOperationsRefused():
                 return self._row(entry, entry.agent, "±", _operations_description(entry), "dim")
             case (
@@ -230,7 +232,7 @@ class Timeline:
 
     # -- steps --------------------------------------------------------------------------------
 
-    def _step(self, entry: j.Fact) -> list[Row]:
+    def _step(self, entry: j.Entry) -> list[Row]:
         match entry:
             case j.StepStarted():
                 return self._started(entry)
@@ -239,7 +241,7 @@ class Timeline:
                 self._named[entry.step] = bool(entry.agents)
                 return self._row(entry, node_of(entry.step), "⋔", text, "cyan")
             case j.ItemsRefused():
-                text = f"{entry.agent}.{entry.key} cannot be worked on: {'; '.join(entry.faults)}"
+                text = f"{entry.agent}.{entry.key} cannot be worked on: {'; '.join(entry.errors)}"
                 return self._row(entry, node_of(entry.step), "✗", text, "red")
             case j.StepCompleted():
                 return self._completed(entry)
@@ -265,7 +267,7 @@ class Timeline:
     def _started(self, entry: j.StepStarted) -> list[Row]:
         self.steps += 1
         node = node_of(entry.step)
-        doing = "at work" if entry.composed else "thinking"
+        doing = "at work" if entry.without_model else "thinking"
         self.running[entry.step] = Running(entry.at, {0: doing})
         self.waiting.pop(node, None)
         if entry.agent is None:
@@ -305,11 +307,11 @@ class Timeline:
         node = node_of(entry.step)
         bounded = node in self.waiting
         if isinstance(entry, j.TimerStarted) and entry.step in self.running:
-            until = moment_words(entry.due)
+            until = moment_words(entry.deadline)
             return self._row(entry, node, "◔", f"may take until {until}", "dim")
         if isinstance(entry, j.TimerStarted):
             self.running.pop(entry.step, None)
-            self.timers[node] = until = moment_words(entry.due)
+            self.timers[node] = until = moment_words(entry.deadline)
             what = "waits at most until" if bounded else "waits until"
             return self._row(entry, node, "◔", f"{what} {until}", "yellow")
         self.timers.pop(node, None)
@@ -339,9 +341,9 @@ class Timeline:
 
     def _without_summary(self, entry: j.ModelCallCompleted) -> list[Row]:
         """That a model did not sum up what its window leaves out."""
-        if entry.window is None or not entry.window.fault:
+        if entry.window is None or not entry.window.error:
             return []
-        text = f"no summary of {entry.window.left_out} messages: {entry.window.fault}"
+        text = f"no summary of {entry.window.left_out} messages: {entry.window.error}"
         return self._row(entry, node_of(entry.step), "!", text, "yellow")
 
     def _taken_as_it_is(self, entry: j.ModelCallCompleted) -> list[Row]:
@@ -355,22 +357,22 @@ class Timeline:
 
     def _replied(self, entry: j.ModelCallCompleted) -> list[Row]:
         running = self.running.setdefault(entry.step, Running(entry.at))
-        running.doing = {c.call: plain(f"{c.tool} {c.brief}") for c in entry.calls}
+        running.doing = {c.call: plain(f"{c.tool} {c.excerpt}") for c in entry.calls}
         running.since = entry.at
         self._refusals.pop(entry.step, None)
         if entry.ending == "refused":
-            self._refusals[entry.step] = plain(entry.brief)
+            self._refusals[entry.step] = plain(entry.excerpt)
         if not entry.calls and not entry.refused:
             self._said[entry.step] = _final_words(entry)
         rows = self._without_summary(entry) + self._taken_as_it_is(entry)
         for call in entry.calls:
             if call.tool in BUILT_IN_TOOLS:
                 continue  # its effect is a row of its own
-            text = f"{call.tool} {_brief(call.brief)}"
+            text = f"{call.tool} {_brief(call.excerpt)}"
             rows += self._row(entry, node_of(entry.step), "⚙", text)
         return rows
 
-    def _call(self, entry: j.Fact) -> list[Row]:
+    def _call(self, entry: j.Entry) -> list[Row]:
         match entry:
             case j.ModelCallCompleted():
                 return self._replied(entry)
@@ -394,8 +396,8 @@ class Timeline:
             return []
         if not entry.ok:
             self._failed = key
-            return self._row(entry, node, "✗", f"{entry.tool}: {entry.brief}", "red")
-        if names := " ".join(names_in(entry.brief)):
+            return self._row(entry, node, "✗", f"{entry.tool}: {entry.excerpt}", "red")
+        if names := " ".join(names_in(entry.excerpt)):
             return self._row(entry, node, "⚙", f"{entry.tool} gave {names}", "dim")
         if entry.ms >= _SLOW:
             text = f"{entry.tool} took {entry.ms / 1000:.1f} s"
@@ -412,16 +414,18 @@ class Timeline:
             self._said[entry.step] = _BEFORE_JSON.split(self._said[entry.step])[0].strip() or "done"
         match entry:
             case j.StructuredOutputParsed(how="lenient"):
-                return self._row(entry, node, "≈", f"taken to mean {entry.brief}", "dim")
+                return self._row(entry, node, "≈", f"taken to mean {entry.excerpt}", "dim")
             case j.StructuredOutputParsed(how="fallback"):
-                return self._row(entry, node, "≈", f"the fallback counts: {entry.brief}", "yellow")
+                return self._row(
+                    entry, node, "≈", f"the fallback counts: {entry.excerpt}", "yellow"
+                )
             case j.StructuredOutputParsed():
                 return []  # its fields are rows of their own
             case j.StructuredOutputRejected():
                 if entry.ref is not None:
                     self.running[entry.step] = Running(entry.at, {0: "thinking again"})
                 which = f"reply {entry.attempt} of {entry.of}"
-                text = f"{which} cannot be used: {'; '.join(entry.faults)}"
+                text = f"{which} cannot be used: {'; '.join(entry.errors)}"
                 if refusal := self._refusals.get(entry.step):
                     text += f": {refusal}"
                 return self._row(entry, node, "✗", text, "red")
@@ -450,7 +454,7 @@ class Timeline:
 
     # -- changes ------------------------------------------------------------------------------
 
-    def _changed(self, entry: j.Fact) -> list[Row]:
+    def _changed(self, entry: j.Entry) -> list[Row]:
         rows = [
             row
             for each in told(entry, self.version)
@@ -460,7 +464,7 @@ class Timeline:
             case j.GraphReplacement():
                 self.version = entry.graph_version
                 self.waiting = requirements_after(entry, self.waiting)
-                for step in entry.remap.park:
+                for step in entry.remap.detached:
                     self.running.pop(step, None)
             case j.RunRolledBack() | j.RunForked() | j.RunReopened():
                 self._begin_from(entry)
@@ -473,7 +477,7 @@ class Timeline:
         state = state_of(entry)
         self.version = state.graph_version
         self.paused = state.status == "paused"
-        self.done = {node for node, count in state.routing.done.items() if count}
+        self.done = {node for node, count in state.routing.completed.items() if count}
         self.running = {
             each.step: Running(entry.at, {0: "thinking"})
             for each in state.frontier.values()
@@ -488,9 +492,9 @@ class Timeline:
             id_: j.InterruptRaised(interrupt=asked) for id_, asked in state.interrupts.items()
         }
         self.timers = {
-            each.node: moment_words(each.due)
+            each.node: moment_words(each.deadline)
             for each in state.frontier.values()
-            if each.status == "waiting" and each.due
+            if each.status == "waiting" and each.deadline
         }
         self._said, self._waits, self._denied = {}, {}, set()
 
@@ -505,12 +509,12 @@ class Timeline:
 
     # -- the run ------------------------------------------------------------------------------
 
-    def _prompt(self, entry: j.Fact) -> list[Row]:
+    def _prompt(self, entry: j.Entry) -> list[Row]:
         match entry:
             case j.PromptReceived():
                 return self._row(entry, "", "●", "reading the prompt", "cyan")
-            case j.PromptRead() if entry.faults:
-                again = f"the model's reading does not hold in {_places(entry.faults)}"
+            case j.PromptRead() if entry.errors:
+                again = f"the model's reading does not hold in {_places(entry.errors)}"
                 if entry.ending:
                     again = f"the model gave no reading: {NO_READINGS[entry.ending]}"
                 return self._row(entry, "", "✗", again, "yellow")
@@ -527,20 +531,22 @@ class Timeline:
     def _talked(self, entry: j.JournalEntry) -> list[Row]:
         """A conversation: where a turn begins and ends, and what waits for one."""
         match entry:
-            case j.MessageQueued(again=str(again)) if again:
+            case j.MessageQueued(requeued=str(again)) if again:
                 text = f"what {entry.by or 'people'} said waits again: its turn was undone"
                 return self._row(entry, "", "»", text)
             case j.MessageQueued():
                 said = words_of(entry.ref.inline.get("content", "")) if entry.ref.inline else ""
                 text = f"{entry.by or 'people'}: {said} (it waits for its turn)"
                 return self._row(entry, "", "»", text)
-            case j.ExchangeStarted() if entry.turn > 1:
-                return self._row(entry, "", "◆", f"turn {entry.turn}", "dim")
-            case j.ExchangeEnded() if entry.turn:
+            case j.ExchangeStarted() if entry.exchange > 1:
+                return self._row(entry, "", "◆", f"turn {entry.exchange}", "dim")
+            case j.ExchangeEnded() if entry.exchange:
                 who = f"{entry.agent} answers" if entry.agent else "no agent answers"
                 told = entry.error or entry.warning
                 why = f": {_first(told)}" if told else ""
-                return self._row(entry, "", "◇", f"turn {entry.turn} is over, {who}{why}", "dim")
+                return self._row(
+                    entry, "", "◇", f"turn {entry.exchange} is over, {who}{why}", "dim"
+                )
             case _:
                 return []
 
@@ -602,7 +608,7 @@ class Timeline:
             case _:
                 return []
 
-    def _by_hand(self, entry: j.Fact) -> list[Row]:
+    def _by_hand(self, entry: j.Entry) -> list[Row]:
         match entry:
             case j.StateEdited():
                 text = f"edited{_by(entry.by)}: {edits_in_words(entry)}{_why(entry.reason)}"
@@ -741,7 +747,7 @@ def _as_json(value: object) -> str:
 
 def sentences(refusal: str) -> str:
     """What is wrong, and the remedy on the lines after it, as sentences on one line."""
-    return plain(excerpt.sentences(refusal))
+    return plain(refusal_sentences(refusal))
 
 
 def _by(who: str) -> str:
@@ -755,15 +761,15 @@ def _why(reason: str) -> str:
 def _final_words(entry: j.ModelCallCompleted) -> str:
     """The start of a final message, with how it ended where it is no good answer."""
     if not entry.ending:
-        return plain(entry.brief) or "done"
-    return f"{plain(entry.brief)} ({entry.ending}, accepted)".lstrip()
+        return plain(entry.excerpt) or "done"
+    return f"{plain(entry.excerpt)} ({entry.ending}, accepted)".lstrip()
 
 
 def _operations_description(
     entry: j.ArtifactOperationsApplied | j.ArtifactOperationsRefused,
 ) -> str:
     """`workflow: 3 operations, 1 left out (2: remove '/nodes/b': there is no 'b')`."""
-    why = f" ({brief(entry.why[0], 160)})" if entry.why else ""
+    why = f" ({excerpt(entry.reasons[0], 160)})" if entry.reasons else ""
     left = f"{entry.refused} left out{why}" if entry.refused else ""
     if isinstance(entry, j.ArtifactOperationsRefused):
         return f"{entry.artifact}: of call {entry.call}, {left}"

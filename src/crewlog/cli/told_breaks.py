@@ -77,7 +77,7 @@ async def breaks_of(run: Run, state: CrewState) -> list[Break]:
     from crewlog.cli.sight import whole_journal  # noqa: PLC0415
     from crewlog.state.journal import BreakpointSet, entry_from_json  # noqa: PLC0415
 
-    if not state.break_before:
+    if not state.breakpoints:
         return []
     by: dict[str, str] = {}
     for item in await whole_journal(run):
@@ -86,13 +86,13 @@ async def breaks_of(run: Run, state: CrewState) -> list[Break]:
         entry = entry_from_json(item.data)
         if isinstance(entry, BreakpointSet):
             by[entry.node] = entry.by
-    return [Break(str(node), by.get(node, "")) for node in state.break_before]
+    return [Break(str(node), by.get(node, "")) for node in state.breakpoints]
 
 
 async def asked_already(run: Run, node: str) -> bool:
     """Whether a run is to ask before a node anyway; no where no worker tells."""
     try:
-        return node in (await run.state()).break_before
+        return node in (await run.state()).breakpoints
     except CrewlogError:
         return False
 
@@ -115,7 +115,7 @@ def steps_before(
     if asked:
         return Before(state.run, asks=tuple(str(q.step) for q in asked), node=node)
     steps = [e for e in state.frontier.values() if node in ("*", node_of(e.step))]
-    begun = ("running", "asking")
+    begun = ("running", "interrupted")
     return Before(
         state.run,
         node=node,

@@ -39,7 +39,7 @@ def state_of(entry: STATEFUL) -> CrewState:
     return CrewState.model_validate(dict(entry.state), extra="ignore")
 
 
-def told(entry: j.Fact, version: int) -> list[Told]:
+def told(entry: j.Entry, version: int) -> list[Told]:
     """What such a fact is to people; nothing where it is none of these.
 
     Args:
@@ -55,32 +55,32 @@ def told(entry: j.Fact, version: int) -> list[Told]:
             return list(_merge(entry))
 
 
-def _merge(entry: j.Fact) -> Iterator[Told]:
+def _merge(entry: j.Entry) -> Iterator[Told]:
     match entry:
         case j.MergeRequested():
             text = f"asks {plain(entry.other)} to be one graph{_by(entry.by)}{_what(entry.what)}"
             yield Told("⋈", f"{text}{_why(entry.reason)}", "bold yellow")
         case j.MergeAccepted():
             joins = "becomes part of that run, once all under way has landed"
-            then = joins if entry.stage == "joins" else "takes that run in"
+            then = joins if entry.status == "draining" else "takes that run in"
             text = f"agrees with {plain(entry.other)} to be one graph: {then}"
             yield Told("⋈", text, "bold yellow")
         case j.MergeOffered():
             yield Told("⋈", f"waits to be taken in by {plain(entry.other)}", "bold yellow")
         case j.MergeFailed():
-            text = f"does not become one graph with {plain(entry.other)}: {_first(entry.why)}"
+            text = f"does not become one graph with {plain(entry.other)}: {_first(entry.reason)}"
             yield Told("✗", text, "bold red")
         case j.RunEndedByMerge():
             text = f"is part of {plain(entry.run)} from its position {entry.position} on"
             yield Told("⋈", text, "bold green")
-            for each in entry.renamed:
+            for each in entry.renames:
                 text = f"the {each.kind} {plain(each.was)} is called {plain(each.now)} there"
                 yield Told("⋈", text, "green")
         case _:
             return
 
 
-def _change(entry: j.Fact, version: int) -> Iterator[Told]:
+def _change(entry: j.Entry, version: int) -> Iterator[Told]:
     match entry:
         case j.ChangeAccepted():
             ends = "turns are cut off" if entry.abandon else "what is under way ends first"
@@ -106,14 +106,15 @@ def _change(entry: j.Fact, version: int) -> Iterator[Told]:
 
 
 def _taken_in(entry: j.RunMerged) -> Iterator[Told]:
-    who = ", ".join(map(plain, entry.comes)) or "nobody"
-    yield Told("⋈", f"{plain(entry.of)} is part of this run: {who} came", "bold green")
-    for each in entry.renamed:
+    who = ", ".join(map(plain, entry.merged_agents)) or "nobody"
+    yield Told("⋈", f"{plain(entry.merged_run)} is part of this run: {who} came", "bold green")
+    for each in entry.renames:
         text = f"the {each.kind} {plain(each.was)} of {plain(each.graph)} is called "
         yield Told("⋈", f"{text}{plain(each.now)} here", "green")
     if dropped := dropped_steps(entry):
         turns = listed(map(plain, dropped))
-        text = f"{turns} of {plain(entry.of)} did not come: who had them was removed there before"
+        text = f"{turns} of {plain(entry.merged_run)} did not come: who had them was removed "
+        text += "there before"
         yield Told("⋈", text, "yellow")
 
 
@@ -127,17 +128,17 @@ def _graphs(entry: j.ComponentChanged) -> Iterator[Told]:
 
 
 def _remapped(remap: j.Remap) -> Iterator[Told]:
-    for step in remap.leave:
+    for step in remap.detached_turns:
         yield _of(step, "⇥", "its node is gone: the turn goes on to its end, nothing follows")
-    for step in remap.park:
+    for step in remap.detached:
         yield _of(step, "∥", "its node is gone: kept aside until it comes back")
-    for step in remap.back:
+    for step in remap.reattached:
         yield _of(step, "↩", "its node is back: goes on")
-    for step in remap.retract:
+    for step in remap.retracted:
         yield _of(step, "◌", "must wait again")
     for step, requirement in remap.requirements.items():
         yield _of(step, "◌", f"waits for {plain(requirement)}" if requirement else "waits no more")
-    for reached in remap.reach:
+    for reached in remap.reached:
         waits = f", waits for {plain(reached.requirement)}" if reached.requirement else ""
         yield Told("→", f"starts with the new graph{waits}", "yellow", reached.node)
 
@@ -146,7 +147,7 @@ def _of(step: StepId, glyph: str, text: str) -> Told:
     return Told(glyph, text, "yellow", node_of(step))
 
 
-def _return(entry: j.Fact, version: int) -> Iterator[Told]:
+def _return(entry: j.Entry, version: int) -> Iterator[Told]:
     match entry:
         case j.RunRolledBack():
             text = f"back to checkpoint {entry.to}{_by(entry.by)}{_why(entry.reason)}"
@@ -177,10 +178,10 @@ def requirements_after(entry: j.GraphReplacement, before: Mapping[str, str]) -> 
     """What nodes wait for after a swap, by what they waited for before it."""
     remap = entry.remap
     waiting = dict(before)
-    for step in (*remap.park, *remap.retract):
+    for step in (*remap.detached, *remap.retracted):
         waiting.pop(node_of(step), None)
     found: dict[NodeName, str] = {node_of(s): r for s, r in remap.requirements.items()}
-    found |= {reached.node: reached.requirement for reached in remap.reach}
+    found |= {reached.node: reached.requirement for reached in remap.reached}
     for node, requirement in found.items():
         if requirement:
             waiting[node] = requirement

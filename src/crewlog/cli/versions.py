@@ -10,7 +10,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import UsageError
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState
 
@@ -54,7 +54,7 @@ async def _states(run: Run) -> dict[int, CrewState]:
     after = 0
     while entries := (await run.journal(after, _PAGE)).entries:
         for item in entries:
-            before, state = state, reduce(state, entry_from_json(item.data))
+            before, state = state, fold(state, entry_from_json(item.data))
             if before.definition and before.graph_version != state.graph_version:
                 found[before.graph_version] = before
         after = entries[-1].position

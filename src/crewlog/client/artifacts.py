@@ -16,7 +16,7 @@ from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, StepId, artifact_log, is_artifact
 from crewlog.model import Json, Model
 from crewlog.state.artifacts import Content, after, begin, first
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import ArtifactOperationsApplied, MessageRef, entry_from_json
 from crewlog.state.logs import empty_log_head, heads_of
 from crewlog.state.model import CrewState
@@ -178,13 +178,13 @@ async def _state(run: _Reads, store: Store, position: int | None) -> tuple[CrewS
             state = state.model_copy(update={"position": items[0].position - 1})
         for item in items:
             entry, before = entry_from_json(item.data), state
-            state = reduce(state, entry)
+            state = fold(state, entry)
             if heads_of(item.data) is not None:
                 tails.clear()
             if isinstance(entry, ArtifactOperationsApplied):
                 tail = _tail(tails, artifact_log(entry.artifact), before)
                 tail.refs.append((item.position, entry.ref))
-            for join in entry.joins:
+            for join in entry.log_merges:
                 _tail(tails, join.log, before).heads.append(join.two)
     if position is not None and state.position != position:
         raise UsageError(

@@ -28,7 +28,7 @@ from crewlog.client.gateway import PASSING, SEAM, Gateway, pauses, refusal, upda
 from crewlog.errors import AnswerRequired, CrewlogError, WaitTimeout
 from crewlog.ids import InterruptId, RunId
 from crewlog.model import Json
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.wire import AskRun, InterruptView, RunResult
 
 POLL = timedelta(seconds=60)
@@ -169,7 +169,7 @@ async def late(run: Asked, limit: float) -> WaitTimeout:
     first = asked[0]
     others = f", and for {len(asked) - 1} more answers" if len(asked) > 1 else ""
     return AnswerRequired(
-        f"{said}: it waits for an answer to {first.id}: {brief(first.question, 200)}{others}",
+        f"{said}: it waits for an answer to {first.id}: {excerpt(first.question, 200)}{others}",
         remedy=f"`crewlog answer {run.id} {first.id}` gives it.",
         place=f"run {run.id!r}",
     )

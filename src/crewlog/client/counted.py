@@ -66,5 +66,7 @@ def _open(run: RunId, execution: Execution, now: int) -> Iterator[Counted]:
         zones = ((quota, time_zone(quota.zone)) for quota in task.quotas)
         quotas = (quota_period(quota, at, zone) for quota, zone in zones if zone is not None)
         most = (each.model_copy(update={"limit": _ANY}) for each in quotas)
-        call = quota_idempotency_key(idempotency_key(run, task.step, task.call), task.started)
+        call = quota_idempotency_key(
+            idempotency_key(run, task.step, task.call), task.run_started_at
+        )
         yield Counted(call, tuple(most), at)

@@ -30,9 +30,9 @@ from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json
 from crewlog.state import calls
 from crewlog.state.batch_codec import unpack
-from crewlog.state.body_metadata import told as told_by
+from crewlog.state.body_metadata import body_metadata as told_by
 from crewlog.state.carry import read_carry
-from crewlog.state.drafts import draft_of
+from crewlog.state.drafts import draft_text
 from crewlog.state.journal import Batch, preceding_position
 from crewlog.state.logs import heads_after_batch
 from crewlog.state.model import CrewState
@@ -309,15 +309,15 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
             out.messages[reply.hash] = reply.body
             _keep(out, item, reply.hash, reply.body)
             if reply.draft is not None:
-                _keep(out, item, reply.draft, draft_of(reply.body))
+                _keep(out, item, reply.draft, draft_text(reply.body))
             _keep_outputs(out, item, reply.reply.outputs if reply.reply is not None else ())
         case calls.CALL_TOOL, "result":
             answer = calls.CallToolResult.model_validate(value, extra="ignore")
             out.attempts[item.place.activity] = item.place.attempt
             out.messages[answer.hash] = answer.body
-            if answer.counted:  # a local call's input is in no history: its message names it
-                named = calls.quota_idempotency_key(str(answer.body["id"]), answer.started)
-                out.counted[named] = (answer.counted, answer.at)
+            if answer.quota_periods:  # a local call's input is in no history: its message names it
+                named = calls.quota_idempotency_key(str(answer.body["id"]), answer.run_started_at)
+                out.counted[named] = (answer.quota_periods, answer.at)
             _keep_all(out, item, answer)
         case calls.STORE_BATCH, "input":
             flush = calls.StoreBatch.model_validate(value, extra="ignore")
@@ -349,7 +349,7 @@ def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
             if made.definition:  # else a model that reads a prompt is asked once more
                 _define(made.definition, made.plan, out)
             if isinstance(made, calls.PrepareChangeResult):
-                out.definitions |= {hash_json(p.definition): p.definition for p in made.parts}
+                out.definitions |= {hash_json(p.definition): p.definition for p in made.split_runs}
                 if made.basis:
                     out.definitions[hash_json(made.basis)] = made.basis
         case calls.RESTORE_STATE, "result":

@@ -23,7 +23,7 @@ from crewlog.errors import (
 from crewlog.ids import RunId, StepId
 from crewlog.reporting.wire_views import entry_view
 from crewlog.state.checkpoints import exchange_number
-from crewlog.state.journal import goes_on
+from crewlog.state.journal import is_contiguous
 from crewlog.store.projection import first_position
 from crewlog.store.protocol import CheckpointRow, Store
 from crewlog.wire import CheckpointPage, CheckpointView, EntryView, JournalPage, Page
@@ -174,7 +174,7 @@ def _gapless(page: JournalPage, after: int, run: RunId) -> JournalPage:
     for item in page.entries:
         if item.position <= after:
             continue
-        if not goes_on(item.data, item.position, kept[-1].position if kept else after):
+        if not is_contiguous(item.data, item.position, kept[-1].position if kept else after):
             break
         kept.append(item)
     if page.entries and not kept and page.entries[-1].position > after:

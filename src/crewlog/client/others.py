@@ -166,7 +166,7 @@ class Others:
 
     def _takes(self, entry: Mapping[str, Json], op: str) -> bool:
         """Whether an entry says that this run was taken in."""
-        said: tuple[Json, ...] = entry.get("kind"), entry.get("of"), entry.get("op")
+        said: tuple[Json, ...] = entry.get("kind"), entry.get("merged_run"), entry.get("merge")
         return said == ("RunMerged", self._run, op)
 
     async def _rows(self, run: RunId, after: int, most: int = 0) -> AsyncIterator[Placed]:
@@ -204,5 +204,5 @@ def _is_whole(chain: Chain) -> bool:
 def _started(first: Placed) -> int:
     """When a run was started, by the first entry of its journal: as its state says it."""
     _, entry = first
-    at: int = entry.get("began") or entry.get("at") or 0
+    at: int = entry.get("started_at") or entry.get("at") or 0
     return at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from crewlog.client.journal import JournalReader, OpenStore
 from crewlog.errors import StoreIncomplete, StoreUnavailable, UsageError
 from crewlog.ids import RunId
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState
 from crewlog.store.journal_reader import load_state
@@ -29,7 +29,7 @@ async def state_at(reader: JournalReader, store: OpenStore, run: RunId, position
                 place=f"run {run!r}",
             )
         for item in page.entries[: position - state.position]:
-            state = reduce(state, entry_from_json(item.data))
+            state = fold(state, entry_from_json(item.data))
     return state
 
 

@@ -276,7 +276,7 @@ class Rebuild:
         match entry.get("kind"):
             case "RunEndedByMerge":
                 into = RunId(str(entry["run"]))
-                if await others.has_taken(into, str(entry["op"]), int(entry["position"])):
+                if await others.has_taken(into, str(entry["merge"]), int(entry["position"])):
                     return (
                         f"by position {position} it is part of {into!r}, whose journal says so, "
                         "too: its creatures live there"
@@ -627,7 +627,7 @@ def _came_home(run: RunId, batches: Iterable[Batch]) -> Iterator[tuple[ClaimOwne
     """The claims of creatures that came home, by what the journal says."""
     for batch in batches:
         for position, entry in batch_entries(batch):
-            for left in entry.home.values() if isinstance(entry, RunReopened) else ():
+            for left in entry.claimed.values() if isinstance(entry, RunReopened) else ():
                 yield ClaimOwner(run, position - 1), left
 
 
@@ -669,7 +669,9 @@ async def _lacking(store: Store, hashes: list[ContentHash]) -> list[ContentHash]
 def _older(executions: Iterable[Extracted]) -> set[ContentHash]:
     """The definitions of steps that executions began with, and whose nodes are gone."""
     states = [each.carried for each in executions if each.carried is not None]
-    entries = (entry for state in states for entry in (state.frontier | state.parked).values())
+    entries = (
+        entry for state in states for entry in (state.frontier | state.detached_steps).values()
+    )
     return {entry.definition for entry in entries if entry.definition}
 
 

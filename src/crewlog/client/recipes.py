@@ -208,5 +208,5 @@ async def _came_with(store: Store, run: RunId) -> dict[AgentName, RunId]:
             for row in await store.read_journal(run, tie.position - 1, 1):
                 entry = entry_from_json(row.entry)
                 if isinstance(entry, RunMerged):
-                    found |= dict.fromkeys(entry.comes, entry.of)
+                    found |= dict.fromkeys(entry.merged_agents, entry.merged_run)
     return found

@@ -12,7 +12,7 @@ from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.reporting.report.builder import run_report, with_bodies
 from crewlog.reporting.report.view import ReportView
-from crewlog.state.fold import fold
+from crewlog.state.fold import fold_journal
 from crewlog.state.journal import JournalEntry, entry_from_json
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def report_on(
     told = [each for each in entries if last is None or each[0] <= last]
     found = run_report(told)
     if found.status == "running" and told:
-        state = fold(found.run, (entry for _, entry in told), base=told[0][0] - 1)
+        state = fold_journal(found.run, (entry for _, entry in told), base=told[0][0] - 1)
         found = found.model_copy(update={"status": status_by_journal(state)})
     return with_bodies(found, await _bodies(store, found.bodies))
 

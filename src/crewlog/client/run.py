@@ -211,9 +211,9 @@ class Run(ByHand, Authority, Talking):
         if found is None and may_be_older(state.older_commands, command):
             found = await find_command(await self._session.store(), self.id, command)
         if found is None:
-            into = state.merged_into
+            into = state.surviving_run
             return None if into is None else await self._there(into).outcome(command)
-        check_own(command, found.digest, self._signalled.get(command, ""))
+        check_own(command, found.hash, self._signalled.get(command, ""))
         if len(found.detail) < DETAIL:
             return found
         return found.model_copy(update={"detail": await self._reason(found)})
@@ -1009,11 +1009,11 @@ class Run(ByHand, Authority, Talking):
         """
         async for event in self.events(max(changed.position - 1, 0)):
             match event.entry:
-                case RunMerged(op=changed.merge):
+                case RunMerged(merge=changed.merge):
                     return self.id
-                case RunEndedByMerge(op=changed.merge, run=into):
+                case RunEndedByMerge(merge=changed.merge, run=into):
                     return into
-                case MergeFailed(op=changed.merge, why=why):
+                case MergeFailed(merge=changed.merge, reason=why):
                     raise CommandRejected(
                         f"the two did not become one: {why}",
                         remedy="Both go on by themselves.",

@@ -190,19 +190,19 @@ def crossings(
         position: The position.
         states: States of the run that are known: with which executions began.
     """
-    joining = [state.joining for state in states if state.joining is not None]
-    rounds = {each.op: (each.theirs, each.began) for each in joining}
+    joining = [state.pending_merge for state in states if state.pending_merge is not None]
+    rounds = {each.merge: (each.other_position, each.other_started_at) for each in joining}
     found: list[TakenIn | Parted | Returned] = []
     for at, entry in (each for batch in batches for each in placed(batch)):
         kind = entry.get("kind")
         if kind == "MergeAccepted":
-            rounds[entry["op"]] = (entry["theirs"], entry.get("began", 0))
+            rounds[entry["merge"]] = (entry["other_position"], entry.get("other_started_at", 0))
         elif kind == "RunMerged" and at > position:
-            theirs, began = rounds.get(entry["op"], (0, 0))
-            found.append(TakenIn(at, entry, entry["of"], entry["op"], theirs, began))
+            theirs, began = rounds.get(entry["merge"], (0, 0))
+            found.append(TakenIn(at, entry, entry["merged_run"], entry["merge"], theirs, began))
         elif kind == "ComponentChanged" and at > position and (parts := parts_of(entry)):
             found.append(Parted(at, entry, parts))
-        elif kind == "RunReopened" and at > position and (home := entry.get("home")):
+        elif kind == "RunReopened" and at > position and (home := entry.get("claimed")):
             homes = {RunId(each["run"]) for each in home.values()}
             found.append(Returned(at, entry, tuple(sorted(homes))))
     return found
@@ -210,7 +210,7 @@ def crossings(
 
 def parts_of(entry: Mapping[str, Json]) -> tuple[RunId, ...]:
     """The runs that an entry, as JSON, says to be parts of its run from then on."""
-    return tuple(RunId(part["graph"]) for part in entry.get("parts", ()))
+    return tuple(RunId(part["run"]) for part in entry.get("split_runs", ()))
 
 
 def taken_in(
@@ -233,7 +233,7 @@ def taken_in(
     """
     offered = False
     for position, entry in journal:
-        if position <= taken.theirs or entry.get("op") != taken.op:
+        if position <= taken.theirs or entry.get("merge") != taken.op:
             continue
         kind = entry.get("kind")
         if kind == "RunEndedByMerge" and entry["run"] == run:
@@ -243,13 +243,13 @@ def taken_in(
             return Heard("not", said)
         offered |= kind == "MergeOffered"
     for state in states:
-        word, joining = state.merges.get(taken.op), state.joining
+        word, joining = state.merges.get(taken.op), state.pending_merge
         if word is not None and word.other == run and word.outcome == "merged":
             return Heard("so")
         if word is not None and word.other == run and word.position > taken.theirs:
             said = f"{taken.of!r} gave the merge up at {word.position}: it lives on alone"
             return Heard("not", said)
-        offered |= joining is not None and (joining.op, joining.stage) == (taken.op, "offered")
+        offered |= joining is not None and (joining.merge, joining.status) == (taken.op, "offered")
     if whole and not offered:
         return Heard("never", f"{taken.of!r} has not offered itself: it lives on alone")
     return OPEN

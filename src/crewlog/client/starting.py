@@ -31,7 +31,7 @@ from crewlog.errors import CrewlogError, NotPermitted, RunAlreadyExists, Service
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
 from crewlog.reporting.wire_views import initial_state
-from crewlog.state.excerpt import brief, fenced
+from crewlog.state.excerpt import excerpt, fenced
 from crewlog.wire import InitialState, StartRun, is_prompt
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.:@+=-]{0,199}")
@@ -231,9 +231,9 @@ def start_options(
         "id_reuse_policy": WorkflowIDReusePolicy.REJECT_DUPLICATE,
         "memo": {CREW_MEMO: name},
         # The web UI shows both as Markdown, and the input is anybody's text.
-        "static_summary": f"{name}: {fenced(brief(text, 160))}" if text else name,
+        "static_summary": f"{name}: {fenced(excerpt(text, 160))}" if text else name,
         "static_details": f"**{name}**, started by "
-        f"{fenced(payload.by or 'nobody in particular')}\n\n{fenced(brief(text, 2000))}",
+        f"{fenced(payload.by or 'nobody in particular')}\n\n{fenced(excerpt(text, 2000))}",
     }
 
 

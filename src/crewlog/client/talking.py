@@ -167,9 +167,9 @@ class Talking(ABC):
         async with aclosing(self.events(after)) as events:
             async for event in events:
                 match event.entry:
-                    case j.ExchangeStarted() as began if began.said == message:
-                        turn = began.turn
-                    case j.ExchangeEnded() as ended if turn and ended.turn == turn:
+                    case j.ExchangeStarted() as began if began.message_command == message:
+                        turn = began.exchange
+                    case j.ExchangeEnded() as ended if turn and ended.exchange == turn:
                         return await self.whole(reply_of(ended, message))
                     case j.CommandRejected() as no if no.command == message:
                         if since is not None and event.position > since:
@@ -233,7 +233,7 @@ def _result_of(state: CrewState, reply: Reply) -> RunResult:
         usage=state.usage,
         total=state.total_usage,
         position=state.position,
-        ms=int(time.time() * 1000) - state.started,
+        ms=int(time.time() * 1000) - state.started_at,
         warning=reply.warning,
         end_reason=reply.end_reason,
         reply=reply,
@@ -243,7 +243,7 @@ def _result_of(state: CrewState, reply: Reply) -> RunResult:
 def reply_of(entry: j.ExchangeEnded, message: str = "") -> Reply:
     """The answer of a turn; its words are the store's."""
     return Reply(
-        turn=entry.turn,
+        turn=entry.exchange,
         message=CommandId(message),
         agent=entry.agent,
         response=entry.ref.body if entry.ref is not None else entry.response,

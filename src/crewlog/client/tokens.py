@@ -21,7 +21,7 @@ from crewlog.client.gateway import Gateway, pauses
 from crewlog.errors import RunNotFound, TemporalUnavailable
 from crewlog.ids import AgentName, RunId, StepId
 from crewlog.reporting.events.view import Event
-from crewlog.state.calls import CALL_MODEL, Written
+from crewlog.state.calls import CALL_MODEL, Chunk
 from crewlog.state.journal import ModelCallCompleted, RunReopened, RunRolledBack
 
 FAST = 0.1
@@ -63,7 +63,7 @@ Growth = Event | TokenEvent
 """What `Run.events(tokens=True)` gives."""
 
 
-async def written(gateway: Gateway, run: RunId) -> list[Written]:
+async def written(gateway: Gateway, run: RunId) -> list[Chunk]:
     """What models have written of replies that are not done, by the server's knowledge.
 
     Raises:
@@ -71,21 +71,21 @@ async def written(gateway: Gateway, run: RunId) -> list[Written]:
         TemporalUnavailable: the server is away.
     """
     description = await gateway.describe(run)
-    found: list[Written] = []
+    found: list[Chunk] = []
     for pending in description.raw_description.pending_activities:
         if pending.activity_type.name == CALL_MODEL and pending.HasField("heartbeat_details"):
             found += await _told(gateway, run, pending)
     return found
 
 
-async def _told(gateway: Gateway, run: RunId, pending: PendingActivityInfo) -> list[Written]:
+async def _told(gateway: Gateway, run: RunId, pending: PendingActivityInfo) -> list[Chunk]:
     converter = gateway.temporal.data_converter.with_context(
         WorkflowSerializationContext(gateway.temporal.namespace, run)
     )
-    found: list[Written] = []
+    found: list[Chunk] = []
     for details in await converter.decode(pending.heartbeat_details.payloads):
         with suppress(ValidationError):  # a worker of another version tells something else
-            told = Written.model_validate(details, extra="ignore")
+            told = Chunk.model_validate(details, extra="ignore")
             # The server keeps what the attempt before told until there is news.
             if told.attempt == pending.attempt:
                 found.append(told)
@@ -101,7 +101,7 @@ class TokenCursor:
         """By call: the attempt, and up to where its text was told."""
         self._ended: dict[tuple[StepId, int], None] = {}
 
-    def news(self, found: Iterable[Written]) -> list[TokenEvent]:
+    def news(self, found: Iterable[Chunk]) -> list[TokenEvent]:
         """What was not told yet, in order of the steps."""
         events: list[TokenEvent] = []
         for each in sorted(found, key=lambda w: (w.step, w.call)):
@@ -111,7 +111,7 @@ class TokenCursor:
                 events.append(event)
         return events
 
-    def _news(self, key: tuple[StepId, int], each: Written) -> TokenEvent | None:
+    def _news(self, key: tuple[StepId, int], each: Chunk) -> TokenEvent | None:
         attempt, end = self._told.get(key, (0, 0))
         reach = each.offset + len(each.text)
         # People may have a call made again: then its attempts count from 1 anew.
@@ -150,7 +150,7 @@ async def with_tokens(
     journal: AsyncGenerator[Event], gateway: Gateway, run: RunId
 ) -> AsyncGenerator[Growth]:
     """A run's events, and between them what its models write."""
-    arrived: asyncio.Queue[Event | list[Written] | None] = asyncio.Queue(1)
+    arrived: asyncio.Queue[Event | list[Chunk] | None] = asyncio.Queue(1)
     cursor = TokenCursor(run)
     reading = asyncio.ensure_future(_read(journal, arrived))
     looking = asyncio.ensure_future(_look(gateway, run, arrived))
@@ -170,7 +170,7 @@ async def with_tokens(
 
 
 async def _read(
-    journal: AsyncGenerator[Event], arrived: asyncio.Queue[Event | list[Written] | None]
+    journal: AsyncGenerator[Event], arrived: asyncio.Queue[Event | list[Chunk] | None]
 ) -> None:
     try:
         async for event in journal:
@@ -182,11 +182,11 @@ async def _read(
 
 
 async def _look(
-    gateway: Gateway, run: RunId, arrived: asyncio.Queue[Event | list[Written] | None]
+    gateway: Gateway, run: RunId, arrived: asyncio.Queue[Event | list[Chunk] | None]
 ) -> None:
     waits = pauses(FAST, SLOW)
     while True:
-        found: list[Written] = []
+        found: list[Chunk] = []
         # Text that grows is worth a look now and then, and no error: the journal has its own.
         with suppress(RunNotFound, TemporalUnavailable):
             found = await written(gateway, run)

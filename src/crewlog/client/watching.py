@@ -124,8 +124,8 @@ class Watch:
         """
         run, entry, chosen = event.run, event.entry, self._chosen
         own = self._filters.get(run)
-        if isinstance(entry, RunMerged) and (own is None or entry.of in self._filters):
-            came = self._filters.get(entry.of, chosen).over(entry)
+        if isinstance(entry, RunMerged) and (own is None or entry.merged_run in self._filters):
+            came = self._filters.get(entry.merged_run, chosen).over(entry)
             self._filters[run] = came if own is None else own.also(came)
         found = self._filters.setdefault(run, chosen)
         if isinstance(entry, ComponentChanged):

@@ -15,7 +15,7 @@ from crewlog.definition.json_schemas import schema_faults, unusable
 from crewlog.errors import UsageError
 from crewlog.evaluation.cases import Case, StageOutput
 from crewlog.model import Json, Model
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 
 MOST_TOLD = 5
 """Differences that are told of a case; the rest is counted."""
@@ -114,7 +114,7 @@ def told(differs: list[str]) -> tuple[str, ...]:
 
 
 def _shown(value: Json) -> str:
-    return brief(json.dumps(value, ensure_ascii=False), 60)
+    return excerpt(json.dumps(value, ensure_ascii=False), 60)
 
 
 def _equal(one: Json, other: Json) -> bool:

@@ -31,7 +31,7 @@ from crewlog.model import Json
 from crewlog.reporting.trace.builder import run_trace
 from crewlog.reporting.trace.view import StepTrace
 from crewlog.state.calls import CallModel
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import (
     ArtifactOperationsApplied,
     JournalEntry,
@@ -44,7 +44,7 @@ from crewlog.state.journal import (
 )
 from crewlog.state.messages import message_from_json, message_to_json
 from crewlog.state.model import CrewState, Item
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from crewlog.store.protocol import Store
 
 PAGE = 1000
@@ -100,7 +100,7 @@ def _states(run: RunId, entries: Entries, places: Collection[int | None]) -> dic
     for position, entry in entries:
         if not state.position:  # a fork's journal begins after its base
             state = state.model_copy(update={"position": position - 1})
-        state = reduce(state, entry)
+        state = fold(state, entry)
         if position in places:
             found[position] = state
     return found
@@ -194,11 +194,11 @@ class _Reader:
         """A step's model call, as the run would make it in a state."""
         visit = state.frontier.get(visit_of(step))
         definition = ContentHash((visit.definition if visit else "") or state.definition)
-        facts = RunContext(await self._plan(definition), Ledger(state))
+        facts = RunContext(await self._plan(definition), Journal(state))
         item: Item | None = None
-        if item_number(step) and visit is not None and visit.mapped is not None:
-            item = facts.visible_item(agent, visit.mapped.item(item_number(step)), step)
-            if item.withheld:  # an agent without a model does without, and any other is refused
+        if item_number(step) and visit is not None and visit.child_steps is not None:
+            item = facts.visible_item(agent, visit.child_steps.item(item_number(step)), step)
+            if item.is_withheld:  # an agent without a model does without, and any other is refused
                 item = None
         return CallModel(
             run=self._run,

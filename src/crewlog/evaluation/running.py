@@ -32,7 +32,7 @@ from crewlog.evaluation.dataset import dataset
 from crewlog.evaluation.report import Report, Trial, report_of
 from crewlog.evaluation.stage import alone, given
 from crewlog.evaluation.waiting import GRACE, carried_out
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.usage import Usage
 
 Compare = Callable[[Case, StageOutput, str], Awaitable[tuple[Verdict, Usage]]]
@@ -186,4 +186,4 @@ def _told(error: Exception) -> str:
     if isinstance(error, CrewlogError):
         return error.message
     _LOG.debug("a trial raised", exc_info=error)
-    return f"{type(error).__name__}: {brief(str(error), 200)}"
+    return f"{type(error).__name__}: {excerpt(str(error), 200)}"

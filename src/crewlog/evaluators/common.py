@@ -8,7 +8,7 @@ from typing import Any
 from crewlog.errors import ToolFailed
 from crewlog.evaluators.programs import Ended
 from crewlog.evaluators.signals import Kind, Signal, owner, places
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.tool_call import current_call
 
 Owners = dict[str, list[str]]
@@ -49,7 +49,7 @@ def no_good_end(what: str, kind: Kind, ended: Ended, owners: Mapping[str, Sequen
 def _why(what: str, ended: Ended) -> str:
     if ended.error:
         return f"{what} could not be started: {ended.error}"
-    last = brief(ended.output[-LAST_WORDS:].strip(), LAST_WORDS)
+    last = excerpt(ended.output[-LAST_WORDS:].strip(), LAST_WORDS)
     said = f"; it said last: {last}" if last else ""
     if ended.hung:
         return f"{what} did not end within {ended.bound:g} s, and was ended{said}"

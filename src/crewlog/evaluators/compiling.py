@@ -14,7 +14,7 @@ from crewlog.errors import ToolFailed
 from crewlog.evaluators.common import Found, Owners, no_good_end, summary_of, within
 from crewlog.evaluators.programs import Ended, Scratch, run_program
 from crewlog.evaluators.signals import Signal, owner, report
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.tool_call import current_call
 
 _PYTHON = re.compile(
@@ -114,7 +114,7 @@ def _python_faults(output: str, owners: Mapping[str, Sequence[str]]) -> Iterator
         yield Signal(
             agent=owner(owners, [file]),
             type="compile_error",
-            detail=brief(said, 500),
+            detail=excerpt(said, 500),
             where=f"{file}:{line[1]}" if line else file,
         )
 
@@ -126,7 +126,7 @@ def _faults(output: str, owners: Mapping[str, Sequence[str]]) -> Iterator[Signal
         yield Signal(
             agent=owner(owners, [file]),
             type="compile_error",
-            detail=brief(match["text"], 500),
+            detail=excerpt(match["text"], 500),
             severity="warn" if match["kind"].lower() == "warning" else "error",
             where=f"{file}:{match['line'] or match['at']}",
         )

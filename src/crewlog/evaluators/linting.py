@@ -21,7 +21,7 @@ from langchain_core.tools import tool
 from crewlog.evaluators.common import Found, Owners, no_good_end, summary_of, within
 from crewlog.evaluators.programs import Scratch, run_program
 from crewlog.evaluators.signals import Signal, owner, report
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.tool_call import current_call
 
 _BROKEN = ("E9", "F63", "F7", "F82")
@@ -108,7 +108,7 @@ def _unseen(some: set[str], there: set[str], looked: Sequence[str]) -> Iterator[
         yield Signal(type="lint_issue", detail=say)
     elif left := sorted(there - some):
         say = f"the workspace's configuration leaves out {len(left)} of {len(there)} Python files: "
-        say += brief(", ".join(left), 300)
+        say += excerpt(", ".join(left), 300)
         yield Signal(type="lint_issue", detail=say, severity="warn", where=left[0])
 
 

@@ -20,7 +20,7 @@ from langchain_core.tools import tool
 from crewlog.evaluators.common import Found, Owners, no_good_end, summary_of, within
 from crewlog.evaluators.programs import Ended, Scratch, run_program
 from crewlog.evaluators.signals import Signal, owner, places, report
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.tool_call import current_call
 
 LARGEST_RECORD = 8 * 1024 * 1024
@@ -156,7 +156,7 @@ def _amiss(
         say = f"{left} of {ran + left} tests did not run"
         say += f": {stopped}" if stopped else ""
     if say:
-        yield Signal(type="test_failure", detail=brief(say, 500))
+        yield Signal(type="test_failure", detail=excerpt(say, 500))
     elif ended.code != 0 or told["code"] != 0:
         yield no_good_end("pytest", "test_failure", ended, owners)
 
@@ -172,11 +172,11 @@ def _asides(told: Mapping[str, Any], named: Sequence[str]) -> Iterator[Signal]:
         yield Signal(type="test_failure", detail=say, severity="warn")
     missed = sorted({*named} - {*told["files"]}) if told["collected"] else []
     if missed:
-        say = f"in {brief(', '.join(missed), 300)} no test was found"
+        say = f"in {excerpt(', '.join(missed), 300)} no test was found"
         yield Signal(type="test_failure", detail=say, severity="warn", where=missed[0])
     if told["addopts"]:
         say = f"the workspace configures pytest with {told['addopts']}"
-        yield Signal(type="test_failure", detail=brief(say, 300), severity="info")
+        yield Signal(type="test_failure", detail=excerpt(say, 300), severity="info")
 
 
 def _configured(looked: Sequence[str], workspace: Path) -> bool:
@@ -231,4 +231,4 @@ def _failure(bad: Mapping[str, Any], owners: Mapping[str, Sequence[str]]) -> Sig
 def _why(text: str) -> str:
     """What pytest says is wrong: its lines that begin with `E`; else the end of what it says."""
     said = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
-    return brief("; ".join(said) or text[-500:], 500)
+    return excerpt("; ".join(said) or text[-500:], 500)

@@ -14,7 +14,7 @@ from crewlog.graph.run_context import RunContext
 from crewlog.ids import READERS, AgentName, LogName, StepId, private_log
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 
 ALL = "all"
 """Whom an item names that is for everybody who may see the agent's outputs."""
@@ -46,9 +46,13 @@ def set_addressed_items(
     for number, item in enumerate(items, 1):
         logs = _logs(run, step, agent, item)
         if logs is None:
-            said = brief(listed(map(repr, item.whom)), SHOWN) if item.whom else "nobody"
+            said = (
+                excerpt(listed(map(repr, item.recipients)), SHOWN) if item.recipients else "nobody"
+            )
             run.record(
-                j.AddressedItemUndelivered(step=step, agent=agent, key=key, item=number, whom=said)
+                j.AddressedItemUndelivered(
+                    step=step, agent=agent, key=key, item=number, recipients=said
+                )
             )
         run.record(
             j.OutputSet(
@@ -72,7 +76,7 @@ def _logs(
     run: RunContext, step: StepId, agent: AgentName, item: OutputValue
 ) -> tuple[LogName, ...] | None:
     """The logs whose readers an item is for; none where it names nobody that there is."""
-    whom = item.whom or ()
+    whom = item.recipients or ()
     if any(each.casefold() == ALL for each in whom):
         return run.output_audience(agent, step)
     known = {name.casefold(): name for name in run.plan.agents}

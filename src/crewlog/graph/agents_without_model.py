@@ -22,8 +22,8 @@ from crewlog.ids import AgentName, StepId
 from crewlog.model import Json
 from crewlog.run_status import FoundError
 from crewlog.state.calls import CallModelResult, CallToolResult
-from crewlog.state.excerpt import brief, shortened
-from crewlog.state.model import Call, Did, FrontierStep, Item
+from crewlog.state.excerpt import excerpt, shortened
+from crewlog.state.model import Call, FrontierStep, Item, ListedCallResult
 
 LONGEST = 4_000
 """Characters of what one call said that the final message has: the state holds them meanwhile."""
@@ -79,11 +79,11 @@ class AgentsWithoutModel:
     async def _reply(
         self, entry: FrontierStep, agent: AgentName, rules: PlanAgent, call: Call
     ) -> None:
-        did = {each.id: each for each in entry.turn.did} if entry.turn else {}
+        did = {each.id: each for each in entry.turn.results} if entry.turn else {}
         left = [n for n in range(len(rules.does)) if _id(n) not in did]
         failed = [each for each in did.values() if not each.ok]
         if failed and (rules.in_order or not left):
-            error = "; ".join(f"{each.tool}: {brief(each.text, 500)}" for each in failed)
+            error = "; ".join(f"{each.tool}: {excerpt(each.text, 500)}" for each in failed)
             await self._failed(entry.step, call.call, error, "CallFailed")
             return
         asks: list[Json] = []
@@ -132,19 +132,19 @@ class AgentsWithoutModel:
             value = None if found is None else found.value
             for part in filter(None, key.split(".")):
                 value = value.get(part) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-            large = found is not None and found.value is None and not found.withheld
+            large = found is not None and found.value is None and not found.is_withheld
         else:
             output = self._run.state.agent_outputs.get(AgentName(whose), {}).get(key)
             reads = self._run.readable_logs(agent, entry.step)
             # A list of parts has their audiences: who passes it on must be in all of them.
-            each = [part.logs for part in output.parts] if output and output.parts else []
+            each = [part.logs for part in output.elements] if output and output.elements else []
             for logs in each or [output.logs if output else ()]:
                 if not may_see_item(agent, logs, reads=reads, step=entry.step).allowed:
                     raise _ArgumentMissingError(
                         f"{agent} may not see {said}, which it is to pass on"
                     )
             value = None if output is None else output.value
-            large = output is not None and bool(output.body or output.parts)
+            large = output is not None and bool(output.body or output.elements)
         if value is None:
             why = "is too large to be an argument" if large else "has no value"
             raise _ArgumentMissingError(f"{said} {why}, and {agent} is to call a tool with it")
@@ -155,12 +155,12 @@ def _id(number: int) -> str:
     return f"{_ID}{number + 1}"
 
 
-def completed_call(rules: PlanAgent, call: Call, text: str, *, ok: bool) -> Did | None:
+def completed_call(rules: PlanAgent, call: Call, text: str, *, ok: bool) -> ListedCallResult | None:
     """What is kept of a call's result for the final message; none where a model reads it."""
     if not rules.does:
         return None
     most = min(LONGEST, LONGEST_ALL // len(rules.does))
-    return Did(id=call.id, tool=call.tool or "", ok=ok, text=shortened(text, most))
+    return ListedCallResult(id=call.id, tool=call.tool or "", ok=ok, text=shortened(text, most))
 
 
 def text_of(result: CallToolResult) -> str:
@@ -169,7 +169,7 @@ def text_of(result: CallToolResult) -> str:
     return words_of(content, "\n")
 
 
-def composed_text(found: tuple[Did, ...]) -> str:
+def composed_text(found: tuple[ListedCallResult, ...]) -> str:
     """The final message of a turn: what each call said, in the order of the definition."""
     if len(found) == 1:
         return found[0].text

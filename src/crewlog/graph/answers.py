@@ -29,7 +29,7 @@ from crewlog.ids import CommandId, InterruptId, NodeName, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.answers import ESCALATED
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.model import Interrupt
 
 
@@ -42,7 +42,7 @@ def find_interrupt(engine: RunContext, interrupt: str) -> Interrupt:
     found = engine.state.interrupts.get(InterruptId(interrupt))
     if found is None:
         is_open = ", ".join(engine.state.interrupts) or "none"
-        if known := engine.state.answered.get(InterruptId(interrupt)):
+        if known := engine.state.answers.get(InterruptId(interrupt)):
             who = "the crew's policy" if known.expired else known.by
             raise InterruptNotOpen(
                 f"the interrupt {interrupt!r} is not open: {who} answered {known.decision!r} "
@@ -92,7 +92,7 @@ async def answer(
             reason=reason,
             arguments=None if args is None else arguments_hash(args),
             inline=args,
-            until=_approval_deadline(engine, interrupt, decision),
+            deadline=_approval_deadline(engine, interrupt, decision),
             expired=expired,
         )
     )
@@ -144,7 +144,7 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
         return
     first, last = asked.options[0], asked.options[-1]
     because = f"{by or 'people'} said {decision!r}"
-    if decision not in asked.options and asked.flag is None and asked.words:
+    if decision not in asked.options and asked.flag is None and asked.takes_text:
         await _words(engine, asked, decision, by)
         return
     if asked.flag is not None:
@@ -160,8 +160,8 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
 
 async def _words(engine: Engine, asked: Interrupt, said: str, by: str) -> None:
     """Sends the run where a question's words go, and tells them to that agent alone."""
-    step, to = asked.step, NodeName(asked.words_to)
-    because = f"{by or 'people'} said {brief(said)!r}"
+    step, to = asked.step, NodeName(asked.text_option)
+    because = f"{by or 'people'} said {excerpt(said)!r}"
     node = engine.plan.nodes.get(to)
     if step is None:
         raise StopAnswer
@@ -243,7 +243,7 @@ async def answer_expired_interrupts(engine: Engine) -> None:
     """Answers the questions whose time is over, as the crew's policy says."""
     for asked in list(engine.state.interrupts.values()):
         state = engine.state
-        if state.status != "running" or state.still:
+        if state.status != "running" or state.is_draining:
             return
         if asked.id in state.interrupts and engine.timers.has_expired(asked):
             await _answer_by_policy(engine, asked)
@@ -261,7 +261,7 @@ async def _answer_by_policy(engine: Engine, asked: Interrupt) -> None:
         )
     except StopAnswer:
         reason = f"{asked.id} was not answered in time"
-        end_reason = asked.bound or "stopped"
+        end_reason = asked.limit_reached or "stopped"
         engine.record(j.StopRequested(by=POLICY, reason=reason, end_reason=end_reason))
 
 
@@ -270,8 +270,8 @@ def _escalate(engine: Engine, asked: Interrupt, to: str) -> None:
     engine.record(
         j.InterruptAnswered(interrupt=asked.id, decision=ESCALATED, by=POLICY, expired=True)
     )
-    number = InterruptId(f"i{engine.state.asked + 1}")
-    again = {"id": number, "position": 0, "due": 0, "to": (to,), "escalated": True}
+    number = InterruptId(f"i{engine.state.interrupt_count + 1}")
+    again = {"id": number, "position": 0, "deadline": 0, "to": (to,), "escalated": True}
     engine.record(j.InterruptRaised(interrupt=asked.model_copy(update=again)))
 
 
@@ -282,9 +282,9 @@ def check_may_answer(run: RunContext, asked: Interrupt, by: str) -> None:
         InterruptNotOpen: its time is over, and the crew's policy answers it.
         NotPermitted: others are asked.
     """
-    if asked.due and run.at >= asked.due:
+    if asked.deadline and run.at >= asked.deadline:
         raise InterruptNotOpen(
-            f"the interrupt {asked.id!r} expired {moment_words(asked.due)}",
+            f"the interrupt {asked.id!r} expired {moment_words(asked.deadline)}",
             remedy="The crew's policy answers it as soon as the run goes on.",
         )
     if asked.to and by not in asked.to:

@@ -45,7 +45,7 @@ def artifact_heads(
 def unresolved_calls(state: CrewState, step: StepId) -> tuple[int, ...]:
     """The calls of a step's turn of whose operations it is not known which apply."""
     found = state.frontier.get(step)
-    return found.turn.unsettled if found is not None and found.turn is not None else ()
+    return found.turn.unresolved if found is not None and found.turn is not None else ()
 
 
 def authorize_artifact_operation(plan: GraphPlan, agent: AgentName, name: str) -> Decision:
@@ -85,7 +85,7 @@ def operation_entries(
             ),
             count=change.count,
             refused=change.refused,
-            why=change.why,
+            reasons=change.reasons,
             base=change.base,
         )
 
@@ -104,5 +104,5 @@ def with_known_result(
     head = known.head if known is not None else empty_log_head(state.run, log)
     if entry.base == head:
         return entry.model_copy(update={"base": ContentHash("")})
-    unknown = {"base": ContentHash(""), "moved": True, "refused": 0, "why": ()}
+    unknown = {"base": ContentHash(""), "moved": True, "refused": 0, "reasons": ()}
     return entry.model_copy(update=unknown)

@@ -69,19 +69,21 @@ class _BlockedNodes:
         self._new = new
         self._state = state
         self._routing = routing
-        self._here = {e.node for e in frontier.values() if e.node in new.nodes and not e.leaving}
+        self._here = {
+            e.node for e in frontier.values() if e.node in new.nodes and not e.is_detached
+        }
         self._may_run: set[str] = set()
         for name in self._here:
             if name not in self._may_run:
                 self._may_run |= reachable(name, ahead)
         self._could_run: set[str] = set()
         before = forward_edges(old)
-        for name in {e.node for e in state.frontier.values() if not e.leaving}:
+        for name in {e.node for e in state.frontier.values() if not e.is_detached}:
             self._could_run |= reachable(name, before)
         self._detached_turns = [
             (node, {agent: old.plan_agent_of(entry, agent) for agent in node.agents})
             for entry in frontier.values()
-            if entry.leaving or entry.node not in new.nodes
+            if entry.is_detached or entry.node not in new.nodes
             for node in (old.node_of(entry),)
         ]
 
@@ -121,7 +123,7 @@ class _BlockedNodes:
     def _has_begun(self, name: NodeName) -> bool:
         """Whether a node is at work already: what it waits for has come."""
         return any(
-            entry.node == name and (entry.turn is not None or entry.mapped is not None)
+            entry.node == name and (entry.turn is not None or entry.child_steps is not None)
             for entry in self._state.frontier.values()
         )
 
@@ -163,7 +165,7 @@ class _BlockedNodes:
     def _join(self, name: NodeName, node: PlanNode) -> Iterator[BlockedNode]:
         if node.join is None or name in self._here:
             return
-        base = {*self._routing.base.get(name, ())} & {*node.join.of}
+        base = {*self._routing.completed_before.get(name, ())} & {*node.join.of}
         counts = self._routing.arrivals.get(name, {})
         ran = times_met(node.join, name, self._routing)
         waits = [s for s in node.join.of if s not in base]

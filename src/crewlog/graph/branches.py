@@ -17,7 +17,7 @@ from crewlog.definition.findings import listed
 from crewlog.graph.plan import END, GraphPlan, Route
 from crewlog.ids import AgentName, NodeName
 from crewlog.model import Json
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.model import Output
 
 STOP = "stop"
@@ -113,4 +113,4 @@ def question(name: NodeName, choice: Choice) -> str:
 
 
 def _shown(value: Json) -> str:
-    return repr(brief(value if isinstance(value, str) else str(value), LONGEST))
+    return repr(excerpt(value if isinstance(value, str) else str(value), LONGEST))

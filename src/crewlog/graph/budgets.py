@@ -111,7 +111,7 @@ class Budgets:
         return _spent(spent.budget, spent.told, share, "and its share of the limit is used up")
 
     def _spent(self) -> list[ExhaustedBudget]:
-        limits, allowed = self._run.plan.limits, self._run.state.allowed
+        limits, allowed = self._run.plan.limits, self._run.state.added_budgets
         found: list[ExhaustedBudget] = []
         if limits.tokens is not None or limits.cost is not None:
             usage = self._run.state.total_usage
@@ -189,7 +189,7 @@ def divided_budgets(
         if left < 0 and debts:
             shares = [-debt for debt in divide(-left, weights, whole=whole)]
         for bounds, share in zip(found, shares, strict=True):
-            bounds.allowed[budget] = state.allowed.get(budget, 0) - (left - share)
+            bounds.added_budgets[budget] = state.added_budgets.get(budget, 0) - (left - share)
     return found
 
 
@@ -221,7 +221,7 @@ def merged_budget(
     lefts = [_left(plan, each) for each in (state, part)]
     for budget in dict.fromkeys(name for each in lefts for name in each):
         left = sum(max(0, each.get(budget, 0)) for each in lefts)
-        found.allowed[budget] = left + _used(both, budget) - _limit(plan, budget)
+        found.added_budgets[budget] = left + _used(both, budget) - _limit(plan, budget)
     return found
 
 
@@ -234,9 +234,9 @@ def stricter_budget(state: CrewState, part: CrewState) -> RemainingBudget:
         state: The run that stays.
         part: The other one.
     """
-    both = (state.allowed, part.allowed)
+    both = (state.added_budgets, part.added_budgets)
     return RemainingBudget(
-        allowed={
+        added_budgets={
             budget: min(each.get(budget, 0) for each in both)
             for budget in dict.fromkeys(name for each in both for name in each)
         }
@@ -307,7 +307,7 @@ def _may(plan: GraphPlan, name: AgentName, rules: Iterable[Permission]) -> bool:
 def _left(plan: GraphPlan, state: CrewState) -> dict[str, float]:
     """What is left of the budgets that there are."""
     return {
-        budget: _limit(plan, budget) + state.allowed.get(budget, 0) - _used(state, budget)
+        budget: _limit(plan, budget) + state.added_budgets.get(budget, 0) - _used(state, budget)
         for budget in DIVIDED
         if (plan.limits.cost if budget == "cost" else plan.limits.tokens) is not None
     }

@@ -193,7 +193,7 @@ def reused_answers(plan: GraphPlan, now: CrewState | None, then: CrewState) -> I
         now: The run as it is; none for another run, which begins there.
         then: What it goes back to.
     """
-    begin = {entry.node for entry in then.frontier.values() if not entry.leaving}
+    begin = {entry.node for entry in then.frontier.values() if not entry.is_detached}
     for name in sorted(PlanGuards(plan).unasked(begin, then.routing)):
         node = plan.nodes[name]
         if node.ask is not None and name in begin and _holds(node.only_if, then):
@@ -214,7 +214,7 @@ def restored_guard_conditions(plan: GraphPlan, now: CrewState, then: CrewState) 
     """
     asking = PlanGuards(plan)
     read = asking.names()
-    begin = {entry.node for entry in then.frontier.values() if not entry.leaving}
+    begin = {entry.node for entry in then.frontier.values() if not entry.is_detached}
     ahead = asking.nodes_before_guards(begin, then.routing)
     agents = {agent for name in ahead for agent in plan.nodes[name].agents}
     set_anew = {flag for agent in agents for flag in plan.agents[agent].flags}
@@ -234,7 +234,9 @@ def _begun(name: NodeName, now: CrewState, then: CrewState) -> bool:
         return True
     steps = (step for step, entry in then.frontier.items() if entry.node == name)
     found = [now.frontier.get(step) for step in steps]
-    return any(each is None or each.turn is not None or each.mapped is not None for each in found)
+    return any(
+        each is None or each.turn is not None or each.child_steps is not None for each in found
+    )
 
 
 def _holds(condition: Condition | None, state: CrewState) -> bool:

@@ -75,7 +75,7 @@ class ChildSteps:
         if order.faults:
             said = _list_error_text(name, order)
             self._run.record(
-                j.ItemsRefused(step=step, agent=AgentName(agent), key=key, faults=order.faults)
+                j.ItemsRefused(step=step, agent=AgentName(agent), key=key, errors=order.faults)
             )
             await self._refuse(entry, node, said, f"{name} cannot be worked on")
             return
@@ -86,7 +86,7 @@ class ChildSteps:
                 key=key,
                 of=count,
                 agents=order.agents,
-                whose=order.whose,
+                owners=order.whose,
                 after=order.after,
             )
         )
@@ -131,7 +131,7 @@ class ChildSteps:
 
         None of one whose node a change took away: its items at work end, and it with them.
         """
-        if visit.leaving:
+        if visit.is_detached:
             return
         while self._room(visit.step, node) and (number := self._next(visit.step)) is not None:
             if not self._may_start(visit.step, visit.node):
@@ -146,7 +146,7 @@ class ChildSteps:
         if not mapped.after:
             return mapped.started + 1
         at_work = [entry.item for entry in self._at_work(visit)]
-        return next_ready_item(mapped.left, mapped.after, at_work)
+        return next_ready_item(mapped.unstarted, mapped.after, at_work)
 
     async def _start(self, parent: FrontierStep, number: int, node: PlanNode) -> None:
         """Starts the child step of an item, and skips it where its agent cannot take it."""
@@ -158,7 +158,7 @@ class ChildSteps:
         composed = self._run.has_no_model(agent)
         self._run.record(
             j.StepStarted(
-                step=step, parent=parent.step, item=number, agent=agent, composed=composed
+                step=step, parent=parent.step, item=number, agent=agent, without_model=composed
             )
         )
         if why:
@@ -187,10 +187,10 @@ class ChildSteps:
             j.StepCompleted(step=step, because=because, skipped=skipped, goto=tuple(handoff))
         )
         found = self._run.state.frontier.get(parent)
-        if found is None or found.mapped is None:
+        if found is None or found.child_steps is None:
             return
-        mapped = found.mapped
-        if mapped.done == (mapped.started if found.leaving else mapped.of):
+        mapped = found.child_steps
+        if mapped.done == (mapped.started if found.is_detached else mapped.of):
             await self._complete(parent, because=_done(mapped), handoff=mapped.goto)
 
     def failure_fields(self, step: StepId, agent: AgentName | None) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class ChildSteps:
 
     def _mapped(self, visit: StepId) -> ChildStepProgress | None:
         found = self._run.state.frontier.get(visit)
-        return found.mapped if found else None
+        return found.child_steps if found else None
 
     def _at_work(self, parent: StepId) -> list[FrontierStep]:
         """The child steps of a parent step that are started and not done."""
@@ -232,7 +232,7 @@ class ChildSteps:
         items = self._at_work(visit)
         if node.at_once is not None and len(items) >= node.at_once:
             return False
-        asking = sum(entry.status == "asking" for entry in items)
+        asking = sum(entry.status == "interrupted" for entry in items)
         return asking < ASKING and len(items) - asking < self._run.plan.limits.parallel
 
     def _count(self, name: str) -> tuple[int, str]:
@@ -271,20 +271,20 @@ def _succeeded_count(mapped: ChildStepProgress) -> int:
 def output_list_spec(output: Output, by: str) -> ListSpec | None:
     """What the items of a list say of how they are worked on; none where that is nothing."""
     keys = {by} if by else set[str]()
-    if output.parts:
-        parts = output.parts
-        found = [p.shape or ItemSpec() if p.body else item_spec(p.value, keys) for p in parts]
+    if output.elements:
+        parts = output.elements
+        found = [p.spec or ItemSpec() if p.body else item_spec(p.value, keys) for p in parts]
         return joined(found, keys) if by or any(shape.after for shape in found) else None
     if isinstance(output.value, list):
         items: list[Json] = output.value  # pyright: ignore[reportUnknownVariableType]
         return list_spec(items, keys)
-    return output.shape
+    return output.spec
 
 
 def item_count(output: Output) -> int | None:
     """How many items an output has; none where it is no list."""
-    if output.parts:
-        return len(output.parts)
+    if output.elements:
+        return len(output.elements)
     if isinstance(output.value, list):
         return len(output.value)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     return output.items if output.body is not None else None

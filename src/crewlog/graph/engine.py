@@ -59,13 +59,13 @@ from crewlog.run_status import EndReason, error_end_reason
 from crewlog.state import journal as j
 from crewlog.state.calls import PreparedSplitRun
 from crewlog.state.carry import PromptCarry
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.fold import routing_after
 from crewlog.state.frontier import child_steps_of
-from crewlog.state.initial_state import Given
+from crewlog.state.initial_state import InitialState
 from crewlog.state.model import Call, CrewState, FrontierStep
-from crewlog.state.recorder import Ledger
-from crewlog.state.restore import handed_off
+from crewlog.state.recorder import Journal
+from crewlog.state.restore import handoff_reason
 
 
 class Engine(RunContext):
@@ -77,7 +77,7 @@ class Engine(RunContext):
         draft: What a run knows besides its state whose prompt is not compiled and approved yet.
     """
 
-    def __init__(self, plan: GraphPlan, ledger: Ledger, draft: PromptCarry | None = None) -> None:
+    def __init__(self, plan: GraphPlan, ledger: Journal, draft: PromptCarry | None = None) -> None:
         super().__init__(plan, ledger)
         self.prompt = PromptCompilation(self, draft, self.use, self._start_drafted_crew)
         self.wakes = Wakes(self)
@@ -114,8 +114,8 @@ class Engine(RunContext):
         by: str,
         at: int,
         command: CommandId | None = None,
-        ledger: Ledger | None = None,
-        given: Given | None = None,
+        ledger: Journal | None = None,
+        given: InitialState | None = None,
         files: tuple[FileRef, ...] = (),
     ) -> Engine:
         """A new run with a crew.
@@ -123,7 +123,7 @@ class Engine(RunContext):
         Raises:
             UsageError: `given` has a value or message that does not fit the crew.
         """
-        engine = cls(plan, ledger or Ledger(CrewState(run=run)))
+        engine = cls(plan, ledger or Journal(CrewState(run=run)))
         engine.at = at
         await engine._start_crew(input_text, by=by, command=command, given=given, files=files)
         return engine
@@ -133,7 +133,7 @@ class Engine(RunContext):
         cls, run: RunId, text: str, draft: PromptCarry, *, registry: str, at: int
     ) -> Engine:
         """A new run with a prompt: its crew starts once people have approved its definition."""
-        engine = cls(NO_PLAN, Ledger(CrewState(run=run)), draft)
+        engine = cls(NO_PLAN, Journal(CrewState(run=run)), draft)
         engine.at = at
         engine.record(
             j.PromptReceived(
@@ -151,7 +151,7 @@ class Engine(RunContext):
         *,
         by: str,
         command: CommandId | None = None,
-        given: Given | None = None,
+        given: InitialState | None = None,
         files: tuple[FileRef, ...] = (),
     ) -> None:
         """Starts the crew of the plan in force.
@@ -167,9 +167,9 @@ class Engine(RunContext):
                 definition=plan.definition,
                 flags=plan.flags,
                 permissions={**plan.permissions},
-                rules=plan.rules,
+                coordination_rules=plan.rules,
                 by=by,
-                began=self.state.started,
+                started_at=self.state.started_at,
             )
         )
         said: ContentHash | None = None
@@ -220,7 +220,7 @@ class Engine(RunContext):
         if self.prompt.is_active:
             return  # the calls that compile, and people, move it
         while self.state.status == "running" and (
-            not self.state.still or self.is_finishing_detached_turns
+            not self.state.is_draining or self.is_finishing_detached_turns
         ):
             before = self.state.position
             if self.timers.has_fired_timers:
@@ -237,7 +237,7 @@ class Engine(RunContext):
                 wanted = [order.call for order in self._wanted_calls(in_flight)]
                 if self.budgets.ask(wanted):
                     continue
-                if in_flight or wanted or self.state.still:
+                if in_flight or wanted or self.state.is_draining:
                     return
                 await self._idle()
                 if self.state.position == before:
@@ -250,15 +250,17 @@ class Engine(RunContext):
         They are of agents that were removed in the middle of them: nobody takes these over, so
         they alone go on while what is under way lands.
         """
-        joining = self.state.joining
-        return joining is not None and joining.stage == "joins" and bool(self.state.ending)
+        joining = self.state.pending_merge
+        return (
+            joining is not None and joining.status == "draining" and bool(self.state.detached_turns)
+        )
 
     def _goes(self, entry: FrontierStep) -> bool:
         """Whether a step's node is not about to leave for another run."""
-        if self.state.still:  # it is about to be part of one: only what ends before goes on
-            return entry.leaving
-        changing = self.state.changing
-        return changing is None or not changing.halts(entry.node)
+        if self.state.is_draining:  # it is about to be part of one: only what ends before goes on
+            return entry.is_detached
+        changing = self.state.pending_change
+        return changing is None or not changing.drains(entry.node)
 
     def pending_calls(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[CallRequest]:
         """The calls to make now, in the order of the frontier."""
@@ -271,7 +273,7 @@ class Engine(RunContext):
     def _wanted_calls(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[CallRequest]:
         """The calls to make now, also those that a budget keeps back."""
         if self.state.status != "running" or (
-            self.state.still and not self.is_finishing_detached_turns
+            self.state.is_draining and not self.is_finishing_detached_turns
         ):
             return
         for step, entry in self.state.frontier.items():
@@ -286,7 +288,7 @@ class Engine(RunContext):
                     # Each is made for the graph that the one before leads to.
                     if regroups and call.status == "ready":
                         continue
-                    regroups = regroups or call.status != "held"
+                    regroups = regroups or call.status != "buffered"
                 if call.status == "ready" and (step, call.call) not in in_flight:
                     yield CallRequest(step, agent, call)
 
@@ -307,7 +309,7 @@ class Engine(RunContext):
         if call is not None:
             self.ask(
                 "outcome_unknown",
-                f"{call.tool} {call.brief} was started and never answered. Did it happen?",
+                f"{call.tool} {call.excerpt} was started and never answered. Did it happen?",
                 step=step,
                 call=number,
                 options=("done", "retry", "stop"),
@@ -346,7 +348,7 @@ class Engine(RunContext):
                 call=number,
                 error=error,
                 error_type=error_type,
-                stood_in=policy not in ("ask", "fail") and node.stand_in is not None,
+                has_stand_in=policy not in ("ask", "fail") and node.stand_in is not None,
                 **kept,
             )
         )
@@ -358,7 +360,7 @@ class Engine(RunContext):
             if kept:
                 self.child_steps.announce_failure(step, error_type)
             reset_outputs(self, step)
-            because = f"failed: {brief(error)}"
+            because = f"failed: {excerpt(error)}"
             if node.stand_in is None:
                 await self._complete(step, because=because)
             else:
@@ -366,12 +368,12 @@ class Engine(RunContext):
         else:
             self.ask(
                 "step_failed",
-                f"{step} failed: {brief(error, 300)}{said}",
+                f"{step} failed: {excerpt(error, 300)}{said}",
                 step=step,
                 call=number,
                 options=("retry", "skip", "stop"),
                 detail=f"{error}{said}",
-                bound=error_end_reason(error_type),
+                limit_reached=error_end_reason(error_type),
             )
 
     def _refusal(self, step: StepId) -> str:
@@ -392,7 +394,7 @@ class Engine(RunContext):
     async def _fail_timed_out_steps(self) -> None:
         """Fails the steps that have taken as long as their nodes let them."""
         for entry in self.timers.timed_out_steps():
-            if self.state.status != "running" or (self.state.still and not entry.leaving):
+            if self.state.status != "running" or (self.state.is_draining and not entry.is_detached):
                 return
             if entry.step not in self.state.frontier:  # an item of a visit that failed just now
                 continue
@@ -443,7 +445,7 @@ class Engine(RunContext):
         self.record(j.NodesReached(to=(j.ReachedNode(node=node),), because="people let it go on"))
 
     async def _move(self, entry: FrontierStep) -> None:
-        if entry.leaving or self._keeps(self.plan.nodes[entry.node]):
+        if entry.is_detached or self._keeps(self.plan.nodes[entry.node]):
             return
         node = self.plan.nodes[entry.node]
         if entry.status in ("waiting", "ready") and (off := self._switched_off(node)):
@@ -454,18 +456,18 @@ class Engine(RunContext):
             self.record(j.RequirementMet(step=entry.step))
         elif entry.status == "waiting":
             await self.timers.limit_requirement(entry, node)
-        elif entry.status == "asking" and entry.requirement and node.when is not None:
+        elif entry.status == "interrupted" and entry.requirement and node.when is not None:
             if self.holds(node.when):  # it came true while people were asked about it
                 self.withdraw(entry.step, "requirement")
         elif entry.status == "ready":
             await self._start(entry, node)
-        elif entry.status == "running" and entry.mapped is None:
+        elif entry.status == "running" and entry.child_steps is None:
             await self._continue_step(entry, node)
-        elif entry.mapped is not None and entry.status == "running":
+        elif entry.child_steps is not None and entry.status == "running":
             await self.child_steps.start_child_steps(entry, node)
         elif (
-            entry.status == "asking"
-            and entry.mapped is None
+            entry.status == "interrupted"
+            and entry.child_steps is None
             and self.child_steps.has_new_list(entry.step, node)
         ):
             self.withdraw(entry.step, "requirement")
@@ -494,7 +496,7 @@ class Engine(RunContext):
             self._ask_people(step, node.ask)
         else:
             composed = self.has_no_model(node.agent)
-            self.record(j.StepStarted(step=step, agent=node.agent, composed=composed))
+            self.record(j.StepStarted(step=step, agent=node.agent, without_model=composed))
 
     def _ask_people(self, step: StepId, asks: Ask) -> None:
         self.ask(
@@ -504,7 +506,7 @@ class Engine(RunContext):
             options=asks.options,
             flag=asks.sets,
             words=asks.words,
-            words_to=text_target(self.plan, asks) or "",
+            text_option=text_target(self.plan, asks) or "",
             **(shown_output_fields(asks.shows, self.state.agent_outputs) if asks.shows else {}),
         )
 
@@ -529,7 +531,7 @@ class Engine(RunContext):
             return
         asked = {(q.step, q.call) for q in self.state.interrupts.values()}
         for call in calls_of(entry):
-            if call.status == "asking" and (step, call.call) not in asked:
+            if call.status == "interrupted" and (step, call.call) not in asked:
                 self._ask_again_about_call(step, call)
             elif call.status == "ready" and call.tool and (step, call.call) not in in_flight:
                 await self.turns.recheck_call(step, call)
@@ -542,7 +544,7 @@ class Engine(RunContext):
             self.ask("step_failed", question, step=step, call=call.call, options=options)
         elif not self.turns.ask_again_for_approval(step, call):
             question = (
-                f"{call.tool} {call.brief} was left open when a change took {step} away. "
+                f"{call.tool} {call.excerpt} was left open when a change took {step} away. "
                 "Did it happen?"
             )
             self.ask(
@@ -560,15 +562,15 @@ class Engine(RunContext):
 
     def _is_at_breakpoint(self, step: StepId, node: NodeName) -> bool:
         """Whether people asked to be asked before a node; then they are."""
-        breaks = set(self.state.break_before) & {node, NodeName("*")}
+        breaks = set(self.state.breakpoints) & {node, NodeName("*")}
         if breaks:
             self.ask("manual", f"Go on with {step}?", step=step, options=("go on", "stop"))
         return bool(breaks)
 
     def _is_at_step_limit(self, step: StepId) -> bool:
         """Whether the run has taken all the steps it may; then people are asked."""
-        before = self.state.talk.steps if self.state.talk is not None else 0
-        if self.state.steps - before < self.plan.limits.steps * (1 + self.state.extensions):
+        before = self.state.conversation.steps if self.state.conversation is not None else 0
+        if self.state.steps - before < self.plan.limits.steps * (1 + self.state.step_limit_raises):
             return False
         # One question for all that would start: one answer extends the limit once.
         if not any(asked.kind == "limit" for asked in self.state.interrupts.values()):
@@ -604,7 +606,7 @@ class Engine(RunContext):
         if outcome == ASK_HUMAN and rule is not None:
             question = f"{render_condition(rule.when)}, and the run {because}. What now?"
             options, bound = ("continue", "again", "stop"), "retry_budget_exhausted"
-            self.ask("ask", question, step=step, options=options, bound=bound)
+            self.ask("ask", question, step=step, options=options, limit_reached=bound)
             return
         spent = is_branch_limit_reached(self.plan, name, state.routing, because)
         self.record(j.StepCompleted(step=step, because=because, used_up=spent))
@@ -617,7 +619,7 @@ class Engine(RunContext):
     async def _follow(self, step: StepId, name: NodeName, route: Route) -> None:
         """Goes where an output says, or does what the route says for one that names no way."""
         state = self.state
-        since = state.talk.began if state.talk is not None else 0
+        since = state.conversation.start_position if state.conversation is not None else 0
         choice = branches.choose_target(
             self.plan, name, state.agent_outputs, state.execution_count, since
         )
@@ -636,7 +638,11 @@ class Engine(RunContext):
         if choice.goes == ASK_HUMAN:
             options = branches.branch_answer_options(route)
             self.ask(
-                "ask", branches.question(name, choice), step=step, options=options, bound=bound
+                "ask",
+                branches.question(name, choice),
+                step=step,
+                options=options,
+                limit_reached=bound,
             )
             return
         self.record(j.StepCompleted(step=step, because=choice.because))
@@ -659,7 +665,7 @@ class Engine(RunContext):
             await self._give_up_requirement(entry)
         if waiting or (state.frontier and not self.wakes.may_idle()):
             return
-        if state.resting:
+        if state.is_conversation_idle:
             await self.exchanges.continue_idle(self.timers.idle_is_over())
             return
         for name in self.plan.nodes:
@@ -721,12 +727,12 @@ class Engine(RunContext):
         if entry.redirect is not None and entry.redirect in self.plan.nodes:
             handoff = (entry.redirect,)
         self.record(j.StepCompleted(step=step, because=because, skipped=skipped))
-        if not entry.leaving and not self.plan.nodes[node].hears:
+        if not entry.is_detached and not self.plan.nodes[node].hears:
             taken = (outcome,) if not handoff else ()
             await self._route(node, taken, because=lost, handoff=handoff)
         elif handoff:
             targets = [Target(name) for name in handoff]
-            self.record(j.NodesReached(to=self._reached(targets), because=handed_off(step)))
+            self.record(j.NodesReached(to=self._reached(targets), because=handoff_reason(step)))
 
     def withdraw(self, step: StepId, kind: str | None = None) -> None:
         """Closes the questions about a step, where nobody waits for their answers any more."""
@@ -750,7 +756,7 @@ class Engine(RunContext):
         active = [
             entry.node
             for entry in self.state.frontier.values()
-            if not entry.parent and not entry.leaving
+            if not entry.parent and not entry.is_detached
         ]
         late = owed_arrivals(self.plan, anew, active)
         routing = routing_after(
@@ -767,8 +773,8 @@ class Engine(RunContext):
                 loop=loop,
                 reset=reset,
                 late=late,
-                rearmed=rearmed,
-                counted=self._counted(node, outcome),
+                loop_reset=rearmed,
+                branched=self._counted(node, outcome),
             )
         )
 

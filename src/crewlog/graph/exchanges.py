@@ -22,7 +22,7 @@ from crewlog.message_files import FileRef
 from crewlog.model import Json
 from crewlog.run_status import EndReason
 from crewlog.state import journal as j
-from crewlog.state.conversation import Said, Talk
+from crewlog.state.conversation import Conversation, QueuedMessage
 from crewlog.state.model import Output
 from crewlog.state.reducers import CONFLICTS
 
@@ -60,21 +60,21 @@ class Exchanges:
         run, state = self._run, self._run.state
         if state.status == "stopping":
             raise CommandRejected("the run is ending; nobody answers any more")
-        rests = state.resting and not state.queue
-        if rests and state.status == "running" and not state.still:
+        rests = state.is_conversation_idle and not state.message_queue
+        if rests and state.status == "running" and not state.is_draining:
             heard = run.say(
                 text, by=by, to=PUBLIC, message_id=command, command=command, files=files
             )
             await self.begin(command, by, heard)
-            return f"turn {run.state.turns}"
+            return f"turn {run.state.exchanges}"
         self._check_queue_limit()
         body = message_body(text, by=by, message_id=command, files=files)
         ref = j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)
         run.record(j.MessageQueued(ref=ref, by=by, command=command))
-        return f"waits as number {len(run.state.queue)}"
+        return f"waits as number {len(run.state.message_queue)}"
 
     def _check_queue_limit(self) -> None:
-        waiting = self._run.state.queue
+        waiting = self._run.state.message_queue
         rules = self._run.plan.conversation
         if rules is None or len(waiting) < rules.queue:
             return
@@ -91,21 +91,23 @@ class Exchanges:
         if CONFLICTS in run.state.flags:
             first[CONFLICTS] = run.plan.flags.get(CONFLICTS)
         outputs = tuple(key for key in keys if "." in key)
-        turn = run.state.turns + 1
+        turn = run.state.exchanges + 1
         run.record(
-            j.ExchangeStarted(turn=turn, said=said, by=by, body=body, outputs=outputs, flags=first)
+            j.ExchangeStarted(
+                exchange=turn, message_command=said, by=by, body=body, outputs=outputs, flags=first
+            )
         )
         await self._enter_flow()
 
     async def start_next(self) -> None:
         """Begins the turn of the message that has waited longest."""
-        said: Said = self._run.state.queue[0]
+        said: QueuedMessage = self._run.state.message_queue[0]
         ref = j.MessageRef(body=said.body, logs=said.logs)
         asks = self._run.is_shown_as_request(said.logs)
         self._run.record(j.MessageAdded(ref=ref, by=said.by, asks=asks))
         await self.begin(said.command, said.by, said.body)
 
-    def requeue_message(self, undone: Talk | None) -> None:
+    def requeue_message(self, undone: Conversation | None) -> None:
         """Has the message wait again, before all others, whose turn a rollback undid.
 
         Nobody has answered it yet: where it were let go, who said it would wait for ever. A turn
@@ -114,18 +116,18 @@ class Exchanges:
         Args:
             undone: The conversation before the rollback.
         """
-        run, now = self._run, self._run.state.talk
-        if undone is None or undone.resting or undone.body is None:
+        run, now = self._run, self._run.state.conversation
+        if undone is None or undone.is_idle or undone.body is None:
             return
-        goes_on = now is not None and not now.resting and now.message == undone.message
+        goes_on = now is not None and not now.is_idle and now.message == undone.message
         if goes_on or not self.is_conversation:
             return
         ref = j.MessageRef(body=undone.body, logs=(PUBLIC,))
-        run.record(j.MessageQueued(ref=ref, by=undone.by, again=undone.message))
+        run.record(j.MessageQueued(ref=ref, by=undone.by, requeued=undone.message))
 
     def wait_for_first_message(self) -> None:
         """Waits for a message, where the run was started with none."""
-        self._run.record(j.ExchangeEnded(turn=0, due=self._due()))
+        self._run.record(j.ExchangeEnded(exchange=0, deadline=self._due()))
 
     # -- the end of a turn -------------------------------------------------------------------
 
@@ -134,17 +136,17 @@ class Exchanges:
         run, state = self._run, self._run.state
         if not self.is_conversation:  # a change made an ordinary run of it
             run.record(j.RunCompleted())
-        elif state.queue:
+        elif state.message_queue:
             await self.start_next()
         elif idle_is_over:
-            run.record(j.RunCompleted(turns=state.turns, end_reason="idle"))
+            run.record(j.RunCompleted(exchanges=state.exchanges, end_reason="idle"))
         elif self._needs_idle_timer():
-            run.record(j.IdleDeadlineSet(due=self._due()))
+            run.record(j.IdleDeadlineSet(deadline=self._due()))
 
     def end(self, error: str = "", end_reason: EndReason = "") -> None:
         """Ends the turn with an answer; the conversation, where it says that it ends there."""
         run, state = self._run, self._run.state
-        talk = state.talk or Talk(turn=state.turns + 1)
+        talk = state.conversation or Conversation(exchange=state.exchanges + 1)
         error = error or state.error
         found = self._answer(talk)
         agent, response = found or (None, None)
@@ -155,19 +157,21 @@ class Exchanges:
             apology = j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)
         run.record(
             j.ExchangeEnded(
-                turn=talk.turn,
+                exchange=talk.exchange,
                 agent=agent,
                 response=response,
                 ref=apology,
                 error=error,
                 warning=state.warning,
-                due=self._due(),
-                end_reason=end_reason or state.bound or ("failed" if apology else "completed"),
+                deadline=self._due(),
+                end_reason=end_reason
+                or state.limit_reached
+                or ("failed" if apology else "completed"),
             )
         )
         rules = run.plan.conversation
         if rules is not None and any(run.holds(each) for each in rules.ends_on):
-            run.record(j.RunCompleted(turns=run.state.turns, end_reason="completed"))
+            run.record(j.RunCompleted(exchanges=run.state.exchanges, end_reason="completed"))
 
     def cancel(
         self, error: str, withdraw: Callable[..., None], end_reason: EndReason = "failed"
@@ -178,14 +182,14 @@ class Exchanges:
             self._run.record(j.StepCancelled(step=step))
         self.end(error, end_reason)
 
-    def _answer(self, talk: Talk) -> tuple[AgentName, ContentHash] | None:
+    def _answer(self, talk: Conversation) -> tuple[AgentName, ContentHash] | None:
         """Who answers, and the message; none where nobody said anything."""
         outputs = self._run.state.agent_outputs
         said = {
             agent: text
             for agent, found in outputs.items()
             if (text := found.get("text")) is not None
-            and text.position > talk.began
+            and text.position > talk.start_position
             and text.value != ""  # it said nothing
         }
         rules = self._run.plan.conversation
@@ -212,7 +216,7 @@ class Exchanges:
         agents = self._run.plan.agents.items()
         return {name for name, rules in agents if all(map(named_readers, rules.writes))}
 
-    def _apology(self, talk: Talk) -> dict[str, Json]:
+    def _apology(self, talk: Conversation) -> dict[str, Json]:
         """What is answered where nobody said anything.
 
         Not why: every agent reads it, and an error may hold what only the one that failed may see.
@@ -220,7 +224,11 @@ class Exchanges:
         """
         rules = self._run.plan.conversation
         text = rules.apology if rules is not None else ""
-        return {"type": "ai", "content": text, "id": f"turn-{talk.turn}-{self._run.state.position}"}
+        return {
+            "type": "ai",
+            "content": text,
+            "id": f"turn-{talk.exchange}-{self._run.state.position}",
+        }
 
     # -- waiting -----------------------------------------------------------------------------
 
@@ -231,8 +239,10 @@ class Exchanges:
         return due_in(rules.idle, self._run.at)
 
     def _needs_idle_timer(self) -> bool:
-        talk, rules = self._run.state.talk, self._run.plan.conversation
-        return rules is not None and rules.idle is not None and talk is not None and not talk.due
+        talk, rules = self._run.state.conversation, self._run.plan.conversation
+        return (
+            rules is not None and rules.idle is not None and talk is not None and not talk.deadline
+        )
 
 
 def missing_response_error(run: RunId) -> CommandRejected:
@@ -245,5 +255,5 @@ def missing_response_error(run: RunId) -> CommandRejected:
 
 
 def _body(text: Output) -> ContentHash:
-    body = text.body or (text.parts[-1].body if text.parts else None)
+    body = text.body or (text.elements[-1].body if text.elements else None)
     return body or ContentHash("")

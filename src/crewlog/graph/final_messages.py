@@ -21,9 +21,9 @@ from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.calls import INLINE_BYTES, CallModelResult, OutputValue, apart
-from crewlog.state.drafts import draft_of
-from crewlog.state.excerpt import brief, message_excerpt
+from crewlog.state.calls import INLINE_BYTES, CallModelResult, OutputValue, addressed_items
+from crewlog.state.drafts import draft_text
+from crewlog.state.excerpt import excerpt, message_excerpt
 from crewlog.state.finish_reason import ACCEPTING, FAULTS, REMEDIES
 from crewlog.state.model import CrewState, Draft
 
@@ -55,7 +55,7 @@ class FinalMessages:
             return (FAULTS[result.ending],)
         if rules.reply is None or rules.does:  # what is composed of results has no form
             return ()
-        return () if result.reply is not None else result.faults or _UNREAD
+        return () if result.reply is not None else result.errors or _UNREAD
 
     def is_bad(self, agent: AgentName, step: StepId, result: CallModelResult) -> bool:
         """Whether a reply is no good answer, and is not to be taken as it is.
@@ -78,7 +78,7 @@ class FinalMessages:
         rules = self._run.rules_of(agent, step).reply
         tagged = rules.tagged if rules is not None else {}
         outputs = result.reply.outputs if result.reply is not None else ()
-        return any(each.whom is not None and each.key not in tagged for each in outputs)
+        return any(each.recipients is not None and each.key not in tagged for each in outputs)
 
     def draft(self, agent: AgentName, step: StepId, result: CallModelResult) -> Draft | None:
         """The text that a capped turn would end with, of a message that is not final.
@@ -92,7 +92,7 @@ class FinalMessages:
             return Draft(body=result.hash, inline=None if result.stored else result.body)
         if result.draft is None:  # its worker did not know yet that the turn may end with it
             return None
-        return Draft(body=result.draft, inline=None if result.stored else draft_of(result.body))
+        return Draft(body=result.draft, inline=None if result.stored else draft_text(result.body))
 
     def take(self, step: StepId, call: int, agent: AgentName, result: CallModelResult) -> None:
         """Sets what a final message says."""
@@ -139,7 +139,7 @@ class FinalMessages:
                 decision=rules.decision if rules is not None else "",
                 attempt=attempt,
                 of=attempt if last else tries,
-                faults=faults,
+                errors=faults,
                 ref=None if does_without else self._told(step, agent, faults),
             )
         )
@@ -245,7 +245,7 @@ class FinalMessages:
             each
             for key, value in (rules.fallback or {}).items()
             for each in (
-                apart(key, value, rules.tagged[key])
+                addressed_items(key, value, rules.tagged[key])
                 if key in rules.tagged
                 else [_output(key, value)]
             )
@@ -272,7 +272,7 @@ class FinalMessages:
                 decision=rules.decision,
                 how=how,
                 attempt=attempt,
-                brief=_brief(found),
+                excerpt=_brief(found),
                 confidence=self._confidence(agent, step, found),
             )
         )
@@ -362,4 +362,4 @@ def _brief(found: Found) -> str:
         for output in outputs
         if (value := output.value if output.body is None else output.content) not in (None, "", [])
     ]
-    return brief(", ".join(each[:500] for each in said))
+    return excerpt(", ".join(each[:500] for each in said))

@@ -46,7 +46,7 @@ def authorize_group_change(
     graph = run.plan.topology or Component()
     own = graph.creatures.get(agent)
     entry = run.state.frontier.get(step)
-    if own is None or entry is None or entry.leaving:
+    if own is None or entry is None or entry.is_detached:
         return _no(f"{agent!r} does not live in the graph any more")
     if not own.privileged:
         return _no(f"{agent!r} is not privileged, and may not change the graph")

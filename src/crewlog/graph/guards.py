@@ -256,7 +256,7 @@ def _arrived(routing: Routing) -> Callable[[NodeName, NodeName], bool]:
 
     def came(join: NodeName, source: NodeName) -> bool:
         arrivals = routing.arrivals.get(join, {})
-        return arrivals.get(source, 0) > 0 or source in routing.base.get(join, ())
+        return arrivals.get(source, 0) > 0 or source in routing.completed_before.get(join, ())
 
     return came
 

@@ -21,7 +21,7 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.plan import Ask, GraphPlan
 from crewlog.ids import AgentName, NodeName
 from crewlog.model import Json
-from crewlog.state.answers import granted
+from crewlog.state.answers import budget_extension
 from crewlog.state.calls import CallQuota, quota_store_name
 from crewlog.state.model import Interrupt, InterruptQuota, Output, PromptState
 from crewlog.state.value_text import value_text
@@ -135,7 +135,7 @@ def reason_fields(
         rule = "interrupts.approve_risk"
         which = "of high risk" if approve_risk == "high" else "of any risk"
         why = f"{rule} says that people are asked before calls of tools {which}"
-    return {"why": why, "rule": rule, "risk": risk if risk == "high" else ""}
+    return {"reason": why, "rule": rule, "risk": risk if risk == "high" else ""}
 
 
 def interrupt_quota(quota: CallQuota) -> InterruptQuota:
@@ -162,7 +162,7 @@ def argument_source_fields(asked: Interrupt) -> dict[str, Any]:
 
 def action_request(asked: Interrupt) -> dict[str, Any]:
     """The call in the shape of LangChain's human-in-the-loop requests."""
-    told = filter(None, [asked.question, reason_text(asked.why, asked.risk)])
+    told = filter(None, [asked.question, reason_text(asked.reason, asked.risk)])
     return {"name": asked.tool, "args": asked.args or {}, "description": "\n".join(told)}
 
 
@@ -184,7 +184,7 @@ def langchain_interrupt(
         args: dict[str, Any] = {
             "hash": asked.hash,
             "definition": definition,
-            "remarks": [remark.model_dump() for remark in prompt.remarks],
+            "remarks": [remark.model_dump() for remark in prompt.diagnostics],
         }
         told = {"name": ACTION, "args": args, "description": asked.question}
         return told, _review_config(ACTION, "approve", "reject", "edit")
@@ -210,8 +210,8 @@ def shown_output_fields(
     found = outputs.get(AgentName(agent), {}).get(key)
     if found is None:
         return {"detail": f"{name} was not set"}
-    if found.parts:
-        return {"detail": value_text([part.value for part in found.parts])}
+    if found.elements:
+        return {"detail": value_text([part.value for part in found.elements])}
     if found.body is not None:
         return {"detail": f"the output {name}", "shows": found.body}
     return {"detail": value_text(found.value)}
@@ -244,9 +244,9 @@ def check_answer(interrupt: Interrupt, decision: str) -> None:
     if decision in interrupt.options:
         return
     if interrupt.kind == "budget":
-        if granted(interrupt, decision):
+        if budget_extension(interrupt, decision):
             return
-    elif interrupt.words and decision.strip():
+    elif interrupt.takes_text and decision.strip():
         return
     close = difflib.get_close_matches(decision, interrupt.options, 1)
     hint = f"Did you mean {close[0]!r}? " if close else ""

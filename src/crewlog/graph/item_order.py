@@ -43,13 +43,13 @@ def item_order(node: PlanNode, shape: ListSpec | None, count: int) -> ItemOrder:
     """
     if shape is None and node.by:
         shape = ListSpec()
-    if shape is None or not (node.by or shape.after or shape.faults):
+    if shape is None or not (node.by or shape.after or shape.errors):
         return NO_ORDER
-    faults = list(shape.faults)
+    faults = list(shape.errors)
     named: list[AgentName] = []
     if node.by:
         who = [_agent(node, shape, number) for number in range(1, count + 1)]
-        faults += _agent_errors(node, shape, who) if node.by in shape.whose or not faults else ()
+        faults += _agent_errors(node, shape, who) if node.by in shape.owners or not faults else ()
         named = [each or AgentName("") for each in who]
     if faults:
         more = len(faults) - FAULTS_TOLD + shape.more

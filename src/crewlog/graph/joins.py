@@ -55,7 +55,9 @@ def lost_targets(
 
 def times_met(join: Join, name: NodeName, routing: Routing) -> int:
     """How often a node's join was met: as its arrivals say, or had fired before it was changed."""
-    met = complete_generations(join, routing.arrivals.get(name, {}), routing.base.get(name, ()))
+    met = complete_generations(
+        join, routing.arrivals.get(name, {}), routing.completed_before.get(name, ())
+    )
     return max(met, routing.fired.get(name, 0))
 
 
@@ -64,13 +66,13 @@ def missing_sources(plan: GraphPlan, name: NodeName, routing: Routing) -> tuple[
     join = plan.nodes[name].join
     if join is None:
         return ()
-    base = routing.base.get(name, ())
+    base = routing.completed_before.get(name, ())
     arrivals = routing.arrivals.get(name, {})
     counts = {source: arrivals.get(source, 0) for source in join.of if source not in base}
     # A node that was sent to ran without its join, which then waits for nothing.
     ran = times_met(join, name, routing) + routing.sent.get(name, 0)
     came = counts.values()
-    if ran == 0 and routing.done.get(name, 0) == 0:
+    if ran == 0 and routing.completed.get(name, 0) == 0:
         came = arrivals.values()  # also from sources that it had before a change of the graph
     if max(came, default=0) <= ran:
         return ()
@@ -91,7 +93,7 @@ def has_fired(plan: GraphPlan, target: NodeName, source: NodeName, routing: Rout
     join = plan.nodes[target].join
     if join is None:
         return False
-    base = routing.base.get(target, ())
+    base = routing.completed_before.get(target, ())
     after = routing.arrivals.get(target, {})
     before = {**after, source: after.get(source, 0) - 1}
     fired = routing.fired.get(target, 0)
@@ -140,7 +142,7 @@ def branch_outcome(
 def next_generation(anew: Joins, routing: Routing) -> Joins:
     """The joins that going back begins anew, each with the sources that count as done."""
     return {
-        join: tuple(source for source in outside if routing.done.get(source, 0) > 0)
+        join: tuple(source for source in outside if routing.completed.get(source, 0) > 0)
         for join, outside in anew.items()
     }
 

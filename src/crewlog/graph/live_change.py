@@ -35,7 +35,7 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import PrepareChangeResult, PreparedSplitRun
 from crewlog.state.components import Component, ComponentChange, change_of_components
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState, PendingChange
 from crewlog.state.run_merge.protocol import check_no_merge
 from crewlog.state.split import RemainingBudget
@@ -64,10 +64,11 @@ def change_report(
         CommandRejected: turns or phases would be lost by it.
     """
     state = engine.state
-    if state.changing is not None:
+    pending = state.pending_change
+    if pending is not None:
         raise ChangeConflict(
-            f"another change is under way: {state.changing.what or state.changing.command}",
-            remedy=f"The run goes on with graph version {state.changing.graph_version} as soon as "
+            f"another change is under way: {pending.what or pending.command}",
+            remedy=f"The run goes on with graph version {pending.graph_version} as soon as "
             "what is under way has ended. Look at it then, and decide anew.",
         )
     check_no_merge(state)
@@ -88,8 +89,8 @@ def change_report(
             f"the change leads to the definition {plan.definition}, and not to {expect}",
             remedy="The crew was changed since the dry run: make another one, and decide anew.",
         )
-    if prepared.parts:
-        return _split_report(engine, plan, prepared.parts, abandon=abandon), plan
+    if prepared.split_runs:
+        return _split_report(engine, plan, prepared.split_runs, abandon=abandon), plan
     return plan_change(engine, plan, abandon=abandon), plan
 
 
@@ -120,7 +121,7 @@ def _split_report(
         CommandRejected: the flow is another one, too, or turns would be lost.
     """
     old, state = engine.plan, engine.state
-    gone = {node for part in parts for node in part.share.nodes if node in old.nodes}
+    gone = {node for part in parts for node in part.contents.nodes if node in old.nodes}
     # Those who leave are there until they do: for their steps, nothing is otherwise.
     leaving = {name: node for name, node in old.nodes.items() if name in gone}
     whole = plan.model_copy(update={"nodes": {**plan.nodes, **leaving}})
@@ -130,8 +131,8 @@ def _split_report(
             remedy="Send two changes: first the one of the flow, then what parts the graph.",
         )
     report = plan_change(engine, whole, abandon=abandon)
-    graphs = {state.run: plan.topology or Component(), **{p.graph: p.topology for p in parts}}
-    to = {node: part.graph for part in parts for node in part.share.nodes}
+    graphs = {state.run: plan.topology or Component(), **{p.run: p.topology for p in parts}}
+    to = {node: part.run for part in parts for node in part.contents.nodes}
     return report.model_copy(
         update={
             "graph_version": state.graph_version + 1,
@@ -186,7 +187,7 @@ def accept_change(
                 definition=plan.definition,
                 what=what,
                 abandon=abandon,
-                nodes=tuple(node for part in parts for node in part.share.nodes),
+                nodes=tuple(node for part in parts for node in part.contents.nodes),
                 basis=basis,
                 by=by,
                 reason=reason,
@@ -200,14 +201,14 @@ def accept_change(
         )
         return
     old, leaving = engine.plan, _finishing_steps(report)
-    engine.use(with_detached_steps(old, plan, state.frontier, state.parked))
+    engine.use(with_detached_steps(old, plan, state.frontier, state.detached_steps))
     engine.record(
         j.DefinitionChanged(
             crew=plan.crew,
             definition=plan.definition,
             permissions=permissions_after(old, plan, state, leaving),
             flags=new_run_outputs(plan, state),
-            rules=plan.rules,
+            coordination_rules=plan.rules,
             events=tuple(component_events(old, plan)),
             basis=basis,
             what=what,
@@ -228,7 +229,9 @@ def _apply_component_change(
     old, state = engine.plan, engine.state
     changed, parts = report.topology or ComponentChange(), engine.pending_split_runs
     gone = {step for step, entry in state.frontier.items() if _is_in_split_run(entry.node, parts)}
-    gone |= {step for step, entry in state.parked.items() if _is_in_split_run(entry.node, parts)}
+    gone |= {
+        step for step, entry in state.detached_steps.items() if _is_in_split_run(entry.node, parts)
+    }
     facts: list[j.JournalEntry] = [*withdrawals(engine, report, who["by"])]
     facts += [
         j.InterruptAnswered(at=engine.at, interrupt=asked.id, decision="withdrawn")
@@ -236,7 +239,7 @@ def _apply_component_change(
         if asked.step in gone and asked.id not in report.withdrawn
     ]
     bounds = [RemainingBudget()] * (len(parts) + 1)
-    leaving = [p.share.creatures for p in parts]
+    leaving = [p.contents.agents for p in parts]
     if parts and has_divisible_limits(plan):
         bounds = divided_budgets(plan, state, leaving)
         # Each part asks for its share then; and an answer to this would be for all of them.
@@ -251,36 +254,36 @@ def _apply_component_change(
     facts.append(
         j.ComponentChanged(
             at=engine.at,
-            digest=engine.digest if who["command"] else "",
+            command_hash=engine.digest if who["command"] else "",
             change=changed.kind,
             old_graph_ids=changed.old_graph_ids,
             new_graph_ids=changed.new_graph_ids,
             affected_creatures=changed.affected_creatures,
-            events=tuple(component_events(old, plan, {p.graph: p.topology for p in parts})),
+            events=tuple(component_events(old, plan, {p.run: p.topology for p in parts})),
             graph_version=report.graph_version,
             crew=plan.crew,
             definition=plan.definition,
             remap=report.remap,
             permissions=permissions_after(old, plan, state, _finishing_steps(report)),
             flags=new_run_outputs(plan, state),
-            rules=plan.rules,
-            split=changing.command if (changing := state.changing) is not None else "",
-            parts=tuple(
+            coordination_rules=plan.rules,
+            split=changing.command if (changing := state.pending_change) is not None else "",
+            split_runs=tuple(
                 j.SplitRun(
-                    graph=p.graph,
+                    run=p.run,
                     definition=hash_json(p.definition),
-                    share=p.share.model_copy(update={"bounds": left}),
+                    contents=p.contents.model_copy(update={"remaining_budget": left}),
                 )
                 for p, left in zip(parts, bounds[1:], strict=True)
             ),
-            bounds=bounds[0],
+            remaining_budget=bounds[0],
             **who,
         )
     )
     then = state
     for fact in facts:
-        then = reduce(then, fact)
-    after = with_detached_steps(old, plan, then.frontier, then.parked)
+        then = fold(then, fact)
+    after = with_detached_steps(old, plan, then.frontier, then.detached_steps)
     check_consistency(after, report.remap, state, then, gone)
     for fact in facts:
         engine.ledger.record(fact)
@@ -288,7 +291,7 @@ def _apply_component_change(
 
 
 def _is_in_split_run(node: NodeName, parts: Sequence[PreparedSplitRun]) -> bool:
-    return any(node in part.share.nodes for part in parts)
+    return any(node in part.contents.nodes for part in parts)
 
 
 def split(engine: Engine) -> Exception | None:
@@ -298,7 +301,7 @@ def split(engine: Engine) -> Exception | None:
         Why it could not be, which is a bug of ours: the run goes on as it was, once that is
         recorded. None where it was parted.
     """
-    changing, plan = engine.state.changing, engine.pending_plan
+    changing, plan = engine.state.pending_change, engine.pending_plan
     if changing is None or plan is None:
         raise InternalError("no split was accepted")
     try:
@@ -340,7 +343,7 @@ def swap(engine: Engine) -> SwapResult:
 
     The journal says whether it did.
     """
-    changing = engine.state.changing
+    changing = engine.state.pending_change
     if changing is None:
         return SwapResult(engine)
     try:
@@ -370,8 +373,8 @@ def _swapped(engine: Engine, changing: PendingChange) -> tuple[Engine, list[j.Jo
     facts = list(_facts(engine, new, report, changing))
     then = state
     for fact in facts:
-        then = reduce(then, fact)
-    plan = with_detached_steps(old, new, then.frontier, then.parked)
+        then = fold(then, fact)
+    plan = with_detached_steps(old, new, then.frontier, then.detached_steps)
     check_consistency(plan, report.remap, state, then)
     after = Engine(plan, engine.ledger)
     after.at = engine.at
@@ -391,7 +394,7 @@ def _facts(
         remap=report.remap,
         permissions=permissions_after(engine.plan, plan, state, _finishing_steps(report)),
         flags=new_run_outputs(plan, state),
-        rules=plan.rules,
+        coordination_rules=plan.rules,
         basis=changing.basis,
         what=changing.what,
         by=changing.by,
@@ -438,13 +441,17 @@ def check_consistency(
     Raises:
         InternalError: where they do not.
     """
-    lost = {*before.frontier, *before.parked} - {*after.frontier, *after.parked, *remap.retract}
+    lost = {*before.frontier, *before.detached_steps} - {
+        *after.frontier,
+        *after.detached_steps,
+        *remap.retracted,
+    }
     lost -= {*gone}
     if lost:
         raise InternalError(f"the swap would lose {', '.join(sorted(lost))}")
     for step, entry in after.frontier.items():
         detached = plan.detached_step(entry) is not None
-        if not detached if entry.leaving else entry.node not in plan.nodes:
+        if not detached if entry.is_detached else entry.node not in plan.nodes:
             raise InternalError(f"the swap would leave {step} without a node")
     for asked in after.interrupts.values():
         if asked.step is not None and asked.step not in after.frontier:

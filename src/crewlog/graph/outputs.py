@@ -23,7 +23,7 @@ from crewlog.ids import AgentName, FlagName, StepId, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.frontier import ERROR
 from crewlog.state.model import FrontierStep, Output
 from crewlog.state.reducers import CONFLICTING, MOST, conflict, settled
@@ -48,7 +48,7 @@ def record_write(
         fact: What is set, as it was given: its `how` says how it is merged.
         step: The step that sets it.
     """
-    if not fact.how:
+    if not fact.reducer:
         run.ledger.record(fact)
         return
     key, by, there = _there(run, fact)
@@ -56,16 +56,16 @@ def record_write(
     if fact.value is None and body is None:
         return  # null says nothing, and is nothing that others would have to fit
     value = there.value if there is not None else None
-    why = _why(fact.how, there, fact.value, body)
+    why = _why(fact.reducer, there, fact.value, body)
     if why:
-        kept = brief(
+        kept = excerpt(
             _text(value) if there is None or there.body is None else "a large value", SHOWN
         )
-        refused = brief(_text(fact.value) if body is None else "a large value", SHOWN)
+        refused = excerpt(_text(fact.value) if body is None else "a large value", SHOWN)
         run.record(
             j.WriteRefused(
                 key=key,
-                how=fact.how,
+                reducer=fact.reducer,
                 step=step,
                 by=by,
                 kept=kept,
@@ -74,7 +74,7 @@ def record_write(
             )
         )
         return
-    given = fact.value if body is not None else settled(fact.how, value, fact.value)
+    given = fact.value if body is not None else settled(fact.reducer, value, fact.value)
     run.ledger.record(fact.model_copy(update={"value": given}))
 
 
@@ -150,9 +150,9 @@ def start_position(run: RunContext, step: StepId) -> int:
     """The position at which the visit of a step began; 0 where it has not."""
     entry = run.state.frontier.get(step)
     parent = run.state.frontier.get(entry.parent_or_self) if entry is not None else None
-    if parent is not None and parent.mapped is not None:
-        return parent.mapped.position
-    return entry.turn.began if entry is not None and entry.turn is not None else 0
+    if parent is not None and parent.child_steps is not None:
+        return parent.child_steps.position
+    return entry.turn.start_position if entry is not None and entry.turn is not None else 0
 
 
 def reset_outputs(run: RunContext, step: StepId, *, but: Collection[str] = frozenset()) -> None:
@@ -166,7 +166,7 @@ def reset_outputs(run: RunContext, step: StepId, *, but: Collection[str] = froze
     entry = run.state.frontier.get(step)
     if entry is None:
         return
-    waits = entry.turn is None and entry.mapped is None
+    waits = entry.turn is None and entry.child_steps is None
     since = entry.reached if waits else start_position(run, step)
     for agent in _agents(run, entry):
         rules = run.plan.plan_agent_of(entry, agent) if _known(run, entry, agent) else None
@@ -190,7 +190,7 @@ def is_set(output: Output | None) -> bool:
 def _agents(run: RunContext, entry: FrontierStep) -> tuple[AgentName, ...]:
     """The agents of a step; of a visit with a step for each item, all that take one."""
     if entry.turn is None:
-        named = entry.mapped.agents if entry.mapped is not None else ()
+        named = entry.child_steps.agents if entry.child_steps is not None else ()
         return named or run.plan.node_of(entry).agents
     agent = run.agent_of(entry.step)
     return () if agent is None else (agent,)

@@ -90,7 +90,7 @@ def set_agent_permission(
     run.record(
         j.AgentPermissionSet(tool=tool, agent=agent, do=do, by=by, reason=reason, command=command)
     )
-    every = run.state.rulings.get(tool, {}).get(EVERYONE)
+    every = run.state.live_permissions.get(tool, {}).get(EVERYONE)
     if do is None and agent != EVERYONE and every is not None:
         still = permission_description(tool, EVERYONE, every)
         return f"what was said of {agent} and {tool} is taken back, but {still}"

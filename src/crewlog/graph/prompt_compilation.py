@@ -25,7 +25,7 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import CompilePrompt, CompilePromptResult, PrepareRunResult
 from crewlog.state.carry import PromptCarry
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.model import Call, Interrupt, NoReading, PromptDiagnostic, PromptState
 
 STEP = StepId("prompt")
@@ -125,15 +125,17 @@ class PromptCompilation:
                     round=len(replies),
                     model=result.model,
                     usage=result.usage,
-                    faults=result.faults,
+                    errors=result.errors,
                     ending=result.reply.ending if isinstance(result.reply, NoReading) else "",
                 )
             )
         if result.again:
             return
         if result.definition is None:
-            self._run.record(j.PromptCompileFailed(reader=result.reader, remarks=result.remarks))
-            self._fail(result.remarks)
+            self._run.record(
+                j.PromptCompileFailed(reader=result.reader, diagnostics=result.diagnostics)
+            )
+            self._fail(result.diagnostics)
             return
         self._update_draft(definition=result.definition)
         self._run.record(
@@ -141,7 +143,7 @@ class PromptCompilation:
                 definition=hash_json(result.definition),
                 crew=CrewName(str(result.definition.get("crew", ""))),
                 reader=result.reader,
-                remarks=result.remarks,
+                diagnostics=result.diagnostics,
                 requirements=result.requirements,
             )
         )
@@ -156,7 +158,7 @@ class PromptCompilation:
         other = ("forms",) if self._active_draft.reader == "auto" else ()
         self._run.ask(
             "step_failed",
-            f"the prompt could not be compiled: {brief(error, 300)}",
+            f"the prompt could not be compiled: {excerpt(error, 300)}",
             options=("retry", *other, "stop"),
             detail=error,
         )
@@ -166,14 +168,14 @@ class PromptCompilation:
         plan = GraphPlan.from_json(checked.plan)
         self._use(plan)
         self._update_draft(definition=checked.definition)
-        remarks = self.state.remarks
+        remarks = self.state.diagnostics
         count = len(remarks)
         notes = f", with {count} remark{'s' * (count != 1)}" if count else ""
         self._run.record(
             j.InterruptRaised(
                 interrupt=Interrupt.model_validate(
                     {
-                        "id": f"i{self._run.state.asked + 1}",
+                        "id": f"i{self._run.state.interrupt_count + 1}",
                         "kind": "approval",
                         "question": f"Run the crew {plan.crew!r}{notes}?",
                         "detail": "\n".join([f"definition {plan.definition}", *map(str, remarks)]),

@@ -81,7 +81,7 @@ def _chosen(engine: Engine, node: NodeName, step: StepId | None) -> FrontierStep
             f"cannot redirect {step!r}: it is a child step, and nothing follows it",
             remedy=f"Redirect its parent step: {entry.parent!r}.",
         )
-    if entry.leaving:
+    if entry.is_detached:
         raise CommandRejected(f"the node of {step!r} was taken away: nothing follows it")
     return entry
 

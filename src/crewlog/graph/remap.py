@@ -35,11 +35,11 @@ NO_JOIN = Join(of=(), need=1)
 
 def has_begun(entry: FrontierStep, state: CrewState) -> bool:
     """Whether a visit has done something; being asked whether it may begin is nothing."""
-    if entry.turn is not None or entry.mapped is not None or entry.status == "running":
+    if entry.turn is not None or entry.child_steps is not None or entry.status == "running":
         return True
-    if entry.due and not entry.requirement:  # its timer is set
+    if entry.deadline and not entry.requirement:  # its timer is set
         return True
-    asked = state.interrupts.values() if entry.status == "asking" else ()
+    asked = state.interrupts.values() if entry.status == "interrupted" else ()
     return any(question.step == entry.step and question.kind == "ask" for question in asked)
 
 
@@ -120,7 +120,7 @@ class JoinRemap:
         """The same in the old graph."""
         if self._came is None:
             ahead = forward_edges(self._old)
-            here = {entry.node for entry in self._before.values() if not entry.leaving}
+            here = {entry.node for entry in self._before.values() if not entry.is_detached}
             self._came = {found for node in here for found in reachable(node, ahead)}
         return name in self._came
 
@@ -195,7 +195,7 @@ class JoinRemap:
 
     def _begin(self, name: NodeName) -> None:
         """Starts a node that the run has not had, unless it is beyond it."""
-        if self._routing.done.get(name, 0) > 0:
+        if self._routing.completed.get(name, 0) > 0:
             self.repeated.append(name)
         elif self._is_passed(name):
             self.passed.append(name)
@@ -211,7 +211,7 @@ class JoinRemap:
         here = self.frontier.values()
         waiting = {e.node for e in here if not has_begun(e, self._state)} | {*self.reached}
         begun = {e.node for e in here if has_begun(e, self._state)}
-        begun |= {node for node, count in self._routing.done.items() if count > 0}
+        begun |= {node for node, count in self._routing.completed.items() if count > 0}
         seen: set[str] = {name}
         stack = [*self.ahead.get(name, ())]
         while stack:
@@ -246,34 +246,34 @@ class JoinRemap:
 
     def _satisfied_sources_of(self, name: NodeName) -> tuple[NodeName, ...]:
         """The sources that count as done at a join."""
-        return self.base.get(name, self._routing.base.get(name, ()))
+        return self.base.get(name, self._routing.completed_before.get(name, ()))
 
     def _is_outside_loop(self, name: NodeName, before: Join, source: NodeName) -> bool:
         """Whether a new source is done and outside of the loop that a join was begun anew by."""
-        base = self._routing.base.get(name)
+        base = self._routing.completed_before.get(name)
         if base is None or self.is_coming(source) or not self._has_continued(source):
             return False
         bodies = [
             body
             for body, joins in self._loops.loop_bodies
-            if name in joins and {s for s in joins[name] if s in self._routing.done} == {*base}
+            if name in joins and {s for s in joins[name] if s in self._routing.completed} == {*base}
         ]
         return bool(bodies) and not any(source in body for body in bodies)
 
     def _arrivals_of(self, source: NodeName, fired: int) -> int:
         """How often a source has come to a join that has not counted it, and has fired so often."""
         if fired and self._has_continued(source):
-            return min(fired, self._routing.done.get(source, 0))
+            return min(fired, self._routing.completed.get(source, 0))
         return 1 if self._has_continued(source) and not self.is_coming(source) else 0
 
     def _has_continued(self, source: NodeName) -> bool:
         """Whether a source is done, and has gone on to what follows it."""
-        done = self._routing.done.get(source, 0)
+        done = self._routing.completed.get(source, 0)
         if done == 0:
             return False
         if source in self._followed:
             # Decisions, answers and hand-offs may have gone elsewhere.
-            arrivals, base = self._routing.arrivals, self._routing.base
+            arrivals, base = self._routing.arrivals, self._routing.completed_before
             return any(counts.get(source, 0) > 0 for counts in arrivals.values()) or any(
                 source in named for named in base.values()
             )
@@ -319,7 +319,7 @@ class JoinRemap:
             if last is None or last != f"{name}#{number}":
                 break
             visit = self.frontier[last]
-            if visit.status == "asking" or has_begun(visit, self._state):
+            if visit.status == "interrupted" or has_begun(visit, self._state):
                 break
             del self.frontier[last]
             self.retracted.append(last)
@@ -334,7 +334,7 @@ class JoinRemap:
         some = [s for s in join.of if s not in base and counts.get(s, 0) > now]
         others = [s for s in join.of if s not in base and s not in some and self.is_coming(s)]
         can_fill = len(some) + len(others) >= max(1, join.need - len(base))
-        return can_fill or bool(some) or self._routing.done.get(name, 0) == 0
+        return can_fill or bool(some) or self._routing.completed.get(name, 0) == 0
 
     def _note(self, name: NodeName, counts: Counts, fired: int) -> None:
         if counts != self._routing.arrivals.get(name, {}):

@@ -27,12 +27,12 @@ from crewlog.state import journal as j
 from crewlog.state.claim import ClaimedAgent
 from crewlog.state.components import Component
 from crewlog.state.model import NEVER_RESTORED, CrewState, Interrupt, LogHead
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from crewlog.state.restore import (
     ReopenPoint,
     RestoredState,
-    forked,
-    reopened,
+    fork_state,
+    reopen_state,
     rollback_state,
     steps_without_interrupt,
 )
@@ -63,16 +63,16 @@ def roll_back(
         raise CommandRejected("the run has no crew yet: there is nothing to go back to")
     if now.status == "stopping":
         raise CommandRejected("the run is ending; it does not go back any more")
-    if to < now.parted:
+    if to < now.rollback_floor:
         raise CommandRejected(
-            f"creatures left for other runs, or came from one, at {now.parted}: it does not go "
-            "back beyond",
+            f"creatures left for other runs, or came from one, at {now.rollback_floor}: it does "
+            "not go back beyond",
             remedy=f"They live where they are now. `crewlog fork {now.run}@{to}` begins as it was "
             "there.",
         )
-    if now.changing is not None:
+    if now.pending_change is not None:
         raise ChangeConflict(
-            f"the run is about to go on with graph v{now.changing.graph_version}",
+            f"the run is about to go on with graph v{now.pending_change.graph_version}",
             remedy="Roll back once `GraphSwapped` or `SwapFailed` is in its journal.",
         )
     check_no_merge(now)
@@ -84,7 +84,7 @@ def roll_back(
     back = rollback_state(engine.state, then, other_graph=not is_same_graph(engine.plan, plan))
     engine.record(j.RunRolledBack(to=to, state=_restored_fields(back.state), by=by, **who))
     engine.use(_with_detached_steps(plan, back))
-    engine.exchanges.requeue_message(now.talk)
+    engine.exchanges.requeue_message(now.conversation)
     _ask_anew(engine, back.questions)
 
 
@@ -96,7 +96,7 @@ def fork(
     by: str,
     at: int,
     checkpoint: int = 0,
-    ledger: Ledger | None = None,
+    ledger: Journal | None = None,
 ) -> Engine:
     """A new run that goes on from where another one was.
 
@@ -109,12 +109,15 @@ def fork(
         checkpoint: The checkpoint's position, as it was asked for.
         ledger: An empty one at that position, by default.
     """
-    made = forked(then, run)
-    own = ledger or Ledger(CrewState(run=run, position=then.position))
+    made = fork_state(then, run)
+    own = ledger or Journal(CrewState(run=run, position=then.position))
     engine = Engine(_with_detached_steps(plan, made), own)
     engine.at = at
     # The numbers of questions go on: what was answered there has its number in this journal, too.
-    kept = _restored_fields(made.state) | {"asked": then.asked, "turns": then.turns}
+    kept = _restored_fields(made.state) | {
+        "interrupt_count": then.interrupt_count,
+        "exchanges": then.exchanges,
+    }
     engine.record(
         j.RunForked(
             run=run,
@@ -144,12 +147,12 @@ def start_split_run(
         at: When.
         split: The command that did.
     """
-    engine = Engine(plan, Ledger(CrewState(run=then.run, position=then.position)))
+    engine = Engine(plan, Journal(CrewState(run=then.run, position=then.position)))
     engine.at = at
     kept = _restored_fields(then) | {
         name: value
         for name, value in then.to_json().items()
-        if name in ("asked", "turns", "usage", "allowed")
+        if name in ("interrupt_count", "exchanges", "usage", "added_budgets")
     }
     engine.record(
         j.RunForked(run=then.run, source=source, to=then.position, state=kept, split=split, by=by)
@@ -159,14 +162,14 @@ def start_split_run(
 
 def reopen(
     plan: GraphPlan,
-    ledger: Ledger,
+    ledger: Journal,
     then: CrewState,
     found: ReopenPoint,
     *,
     by: str,
     at: int,
     reason: str = "",
-    home: Mapping[AgentName, ClaimedAgent] | None = None,
+    claimed: Mapping[AgentName, ClaimedAgent] | None = None,
 ) -> Engine:
     """Lets a run go on that had ended: steps and calls keep their names, and their claims.
 
@@ -180,28 +183,30 @@ def reopen(
         by: Who starts it again.
         at: When.
         reason: Why.
-        home: Creatures that come home by what it goes on with.
+        claimed: Agents that return from ended runs with the recipe.
     """
     engine = Engine(plan, ledger)
     engine.at = at
-    if then.rest is not None:  # its `idle` begins anew
-        then = then.model_copy(update={"rest": None})
-    if (meant := engine.state.changing) is not None:
+    if then.idle is not None:  # its `idle` begins anew
+        then = then.model_copy(update={"idle": None})
+    if (meant := engine.state.pending_change) is not None:
         error = "the run was ended first, from outside"
         engine.record(j.SwapFailed(graph_version=meant.graph_version, error=error))
-    if (joining := engine.state.joining) is not None:
+    if (joining := engine.state.pending_merge) is not None:
         why = f"{engine.state.run!r} was ended first, from outside"
-        engine.record(j.MergeFailed(op=joining.op, other=joining.other, why=why))
-    kept = _restored_fields(reopened(then))
+        engine.record(j.MergeFailed(merge=joining.merge, other=joining.other, reason=why))
+    kept = _restored_fields(reopen_state(then))
     engine.record(
-        j.RunReopened(to=found.position, state=kept, by=by, reason=reason, home={**(home or {})})
+        j.RunReopened(
+            to=found.position, state=kept, by=by, reason=reason, claimed={**(claimed or {})}
+        )
     )
     for step, call in list(steps_without_interrupt(engine.state)):
         engine.record(j.StepRetried(step=step, call=call, by=by))
     for asked in list(engine.state.interrupts.values()):
-        if asked.due:  # it may be over since the run ended; people get their time anew
-            due = engine.interrupt_policy_fields(asked.kind).get("due", 0)
-            engine.record(j.InterruptDeadlineSet(interrupt=asked.id, due=due))
+        if asked.deadline:  # it may be over since the run ended; people get their time anew
+            due = engine.interrupt_policy_fields(asked.kind).get("deadline", 0)
+            engine.record(j.InterruptDeadlineSet(interrupt=asked.id, deadline=due))
     if found.decision is not None and found.decision in engine.state.frontier:
         _ask_about_branch(engine, found.decision)
     return engine
@@ -229,7 +234,7 @@ def _with_detached_steps(plan: GraphPlan, back: RestoredState) -> GraphPlan:
     left = {
         back.names[visit]: found
         for visit, found in plan.detached_steps.items()
-        if visit in back.names and back.names[visit] in back.state.parked
+        if visit in back.names and back.names[visit] in back.state.detached_steps
     }
     return plan.model_copy(update={"detached_steps": dict(sorted(left.items()))})
 
@@ -245,9 +250,9 @@ def _ask_about_branch(engine: Engine, step: StepId) -> None:
 
 def _ask_anew(engine: Engine, questions: tuple[Interrupt, ...]) -> None:
     for asked in questions:
-        number = InterruptId(f"i{engine.state.asked + 1}")
+        number = InterruptId(f"i{engine.state.interrupt_count + 1}")
         anew = {
-            "due": 0,
+            "deadline": 0,
             "to": (),
             "escalated": False,
             **engine.interrupt_policy_fields(asked.kind),

@@ -62,7 +62,7 @@ from crewlog.state.item_specs import (
 )
 from crewlog.state.live_permissions import agent_permission_change, last_change
 from crewlog.state.model import Call, CrewState, Interrupt, Item
-from crewlog.state.recorder import Ledger
+from crewlog.state.recorder import Journal
 from crewlog.state.reducers import CONFLICTING, LISTS
 
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
@@ -108,7 +108,7 @@ class CallRequest(NamedTuple):
 class RunContext:
     """A run's plan and ledger, with the questions that can be asked of them."""
 
-    def __init__(self, plan: GraphPlan, ledger: Ledger) -> None:
+    def __init__(self, plan: GraphPlan, ledger: Journal) -> None:
         self.plan = plan
         self.ledger = ledger
         self.at = 0
@@ -142,11 +142,11 @@ class RunContext:
         update: dict[str, Any] = {"at": self.at}
         if kind is j.RunCompleted:
             if "end_reason" not in entry.model_fields_set:
-                update["end_reason"] = self.state.bound or "completed"
-        elif kind is j.RunStopped and (info := self.state.resume_info) is not None:
+                update["end_reason"] = self.state.limit_reached or "completed"
+        elif kind is j.RunStopped and (info := self.state.status_reason) is not None:
             update["end_reason"] = info.end_reason
         if self.digest and getattr(entry, "command", None):
-            update["digest"] = self.digest
+            update["command_hash"] = self.digest
         # The entry is new and has no other owner. A copy would cost a step some 50 Python calls.
         vars(entry).update(update)
         entry.model_fields_set.update(update)
@@ -154,14 +154,14 @@ class RunContext:
 
     def _fail_unfinished(self) -> None:
         """Records that a swap, or a run merge without an offer, failed: the run ends first."""
-        if self.state.changing is not None:
-            version = self.state.changing.graph_version
+        if self.state.pending_change is not None:
+            version = self.state.pending_change.graph_version
             self.record(j.SwapFailed(graph_version=version, error="the run ended first"))
-        joining = self.state.joining
+        joining = self.state.pending_merge
         # Of what it has offered, only the other run's word says what becomes.
-        if joining is not None and joining.stage != "offered":
+        if joining is not None and joining.status != "offered":
             why = f"{self.state.run!r} ended first"
-            self.record(j.MergeFailed(op=joining.op, other=joining.other, why=why))
+            self.record(j.MergeFailed(merge=joining.merge, other=joining.other, reason=why))
 
     def say(
         self,
@@ -202,12 +202,12 @@ class RunContext:
         """Raises an interrupt; `more` are further fields of it."""
         more = {**self.interrupt_policy_fields(kind), **more}
         if bound := interrupt_end_reason(kind):
-            more["bound"] = bound
+            more["limit_reached"] = bound
         self.record(
             j.InterruptRaised(
                 interrupt=Interrupt.model_validate(
                     {
-                        "id": InterruptId(f"i{self.state.asked + 1}"),
+                        "id": InterruptId(f"i{self.state.interrupt_count + 1}"),
                         "kind": kind,
                         "question": question,
                         "step": step,
@@ -215,7 +215,7 @@ class RunContext:
                         "options": tuple(options),
                         "detail": detail,
                         "flag": flag,
-                        "words": words,
+                        "takes_text": words,
                         **more,
                     }
                 ),
@@ -229,11 +229,11 @@ class RunContext:
         if kind == "approval" or (expires is None and not policy.people):
             return {}
         due = 0 if expires is None else due_in(expires, self.at)
-        return {"due": due, "to": policy.people}
+        return {"deadline": due, "to": policy.people}
 
     def check_approval(self, step: StepId, call: Call) -> Decision:
         """Whether people have approved a call as it is to be made now."""
-        return check_binding(call.seal, call_binding(self.state.run, step, call), at=self.at)
+        return check_binding(call.binding, call_binding(self.state.run, step, call), at=self.at)
 
     def agent_of(self, step: StepId) -> AgentName | None:
         """The agent of a step: its node's, or the one that its item names.
@@ -241,7 +241,7 @@ class RunContext:
         None for a decision, a question or a wait, and for a visit whose items all name their own.
         """
         state = self.state
-        entry = state.frontier.get(step) or state.parked.get(step)
+        entry = state.frontier.get(step) or state.detached_steps.get(step)
         if entry is None:
             return None
         named = item_agent(state, step) if entry.parent else None
@@ -265,7 +265,7 @@ class RunContext:
     def reducer_fields(self, key: str, step: StepId | None = None) -> dict[str, Any]:
         """What a fact that sets a flag or an output says of how its value is combined."""
         how = self.plan.merge.get(key, "last")
-        said: dict[str, Any] = {"how": how} if how in CONFLICTING else {}
+        said: dict[str, Any] = {"reducer": how} if how in CONFLICTING else {}
         if how not in LISTS:
             return said
         return said | {
@@ -302,7 +302,7 @@ class RunContext:
         shape = list_spec(items, keys)
         return {
             "items": len(items),
-            **({"shape": self._bounded(name, shape)} if shape is not None else {}),
+            **({"spec": self._bounded(name, shape)} if shape is not None else {}),
         }
 
     def item_spec_fields(self, name: str, values: Sequence[Json]) -> dict[str, Any]:
@@ -310,7 +310,7 @@ class RunContext:
         nodes = [node for node in self.plan.nodes.values() if node.for_each == name]
         keys = {node.by for node in nodes if node.by}
         shapes = tuple(self._short(item_spec(value, keys)) for value in values) if nodes else ()
-        return {"shapes": shapes} if any(shape != ItemSpec() for shape in shapes) else {}
+        return {"specs": shapes} if any(shape != ItemSpec() for shape in shapes) else {}
 
     def _short(self, shape: ItemSpec) -> ItemSpec:
         """What an item says that is added to a list by itself, where that is short enough."""
@@ -320,23 +320,23 @@ class RunContext:
         fault = (
             f"it waits for {waits:,} others, and at most {MOST_ADDED} where it is added to a list"
         )
-        return shape.model_copy(update={"after": (), "fault": fault})
+        return shape.model_copy(update={"after": (), "error": fault})
 
     def _bounded(self, name: str, shape: ListSpec) -> ListSpec:
         """A list's shape, where there is room for it beside those of the run's other lists."""
         less = bounded_spec(shape)
         others = sum(
-            len(canonical(output.shape.to_json()))
+            len(canonical(output.spec.to_json()))
             for agent, found in self.state.agent_outputs.items()
             for key, output in found.items()
-            if output.shape is not None and f"{agent}.{key}" != name
+            if output.spec is not None and f"{agent}.{key}" != name
         )
         size = len(canonical(less.to_json()))
         if size + others <= MOST_BYTES:
             return less
         said = f"what its items say of agents and others takes {size:,} bytes as JSON, those of"
         return ListSpec(
-            faults=(f"{said} the run's other lists {others:,}, and all at most {MOST_BYTES:,}",)
+            errors=(f"{said} the run's other lists {others:,}, and all at most {MOST_BYTES:,}",)
         )
 
     def fail(self, error: str, end_reason: EndReason = "") -> None:
@@ -369,8 +369,8 @@ class RunContext:
         if child is not None and child.parent is not None:
             readable.append(child_step_log(child.step))
             parent = self.state.frontier.get(child.parent)
-            if parent is not None and (mapped := parent.mapped) is not None:
-                was = mapped.was
+            if parent is not None and (mapped := parent.child_steps) is not None:
+                was = mapped.former_steps
                 after = unpacked_numbers(mapped.after[child.item - 1]) if mapped.after else ()
         readable += (log for log in logs if agent in named_readers(log))
         heads = {
@@ -379,9 +379,9 @@ class RunContext:
             if log in logs and may_read(agent, log, reads=reads, step=step).allowed
         }
         heads |= artifact_heads(self.plan, self.state, agent, step)
-        before = self.state.formerly
+        before = self.state.former_names
         formerly = {log: before[log] for log in heads if log in before} if before else {}
-        return View(heads=heads, was=was, after=after, formerly=formerly)
+        return View(heads=heads, former_steps=was, after=after, former_names=formerly)
 
     def readable_logs(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
         """The logs that an agent reads besides its own, in a step.
@@ -416,7 +416,7 @@ class RunContext:
             agent, item.logs, reads=self.readable_logs(agent, step), step=step
         ).allowed:
             return item
-        return Item(number=item.number, of=item.of, logs=item.logs, withheld=True)
+        return Item(number=item.number, of=item.of, logs=item.logs, is_withheld=True)
 
     def rules_of(self, agent: AgentName, step: StepId | None = None) -> PlanAgent:
         """The settings of an agent, in a step: a detached step keeps those that it had."""
@@ -434,7 +434,7 @@ class RunContext:
         rules = self.rules_of(agent, step)
         given = [
             ToolName(tool)
-            for tool, row in self.state.rulings.items()
+            for tool, row in self.state.live_permissions.items()
             if tool not in rules.tools and row.get(agent) in ("allow", "ask")
         ]
         return tuple(
@@ -518,12 +518,12 @@ class RunContext:
     def has_live_permission(self, agent: AgentName, tool: str, step: StepId | None = None) -> bool:
         """Whether people ruled of an agent and a tool while the run lived."""
         offered = self.rules_of(agent, step).tools
-        found = live_permission(agent, tool, offered=offered, rulings=self.state.rulings)
+        found = live_permission(agent, tool, offered=offered, rulings=self.state.live_permissions)
         return found is not None
 
     def live_permission_reason(self, agent: AgentName, tool: str) -> str:
         """Why people ruled of an agent and a tool what counts now; empty where they did not say."""
-        row = self.state.rulings.get(tool, {})
+        row = self.state.live_permissions.get(tool, {})
         whom = agent if agent in row else EVERYONE
         if whom not in row:
             return ""
@@ -552,7 +552,7 @@ class RunContext:
             permissions=self.state.tool_permissions,
             approvals=self.plan.approvals,
             rules=self.plan.checks,
-            rulings=self.state.rulings,
+            rulings=self.state.live_permissions,
             holds=self.holds,
             used=self.state.quotas,
             counted=counted,

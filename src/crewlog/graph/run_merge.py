@@ -22,14 +22,14 @@ from crewlog.graph.wakes import component_events
 from crewlog.ids import AgentName, InterruptId, ToolName
 from crewlog.state import journal as j
 from crewlog.state.calls import PrepareMergeResult
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.state.run_merge.surviving_state import (
-    Names,
+    MergeNames,
     log_merges,
+    merged_state_changes,
     merged_steps,
     questions,
-    union,
 )
 from crewlog.state.split import RemainingBudget
 
@@ -55,7 +55,7 @@ def apply_merge(
     if prepared.refused:
         raise ComponentConflict(prepared.refused, remedy=prepared.remedy)
     old, state, plan = engine.plan, engine.state, GraphPlan.from_json(prepared.plan)
-    if prepared.base != state.definition or state.changing is not None:
+    if prepared.base != state.definition or state.pending_change is not None:
         raise ChangeConflict(
             "the crew was changed while the merge was being made",
             remedy="Prepare the merge with the crew as it is now.",
@@ -66,17 +66,17 @@ def apply_merge(
     facts: list[j.JournalEntry] = [*withdrawals(engine, report, by)]
     then = state
     for fact in facts:
-        then = reduce(then, fact)
+        then = fold(then, fact)
     part = CrewState.from_json(prepared.state)
-    merged = _merged(engine, plan, prepared, report, then, part, op=op, by=by, reason=reason)
-    names = Names.of(merged, then.visits)
+    merged = _merged(engine, plan, prepared, report, then, part, merge=op, by=by, reason=reason)
+    names = MergeNames.of(merged, then.visits)
     last: list[j.JournalEntry] = [
         merged,
-        *_interrupts_asked_again(engine, then.asked, questions(part, names)),
+        *_interrupts_asked_again(engine, then.interrupt_count, questions(part, names)),
     ]
     for fact in last:
-        then = reduce(then, fact)
-    after = with_detached_steps(old, plan, then.frontier, then.parked)
+        then = fold(then, fact)
+    after = with_detached_steps(old, plan, then.frontier, then.detached_steps)
     check_consistency(after, report.remap, state, then)
     if lost := {*merged_steps(part, names)} - {*then.frontier}:
         raise InternalError(f"the merge would lose {', '.join(sorted(lost))}")
@@ -98,19 +98,19 @@ def _merged(
     fields: dict[str, Any] = {
         "at": engine.at,
         "position": max(then.position, prepared.position) + 1,
-        "follows": then.position,
+        "previous_position": then.position,
         "old_graph_ids": change.old_graph_ids,
         "new_graph_ids": change.new_graph_ids,
         "affected_creatures": change.affected_creatures,
         "events": tuple(_events(engine.plan, plan, prepared)),
-        "of": prepared.joins,
-        "part": prepared.state,
-        "renamed": change.renamed,
-        "comes": prepared.comes,
+        "merged_run": prepared.merged_run,
+        "merged_state": prepared.state,
+        "renames": change.renamed,
+        "merged_agents": prepared.agents,
         "nodes": prepared.nodes,
-        "fresh": prepared.fresh,
+        "new_nodes": prepared.new_nodes,
         "quotas": prepared.quotas,
-        "parents": (prepared.joins,),
+        "parents": (prepared.merged_run,),
         "graph_version": report.graph_version,
         "crew": plan.crew,
         "definition": plan.definition,
@@ -118,16 +118,16 @@ def _merged(
         "flags": {
             flag: v for flag, v in new_run_outputs(plan, then).items() if flag not in part.flags
         },
-        "rules": plan.rules,
+        "coordination_rules": plan.rules,
         "basis": then.basis or then.definition,
         "what": prepared.what,
         **who,
     }
-    names = Names.of(j.RunMerged(**fields), then.visits)
+    names = MergeNames.of(j.RunMerged(**fields), then.visits)
     return j.RunMerged(
         **fields,
-        bounds=_bounds(engine, plan, prepared, then, part, names),
-        joined=log_merges(then, part, names, prepared.behind),
+        remaining_budget=_bounds(engine, plan, prepared, then, part, names),
+        joined=log_merges(then, part, names, prepared.artifact_heads),
         permissions=_permissions(engine, plan, then, part, names),
     )
 
@@ -138,14 +138,14 @@ def _bounds(
     prepared: PrepareMergeResult,
     then: CrewState,
     part: CrewState,
-    names: Names,
+    names: MergeNames,
 ) -> RemainingBudget:
     """What both may use still, where that is not only what they used."""
     if not has_divisible_limits(plan):
         return RemainingBudget()
-    if not prepared.together:
+    if not prepared.adds_budgets:
         return stricter_budget(then, part)
-    both = then.model_copy(update=union(then, part, names))
+    both = then.model_copy(update=merged_state_changes(then, part, names))
     return merged_budget(plan, engine.plan, then, part, both, prepared.quotas)
 
 
@@ -154,10 +154,12 @@ def _events(
 ) -> Iterator[j.ComponentEvent]:
     """What becomes of creatures and wires: those who come have not started by that."""
     for event in component_events(old, new):
-        if event.creature not in prepared.comes:
+        if event.creature not in prepared.agents:
             yield event
-    for name in prepared.comes:
-        yield j.ComponentEvent(event="CREATURE_SESSION_ATTACHED", creature=name, to=prepared.joins)
+    for name in prepared.agents:
+        yield j.ComponentEvent(
+            event="CREATURE_SESSION_ATTACHED", creature=name, to=prepared.merged_run
+        )
 
 
 def _interrupts_asked_again(
@@ -166,7 +168,7 @@ def _interrupts_asked_again(
     """What was asked in the other run, with numbers of this one."""
     for number, question in enumerate(open_, asked + 1):
         anew = {
-            "due": 0,
+            "deadline": 0,
             "to": (),
             "escalated": False,
             **engine.interrupt_policy_fields(question.kind),
@@ -177,10 +179,10 @@ def _interrupts_asked_again(
 
 
 def _permissions(
-    engine: Engine, plan: GraphPlan, state: CrewState, part: CrewState, names: Names
+    engine: Engine, plan: GraphPlan, state: CrewState, part: CrewState, names: MergeNames
 ) -> Permissions:
     """Who may call a tool with the crew of both."""
-    steps = [state.frontier[step] for step in state.ending]
+    steps = [state.frontier[step] for step in state.detached_turns]
     going = {agent for step in steps for agent in engine.plan.node_of(step).agents}
     return merged_permissions(engine.plan, plan, state, part, names, going=going)
 
@@ -190,7 +192,7 @@ def merged_permissions(
     new: GraphPlan,
     state: CrewState,
     part: CrewState,
-    names: Names,
+    names: MergeNames,
     *,
     going: Collection[AgentName] = (),
 ) -> Permissions:

@@ -17,7 +17,7 @@ from crewlog.errors import ComponentConflict
 from crewlog.graph.lowering_pass import wake_nodes
 from crewlog.ids import AgentName, RunId
 from crewlog.state.components import Component
-from crewlog.state.split import Share
+from crewlog.state.split import SplitContents
 
 
 def definitions(
@@ -61,7 +61,7 @@ def _part(
     return crew.model_copy(update=update)
 
 
-def split_run_of(crew: CrewDefinition, graph: Component) -> Share:
+def split_run_of(crew: CrewDefinition, graph: Component) -> SplitContents:
     """What goes with a part of a graph.
 
     Args:
@@ -79,8 +79,8 @@ def split_run_of(crew: CrewDefinition, graph: Component) -> Share:
                 f"{name!r} would leave for a run of its own, and a phase of the flow has its name",
                 remedy="Give the phase another name first: phase: NAME",
             )
-    return Share(
-        creatures=creatures,
+    return SplitContents(
+        agents=creatures,
         nodes=tuple(nodes[name] for name in creatures),
         channels=tuple(sorted(graph.channels)),
     )

@@ -24,8 +24,8 @@ from crewlog.ids import AgentName, CommandId, LogName, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.edits import FLAGS, KINDS, OUTPUTS, PRIVATE, SHARED, is_small, path_parts
-from crewlog.state.excerpt import brief
-from crewlog.state.initial_state import Given
+from crewlog.state.excerpt import excerpt
+from crewlog.state.initial_state import InitialState
 from crewlog.state.messages import message_from_json
 from crewlog.validation_errors import called
 
@@ -70,7 +70,9 @@ def edit_state(
     edits = [_edit(run, path, value, logs) for path, value in set_.items()]
     edits += [j.Edit(path=path, delete=True) for path in taken]
     run.record(j.StateEdited(edits=tuple(edits), by=by, reason=reason, command=command))
-    said = [f"{path} = {brief(json.dumps(v, ensure_ascii=False), 60)}" for path, v in set_.items()]
+    said = [
+        f"{path} = {excerpt(json.dumps(v, ensure_ascii=False), 60)}" for path, v in set_.items()
+    ]
     return ", ".join([*said, *(f"{path} is taken away" for path in taken)])
 
 
@@ -192,7 +194,7 @@ def _shared(run: RunContext, agent: AgentName, key: str) -> tuple[LogName, ...]:
         return rules.shares
     # Its agent has left: it stays for those whom it was for.
     there = run.state.agent_outputs.get(agent, {}).get(key)
-    if there is not None and there.parts:  # each of which was for somebody
+    if there is not None and there.elements:  # each of which was for somebody
         return (private_log(agent),)
     return there.logs if there is not None else ()
 
@@ -217,7 +219,7 @@ NOBODYS = LogName("private:#request")
 """A log that no agent reads: none has such a name."""
 
 
-def set_initial_state(run: RunContext, given: Given, *, by: str) -> None:
+def set_initial_state(run: RunContext, given: InitialState, *, by: str) -> None:
     """Puts messages and values into a run that begins, as if they had been said and set before.
 
     Args:

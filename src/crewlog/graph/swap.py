@@ -125,7 +125,9 @@ def swap_report(
             "topology": plan_component_change(old, new, state.run),
         }
         return report.model_copy(update=update)
-    if state.resting:  # between two turns nothing is under way, and the next one begins anew
+    if (
+        state.is_conversation_idle
+    ):  # between two turns nothing is under way, and the next one begins anew
         state = state.model_copy(update={"routing": Routing()})
     return _Swap(old, new, state, abandon=abandon).report()
 
@@ -188,7 +190,7 @@ def check_wake_nodes(
                 remedy="Give the phase another name: phase: NAME",
             )
         to = new.wake_node_of(node.agent)
-        steps = sum(e.node == name and not e.leaving for e in state.frontier.values())
+        steps = sum(e.node == name and not e.is_detached for e in state.frontier.values())
         if to not in (None, name) and steps:
             several = "s" * (steps > 1)
             raise CommandRejected(
@@ -210,7 +212,7 @@ def with_detached_steps(
         parked: Its steps that are kept aside.
     """
     detached: dict[StepId, DetachedStep] = {}
-    steps = [entry for entry in frontier.values() if entry.leaving]
+    steps = [entry for entry in frontier.values() if entry.is_detached]
     for entry in (*steps, *parked.values()):
         found = old.detached_step(entry) or detached_step(old, entry.node)
         if found is not None:
@@ -283,7 +285,7 @@ class _Swap:
         self._back: list[StepId] = []
         self._place()
         stays = {s: e for s, e in state.frontier.items() if self._step_remaps[s].fate == "kept"}
-        stays |= {s: (state.frontier.get(s) or state.parked[s]) for s in self._back}
+        stays |= {s: (state.frontier.get(s) or state.detached_steps[s]) for s in self._back}
         displaced: dict[NodeName, int] = {}
         for entry in (state.frontier[s] for s in (*self._leave, *self._detached_steps)):
             displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry, state))
@@ -293,7 +295,7 @@ class _Swap:
         self._joins = JoinRemap(
             old, flow, state, kept=self._kept, frontier=stays, displaced=displaced
         )
-        if state.resting:
+        if state.is_conversation_idle:
             self._joins.reached.clear()
         for step in self._joins.retracted:
             because = "what its node waits for now has not come"
@@ -303,21 +305,21 @@ class _Swap:
         """All of it."""
         state, joins = self._state, self._joins
         remap = Remap(
-            leave=tuple(self._leave),
-            park=tuple(self._detached_steps),
-            back=tuple(self._back),
-            retract=tuple(joins.retracted),
-            reach=tuple(self._reached()),
+            detached_turns=tuple(self._leave),
+            detached=tuple(self._detached_steps),
+            reattached=tuple(self._back),
+            retracted=tuple(joins.retracted),
+            reached=tuple(self._reached()),
             requirements=self._changed_requirements(),
             arrivals=joins.arrivals,
             fired=joins.fired,
-            base=joins.base,
+            completed_before=joins.base,
         )
         routing = state.routing.model_copy(
             update={
                 "arrivals": {**state.routing.arrivals, **remap.arrivals},
                 "fired": {**state.routing.fired, **remap.fired},
-                "base": {**state.routing.base, **remap.base},
+                "completed_before": {**state.routing.completed_before, **remap.completed_before},
             }
         )
         under_way = {
@@ -350,14 +352,14 @@ class _Swap:
         """What becomes of every step, as far as it follows from its node alone."""
         parents = {entry.parent for entry in self._state.frontier.values()}
         for step, entry in self._state.frontier.items():
-            comes_back = entry.leaving and self._may_reattach(entry)
+            comes_back = entry.is_detached and self._may_reattach(entry)
             mid_turn = entry.turn is not None or entry.parent_or_self in parents
-            if entry.leaving and comes_back:
+            if entry.is_detached and comes_back:
                 self._back.append(step)
                 self._step_remaps[step] = _step_remap(
                     entry, "returns", f"{entry.node} is there again"
                 )
-            elif not entry.leaving and entry.node in self._kept:
+            elif not entry.is_detached and entry.node in self._kept:
                 self._step_remaps[step] = _step_remap(entry, "kept")
             elif not mid_turn:
                 self._detached_steps.append(step)
@@ -367,11 +369,11 @@ class _Swap:
                 because = f"{entry.node} is gone, and its turn is abandoned"
                 self._step_remaps[step] = _step_remap(entry, "abandoned", because)
             else:
-                if not entry.leaving:
+                if not entry.is_detached:
                     self._leave.append(step)
                 because = f"{entry.node} is gone: the turn goes on to its end"
                 self._step_remaps[step] = _step_remap(entry, "leaves", because)
-        for step, entry in self._state.parked.items():
+        for step, entry in self._state.detached_steps.items():
             if self._may_reattach(entry):
                 self._back.append(step)
                 self._step_remaps[step] = _step_remap(
@@ -403,9 +405,9 @@ class _Swap:
         """What visits wait for that have not begun, where their nodes wait for other things now."""
         found: dict[StepId, str] = {}
         for step, entry in self._joins.frontier.items():
-            if entry.turn is not None or entry.mapped is not None or entry.parent:
+            if entry.turn is not None or entry.child_steps is not None or entry.parent:
                 continue
-            if entry.due and not entry.requirement:
+            if entry.deadline and not entry.requirement:
                 continue  # its timer is set, and it waits for nothing else
             detached = self._old.detached_step(entry) if step in self._back else None
             before = detached.node if detached else self._old.nodes[entry.node]
@@ -422,7 +424,7 @@ class _Swap:
         for asked in self._state.interrupts.values():
             if asked.step is None:
                 gone = asked.kind == "requirement" and not self._is_still_incomplete(asked, routing)
-            elif asked.step in remap.park:
+            elif asked.step in remap.detached:
                 gone = True
             else:
                 gone = asked.step in self._joins.frontier and self._is_changed_question(
@@ -463,8 +465,8 @@ class _Swap:
     def _notes(self) -> Iterator[str]:
         for step, entry in self._state.frontier.items():
             handoff = entry.turn.goto if entry.turn is not None else ()
-            if entry.mapped is not None:
-                handoff = entry.mapped.goto
+            if entry.child_steps is not None:
+                handoff = entry.child_steps.goto
             for lost in lost_targets(entry, handoff, self._new.nodes):
                 yield f"{step}: {lost}; the run goes on as without that"
         for name in self._joins.passed:
@@ -481,17 +483,21 @@ def _step_remap(entry: FrontierStep, fate: StepFate, because: str = "") -> StepR
 
 def activity_text(entry: FrontierStep) -> str:
     """What a step does, for people."""
-    if entry.status in ("waiting", "asking") and (what := step_wait_text(entry)):
+    if entry.status in ("waiting", "interrupted") and (what := step_wait_text(entry)):
         return f"waits {'for ' if entry.requirement else ''}{what}"
-    if entry.mapped is not None:
-        return f"running: {entry.mapped.done} of {entry.mapped.of} items are done"
+    if entry.child_steps is not None:
+        return f"running: {entry.child_steps.done} of {entry.child_steps.of} items are done"
     if entry.turn is not None:
-        asking = sum(call.status == "asking" for call in entry.turn.calls)
+        asking = sum(call.status == "interrupted" for call in entry.turn.calls)
         if asking:
             return "asks people"
         tools = [call.tool for call in entry.turn.calls if call.tool]
         return f"running: {', '.join(tools)}" if tools else "running: its model answers"
-    said = {"asking": "asks people", "queued": "waits for an earlier visit", "ready": "is ready"}
+    said = {
+        "interrupted": "asks people",
+        "queued": "waits for an earlier visit",
+        "ready": "is ready",
+    }
     return said.get(entry.status, entry.status)
 
 

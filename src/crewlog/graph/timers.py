@@ -20,8 +20,8 @@ from crewlog.graph.plan import PlanNode
 from crewlog.graph.run_context import RunContext
 from crewlog.run_status import FoundError
 from crewlog.state import journal as j
-from crewlog.state.conversation import Talk
-from crewlog.state.model import CrewState, FrontierStep, Interrupt, Rest
+from crewlog.state.conversation import Conversation
+from crewlog.state.model import CrewState, FrontierStep, Idle, Interrupt
 
 IDLE = "idle"
 """The timer of a conversation that waits for its next message."""
@@ -66,7 +66,7 @@ class Timers:
 
     def has_expired(self, asked: Interrupt) -> bool:
         """Whether the time of a question is over."""
-        return (asked.id, asked.due) in self._over
+        return (asked.id, asked.deadline) in self._over
 
     def is_wall_time_over(self) -> bool:
         """Whether the run has taken the time that it may."""
@@ -79,15 +79,19 @@ class Timers:
     def _idle(self) -> int:
         """Until when a conversation waits; 0: for ever, or it does not wait."""
         state = self._run.state
-        if state.rest is not None:
-            return state.rest.due
-        return state.talk.due if state.talk is not None and state.resting else 0
+        if state.idle is not None:
+            return state.idle.deadline
+        return (
+            state.conversation.deadline
+            if state.conversation is not None and state.is_conversation_idle
+            else 0
+        )
 
     def _timers(self) -> Iterator[tuple[str, int]]:
         """All timers that are set: what each is for, and when it is due."""
-        yield from ((e.step, e.due) for e in self._timed_steps())
+        yield from ((e.step, e.deadline) for e in self._timed_steps())
         interrupts = self._run.state.interrupts.values()
-        yield from ((asked.id, asked.due) for asked in interrupts if asked.due)
+        yield from ((asked.id, asked.deadline) for asked in interrupts if asked.deadline)
         if (due := self._wall_deadline()) and not any(asked.budget == WALL for asked in interrupts):
             yield WALL, due
         if due := self._idle():
@@ -99,17 +103,17 @@ class Timers:
         if wall is None:
             return 0
         state = self._run.state
-        if state.resting or state.rest is not None:
+        if state.is_conversation_idle or state.idle is not None:
             return 0  # it takes nothing while nobody says anything
-        began = state.talk.at if state.talk is not None else state.started
-        return int(state.allowed.get(WALL, 0)) or due_in(wall, began)
+        began = state.conversation.at if state.conversation is not None else state.started_at
+        return int(state.added_budgets.get(WALL, 0)) or due_in(wall, began)
 
     def _timed_steps(self) -> Iterator[FrontierStep]:
         """The steps whose timers count: they wait for a time, or their own time is limited."""
         return (
             entry
             for entry in self._run.state.frontier.values()
-            if entry.due and (entry.status == "waiting" or self._has_timeout(entry))
+            if entry.deadline and (entry.status == "waiting" or self._has_timeout(entry))
         )
 
     def _has_timeout(self, entry: FrontierStep) -> bool:
@@ -117,11 +121,11 @@ class Timers:
 
         A step of a node whose `timeout` a change removed may take as long as it needs.
         """
-        at_work = entry.turn is not None and entry.status in ("running", "asking")
+        at_work = entry.turn is not None and entry.status in ("running", "interrupted")
         return at_work and self._run.plan.node_of(entry).timeout is not None
 
     def _is_over(self, entry: FrontierStep) -> bool:
-        return (entry.step, entry.due) in self._over
+        return (entry.step, entry.deadline) in self._over
 
     @property
     def has_fired_timers(self) -> bool:
@@ -130,9 +134,9 @@ class Timers:
 
     def limit_step(self, entry: FrontierStep, node: PlanNode) -> None:
         """Sets the timer of a step that is started and may take only so long, once."""
-        if node.timeout is not None and entry.turn is not None and not entry.due:
+        if node.timeout is not None and entry.turn is not None and not entry.deadline:
             due = due_in(node.timeout, self._run.at)
-            self._run.record(j.TimerStarted(step=entry.step, due=due))
+            self._run.record(j.TimerStarted(step=entry.step, deadline=due))
 
     def timed_out_steps(self) -> list[FrontierStep]:
         """The steps that are started and whose time is over, in the order of the frontier."""
@@ -150,7 +154,7 @@ class Timers:
             if not self._is_over(entry):
                 return
             self._run.record(j.TimerFired(step=entry.step))
-        elif not entry.due:
+        elif not entry.deadline:
             self._set(entry, node)
             return
         await self._complete(entry.step, because="its time has come")
@@ -159,9 +163,9 @@ class Timers:
         """Moves a step that waits for a condition, for so long and no longer."""
         if node.within is None:
             return
-        if not entry.due:
+        if not entry.deadline:
             due = due_in(node.within, self._run.at)
-            self._run.record(j.TimerStarted(step=entry.step, due=due))
+            self._run.record(j.TimerStarted(step=entry.step, deadline=due))
         elif self._is_over(entry):
             self._run.record(j.TimerFired(step=entry.step))
             await self._give_up_requirement(entry, late=True)
@@ -171,7 +175,7 @@ class Timers:
         if wait is None:
             return
         due = milliseconds(wait.until) if wait.until else due_in(wait.seconds, self._run.at)
-        self._run.record(j.TimerStarted(step=entry.step, due=due))
+        self._run.record(j.TimerStarted(step=entry.step, deadline=due))
 
 
 def deadline_of(entry: FrontierStep) -> int:
@@ -179,7 +183,7 @@ def deadline_of(entry: FrontierStep) -> int:
 
     A step waits for that time, or it is started and fails then if it is not done.
     """
-    return entry.due if entry.status == "waiting" or entry.turn is not None else 0
+    return entry.deadline if entry.status == "waiting" or entry.turn is not None else 0
 
 
 def step_wait_text(entry: FrontierStep) -> str:
@@ -187,21 +191,21 @@ def step_wait_text(entry: FrontierStep) -> str:
 
     `backend.ready`, `until 2026-12-01 08:00 UTC`, or a condition with how long it is waited for.
     """
-    if entry.status != "waiting" or not entry.due:
+    if entry.status != "waiting" or not entry.deadline:
         return entry.requirement
-    until = f"until {moment_words(entry.due)}"
+    until = f"until {moment_words(entry.deadline)}"
     return f"{entry.requirement}, at most {until}" if entry.requirement else until
 
 
-def next_message_text(talk: Talk) -> str:
+def next_message_text(talk: Conversation) -> str:
     """What a conversation waits for between two turns."""
-    until = f", at most until {moment_words(talk.due)}" if talk.due else ""
-    return f"the {'next' if talk.turn else 'first'} message{until}"
+    until = f", at most until {moment_words(talk.deadline)}" if talk.deadline else ""
+    return f"the {'next' if talk.exchange else 'first'} message{until}"
 
 
-def waking_message_text(rest: Rest) -> str:
+def waking_message_text(rest: Idle) -> str:
     """What a run waits for whose agents hear, where nothing is to do."""
-    until = f", at most until {moment_words(rest.due)}" if rest.due else ""
+    until = f", at most until {moment_words(rest.deadline)}" if rest.deadline else ""
     return f"a message{until}"
 
 
@@ -210,7 +214,7 @@ def pause_text(state: CrewState) -> str:
 
     Of a paused run, also how it is resumed, and the question that is open meanwhile.
     """
-    by = f" by {state.resume_info.by}" if state.resume_info and state.resume_info.by else ""
+    by = f" by {state.status_reason.by}" if state.status_reason and state.status_reason.by else ""
     if state.status == "stopping":
         return f"stopping{by}: what runs is being cancelled"
     if state.status != "paused":
@@ -232,10 +236,10 @@ def run_wait_text(state: CrewState) -> str:
     """
     if asked := first_interrupt_text(state):
         return asked
-    if state.resting and state.talk is not None:
-        return next_message_text(state.talk)
-    if state.rest is not None:
-        return waking_message_text(state.rest)
+    if state.is_conversation_idle and state.conversation is not None:
+        return next_message_text(state.conversation)
+    if state.idle is not None:
+        return waking_message_text(state.idle)
     return _timer(state)
 
 
@@ -246,8 +250,8 @@ def status_by_journal(state: CrewState) -> str:
 
 def _timer(state: CrewState) -> str:
     """The timer that a run waits for, where it waits for nothing else: `wait_1: until …`."""
-    timed = [e for e in state.frontier.values() if e.status == "waiting" and e.due]
+    timed = [e for e in state.frontier.values() if e.status == "waiting" and e.deadline]
     if not timed or len(timed) < len(state.frontier):
         return ""
-    first = min(timed, key=lambda entry: entry.due)
+    first = min(timed, key=lambda entry: entry.deadline)
     return f"{first.node}: {step_wait_text(first)}"

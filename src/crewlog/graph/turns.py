@@ -45,7 +45,7 @@ from crewlog.state.calls import (
     ToolCallDenied,
     ToolCallInvalid,
 )
-from crewlog.state.excerpt import brief, message_excerpt
+from crewlog.state.excerpt import excerpt, message_excerpt
 from crewlog.state.model import Call, FrontierStep, Turn
 from crewlog.usage import Usage
 
@@ -84,14 +84,14 @@ class Turns:
         if entry is None or entry.turn is None or agent is None or number not in asking:
             return
         self._run.ledger.learn(result)
-        for settled in result.settled:
+        for settled in result.refused_operations:
             self._run.record(
                 j.ArtifactOperationsRefused(step=step, agent=agent, **settled.to_json())
             )
         first = entry.turn.next_call
         follow = await self._graph.replied(range(first, first + len(result.tools)))
         calls = tuple(
-            Call(call=n, tool=asked.tool, id=asked.id, message=result.hash, brief=asked.brief)
+            Call(call=n, tool=asked.tool, id=asked.id, message=result.hash, excerpt=asked.excerpt)
             for n, asked in zip(follow, result.tools, strict=True)
         )
         faults = () if calls else self._replies.faults(agent, step, result)
@@ -113,13 +113,13 @@ class Turns:
                 model=result.model,
                 calls=calls,
                 usage=Usage() if composed else result.usage,
-                brief=message_excerpt(result.body),
+                excerpt=message_excerpt(result.body),
                 append=final and self._run.has_list_reducer(f"{agent}.text"),
                 refused=bool(faults),
                 ending=result.ending,
                 draft=None if final else self._replies.draft(agent, step, result),
                 window=result.window,
-                composed=composed,
+                without_model=composed,
                 delay=result.delay,
             )
         )
@@ -179,11 +179,11 @@ class Turns:
                 tool=call.tool,
                 ref=_ref(result, (self._run.step_log(step, agent),)),
                 ok=result.ok,
-                brief=message_excerpt(result.body),
+                excerpt=message_excerpt(result.body),
                 ms=result.ms,
                 confidence=self._confidence(step, agent, result),
                 goto=goto,
-                did=completed_call(
+                result=completed_call(
                     self._run.rules_of(agent, step), call, text_of(result), ok=result.ok
                 ),
                 delay=result.delay,
@@ -217,15 +217,17 @@ class Turns:
             tool=call.tool or "",
             ref=ref,
             ok=ok,
-            brief=brief(text),
-            did=completed_call(self._run.rules_of(agent, step), call, text, ok=ok),
+            excerpt=excerpt(text),
+            result=completed_call(self._run.rules_of(agent, step), call, text, ok=ok),
         )
         await self._apply_in_order(step, call.call, [fact])
 
     def unanswered_call(self, step: StepId, number: int) -> Call | None:
         """A tool call of a step that is not answered yet; none where nobody waits for it."""
         calls = calls_of(self._run.state.frontier.get(step))
-        return next((c for c in calls if c.call == number and c.tool and c.status != "held"), None)
+        return next(
+            (c for c in calls if c.call == number and c.tool and c.status != "buffered"), None
+        )
 
     async def deny_call(self, step: StepId, call: Call, decision: Decision) -> None:
         """Answers a call that its agent may not make after all with a refusal, on record."""
@@ -239,7 +241,7 @@ class Turns:
     async def _authorize_call(self, step: StepId, agent: AgentName, call: Call) -> Decision:
         """Whether an agent may make a call; where not, the call is answered with a refusal."""
         tool = call.tool or ""
-        decision = self._run.check(agent, tool, step, counted=call.counted)
+        decision = self._run.check(agent, tool, step, counted=call.quotas)
         if decision.allowed:
             return decision
         reason = decision.reason
@@ -273,8 +275,8 @@ class Turns:
 
     def release_quotas(self, step: StepId, call: Call) -> None:
         """Takes a call that is not made out of the run's quotas."""
-        if call.counted:
-            self._run.record(j.QuotaReleased(step=step, call=call.call, quotas=call.counted))
+        if call.quotas:
+            self._run.record(j.QuotaReleased(step=step, call=call.call, quotas=call.quotas))
 
     async def _ask_for_approval(
         self, step: StepId, call: Call, result: CallModelResult, decision: Decision
@@ -293,7 +295,7 @@ class Turns:
         shown, whole = interrupts.shown_arguments(args)
         self._run.ask(
             "tool_approval",
-            interrupts.question(step, tool, call.brief),
+            interrupts.question(step, tool, call.excerpt),
             step=step,
             call=call.call,
             options=interrupts.OPTIONS,
@@ -311,12 +313,12 @@ class Turns:
         agent = self._run.agent_of(step)
         if agent is None or (call.approved and self._run.check_approval(step, call).allowed):
             return False
-        decision = self._run.check(agent, call.tool or "", step, counted=call.counted)
+        decision = self._run.check(agent, call.tool or "", step, counted=call.quotas)
         if decision.outcome != "ask":
             return False
         self._run.ask(
             "tool_approval",
-            interrupts.question(step, call.tool or "", call.brief),
+            interrupts.question(step, call.tool or "", call.excerpt),
             step=step,
             call=call.call,
             options=interrupts.OPTIONS,
@@ -477,9 +479,11 @@ class Turns:
         await self._apply_tool_entries(step, facts)
         while step in self._run.state.frontier:
             first = next((c for c in calls_of(self._run.state.frontier[step]) if c.tool), None)
-            if first is None or first.status != "held":
+            if first is None or first.status != "buffered":
                 return
-            await self._apply_tool_entries(step, [j.entry_from_json(data) for data in first.held])
+            await self._apply_tool_entries(
+                step, [j.entry_from_json(data) for data in first.completion]
+            )
 
     async def _apply_tool_entries(self, step: StepId, facts: Sequence[j.JournalEntry]) -> None:
         entry = self._run.state.frontier[step]

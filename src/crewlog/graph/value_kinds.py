@@ -87,7 +87,7 @@ def _value_at(run: RunContext, section: str, owner: str, name: str) -> Json:
         return state.flags.get(FlagName(name))
     if section == OUTPUTS:
         output = state.agent_outputs.get(AgentName(owner), {}).get(name)
-        if output is None or output.parts:
+        if output is None or output.elements:
             return None
         return output.value if output.body is None else "" if name == "text" else None
     if section == SHARED:

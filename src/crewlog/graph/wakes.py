@@ -40,7 +40,7 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import SentMessage
 from crewlog.state.components import ChannelAgent, Component, ComponentChange, change_of_components
-from crewlog.state.model import CrewState, FrontierStep, Heard
+from crewlog.state.model import CrewState, FrontierStep, WakingMessage
 
 
 class Wakes:
@@ -72,7 +72,7 @@ class Wakes:
             speaker: The agent that did, which does not hear itself; none: people.
         """
         run, policy = self._run, self._run.plan.graph
-        if policy is None or run.state.closed:
+        if policy is None or run.state.is_ended:
             return
         to: list[NodeName] = []
         also: list[NodeName] = []
@@ -150,20 +150,20 @@ class Wakes:
         run, policy = self._run, self._run.plan.graph
         if policy is None:
             return
-        over = idle_is_over and run.state.joining is None
+        over = idle_is_over and run.state.pending_merge is None
         if any(run.holds(each) for each in policy.ends_on):
             run.record(j.RunCompleted())
         elif over:
             run.record(j.RunCompleted(end_reason="idle"))
-        elif run.state.rest is None:
+        elif run.state.idle is None:
             due = 0 if policy.idle is None else due_in(policy.idle, run.at)
-            run.record(j.IdleStarted(due=due))
+            run.record(j.IdleStarted(deadline=due))
 
 
-def waking_message(state: CrewState, step: StepId) -> Heard | None:
+def waking_message(state: CrewState, step: StepId) -> WakingMessage | None:
     """The message that a step is for; none where its agent did not hear one."""
     entry = state.frontier.get(step)
-    return entry.heard if entry is not None else None
+    return entry.waking_message if entry is not None else None
 
 
 # -- the graph as it changes -----------------------------------------------------------------

@@ -29,8 +29,8 @@ from crewlog.state.live_permissions import (
     last_change,
     tool_permission_change,
 )
-from crewlog.state.model import CrewState, Mutation
-from crewlog.state.recorder import Ledger
+from crewlog.state.model import ChangeRecord, CrewState
+from crewlog.state.recorder import Journal
 from crewlog.wire import LivePermissionView, PermissionCheckView, PermissionView, QuotaUseView
 
 APPROVALS = "approvals"
@@ -40,7 +40,7 @@ _STRICTNESS: dict[str, int] = {"": -1, "allow": 0, "ask": 1, "deny": 2}
 
 def run_context_of(plan: GraphPlan, state: CrewState) -> RunContext:
     """A run that can be asked who may do what, of its plan and its state."""
-    return RunContext(plan, Ledger(state))
+    return RunContext(plan, Journal(state))
 
 
 def plan_tools(plan: GraphPlan) -> tuple[ToolName, ...]:
@@ -119,7 +119,7 @@ def _as_written(run: RunContext, tool: ToolName, decision: Decision) -> Decision
     rules = run.plan.tools.get(tool)
     risk = rules.risk if rules is not None else "low"
     told = reason_fields(decision, "", risk, run.plan.interrupts.approve_risk)
-    return decision.model_copy(update={"reason": told["why"], "rule": told["rule"]})
+    return decision.model_copy(update={"reason": told["reason"], "rule": told["rule"]})
 
 
 def _checked(run: RunContext, agent: AgentName, tool: ToolName) -> Decision:
@@ -189,9 +189,9 @@ def with_quota_use(cell: PermissionView, used: Mapping[QuotaUseView, int]) -> Pe
 
 def _live_permission(run: RunContext, agent: str, tool: str) -> LivePermissionView | None:
     state = run.state
-    row = state.rulings.get(tool, {})
+    row = state.live_permissions.get(tool, {})
     offered = run.plan.agents[AgentName(agent)].tools
-    ruled = live_permission(agent, tool, offered=offered, rulings=state.rulings)
+    ruled = live_permission(agent, tool, offered=offered, rulings=state.live_permissions)
     if ruled is not None:
         whom = agent if agent in row else EVERYONE
         made = last_change(state, agent_permission_change(tool, whom, ruled))
@@ -202,7 +202,7 @@ def _live_permission(run: RunContext, agent: str, tool: str) -> LivePermissionVi
     return None
 
 
-def _told(said: LivePermissionView, made: Mutation | None) -> LivePermissionView:
+def _told(said: LivePermissionView, made: ChangeRecord | None) -> LivePermissionView:
     if made is None:
         return said
     of = {"by": made.by, "at": made.at, "position": made.position, "reason": made.reason}
@@ -215,7 +215,7 @@ def _told(said: LivePermissionView, made: Mutation | None) -> LivePermissionView
 def _looks(run: RunContext, agent: AgentName, tool: ToolName) -> Iterator[PermissionCheckView]:
     """What was looked at, in the order in which it is."""
     rules = run.plan.agents[agent]
-    ruled = live_permission(agent, tool, offered=rules.tools, rulings=run.state.rulings)
+    ruled = live_permission(agent, tool, offered=rules.tools, rulings=run.state.live_permissions)
     free = ruled is None  # else what the definition says stands back
     if tool in rules.tools:
         yield PermissionCheckView(
@@ -236,7 +236,7 @@ def _looks(run: RunContext, agent: AgentName, tool: ToolName) -> Iterator[Permis
     else:
         yield PermissionCheckView(rule=APPROVALS, says=f"approvals do not name {tool} for {agent}")
     if ruled is not None:
-        whom = agent if agent in run.state.rulings.get(tool, {}) else "every agent"
+        whom = agent if agent in run.state.live_permissions.get(tool, {}) else "every agent"
         says = f"people said {ruled} of {whom} and {tool}; it stands in the definition's place"
         yield PermissionCheckView(rule="ruling", says=says, outcome=ruled)
     for parent in rules.within:

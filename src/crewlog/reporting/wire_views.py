@@ -14,7 +14,7 @@ from crewlog.graph.blocked_nodes import BlockedNode
 from crewlog.graph.swap import StepRemap, SwapReport
 from crewlog.model import Json
 from crewlog.state.components import ComponentChange, Rename
-from crewlog.state.initial_state import Given, InitialMessage
+from crewlog.state.initial_state import InitialMessage, InitialState
 from crewlog.state.model import (
     CommandOutcome,
     CrewState,
@@ -26,9 +26,9 @@ from crewlog.state.model import (
 )
 
 
-def initial_state(sent: wire.InitialState) -> Given:
+def initial_state(sent: wire.InitialState) -> InitialState:
     """The initial state of a start, for the engine."""
-    return Given(
+    return InitialState(
         messages=tuple(InitialMessage(body=each.body, log=each.log) for each in sent.messages),
         request=sent.request,
         values=sent.values,
@@ -87,7 +87,7 @@ def _outcome_view(outcome: CommandOutcome) -> wire.OutcomeView:
         detail=outcome.detail,
         error_type=outcome.error_type,
         graph_version=outcome.graph_version,
-        digest=outcome.digest,
+        digest=outcome.hash,
     )
 
 
@@ -111,18 +111,18 @@ def interrupt_view(
         question=interrupt.question,
         detail=interrupt.detail,
         options=interrupt.options,
-        words=interrupt.words,
-        words_to=interrupt.words_to,
+        words=interrupt.takes_text,
+        words_to=interrupt.text_option,
         hash=interrupt.hash or "",
         to=interrupt.to,
-        due=interrupt.due,
+        due=interrupt.deadline,
         escalated=interrupt.escalated,
-        why=interrupt.why,
+        why=interrupt.reason,
         rule=interrupt.rule,
         risk=interrupt.risk,
         quotas=tuple(map(interrupt_quota_view, interrupt.quotas)),
         shows=interrupt.shows,
-        bound=interrupt.bound,
+        bound=interrupt.limit_reached,
         **interrupts.argument_source_fields(interrupt),
         shortened=interrupts.has_shortened_arguments(interrupt),
         action_requests=(request,),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json, Model
 
-MOST_PARTS = 256
+MOST_ELEMENTS = 256
 """Values of a list that several steps made, of which a call is told: the newest."""
 
 
@@ -23,7 +23,7 @@ class InputValue(Model):
     """The logs whose readers may see it; empty: `public`."""
 
 
-class Given(Model):
+class AgentInput(Model):
     """An input of an agent, as the run has it when a call is scheduled."""
 
     source: str
@@ -32,7 +32,7 @@ class Given(Model):
     """The value, where it is small."""
     body: ContentHash | None = None
     """The body that holds it, where it is not; a message's text, where it is one."""
-    parts: tuple[InputValue, ...] = ()
+    elements: tuple[InputValue, ...] = ()
     """The values in order, where it is a list that has parts: those that the agent may see."""
     of: int = 0
     """How many parts there are that it may see, where not all of them are told."""
@@ -45,9 +45,9 @@ class WindowResult(Model):
 
     left_out: int = 0
     """Messages that the model was not shown, a reply with its calls' results as one."""
-    summed_up: int = 0
+    summarized: int = 0
     """Those of them that a summary stands for."""
-    made: int = 0
+    summaries: int = 0
     """Summaries that were made for the call, and count as its usage."""
-    fault: str = ""
+    error: str = ""
     """Why a model did not sum up: the beginnings of the messages stand in its place."""

@@ -8,14 +8,14 @@ from typing import Any
 from crewlog.authority.bindings import Binding
 from crewlog.ids import InterruptId, RunId, StepId
 from crewlog.state import journal as j
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.model import Call, CrewState, Interrupt, InterruptAnswer, Turn
 
 ESCALATED = "escalated"
 """What answers a question that nobody answered in time, where others are asked the same."""
 ANSWERS_KEPT = 10
 """Answered questions that the state tells of: every execution carries them."""
-BRIEF = 80
+ANSWER_LENGTH = 80
 """Characters of an answer that it tells."""
 
 
@@ -25,23 +25,31 @@ _MOST_SECONDS = 3660 * 86400.0
 """The same of time: ten years, as for everything that is waited for."""
 
 
-def answered(state: CrewState, asked: Interrupt, entry: j.InterruptAnswered) -> dict[str, Any]:
+def answer_changes(
+    state: CrewState, asked: Interrupt, entry: j.InterruptAnswered
+) -> dict[str, Any]:
     """What an answer changes of the run as a whole."""
     changes: dict[str, Any] = {}
     if entry.by or entry.expired:
         told = InterruptAnswer(
-            decision=brief(entry.decision, BRIEF), by=entry.by, expired=entry.expired, at=entry.at
+            decision=excerpt(entry.decision, ANSWER_LENGTH),
+            by=entry.by,
+            expired=entry.expired,
+            at=entry.at,
         )
-        kept: dict[InterruptId, InterruptAnswer] = {**state.answered, asked.id: told}
-        changes["answered"] = dict([*kept.items()][-ANSWERS_KEPT:])
+        kept: dict[InterruptId, InterruptAnswer] = {**state.answers, asked.id: told}
+        changes["answers"] = dict([*kept.items()][-ANSWERS_KEPT:])
     if asked.kind == "limit" and entry.decision == asked.options[0]:
-        changes["extensions"] = state.extensions + 1
-    if asked.kind == "budget" and (more := granted(asked, entry.decision)):
-        changes["allowed"] = {**state.allowed, asked.budget: _allowed(state, asked, entry, more)}
+        changes["step_limit_raises"] = state.step_limit_raises + 1
+    if asked.kind == "budget" and (more := budget_extension(asked, entry.decision)):
+        changes["added_budgets"] = {
+            **state.added_budgets,
+            asked.budget: _allowed(state, asked, entry, more),
+        }
     return changes
 
 
-def granted(asked: Interrupt, decision: str) -> float:
+def budget_extension(asked: Interrupt, decision: str) -> float:
     """How much more an answer allows: what was asked for, or the number that it says."""
     if decision == asked.options[0]:
         return asked.more
@@ -55,7 +63,7 @@ def granted(asked: Interrupt, decision: str) -> float:
 def _allowed(state: CrewState, asked: Interrupt, entry: j.InterruptAnswered, more: float) -> float:
     if asked.budget == "wall":  # a time: what people took to answer does not count
         return entry.at + round(more * 1000)
-    return state.allowed.get(asked.budget, 0) + more
+    return state.added_budgets.get(asked.budget, 0) + more
 
 
 def approval(state: CrewState, asked: Interrupt, entry: j.InterruptAnswered) -> dict[str, Any]:
@@ -66,7 +74,7 @@ def approval(state: CrewState, asked: Interrupt, entry: j.InterruptAnswered) -> 
         "arguments": arguments,
         "edited": entry.arguments is not None,
         "approver": entry.by,
-        "until": entry.until,
+        "deadline": entry.deadline,
     }
     found = state.frontier.get(asked.step) if asked.step else None
     calls = found.turn.calls if found is not None and found.turn is not None else ()
@@ -75,7 +83,7 @@ def approval(state: CrewState, asked: Interrupt, entry: j.InterruptAnswered) -> 
             made = call.model_copy(update=approved)
             return {
                 **approved,
-                "seal": call_binding(state.run, asked.step or StepId(""), made).hash,
+                "binding": call_binding(state.run, asked.step or StepId(""), made).hash,
             }
     return approved
 
@@ -94,7 +102,7 @@ def call_binding(run: RunId, step: StepId, call: Call) -> Binding:
             "arguments": call.arguments,
             "edited": call.edited,
             "by": call.approver,
-            "until": call.until,
+            "until": call.deadline,
         }
     )
 
@@ -107,6 +115,6 @@ def turn_with_model_call(turn: Turn) -> Turn:
         "model_calls": turn.model_calls + 1,
         "confidence": None,
         "goto": (),
-        "did": (),
+        "results": (),
     }
     return turn.model_copy(update=following)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 
 from crewlog.canonical_json import DEEPEST, canonical
 from crewlog.model import Json
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 
 _Object = dict[str, Json]
 _Items = Sequence[Json]
@@ -60,7 +60,7 @@ class LeftOut(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.number}: {self.op} {brief(self.path, 100)!r}: {self.reason}"
+        return f"{self.number}: {self.op} {excerpt(self.path, 100)!r}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def after(content: Content, body: Mapping[str, Json]) -> Content:
                 raise OperationRefused(f"the artifact would have more than {LARGEST:,} bytes")
         except OperationRefused as why:
             missed.append(LeftOut(id_, number, op, path[:_SHOWN], str(why)))
-            failed = failed or (brief(path, 100) or "the whole" if op == "test" else "")
+            failed = failed or (excerpt(path, 100) or "the whole" if op == "test" else "")
             continue
         value, size, applied = changed.value, size + changed.grown, applied + 1
     kept = (*content.left_out, *missed[:KEPT])[-KEPT:] if missed else content.left_out
@@ -148,7 +148,7 @@ def after(content: Content, body: Mapping[str, Json]) -> Content:
 
 def told(missed: Sequence[LeftOut]) -> tuple[str, ...]:
     """The first skipped operations with their reasons, for entries and models."""
-    return tuple(brief(str(each), 300) for each in missed[:TOLD])
+    return tuple(excerpt(str(each), 300) for each in missed[:TOLD])
 
 
 def at(value: Json, path: str) -> Json:
@@ -229,7 +229,7 @@ def _index(key: str, length: int, *, end: bool = False) -> int:
     if end and key == "-":
         return length
     if not _INDEX.fullmatch(key):
-        raise OperationRefused(f"{brief(key, 60)!r} is no place in a list")
+        raise OperationRefused(f"{excerpt(key, 60)!r} is no place in a list")
     index = int(key)
     if index >= length + end:
         raise OperationRefused(f"the list has {length} items, and {index} is beyond")
@@ -240,12 +240,12 @@ def _child(value: Json, token: str, path: str) -> Json:
     if isinstance(value, dict):
         found = cast("_Object", value)
         if token not in found:
-            raise OperationRefused(f"there is no {brief(token, 60)!r} on the way")
+            raise OperationRefused(f"there is no {excerpt(token, 60)!r} on the way")
         return found[token]
     if isinstance(value, list):
         return cast("_Items", value)[_index(token, len(cast("_Items", value)))]
     raise OperationRefused(
-        f"there is nothing inside a value, and {brief(path, 60)!r} goes into one"
+        f"there is nothing inside a value, and {excerpt(path, 60)!r} goes into one"
     )
 
 
@@ -318,14 +318,14 @@ def _in_parent(parent: Json, key: str, op: str, new: Json, path: str) -> _Change
     if isinstance(parent, list):
         return _in_list(cast("_Items", parent), key, op, new)
     raise OperationRefused(
-        f"there is nothing inside a value, and {brief(path, 60)!r} goes into one"
+        f"there is nothing inside a value, and {excerpt(path, 60)!r} goes into one"
     )
 
 
 def _in_object(owner: dict[str, Json], key: str, op: str, new: Json) -> _ChangedValue:
     there = key in owner
     if not there and op not in ("add", "merge"):
-        raise OperationRefused(f"there is no {brief(key, 60)!r}")
+        raise OperationRefused(f"there is no {excerpt(key, 60)!r}")
     match op:
         case "test":
             _same(owner[key], new)

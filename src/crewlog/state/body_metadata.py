@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from crewlog.model import Json
-from crewlog.state.excerpt import brief, message_excerpt
+from crewlog.state.excerpt import excerpt, message_excerpt
 
 Body = Mapping[str, Any]
 _BRIEF_ARGUMENTS = 80
@@ -29,14 +29,14 @@ def _asked(call: Body, arguments: str) -> dict[str, Json]:
     found = {
         "id": call.get("id") or "",
         "tool": call.get("name") or "",
-        "brief": brief(arguments, _BRIEF_ARGUMENTS),
+        "excerpt": excerpt(arguments, _BRIEF_ARGUMENTS),
     }
-    return {k: v for k, v in found.items() if v or k != "brief"}
+    return {k: v for k, v in found.items() if v or k != "excerpt"}
 
 
 def arguments_excerpt(args: Mapping[str, Json]) -> str:
     """The excerpt of a call's arguments."""
-    return brief(_arguments(args), _BRIEF_ARGUMENTS)
+    return excerpt(_arguments(args), _BRIEF_ARGUMENTS)
 
 
 def edited_arguments_excerpt(args: Mapping[str, Json], asked: Json) -> str:
@@ -82,14 +82,14 @@ def argument_changes(args: Json, asked: Json) -> str:
         if key not in shown or _value(value) != _value(shown[key])
     ]
     said += [f"without {key}" for key in shown if key not in given]
-    return brief(", ".join(said), _BRIEF_EDIT)
+    return excerpt(", ".join(said), _BRIEF_EDIT)
 
 
 def _value(value: Json) -> str:
-    return brief(json.dumps(value, ensure_ascii=False), _BRIEF_ARGUMENTS)
+    return excerpt(json.dumps(value, ensure_ascii=False), _BRIEF_ARGUMENTS)
 
 
-def used(body: Body) -> dict[str, Json]:
+def body_usage(body: Body) -> dict[str, Json]:
     """The usage of a model call, as `Usage` in JSON.
 
     A body has no cost, so the usage is that of a model without a known price.
@@ -153,7 +153,7 @@ def model_name(body: Body) -> str:
     return str(said.get("model_name") or "")
 
 
-def told(body: Body) -> dict[str, Json]:
+def body_metadata(body: Body) -> dict[str, Json]:
     """The fields of the entry about a message that follow from its body.
 
     The `calls` of an AI message have neither numbers nor the message: the entry adds them.
@@ -166,14 +166,14 @@ def told(body: Body) -> dict[str, Json]:
 
 def _told(body: Body) -> Iterator[tuple[str, Json]]:
     if said := message_excerpt(body):
-        yield "brief", said
+        yield "excerpt", said
     if body.get("type") == "tool":
         yield "tool", body.get("name") or ""
         if body.get("status") == "error":
             yield "ok", False
         return
     yield "agent", body.get("name") or ""
-    yield "usage", used(body)
+    yield "usage", body_usage(body)
     if name := model_name(body):
         yield "model", name
     if asked := requested_tool_calls(body):

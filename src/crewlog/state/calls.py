@@ -35,13 +35,13 @@ from crewlog.ids import (
     idempotency_key,
 )
 from crewlog.model import Json, Model
-from crewlog.state.agent_inputs import Given, WindowResult
+from crewlog.state.agent_inputs import AgentInput, WindowResult
 from crewlog.state.body_metadata import (
+    body_usage,
     model_name,
     requested_tool_calls,
     usage_with_metadata,
     usage_without_metadata,
-    used,
 )
 from crewlog.state.claim import ClaimedAgent
 from crewlog.state.components import Component, ComponentChange
@@ -50,13 +50,13 @@ from crewlog.state.journal import Batch
 from crewlog.state.model import (
     CallDelay,
     CommandOutcome,
-    Heard,
     Item,
     LogHead,
     PromptDiagnostic,
     PromptReply,
+    WakingMessage,
 )
-from crewlog.state.split import Share
+from crewlog.state.split import SplitContents
 from crewlog.usage import Usage
 
 PREPARE_RUN = "prepare_run"
@@ -82,13 +82,13 @@ class View(Model):
     heads: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
     """The logs that have messages, by name. In activities' inputs, a head that follows from the
     batch is left empty."""
-    was: tuple[StepId, ...] = ()
+    former_steps: tuple[StepId, ...] = ()
     """Of an item's step: the names that its visit had before, where the run went back to it. What
     was said under them is its own."""
     after: tuple[int, ...] = ()
     """Of an item's step: the items of its visit that it waited for. What its agent said of them is
     shown, as what somebody else said."""
-    formerly: dict[LogName, tuple[LogName, ...]] = Field(
+    former_names: dict[LogName, tuple[LogName, ...]] = Field(
         default_factory=dict[LogName, tuple[LogName, ...]]
     )
     """The names that a log had before, where its channel or its agent was renamed: each of the same
@@ -170,13 +170,13 @@ class CompilePromptResult(Model):
     """Who read it."""
     reply: PromptReply | None = None
     """What the model answered; none where it was not asked."""
-    faults: int = 0
+    errors: int = 0
     """What does not hold in the answer."""
     again: bool = False
     """Whether the model must be asked once more; then there is nothing else yet."""
     definition: dict[str, Json] | None = None
     """The crew; none where there is an error."""
-    remarks: tuple[PromptDiagnostic, ...] = ()
+    diagnostics: tuple[PromptDiagnostic, ...] = ()
     """Errors and warnings, in the order of the prompt."""
     requirements: tuple[str, ...] = ()
     model: str = ""
@@ -217,7 +217,7 @@ class CallInput(Model):
     """Which try, counting those that people asked for. The idempotency key is the same for all."""
     position: int = 0
     """The journal position when it was scheduled, where the batch does not tell."""
-    inputs: tuple[Given, ...] = ()
+    inputs: tuple[AgentInput, ...] = ()
     """What the agent asks for under `inputs`, as far as it is set and the agent may be given it."""
 
     @model_validator(mode="before")
@@ -250,9 +250,9 @@ class CallModel(CallInput):
     """The tools that the model is offered, as permitted now."""
     item: Item | None = None
     """The item that the step is for, where its phase has a step for each."""
-    unsettled: tuple[int, ...] = ()
+    unresolved: tuple[int, ...] = ()
     """Calls of the step of whose operations it is not known which apply."""
-    heard: Heard | None = None
+    waking_message: WakingMessage | None = None
     """The message that the step is for, where its agent heard one."""
     cut: int = 0
     """Replies in a row that the limit of output cut: the next one may be longer."""
@@ -265,11 +265,11 @@ class RequestedToolCall(Model):
     """The model's id of the call."""
     tool: str
     """The tool's name, as the model spelled it."""
-    brief: str = ""
+    excerpt: str = ""
     """The start of the arguments, for people: at most 80 characters."""
 
 
-class Answer(Model):
+class CallResult(Model):
     """A message that a call made. As JSON it leaves out what the body tells."""
 
     body: dict[str, Json]
@@ -327,7 +327,7 @@ class OutputValue(Model):
     body: ContentHash | None = None
     content: Json = None
     """The large value itself, once, for the history."""
-    whom: tuple[str, ...] | None = None
+    recipients: tuple[str, ...] | None = None
     """Of an item that is for somebody: whom it names. None: it is no such item."""
 
 
@@ -340,7 +340,7 @@ class StructuredOutput(Model):
     """The fields that it has."""
 
 
-class CallModelResult(Answer):
+class CallModelResult(CallResult):
     """A model's reply."""
 
     tools: tuple[RequestedToolCall, ...] = ()
@@ -355,18 +355,22 @@ class CallModelResult(Answer):
     """What a window left out of its prompt; none where nothing."""
     reply: StructuredOutput | None = None
     """What it says, where it is the last of the turn and must be of a form."""
-    faults: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
     """Why it is not of that form."""
     draft: ContentHash | None = None
     """Of a reply that calls tools, where its text may be what the turn ends with: the message that
     has the text alone. The store has it where it has the body."""
-    settled: tuple[RefusedOperations, ...] = ()
+    refused_operations: tuple[RefusedOperations, ...] = ()
     """What became of operations that were not settled: those of which some do not apply."""
 
     @classmethod
     @override
     def _metadata(cls, body: dict[str, Json]) -> dict[str, Json]:
-        return {"tools": requested_tool_calls(body), "model": model_name(body), "usage": used(body)}
+        return {
+            "tools": requested_tool_calls(body),
+            "model": model_name(body),
+            "usage": body_usage(body),
+        }
 
 
 class CallQuota(Model):
@@ -419,7 +423,7 @@ class CallTool(CallInput):
     of the definition's approvals and rules."""
     quotas: tuple[CallQuota, ...] = ()
     """The quotas over runs in which the call is counted."""
-    started: int = 0
+    run_started_at: int = 0
     """When the run started, in milliseconds since the epoch, where there are such quotas: it tells
     the call from those of other runs that had this id."""
 
@@ -448,7 +452,7 @@ class ArtifactChange(Model):
     """The head of the artifact's log when they were tried on it; empty: nobody looked."""
     refused: int = 0
     """How many did not apply then."""
-    why: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     """The first of them, each with its reason."""
 
 
@@ -459,7 +463,7 @@ class RefusedOperations(Model):
     artifact: str
     refused: int
     """How many."""
-    why: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     """The first of them, each with its reason."""
 
 
@@ -538,7 +542,7 @@ ToolOutcome = Annotated[
 """What became of a tool call. As JSON, `ToolReturned` has no `kind`, since it is the usual one."""
 
 
-class CallToolResult(Answer):
+class CallToolResult(CallResult):
     """A tool's message, and what became of the call."""
 
     ok: bool = True
@@ -547,10 +551,10 @@ class CallToolResult(Answer):
     """How long the tool took, in milliseconds."""
     outcome: ToolOutcome = ToolReturned()
     """What became of the call."""
-    counted: dict[str, str] = Field(default_factory=dict[str, str])
+    quota_periods: dict[str, str] = Field(default_factory=dict[str, str])
     """The quotas over runs that count the call, by their names in the store, each with the hour or
     day: what a store has lost is counted again by them."""
-    started: int = 0
+    run_started_at: int = 0
     """The call's own `started`, where quotas count it."""
 
     @classmethod
@@ -567,7 +571,7 @@ class CallToolResult(Answer):
 class MergeNotification(Model):
     """Has another run look at what the store has of this one."""
 
-    op: str
+    merge: str
     """The merge."""
     to: RunId
     """The other run."""
@@ -581,7 +585,7 @@ class StoreBatch(Model):
     definition: ContentHash = ContentHash("")
     state: dict[str, Json] | None = None
     """The state at the batch's end, to be kept as a snapshot."""
-    hints: tuple[MergeNotification, ...] = ()
+    notifications: tuple[MergeNotification, ...] = ()
     """Given once all of it is stored; then the result is a `StoreBatchResult`."""
 
 
@@ -590,7 +594,7 @@ class StoreBatchResult(Model):
 
     gone: tuple[RunId, ...] = ()
     """The runs that have ended, or never were."""
-    untold: tuple[MergeNotification, ...] = ()
+    unsent: tuple[MergeNotification, ...] = ()
     """The hints of which nobody knows whether they came."""
 
 
@@ -603,7 +607,7 @@ class EndRun(Model):
     """The last state, to be kept as a snapshot."""
     outputs: tuple[ContentHash, ...] = ()
     """Bodies that hold outputs: messages, or large values."""
-    hints: tuple[MergeNotification, ...] = ()
+    notifications: tuple[MergeNotification, ...] = ()
     """Given once all of it is stored."""
 
 
@@ -615,7 +619,7 @@ class EndRunResult(Model):
     """The crew's artifacts, as `crewlog.wire.ArtifactResult` spells them."""
 
 
-class Written(Model):
+class Chunk(Model):
     """What a model has written of a reply that is not done: details of its call's heartbeats."""
 
     step: StepId
@@ -669,13 +673,13 @@ class PrepareChange(Model):
 class PreparedSplitRun(Model):
     """A part of a graph that fell apart: another run has it."""
 
-    graph: RunId
+    run: RunId
     """The run."""
     definition: dict[str, Json]
     """The crew that lives there, as canonical JSON."""
     topology: Component
     """Its creatures and channels."""
-    share: Share
+    contents: SplitContents
     """What goes with it."""
 
 
@@ -693,7 +697,7 @@ class PrepareChangeResult(Model):
     is another one."""
     what: str = ""
     """What changes, in a line, for people."""
-    remarks: tuple[PromptDiagnostic, ...] = ()
+    diagnostics: tuple[PromptDiagnostic, ...] = ()
     """Of a prompt: what there is to know about it."""
     reply: PromptReply | None = None
     """What a model answered that reads the prompt."""
@@ -707,12 +711,12 @@ class PrepareChangeResult(Model):
     """By what it gives somebody more than the definition in force; none where nobody has looked."""
     compared: ContentHash = ContentHash("")
     """The definition that was in force when somebody looked."""
-    parts: tuple[PreparedSplitRun, ...] = ()
+    split_runs: tuple[PreparedSplitRun, ...] = ()
     """Where the graph falls apart: those that other runs have from then on. What the run itself
     keeps is `definition`."""
     warnings: tuple[str, ...] = ()
     """What whoever changes may not have meant, as `SwapReport` has it."""
-    home: dict[AgentName, ClaimedAgent] = Field(default_factory=dict[AgentName, ClaimedAgent])
+    claimed: dict[AgentName, ClaimedAgent] = Field(default_factory=dict[AgentName, ClaimedAgent])
     """Creatures that come home, as `RunReopened` has them: they are claimed."""
 
 
@@ -725,7 +729,7 @@ class ReadOtherRun(Model):
     """The definition that it has."""
     other: RunId
     """Whom to look at."""
-    op: str
+    merge: str
     """The merge."""
     sure: bool = True
     """Whether it is there for certain; else the server is asked whether it has ended."""
@@ -736,7 +740,7 @@ class ReadOtherRun(Model):
 class ReadOtherRunResult(Model):
     """What the store has of another run."""
 
-    op: str
+    merge: str
     """The merge."""
     state: dict[str, Json] | None = None
     """Of its last `CrewState` what the merge needs, see
@@ -760,13 +764,13 @@ class PrepareMerge(Model):
     """The run that joins."""
     position: int = 0
     """The position of its last state, at which it rests; 0: the last one that is stored."""
-    edge: dict[str, Json]
+    operation: dict[str, Json]
     """The `connect` or `wire` that is to tie the two, by the names of each."""
     asks: RunId
     """The run of its sender, or of the agent that is wired."""
     artifacts: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
     """The heads of the artifacts' logs that the run which stays has, all of them stored."""
-    gone: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     """The agents that the run had which stays, or with `decide` the one that asks, and that were
     removed there."""
     decide: bool = False
@@ -785,26 +789,26 @@ class PrepareMergeResult(Model):
     """The `GraphPlan` as JSON."""
     base: ContentHash = ContentHash("")
     """The definition of the run that stays, of which it is a change."""
-    joins: RunId = RunId("")
+    merged_run: RunId = RunId("")
     """The run that joins."""
     position: int = 0
     """The position of its last state."""
-    together: bool = False
+    adds_budgets: bool = False
     """Whether what each has left of quotas and budgets is put together: both bound the same by the
     same, and come of one run by splits alone, which have divided it."""
     state: dict[str, Json] = Field(default_factory=dict[str, Json])
     """What is taken over of that; see `crewlog.state.run_merge.surviving_state`."""
     change: ComponentChange = ComponentChange()
     """What becomes of the graphs, with what is called otherwise."""
-    comes: tuple[AgentName, ...] = ()
+    agents: tuple[AgentName, ...] = ()
     """The creatures that come, as they are called now."""
     nodes: dict[NodeName, NodeName] = Field(default_factory=dict[NodeName, NodeName])
     """Where they hear from now on, by where they did."""
-    fresh: tuple[NodeName, ...] = ()
+    new_nodes: tuple[NodeName, ...] = ()
     """Those of these nodes that the run that stays did not know."""
     quotas: dict[str, str] = Field(default_factory=dict[str, str])
     """The keys of quotas that are called otherwise."""
-    behind: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
+    artifact_heads: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
     """Of artifacts that both have: the head that the other one's log goes on from, or has, too."""
     what: str = ""
     """What changes, in a line, for people."""
@@ -871,7 +875,7 @@ class RestoreStateResult(Model):
     """Of a part of another run: the command that parted them."""
     by: str = ""
     """Of the same: who gave it."""
-    left: dict[LogName, LogHead] = Field(default_factory=dict[LogName, LogHead])
+    former_logs: dict[LogName, LogHead] = Field(default_factory=dict[LogName, LogHead])
     """Of a run that goes on with its recipe: the logs of those who left it for runs of their own,
     as they were then."""
     begins: bool = True
@@ -938,7 +942,7 @@ class DeleteReplacedRun(Model):
     """The start: where it is signed, it replaces a signed run once."""
 
 
-def apart(key: str, value: Json, tag: str) -> list[OutputValue]:
+def addressed_items(key: str, value: Json, tag: str) -> list[OutputValue]:
     """The items of a value, each as a value of its own; a value that is no list is its one item.
 
     Args:
@@ -955,5 +959,5 @@ def _item(key: str, item: Json, tag: str) -> OutputValue:
     said = named if isinstance(named, list) else [named]  # pyright: ignore[reportUnknownVariableType]
     whom = tuple(each for each in said if isinstance(each, str))  # pyright: ignore[reportUnknownVariableType]
     if len(canonical(item)) <= INLINE_BYTES:
-        return OutputValue(key=key, value=item, whom=whom)
-    return OutputValue(key=key, body=hash_json(item), content=item, whom=whom)
+        return OutputValue(key=key, value=item, recipients=whom)
+    return OutputValue(key=key, body=hash_json(item), content=item, recipients=whom)

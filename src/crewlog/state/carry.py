@@ -53,17 +53,17 @@ class Carry(Model):
     batch: Batch = Batch.EMPTY
     """The last entries of the journal, where the last execution left without storing them: they
     are stored by whatever this one does first."""
-    inbox: tuple[tuple[str, Json], ...] = Field(default=())
+    command_queue: tuple[tuple[str, Json], ...] = Field(default=())
     """Signals that arrived too late for the last execution, as name and content."""
-    unreadable: tuple[tuple[str, str], ...] = Field(default=())
+    unreadable_commands: tuple[tuple[str, str], ...] = Field(default=())
     """Those of them whose content is no JSON, as name and what is wrong."""
-    queue: str = ""
+    task_queue: str = ""
     """The task queue of the run's activities, where it is not the workflow's own."""
     search_attributes: bool = False
     """Whether the server knows Crewlog's search attributes."""
-    reply: dict[str, Json] = Field(default_factory=dict)
+    response: dict[str, Json] = Field(default_factory=dict)
     """The last answer of a conversation, with its words."""
-    draft: PromptCarry | None = None
+    prompt: PromptCarry | None = None
     """Set where the run has no crew yet: people have not approved what its prompt makes."""
 
     @override

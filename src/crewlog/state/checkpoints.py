@@ -12,7 +12,7 @@ CheckpointKind = Literal["step", "start", "turn", "fork", "rollback", "reopen", 
 the end of a turn, where it began as a fork,
 where it was rolled back or reopened, or nothing but a position that people gave a name."""
 
-TURN = "turn:"
+EXCHANGE = "turn:"
 """What the name of a turn of a conversation begins with; no tag and no step has a `:`."""
 
 _KINDS: Mapping[str, CheckpointKind] = {
@@ -36,12 +36,12 @@ def checkpoint_kind(kind: str, source: str | None, because: str = "") -> Checkpo
 
 def exchange_name(turn: int) -> str:
     """What names the end of a turn of a conversation, where a position is asked for."""
-    return f"{TURN}{turn}"
+    return f"{EXCHANGE}{turn}"
 
 
 def exchange_number(name: str) -> int | None:
     """The turn that such a name means; none where it names something else."""
-    number = name.removeprefix(TURN)
+    number = name.removeprefix(EXCHANGE)
     return int(number) if number != name and number.isdecimal() and len(number) < 10 else None
 
 

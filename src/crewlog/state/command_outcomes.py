@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from crewlog.ids import GROUP_COMMAND, RESERVED
 from crewlog.state import journal as j
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.model import CommandOutcome
 
 KEPT = 100
@@ -31,9 +31,7 @@ _FILTER_BYTES = 5 * 1024
 1,000 ids in it, 1 in 50 with 5,000, 1 in 7 with 10,000. Each costs a search of the journal."""
 _BITS = 4
 """Bits of the filter for each id."""
-_OVERHEAD = len('"":{"ok":false,"position":1000000,"detail":"","digest":""},') - len(
-    '["","","",""],'
-)
+_OVERHEAD = len('"":{"ok":false,"position":1000000,"detail":"","hash":""},') - len('["","","",""],')
 
 Commands = dict[str, CommandOutcome]
 
@@ -44,10 +42,10 @@ def outcome_of(entry: j.JournalEntry, position: int) -> CommandOutcome:
     return CommandOutcome(
         ok=refused is None,
         position=position,
-        detail=brief(refused.reason, DETAIL) if refused else "",
+        detail=excerpt(refused.reason, DETAIL) if refused else "",
         error_type=refused.error_type if refused else "",
         graph_version=entry.graph_version if isinstance(entry, j.ChangeAccepted) else 0,
-        digest=entry.digest,
+        hash=entry.command_hash,
     )
 
 
@@ -98,7 +96,7 @@ def merged_filter(one: str, two: str) -> str:
 
 def _size(commands: Mapping[str, CommandOutcome]) -> int:
     """The approximate bytes of JSON."""
-    said = [(c, o.detail, o.error_type, o.digest) for c, o in commands.items()]
+    said = [(c, o.detail, o.error_type, o.hash) for c, o in commands.items()]
     return _OVERHEAD * len(said) + len(_utf8(json.dumps(said, ensure_ascii=False)))
 
 

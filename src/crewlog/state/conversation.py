@@ -13,7 +13,7 @@ from crewlog.model import Model
 from crewlog.run_status import EndReason
 
 
-class Said(Model):
+class QueuedMessage(Model):
     """A message that waits for its turn."""
 
     body: ContentHash
@@ -29,7 +29,7 @@ class Said(Model):
 class Response(Model):
     """How a turn ended."""
 
-    turn: int
+    exchange: int
     """Which one, from 1."""
     message: str = ""
     """The command whose message it answers."""
@@ -47,10 +47,10 @@ class Response(Model):
     """The journal position that ended it."""
 
 
-class Talk(Model):
+class Conversation(Model):
     """The conversation of a run: its present turn, or the last one where it waits."""
 
-    turn: int = 0
+    exchange: int = 0
     """Which one, from 1; 0 where nothing was said yet."""
     message: str = ""
     """The command whose message it answers."""
@@ -58,15 +58,15 @@ class Talk(Model):
     """Who said that."""
     body: ContentHash | None = None
     """The message's hash, by which it is said again where a rollback undoes the turn."""
-    began: int = 0
+    start_position: int = 0
     """The journal position where it began: what was set before says nothing of it."""
     at: int = 0
     """When it began, in milliseconds since the epoch."""
     steps: int = 0
     """Steps that the run had taken by then."""
-    resting: bool = False
+    is_idle: bool = False
     """Whether the turn is over, and the run waits for the next message."""
-    due: int = 0
+    deadline: int = 0
     """When it has waited long enough, in milliseconds since the epoch; 0: never, or not set."""
     warning: str = ""
     """Why the last route of the turn did not go where the output said."""

@@ -15,7 +15,7 @@ from crewlog.model import Json
 _TEXTS = frozenset({"text", "output_text"})
 
 
-def draft_of(body: Mapping[str, Json]) -> dict[str, Json]:
+def draft_text(body: Mapping[str, Json]) -> dict[str, Json]:
     """A message with nothing but the text and the files of an AI message.
 
     Args:

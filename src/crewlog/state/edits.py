@@ -15,7 +15,7 @@ from crewlog.canonical_json import canonical, hash_json
 from crewlog.ids import AgentName, ContentHash, FlagName
 from crewlog.model import Json
 from crewlog.state.journal import Edit, StateEdited
-from crewlog.state.model import CrewState, Output, Part
+from crewlog.state.model import CrewState, ListElement, Output
 from crewlog.state.reducers import SMALL, output_with_value
 
 FLAGS, OUTPUTS, SHARED, PRIVATE = KINDS = ("flags", "outputs", "shared", "private")
@@ -35,9 +35,9 @@ def path_parts(path: str) -> tuple[str, str, str]:
     return kind, "", rest
 
 
-def edited(state: CrewState, entry: StateEdited, position: int) -> dict[str, Any]:
+def fold_state_edited(state: CrewState, entry: StateEdited, position: int) -> dict[str, Any]:
     """The fields of the state that an edit changes, as they are after it."""
-    flags, places = dict(state.flags), dict(state.flag_places)
+    flags, places = dict(state.flags), dict(state.flag_positions)
     outputs = {agent: dict(found) for agent, found in state.agent_outputs.items()}
     shared = dict(state.shared_context)
     private = {audience: dict(found) for audience, found in state.private_context.items()}
@@ -55,7 +55,7 @@ def edited(state: CrewState, entry: StateEdited, position: int) -> dict[str, Any
             _put(private.setdefault(owner, {}), name, edit, edit.value)
     return {
         "flags": flags,
-        "flag_places": places,
+        "flag_positions": places,
         "agent_outputs": {agent: found for agent, found in outputs.items() if found},
         "shared_context": shared,
         "private_context": {audience: found for audience, found in private.items() if found},
@@ -76,16 +76,16 @@ def _output(edit: Edit, position: int) -> Output:
             body=edit.body,
             position=position,
             items=edit.items,
-            shape=edit.shape,
+            spec=edit.spec,
             logs=edit.logs,
         )
     output = Output(value=[], position=position)
-    shapes = edit.shapes or (None,) * len(edit.value)
+    shapes = edit.specs or (None,) * len(edit.value)
     for value, shape in zip(edit.value, shapes, strict=True):
         body = _body_of(value)
         said = shape if body else None  # what is small is looked at when it is needed
-        part = Part(
-            value=None if body else value, body=body, place=_BEFORE, logs=edit.logs, shape=said
+        part = ListElement(
+            value=None if body else value, body=body, position=_BEFORE, logs=edit.logs, spec=said
         )
         output = output_with_value(output, part, position)
     return output

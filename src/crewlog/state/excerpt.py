@@ -31,12 +31,12 @@ def message_excerpt(body: Mapping[str, Json]) -> str:
         text = next((str(part["text"]) for part in parts if part.get("text")), "")
         files = [named(part) for part in parts if is_file(part)]
         if files:  # file names are never cut
-            return " ".join(filter(None, [brief(text[:1000], 80), *files]))
+            return " ".join(filter(None, [excerpt(text[:1000], 80), *files]))
         content = text
-    return brief(str(content)[:1000], 80)
+    return excerpt(str(content)[:1000], 80)
 
 
-def brief(text: str, limit: int = 120) -> str:
+def excerpt(text: str, limit: int = 120) -> str:
     """The start of a text in one line, at most `limit` characters, for people."""
     return shortened(" ".join(text.split()), limit)
 

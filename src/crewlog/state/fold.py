@@ -26,65 +26,70 @@ from crewlog.ids import (
 )
 from crewlog.state import exchanges
 from crewlog.state import journal as j
-from crewlog.state.answers import ESCALATED, answered, approval, turn_with_model_call
+from crewlog.state.answers import ESCALATED, answer_changes, approval, turn_with_model_call
 from crewlog.state.command_outcomes import outcome_of, remember
-from crewlog.state.edits import edited
-from crewlog.state.excerpt import brief
+from crewlog.state.edits import fold_state_edited
+from crewlog.state.excerpt import excerpt
 from crewlog.state.finish_reason import TAKEN
-from crewlog.state.frontier import child_step_started, failed_step_changes, parent_of, queued
+from crewlog.state.frontier import (
+    child_step_started,
+    failed_step_changes,
+    parent_of,
+    with_queued_steps,
+)
 from crewlog.state.live_permissions import agent_permission_change, tool_permission_change
 from crewlog.state.logs import chain, empty_log_head, joined
 from crewlog.state.model import (
     NEVER_RESTORED,
     Call,
+    ChangeRecord,
     ChildStepProgress,
     CrewState,
     FrontierStep,
-    Heard,
+    Idle,
+    ListElement,
     LogHead,
     MergeOutcome,
-    Mutation,
     Output,
-    Part,
     PendingChange,
     PendingMerge,
     PromptState,
-    Rest,
     Routing,
     SourceRun,
     StatusReason,
     Turn,
+    WakingMessage,
 )
 from crewlog.state.reducers import (
     CONFLICTS,
-    added,
-    combined,
+    appended_values,
     conflicts,
+    element_position,
     output_with_value,
     output_with_write,
-    place_of,
+    reduced_value,
 )
 from crewlog.state.run_merge.protocol import outcome_changes
-from crewlog.state.run_merge.renames import took_in
-from crewlog.state.run_merge.surviving_state import Names, union
+from crewlog.state.run_merge.renames import merged_runs_after
+from crewlog.state.run_merge.surviving_state import MergeNames, merged_state_changes
 from crewlog.state.split import original_run_changes
 from crewlog.usage import Usage
 
-MUTATIONS_KEPT = 100
+CHANGES_KEPT = 100
 """Changes that the state tells of, at most; the journal has them all."""
-MUTATIONS_BYTES = 3 * 1024
+CHANGES_BYTES = 3 * 1024
 """Bytes of JSON that they take, at most, but for the last: every execution carries them."""
 
-WHY = 500
+REASON_LENGTH = 500
 """Characters of a reason that the state keeps; the journal has all of it."""
-WHY_RULED = 200
+PERMISSION_REASON_LENGTH = 200
 """The same of why people said who may call what: it must not push out older changes."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-def reduce(
+def fold(
     state: CrewState, entry: j.JournalEntry, *, digest: ContentHash | None = None
 ) -> CrewState:
     """The state after one more entry.
@@ -94,7 +99,7 @@ def reduce(
         entry: The fact.
         digest: The hash of `entry_to_json(entry)`, where the caller has it already.
     """
-    position = entry.place(state.position)
+    position = entry.position_after(state.position)
     changes: dict[str, Any] = {
         "position": position,
         "execution_trace": LogHead(
@@ -108,7 +113,7 @@ def reduce(
     }
     if (ref := entry.message) is not None:
         changes["messages"] = _extend(state, ref, position)
-    if entry.joins:
+    if entry.log_merges:
         changes["messages"] = _joined(changes.get("messages", state.messages), entry, position)
     if type(entry) in _OF_COMMANDS and (command := getattr(entry, "command", None)) is not None:
         changes["commands"], changes["older_commands"] = remember(
@@ -120,7 +125,7 @@ def reduce(
     return state.model_copy(update=changes)
 
 
-def fold(run: RunId, entries: Iterable[j.JournalEntry], *, base: int = 0) -> CrewState:
+def fold_journal(run: RunId, entries: Iterable[j.JournalEntry], *, base: int = 0) -> CrewState:
     """The state that a journal stands for, from the beginning.
 
     Args:
@@ -130,14 +135,14 @@ def fold(run: RunId, entries: Iterable[j.JournalEntry], *, base: int = 0) -> Cre
     """
     state = CrewState(run=run, position=base)
     for entry in entries:
-        state = reduce(state, entry)
+        state = fold(state, entry)
     return state
 
 
-def after(state: CrewState, landed: Iterable[tuple[int, j.JournalEntry]]) -> CrewState:
+def fold_at_positions(state: CrewState, landed: Iterable[tuple[int, j.JournalEntry]]) -> CrewState:
     """The state after some entries, at their positions, without those that stand between them."""
     for position, entry in landed:
-        state = reduce(state.model_copy(update={"position": position - 1}), entry)
+        state = fold(state.model_copy(update={"position": position - 1}), entry)
     return state
 
 
@@ -179,10 +184,10 @@ def _extend(state: CrewState, ref: j.MessageRef, position: int) -> dict[Any, Log
 
 
 def _joined(
-    messages: Mapping[LogName, LogHead], entry: j.Fact, position: int
+    messages: Mapping[LogName, LogHead], entry: j.Entry, position: int
 ) -> dict[LogName, LogHead]:
     logs = dict(messages)
-    for join in entry.joins:
+    for join in entry.log_merges:
         before = logs.get(join.log)
         head = joined(join.one, join.two, position)
         logs[join.log] = LogHead(head=head, length=(before.length if before else 0) + join.more)
@@ -219,15 +224,15 @@ def _run_started(_state: CrewState, entry: j.RunStarted, _position: int) -> Chan
         "recipe": entry.definition,
         "flags": dict(entry.flags),
         "tool_permissions": dict(entry.permissions),
-        "coordination_rules": entry.rules,
-        "started": entry.began or entry.at,
+        "coordination_rules": entry.coordination_rules,
+        "started_at": entry.started_at or entry.at,
     }
 
 
 @_on(j.PromptReceived)
 def _prompt_received(_state: CrewState, entry: j.PromptReceived, _position: int) -> Changes:
     prompt = PromptState(text=entry.prompt, registry=entry.registry)
-    return {"started": entry.at, "prompt": prompt}
+    return {"started_at": entry.at, "prompt": prompt}
 
 
 def _prompt(state: CrewState, **changes: Any) -> Changes:
@@ -246,20 +251,20 @@ def _prompt_compiled(state: CrewState, entry: j.PromptCompiled, _position: int) 
         state,
         reader=entry.reader,
         definition=entry.definition,
-        remarks=entry.remarks,
+        diagnostics=entry.diagnostics,
         requirements=entry.requirements,
     )
 
 
 @_on(j.PromptCompileFailed)
 def _prompt_refused(state: CrewState, entry: j.PromptCompileFailed, _position: int) -> Changes:
-    return _prompt(state, reader=entry.reader, remarks=entry.remarks)
+    return _prompt(state, reader=entry.reader, diagnostics=entry.diagnostics)
 
 
 @_on(j.DefinitionEdited)
 def _definition_edited(state: CrewState, entry: j.DefinitionEdited, _position: int) -> Changes:
     # What was remarked of the prompt's own definition does not hold for another one.
-    return _prompt(state, definition=entry.definition, edited=True, remarks=(), requirements=())
+    return _prompt(state, definition=entry.definition, edited=True, diagnostics=(), requirements=())
 
 
 @_on(j.DefinitionApproved)
@@ -278,7 +283,7 @@ def _routed(state: CrewState, entry: j.NodesReached, position: int) -> Changes:
         loop=entry.loop,
         reset=entry.reset,
         late=entry.late,
-        rearmed=entry.rearmed,
+        rearmed=entry.loop_reset,
     )
     sent = dict(routing.sent)
     for reached in entry.to:
@@ -289,11 +294,11 @@ def _routed(state: CrewState, entry: j.NodesReached, position: int) -> Changes:
         "visits": visits,
         "frontier": frontier,
         "routing": routing.model_copy(update={"sent": sent}),
-        "rest": None if entry.to else state.rest,
+        "idle": None if entry.to else state.idle,
     }
-    if entry.counted:
+    if entry.branched:
         counts = dict(state.execution_count)
-        for node in entry.counted:
+        for node in entry.branched:
             counts[node] = counts.get(node, 0) + 1
         changes["execution_count"] = counts
     return changes
@@ -304,7 +309,7 @@ def _reach(
     visits: dict[NodeName, int],
     to: Iterable[j.ReachedNode],
     position: int,
-    heard: Heard | None = None,
+    heard: WakingMessage | None = None,
 ) -> None:
     """Adds visits of the nodes reached, each queued behind those of its node that are there."""
     active = {found.node for found in frontier.values()}
@@ -319,7 +324,7 @@ def _reach(
             since=position,
             reached=position,
             requirement=reached.requirement,
-            heard=heard,
+            waking_message=heard,
         )
         active.add(reached.node)
 
@@ -342,7 +347,7 @@ def routing_after(
         counts = arrivals.get(target, {})
         arrivals[target] = _with(counts, source, counts.get(source, 0) + 1)
     changes: Changes = {
-        "done": _with(routing.done, source, routing.done.get(source, 0) + 1),
+        "completed": _with(routing.completed, source, routing.completed.get(source, 0) + 1),
         "arrivals": arrivals,
     }
     if loop or rearmed:
@@ -353,7 +358,7 @@ def routing_after(
             arrivals.pop(target, None)
         for target, owed in (late or {}).items():
             arrivals[target] = {source: -count for source, count in owed.items()}
-        changes["base"] = {**routing.base, **reset}
+        changes["completed_before"] = {**routing.completed_before, **reset}
         changes["sent"] = {n: count for n, count in routing.sent.items() if n not in reset}
         changes["fired"] = {n: count for n, count in routing.fired.items() if n not in reset}
     return routing.model_copy(update=changes)
@@ -363,8 +368,8 @@ def routing_after(
 def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Changes:
     turn = None
     if entry.agent is not None:
-        turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1, began=position)
-    changes: Changes = {"steps": state.steps + 1, "rest": None}
+        turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1, start_position=position)
+    changes: Changes = {"steps": state.steps + 1, "idle": None}
     parent = state.frontier.get(entry.parent) if entry.parent is not None else None
     if parent is not None:
         started = FrontierStep(
@@ -379,8 +384,8 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
         frontier = _with(state.frontier, entry.step, started)
         return {**changes, "frontier": _with_started_child_step(frontier, started)}
     found = state.frontier.get(entry.step)
-    if state.bound and found is not None and found.node == state.bound_at:
-        changes["bound"] = ""  # it is tried once more
+    if state.limit_reached and found is not None and found.node == state.limit_node:
+        changes["limit_reached"] = ""  # it is tried once more
     return {
         **changes,
         **_entry(state, entry.step, status="running", since=position, turn=turn),
@@ -393,16 +398,16 @@ def _step_mapped(state: CrewState, entry: j.ParentStepStarted, position: int) ->
     mapped = ChildStepProgress(
         of=entry.of,
         position=position,
-        items=found.value if found and not found.parts else None,
-        listed=found.body if found else None,
-        parts=found.parts if found else (),
+        items=found.value if found and not found.elements else None,
+        list_body=found.body if found else None,
+        elements=found.elements if found else (),
         logs=found.logs if found else (),
         agents=entry.agents,
-        whose=entry.whose,
+        owners=entry.owners,
         after=entry.after,
-        left=tuple(range(1, entry.of + 1)) if entry.after else (),
+        unstarted=tuple(range(1, entry.of + 1)) if entry.after else (),
     )
-    return _entry(state, entry.step, status="running", since=position, mapped=mapped)
+    return _entry(state, entry.step, status="running", since=position, child_steps=mapped)
 
 
 @_on(j.ItemsRefused)
@@ -413,30 +418,30 @@ def _items_refused(_state: CrewState, _entry: j.ItemsRefused, _position: int) ->
 def _with_started_child_step(frontier: Frontier, child: FrontierStep) -> Frontier:
     """The frontier in which the parent step counts a child step as started."""
     parent = parent_of(frontier, child)
-    if parent is None or parent.mapped is None:
+    if parent is None or parent.child_steps is None:
         return frontier
-    return _with_child_steps(frontier, parent, **child_step_started(parent.mapped, child.item))
+    return _with_child_steps(frontier, parent, **child_step_started(parent.child_steps, child.item))
 
 
 def _with_child_steps(frontier: Frontier, parent: FrontierStep, **changes: Any) -> Frontier:
     """The frontier with other counts of the child steps of a parent step."""
-    if parent.mapped is None:
+    if parent.child_steps is None:
         return frontier
-    mapped = parent.mapped.model_copy(update=changes)
-    return _with(frontier, parent.step, parent.model_copy(update={"mapped": mapped}))
+    mapped = parent.child_steps.model_copy(update=changes)
+    return _with(frontier, parent.step, parent.model_copy(update={"child_steps": mapped}))
 
 
 @_on(j.RequirementMet)
 def _condition_met(state: CrewState, entry: j.RequirementMet, position: int) -> Changes:
-    return _entry(state, entry.step, status="ready", since=position, requirement="", due=0)
+    return _entry(state, entry.step, status="ready", since=position, requirement="", deadline=0)
 
 
 @_on(j.TimerStarted)
 def _timer_set(state: CrewState, entry: j.TimerStarted, position: int) -> Changes:
     found = state.frontier.get(entry.step)
     if found is not None and found.turn is not None:  # its time is limited, and it goes on
-        return _entry(state, entry.step, due=entry.due)
-    return _entry(state, entry.step, status="waiting", since=position, due=entry.due)
+        return _entry(state, entry.step, deadline=entry.deadline)
+    return _entry(state, entry.step, status="waiting", since=position, deadline=entry.deadline)
 
 
 @_on(j.TimerFired)
@@ -462,9 +467,9 @@ def _model_replied(state: CrewState, entry: j.ModelCallCompleted, position: int)
             "next_call": turn.next_call + len(entry.calls),
             "expected": len(entry.calls),
             "returned": 0,
-            "unsettled": (),
+            "unresolved": (),
             "cut": turn.cut + 1 if entry.ending == "cut" else 0,
-            "refusal": entry.brief if entry.ending == "refused" else "",
+            "refusal": entry.excerpt if entry.ending == "refused" else "",
         }
     )
     if entry.draft is not None:
@@ -480,7 +485,7 @@ def _acceptance(state: CrewState, entry: j.ModelCallCompleted) -> Changes:
 
     An agent that heard a message need not say anything.
     """
-    silent = entry.ending == "empty" and state.frontier[entry.step].heard is not None
+    silent = entry.ending == "empty" and state.frontier[entry.step].waking_message is not None
     if not entry.ending or silent:
         return {}
     return {"warning": f"The reply of {entry.agent!r} is taken as it is: {TAKEN[entry.ending]}."}
@@ -497,8 +502,8 @@ def _text(
     logs = () if PUBLIC in said_in else said_in
     text = Output(body=body, position=position, logs=logs)
     if entry.append:
-        place = place_of(state, entry.step, position)
-        part = Part(body=body, place=place, logs=logs)
+        place = element_position(state, entry.step, position)
+        part = ListElement(body=body, position=place, logs=logs)
         text = output_with_value(_found(state, entry.agent, "text"), part, position)
     return _output(state, entry.agent, "text", text)
 
@@ -514,7 +519,7 @@ def _reply_taken(state: CrewState, entry: j.StructuredOutputParsed, _position: i
 def _reply_refused(state: CrewState, entry: j.StructuredOutputRejected, _position: int) -> Changes:
     turn = _turn(state, entry.step)
     turn = turn if entry.ref is None else turn_with_model_call(turn)
-    faults = (*turn.faults, brief("; ".join(entry.faults)))
+    faults = (*turn.faults, excerpt("; ".join(entry.errors)))
     tried: Changes = {"refused": entry.attempt, "faults": faults}
     return _entry(state, entry.step, turn=turn.model_copy(update=tried))
 
@@ -528,7 +533,7 @@ def _turn_capped(state: CrewState, entry: j.TurnLimitReached, position: int) -> 
     times = "model call is its" if entry.calls == 1 else "model calls are its"
     return {
         **changes,
-        **exchanges.bounded(
+        **exchanges.limit_changes(
             f"{entry.agent} was cut off, since {entry.calls} {times} most",
             "call_limit_reached",
             state.frontier[entry.step].node,
@@ -552,8 +557,8 @@ def _tool_returned(state: CrewState, entry: j.ToolCallCompleted, _position: int)
     }
     if entry.confidence is not None:
         after["confidence"] = entry.confidence
-    if entry.did is not None:
-        after["did"] = (*turn.did, entry.did)
+    if entry.result is not None:
+        after["results"] = (*turn.results, entry.result)
     if entry.model_next:
         after["calls"] = (*calls, Call(call=turn.next_call))
         after["next_call"] = turn.next_call + 1
@@ -572,31 +577,33 @@ def _operations_applied(
     if not entry.moved:  # the log has grown already: that is all
         return {}
     turn = _turn(state, entry.step)
-    unsettled = tuple(dict.fromkeys((*turn.unsettled, entry.call)))
-    return _entry(state, entry.step, turn=turn.model_copy(update={"unsettled": unsettled}))
+    unsettled = tuple(dict.fromkeys((*turn.unresolved, entry.call)))
+    return _entry(state, entry.step, turn=turn.model_copy(update={"unresolved": unsettled}))
 
 
 @_on(j.CompletionBuffered)
 def _call_held(state: CrewState, entry: j.CompletionBuffered, _position: int) -> Changes:
-    turn = _call_changed(state, entry.step, entry.call, status="held", held=list(entry.entries))
+    turn = _call_changed(
+        state, entry.step, entry.call, status="buffered", completion=list(entry.entries)
+    )
     return _entry(state, entry.step, turn=turn) if turn else {}
 
 
 @_on(j.RunOutputSet)
 def _flag_set(state: CrewState, entry: j.RunOutputSet, position: int) -> Changes:
     if not entry.append:
-        value = combined(entry.how, state.flags.get(entry.flag), entry.value)
+        value = reduced_value(entry.reducer, state.flags.get(entry.flag), entry.value)
         return {"flags": _with(state.flags, entry.flag, value)}
-    values, places = added(
-        entry.how,
+    values, places = appended_values(
+        entry.reducer,
         state.flags.get(entry.flag),
-        state.flag_places.get(entry.flag, ()),
+        state.flag_positions.get(entry.flag, ()),
         entry.value,
-        place_of(state, entry.step, position),
+        element_position(state, entry.step, position),
     )
     return {
         "flags": _with(state.flags, entry.flag, values),
-        "flag_places": _with(state.flag_places, entry.flag, places),
+        "flag_positions": _with(state.flag_positions, entry.flag, places),
     }
 
 
@@ -614,21 +621,21 @@ def _output(
 def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
     there = _found(state, entry.agent, entry.key)
     if entry.append:
-        part = Part(
+        part = ListElement(
             value=entry.value,
             body=entry.body,
-            place=place_of(state, entry.step, position),
+            position=element_position(state, entry.step, position),
             logs=entry.logs,
-            shape=next(iter(entry.shapes), None),
+            spec=next(iter(entry.specs), None),
         )
-        output = output_with_write(entry.how, there, part, position)
+        output = output_with_write(entry.reducer, there, part, position)
     else:
         output = Output(
-            value=combined(entry.how, there.value if there else None, entry.value),
+            value=reduced_value(entry.reducer, there.value if there else None, entry.value),
             body=entry.body,
             position=position,
             items=entry.items,
-            shape=entry.shape,
+            spec=entry.spec,
             logs=entry.logs,
         )
     return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
@@ -650,7 +657,7 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
         return {"frontier": frontier}
     if left.parent:  # the parent step goes on; the messages of this one are in the store
         return {"frontier": frontier, "messages": _without(state.messages, child_step_log(step))}
-    return {"frontier": queued(frontier, position, only=node)}
+    return {"frontier": with_queued_steps(frontier, position, only=node)}
 
 
 @_on(j.StepCompleted)
@@ -660,19 +667,24 @@ def _step_completed(state: CrewState, entry: j.StepCompleted, position: int) -> 
     if left is None:
         return changes
     parent = parent_of(state.frontier, left)
-    if left.leaving and not left.parent:
+    if left.is_detached and not left.parent:
         # Nothing follows, but where its node comes back it is known to have run.
-        times = _with(state.routing.done, left.node, state.routing.done.get(left.node, 0) + 1)
-        changes["routing"] = state.routing.model_copy(update={"done": times})
-    if parent is not None and parent.mapped is not None:
-        goto = tuple(dict.fromkeys((*parent.mapped.goto, *entry.goto)))
-        counts = {"done": parent.mapped.done + 1, "skipped": parent.mapped.skipped + entry.skipped}
+        times = _with(
+            state.routing.completed, left.node, state.routing.completed.get(left.node, 0) + 1
+        )
+        changes["routing"] = state.routing.model_copy(update={"completed": times})
+    if parent is not None and parent.child_steps is not None:
+        goto = tuple(dict.fromkeys((*parent.child_steps.goto, *entry.goto)))
+        counts = {
+            "done": parent.child_steps.done + 1,
+            "skipped": parent.child_steps.skipped + entry.skipped,
+        }
         changes["frontier"] = _with_child_steps(changes["frontier"], parent, goto=goto, **counts)
     if entry.used_up:
         because = f"{left.node} {entry.because}"
-        changes |= exchanges.bounded(because, "retry_budget_exhausted", left.node)
-    elif state.bound == "retry_budget_exhausted" and left.node == state.bound_at:
-        changes["bound"] = ""  # this time it was content
+        changes |= exchanges.limit_changes(because, "retry_budget_exhausted", left.node)
+    elif state.limit_reached == "retry_budget_exhausted" and left.node == state.limit_node:
+        changes["limit_reached"] = ""  # this time it was content
     return changes
 
 
@@ -683,13 +695,13 @@ def _step_cancelled(state: CrewState, entry: j.StepCancelled, position: int) -> 
 
 @_on(j.StepFailed)
 def _step_failed(state: CrewState, entry: j.StepFailed, position: int) -> Changes:
-    turn = _call_changed(state, entry.step, entry.call, status="asking")
+    turn = _call_changed(state, entry.step, entry.call, status="interrupted")
     changes: Changes = {"turn": turn} if turn else {}
-    failed = _entry(state, entry.step, status="asking", since=position, due=0, **changes)
+    failed = _entry(state, entry.step, status="interrupted", since=position, deadline=0, **changes)
     return {
         **failed,
-        **exchanges.failing(state, entry.error),
-        **exchanges.without(state, entry),
+        **exchanges.exchange_error(state, entry.error),
+        **exchanges.failed_step_warning(state, entry),
         **failed_step_changes(state, entry, position, failed.get("frontier", state.frontier)),
     }
 
@@ -703,16 +715,16 @@ def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Chan
         return _entry(state, entry.step, status="ready", since=position)
     # People approved one try: without the seal their approval holds for no other, and they are
     # asked again.
-    again: Changes = {"status": "ready", "seal": ""}
+    again: Changes = {"status": "ready", "binding": ""}
     calls = tuple(
         c.model_copy(update={**again, "attempt": c.attempt + 1}) if c.call == entry.call else c
         for c in found.turn.calls
     )
     # What the model says from here on is a first try again.
     turn = found.turn.model_copy(update={"calls": calls, "refused": 0, "faults": ()})
-    if turn.did and any(c.call == entry.call and c.tool is None for c in calls):
+    if turn.results and any(c.call == entry.call and c.tool is None for c in calls):
         # Of an agent without a model, what went well is not done again.
-        turn = turn.model_copy(update={"did": tuple(each for each in turn.did if each.ok)})
+        turn = turn.model_copy(update={"results": tuple(each for each in turn.results if each.ok)})
     return _entry(state, entry.step, status="running", since=position, turn=turn)
 
 
@@ -720,27 +732,27 @@ def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Chan
 def _interrupt_raised(state: CrewState, entry: j.InterruptRaised, position: int) -> Changes:
     question = entry.interrupt.model_copy(update={"position": position})
     changes: Changes = {
-        "asked": state.asked + 1,
+        "interrupt_count": state.interrupt_count + 1,
         "interrupts": _with(state.interrupts, question.id, question),
     }
     if question.kind == "manual":
         gone = {NodeName("*"), state.frontier[question.step].node} if question.step else {"*"}
-        changes["break_before"] = tuple(n for n in state.break_before if n not in gone)
+        changes["breakpoints"] = tuple(n for n in state.breakpoints if n not in gone)
     if question.step is None or question.kind == "mcp_approval":
         return changes  # its call is made again by itself
     # A yes to the call that there was before is none any more.
-    unsealed = {"approved": "", "seal": "", "arguments": question.arguments, "edited": False}
+    unsealed = {"approved": "", "binding": "", "arguments": question.arguments, "edited": False}
     turn = _call_changed(
         state,
         question.step,
         question.call,
-        status="asking",
+        status="interrupted",
         **(unsealed if question.kind == "tool_approval" else {}),
     )
     entry_changes: Changes = {"turn": turn} if turn else {}
     # A turn whose other calls go on stays running; only the call asks.
     if question.call is None or question.kind == "step_failed":
-        entry_changes["status"] = "asking"
+        entry_changes["status"] = "interrupted"
     return {**changes, **_entry(state, question.step, since=position, **entry_changes)}
 
 
@@ -749,7 +761,7 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
     question = state.interrupts.get(entry.interrupt)
     changes: Changes = {"interrupts": _without(state.interrupts, entry.interrupt)}
     if question is not None:
-        changes |= answered(state, question, entry)
+        changes |= answer_changes(state, question, entry)
     found = state.frontier.get(question.step) if question and question.step else None
     if found is None or question is None or question.kind == "mcp_approval":
         return changes
@@ -761,9 +773,9 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
     done = ("withdrawn", ESCALATED, "go on", "stop")
     if question.kind == "low_confidence" and entry.decision not in done:
         found = found.model_copy(update={"turn": turn_with_model_call(_turn(state, found.step))})
-    if found.status != "asking":
+    if found.status != "interrupted":
         return changes
-    running = found.turn is not None or found.mapped is not None
+    running = found.turn is not None or found.child_steps is not None
     if question.kind == "ask" and entry.decision in ("withdrawn", ESCALATED):
         running = True  # it has begun, and asks again where it goes on
     status = "waiting" if found.requirement else "running" if running else "ready"
@@ -776,34 +788,37 @@ def _interrupt_due(state: CrewState, entry: j.InterruptDeadlineSet, _position: i
     question = state.interrupts.get(entry.interrupt)
     if question is None:
         return {}
-    changed = question.model_copy(update={"due": entry.due})
+    changed = question.model_copy(update={"deadline": entry.deadline})
     return {"interrupts": _with(state.interrupts, question.id, changed)}
 
 
 @_on(j.BreakpointSet)
 def _break_requested(state: CrewState, entry: j.BreakpointSet, _position: int) -> Changes:
-    if entry.node in state.break_before:
+    if entry.node in state.breakpoints:
         return {}
-    return {"break_before": (*state.break_before, entry.node)}
+    return {"breakpoints": (*state.breakpoints, entry.node)}
 
 
 @_on(j.Paused)
 def _paused(_state: CrewState, entry: j.Paused, position: int) -> Changes:
-    info = StatusReason(reason=entry.reason[:WHY], by=entry.by, position=position)
-    return {"status": "paused", "resume_info": info}
+    info = StatusReason(reason=entry.reason[:REASON_LENGTH], by=entry.by, position=position)
+    return {"status": "paused", "status_reason": info}
 
 
 @_on(j.RunResumed)
 def _resumed(_state: CrewState, _entry: j.RunResumed, _position: int) -> Changes:
-    return {"status": "running", "resume_info": None}
+    return {"status": "running", "status_reason": None}
 
 
 @_on(j.StopRequested)
 def _stop_requested(_state: CrewState, entry: j.StopRequested, position: int) -> Changes:
     info = StatusReason(
-        reason=entry.reason[:WHY], by=entry.by, position=position, end_reason=entry.end_reason
+        reason=entry.reason[:REASON_LENGTH],
+        by=entry.by,
+        position=position,
+        end_reason=entry.end_reason,
     )
-    return {"status": "stopping", "resume_info": info}
+    return {"status": "stopping", "status_reason": info}
 
 
 @_on(j.ExecutionContinuedAsNew)
@@ -824,79 +839,79 @@ def _change_accepted(_state: CrewState, entry: j.ChangeAccepted, position: int) 
         nodes=entry.nodes,
         basis=entry.basis,
     )
-    return {"changing": changing}
+    return {"pending_change": changing}
 
 
 @_on(j.SwapFailed)
 def _swap_failed(_state: CrewState, _entry: j.SwapFailed, _position: int) -> Changes:
-    return {"changing": None}
+    return {"pending_change": None}
 
 
 @_on(j.MergeRequested)
 def _merge_asked(state: CrewState, entry: j.MergeRequested, position: int) -> Changes:
     joining = PendingMerge(
-        op=entry.op,
+        merge=entry.merge,
         other=entry.other,
-        stage="asked",
+        status="requested",
         at=entry.at,
-        due=entry.due,
-        edge=entry.operation,
-        creatures=entry.creatures,
-        flow=entry.flow,
+        deadline=entry.deadline,
+        operation=entry.operation,
+        agents=entry.agents,
+        has_flow=entry.has_flow,
         priority=(entry.at, state.run),
         position=position,
         by=entry.by,
     )
-    return {"joining": joining}
+    return {"pending_merge": joining}
 
 
 @_on(j.MergeAccepted)
 def _merge_accepted(state: CrewState, entry: j.MergeAccepted, position: int) -> Changes:
-    joining = state.joining
-    if joining is None or joining.op != entry.op:
+    joining = state.pending_merge
+    if joining is None or joining.merge != entry.merge:
         joining = PendingMerge(
-            op=entry.op,
+            merge=entry.merge,
             other=entry.other,
-            stage=entry.stage,
-            edge=entry.operation,
-            creatures=entry.creatures,
-            flow=entry.flow,
-            priority=(entry.asked, entry.other),
+            status=entry.status,
+            operation=entry.operation,
+            agents=entry.agents,
+            has_flow=entry.has_flow,
+            priority=(entry.requested_at, entry.other),
             position=position,
             by=entry.by,
         )
     changes = {
-        "stage": entry.stage,
+        "status": entry.status,
         "at": entry.at,
-        "due": entry.due,
-        "theirs": entry.theirs,
-        "began": entry.began,
+        "deadline": entry.deadline,
+        "other_position": entry.other_position,
+        "other_started_at": entry.other_started_at,
     }
-    return {"joining": joining.model_copy(update=changes)}
+    return {"pending_merge": joining.model_copy(update=changes)}
 
 
 @_on(j.MergeOffered)
 def _merge_offered(state: CrewState, entry: j.MergeOffered, _position: int) -> Changes:
-    if state.joining is None:
+    if state.pending_merge is None:
         return {}
-    offered = {"stage": "offered", "at": entry.at, "due": 0}
-    return {"joining": state.joining.model_copy(update=offered)}
+    offered = {"status": "offered", "at": entry.at, "deadline": 0}
+    return {"pending_merge": state.pending_merge.model_copy(update=offered)}
 
 
 @_on(j.MergeFailed)
 def _merge_failed(state: CrewState, entry: j.MergeFailed, position: int) -> Changes:
-    why = brief(entry.why, WHY)
-    failed = MergeOutcome(outcome="failed", other=entry.other, position=position, why=why)
-    return outcome_changes(state, entry.op, failed)
+    why = excerpt(entry.reason, REASON_LENGTH)
+    failed = MergeOutcome(outcome="failed", other=entry.other, position=position, reason=why)
+    return outcome_changes(state, entry.merge, failed)
 
 
 @_on(j.RunEndedByMerge)
 def _merged_into(state: CrewState, entry: j.RunEndedByMerge, _position: int) -> Changes:
     merged = MergeOutcome(
-        outcome="merged", other=entry.run, position=entry.position, renamed=entry.renamed
+        outcome="merged", other=entry.run, position=entry.position, renames=entry.renames
     )
-    left: Changes = {"status": "merged", "interrupts": {}, "resume_info": None}
-    return {**outcome_changes(state, entry.op, merged), **left}
+    left: Changes = {"status": "merged", "interrupts": {}, "status_reason": None}
+    return {**outcome_changes(state, entry.merge, merged), **left}
 
 
 _Mutating = (
@@ -918,7 +933,7 @@ def _mutated(
     version: int | None = None,
     definition: ContentHash | None = None,
     reason: str = "",
-) -> tuple[Mutation, ...]:
+) -> tuple[ChangeRecord, ...]:
     """The last changes of a run with another one, which is counted: the first ones are let go.
 
     Args:
@@ -930,19 +945,19 @@ def _mutated(
         definition: The definition after it; none: it stays.
         reason: Why, where the run itself tells it later.
     """
-    before = state.mutations
-    made = Mutation(
+    before = state.changes
+    made = ChangeRecord(
         position=position,
         at=entry.at,
         by=entry.by,
-        what=brief(what, WHY),
+        what=excerpt(what, REASON_LENGTH),
         graph_version=state.graph_version if version is None else version,
         definition=state.definition if definition is None else definition,
         number=(before[-1].number if before else 0) + 1,
-        reason=brief(reason, WHY_RULED),
+        reason=excerpt(reason, PERMISSION_REASON_LENGTH),
     )
-    kept = [*before, made][-MUTATIONS_KEPT:]
-    while len(kept) > 1 and sum(len(canonical(each.to_json())) for each in kept) > MUTATIONS_BYTES:
+    kept = [*before, made][-CHANGES_KEPT:]
+    while len(kept) > 1 and sum(len(canonical(each.to_json())) for each in kept) > CHANGES_BYTES:
         del kept[0]
     return tuple(kept)
 
@@ -957,8 +972,8 @@ def _ruled(
         "basis": entry.basis,
         "tool_permissions": dict(entry.permissions),
         "flags": {**entry.flags, **state.flags},
-        "coordination_rules": entry.rules,
-        "mutations": _mutated(
+        "coordination_rules": entry.coordination_rules,
+        "changes": _mutated(
             state, entry, position, entry.what, version=version, definition=entry.definition
         ),
     }
@@ -972,10 +987,10 @@ def _rules_changed(state: CrewState, entry: j.DefinitionChanged, position: int) 
 @_on(j.ComponentChanged)
 def _topology_changed(state: CrewState, entry: j.ComponentChanged, position: int) -> Changes:
     changes = cast("Changes", _new_graph(state, entry, position))
-    for part in entry.parts:
-        changes |= original_run_changes(state.model_copy(update=changes), part.share)
-        changes["parted"] = position
-    return changes | entry.bounds.put(state)
+    for part in entry.split_runs:
+        changes |= original_run_changes(state.model_copy(update=changes), part.contents)
+        changes["rollback_floor"] = position
+    return changes | entry.remaining_budget.state_changes(state)
 
 
 @_on(j.GraphSwapped)
@@ -983,7 +998,7 @@ def _new_graph(state: CrewState, entry: j.GraphReplacement, position: int) -> Ch
     remap = entry.remap
     frontier, parked = _moved(state, remap)
     visits, sent = dict(state.visits), dict(state.routing.sent)
-    for step in remap.retract:
+    for step in remap.retracted:
         node = frontier.pop(step).node
         visits[node] -= 1
         if node in sent:
@@ -993,23 +1008,23 @@ def _new_graph(state: CrewState, entry: j.GraphReplacement, position: int) -> Ch
         status = found.status
         if status in ("ready", "waiting"):
             status = "waiting" if requirement else "ready"
-        changes = {"requirement": requirement, "status": status, "since": position, "due": 0}
+        changes = {"requirement": requirement, "status": status, "since": position, "deadline": 0}
         frontier[step] = found.model_copy(update=changes)
-    _reach(frontier, visits, remap.reach, position)
+    _reach(frontier, visits, remap.reached, position)
     routing = state.routing.model_copy(
         update={
             "arrivals": {**state.routing.arrivals, **remap.arrivals},
             "fired": {**state.routing.fired, **remap.fired},
-            "base": {**state.routing.base, **remap.base},
+            "completed_before": {**state.routing.completed_before, **remap.completed_before},
             "sent": sent,
         }
     )
     return {
         **_ruled(state, entry, entry.graph_version, position),
         "graph_version": entry.graph_version,
-        "changing": None,
-        "frontier": queued(frontier, position),
-        "parked": parked,
+        "pending_change": None,
+        "frontier": with_queued_steps(frontier, position),
+        "detached_steps": parked,
         "visits": {node: count for node, count in visits.items() if count},
         "routing": routing,
     }
@@ -1017,63 +1032,63 @@ def _new_graph(state: CrewState, entry: j.GraphReplacement, position: int) -> Ch
 
 @_on(j.RunMerged)
 def _graph_merged(state: CrewState, entry: j.RunMerged, position: int) -> Changes:
-    part = CrewState.from_json(entry.part)
-    taken = union(state, part, Names.of(entry, state.visits))
+    part = CrewState.from_json(entry.merged_state)
+    taken = merged_state_changes(state, part, MergeNames.of(entry, state.visits))
     both = state.model_copy(update=taken)
-    merged = MergeOutcome(outcome="merged", other=entry.of, position=position)
+    merged = MergeOutcome(outcome="merged", other=entry.merged_run, position=position)
     return {
         **taken,
         **_new_graph(both, entry, position),
-        **outcome_changes(state, entry.op, merged),
-        **entry.bounds.put(both),
-        "parted": position,
-        "took_in": took_in(state, part, entry.of, entry.renamed),
+        **outcome_changes(state, entry.merge, merged),
+        **entry.remaining_budget.state_changes(both),
+        "rollback_floor": position,
+        "merged_runs": merged_runs_after(state, part, entry.merged_run, entry.renames),
     }
 
 
 def _moved(state: CrewState, remap: j.Remap) -> tuple[Frontier, Frontier]:
     """The frontier and what is kept aside, with the steps moved whose nodes go or come back."""
-    frontier, parked = dict(state.frontier), dict(state.parked)
-    for step in remap.leave:
-        changes = {"leaving": True, "definition": state.definition}
+    frontier, parked = dict(state.frontier), dict(state.detached_steps)
+    for step in remap.detached_turns:
+        changes = {"is_detached": True, "definition": state.definition}
         frontier[step] = frontier[step].model_copy(update=changes)
-    for step in remap.park:
+    for step in remap.detached:
         found = frontier.pop(step)
-        changes = {"leaving": False, "definition": found.definition or state.definition}
+        changes = {"is_detached": False, "definition": found.definition or state.definition}
         parked[step] = found.model_copy(update=changes)
-    for step in remap.back:
+    for step in remap.reattached:
         found = parked.pop(step) if step in parked else frontier[step]
-        changes = {"leaving": False, "definition": ContentHash("")}
+        changes = {"is_detached": False, "definition": ContentHash("")}
         frontier[step] = found.model_copy(update=changes)
     return frontier, parked
 
 
-_on(j.StateEdited)(edited)
+_on(j.StateEdited)(fold_state_edited)
 
 
 @_on(j.AgentsWoken)
 def _message_heard(state: CrewState, entry: j.AgentsWoken, position: int) -> Changes:
     frontier, visits = dict(state.frontier), dict(state.visits)
-    heard = Heard(log=entry.log, body=entry.body, by=entry.by)
+    heard = WakingMessage(log=entry.log, body=entry.body, by=entry.by)
     _reach(frontier, visits, [j.ReachedNode(node=node) for node in entry.to], position, heard)
     for node in entry.also:
-        waiting = [e for e in frontier.values() if e.node == node and e.heard is not None]
-        if waiting and (last := waiting[-1].heard) is not None:
+        waiting = [e for e in frontier.values() if e.node == node and e.waking_message is not None]
+        if waiting and (last := waiting[-1].waking_message) is not None:
             more = last.model_copy(update={"more": last.more + 1})
-            frontier[waiting[-1].step] = waiting[-1].model_copy(update={"heard": more})
-    return {"frontier": frontier, "visits": visits, "rest": None}
+            frontier[waiting[-1].step] = waiting[-1].model_copy(update={"waking_message": more})
+    return {"frontier": frontier, "visits": visits, "idle": None}
 
 
 @_on(j.IdleStarted)
 def _rested(_state: CrewState, entry: j.IdleStarted, position: int) -> Changes:
-    return {"rest": Rest(due=entry.due, position=position)}
+    return {"idle": Idle(deadline=entry.deadline, position=position)}
 
 
 _on(j.MessageQueued)(exchanges.fold_message_queued)
-_on(j.ExchangeStarted)(exchanges.began)
-_on(j.ExchangeEnded)(exchanges.ended)
+_on(j.ExchangeStarted)(exchanges.fold_exchange_started)
+_on(j.ExchangeEnded)(exchanges.fold_exchange_ended)
 _on(j.IdleDeadlineSet)(exchanges.fold_idle_deadline_set)
-_on(j.BranchTargetRefused)(exchanges.warned)
+_on(j.BranchTargetRefused)(exchanges.fold_branch_target_refused)
 
 
 @_on(j.StepRedirected)
@@ -1086,8 +1101,10 @@ def _permission_set(state: CrewState, entry: j.ToolPermissionSet, position: int)
     what = tool_permission_change(entry.tool, entry.agents)
     return {
         "tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents),
-        "rulings": without_milder_permissions(state.rulings, entry.tool, entry.agents),
-        "mutations": _mutated(state, entry, position, what, reason=entry.reason),
+        "live_permissions": without_milder_permissions(
+            state.live_permissions, entry.tool, entry.agents
+        ),
+        "changes": _mutated(state, entry, position, what, reason=entry.reason),
     }
 
 
@@ -1095,8 +1112,10 @@ def _permission_set(state: CrewState, entry: j.ToolPermissionSet, position: int)
 def _ruling_set(state: CrewState, entry: j.AgentPermissionSet, position: int) -> Changes:
     what = agent_permission_change(entry.tool, entry.agent, entry.do)
     return {
-        "rulings": with_live_permission(state.rulings, entry.tool, entry.agent, entry.do),
-        "mutations": _mutated(state, entry, position, what, reason=entry.reason),
+        "live_permissions": with_live_permission(
+            state.live_permissions, entry.tool, entry.agent, entry.do
+        ),
+        "changes": _mutated(state, entry, position, what, reason=entry.reason),
     }
 
 
@@ -1114,7 +1133,7 @@ def _counted(
     state: CrewState, entry: j.QuotaConsumed | j.QuotaReleased, by: tuple[str, ...], more: int
 ) -> Changes:
     """A call is counted by some quotas from now on; those of the entry have so many more."""
-    turn = _call_changed(state, entry.step, entry.call, counted=by)
+    turn = _call_changed(state, entry.step, entry.call, quotas=by)
     quotas = {**state.quotas}
     for key in entry.quotas:
         quotas[key] = max(0, quotas.get(key, 0) + more)
@@ -1131,7 +1150,7 @@ def _tagged(state: CrewState, entry: j.CheckpointTagged, _position: int) -> Chan
 
 @_on(j.RunCompleted)
 def _completed(_state: CrewState, entry: j.RunCompleted, _position: int) -> Changes:
-    return {"status": "completed", "end_reason": entry.end_reason, "resume_info": None}
+    return {"status": "completed", "end_reason": entry.end_reason, "status_reason": None}
 
 
 @_on(j.RunStopped)
@@ -1168,7 +1187,7 @@ def _rolled_back(state: CrewState, entry: j.RunRolledBack, position: int) -> Cha
     version, definition = changes["graph_version"], changes["definition"]
     what = f"rolled back to {entry.to}"
     mutations = _mutated(state, entry, position, what, version=version, definition=definition)
-    return {**changes, "mutations": mutations}
+    return {**changes, "changes": mutations}
 
 
 @_on(j.RunForked)
@@ -1177,12 +1196,12 @@ def _forked(state: CrewState, entry: j.RunForked, _position: int) -> Changes:
     return {
         **_put_back(state, entry.state),
         # Nobody may do more in two runs than in one; of a fork, there is nothing of these.
-        **({"usage": then.usage, "allowed": then.allowed} if entry.split else {}),
-        "asked": then.asked,
-        "turns": then.turns,
+        **({"usage": then.usage, "added_budgets": then.added_budgets} if entry.split else {}),
+        "interrupt_count": then.interrupt_count,
+        "exchanges": then.exchanges,
         "recipe": then.definition,
         "basis": ContentHash(""),
-        "started": entry.at,
+        "started_at": entry.at,
         "source": SourceRun(
             run=entry.source, position=entry.to, checkpoint=entry.checkpoint, split=entry.split
         ),

@@ -9,13 +9,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from crewlog.ids import AgentName, NodeName, StepId
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.journal import StepFailed
-from crewlog.state.model import ChildStepProgress, CrewState, FrontierStep, Output, Part, StepError
-from crewlog.state.reducers import output_with_value, place_of
+from crewlog.state.model import (
+    ChildStepProgress,
+    CrewState,
+    FrontierStep,
+    ListElement,
+    Output,
+    StepError,
+)
+from crewlog.state.reducers import element_position, output_with_value
 
 
-def queued(
+def with_queued_steps(
     frontier: Mapping[StepId, FrontierStep], position: int, *, only: NodeName | None = None
 ) -> dict[StepId, FrontierStep]:
     """The frontier with one visit of each node under way, and the others queued behind it.
@@ -26,8 +33,8 @@ def queued(
     after = dict(frontier)
     visits = [e for e in frontier.values() if not e.parent and only in (None, e.node)]
     # A timer that is set goes on: its visit has begun, and waits for nothing else.
-    timed = {e.step for e in visits if e.status == "waiting" and e.due and not e.requirement}
-    active = {e.node for e in visits if e.status in ("running", "asking") or e.step in timed}
+    timed = {e.step for e in visits if e.status == "waiting" and e.deadline and not e.requirement}
+    active = {e.node for e in visits if e.status in ("running", "interrupted") or e.step in timed}
     for entry in sorted(visits, key=lambda e: e.status == "queued"):
         if entry.status not in ("ready", "waiting", "queued") or entry.step in timed:
             continue
@@ -51,7 +58,7 @@ LONGEST_ERROR = 200
 
 def find_step(state: CrewState, step: StepId) -> FrontierStep | None:
     """A step that is not done, also one whose node was removed; none for any other id."""
-    return state.frontier.get(step) or state.parked.get(step)
+    return state.frontier.get(step) or state.detached_steps.get(step)
 
 
 def parent_of(
@@ -77,9 +84,9 @@ def item_agent(state: CrewState, step: StepId) -> AgentName | None:
     if child is None or child.parent is None:
         return None
     parent = find_step(state, child.parent)
-    if parent is None or parent.mapped is None:
+    if parent is None or parent.child_steps is None:
         return None
-    return parent.mapped.agent(child.item)
+    return parent.child_steps.agent(child.item)
 
 
 def step_description(state: CrewState, step: StepId, agent: AgentName | None) -> str:
@@ -94,8 +101,8 @@ def step_description(state: CrewState, step: StepId, agent: AgentName | None) ->
     node = found.node if found is not None else ""
     details = [str(agent)] if agent and str(agent) != node else []
     parent = find_step(state, found.parent) if found is not None and found.parent else None
-    if found is not None and parent is not None and parent.mapped is not None:
-        details.append(f"item {found.item} of {parent.mapped.of}")
+    if found is not None and parent is not None and parent.child_steps is not None:
+        details.append(f"item {found.item} of {parent.child_steps.of}")
     return f"{step} ({', '.join(details)})" if details else str(step)
 
 
@@ -109,8 +116,8 @@ def child_step_started(progress: ChildStepProgress, number: int) -> dict[str, An
     """What changes in the progress of a parent step when the child step of an item starts."""
     if not progress.after:
         return {"started": number}  # in the order of the list
-    left = tuple(each for each in progress.left if each != number)
-    return {"started": progress.started + 1, "left": left}
+    left = tuple(each for each in progress.unstarted if each != number)
+    return {"started": progress.started + 1, "unstarted": left}
 
 
 def failed_step_changes(
@@ -126,12 +133,12 @@ def failed_step_changes(
     """
     if entry.agent is None:
         return {}
-    error = brief(entry.error, LONGEST_ERROR)
+    error = excerpt(entry.error, LONGEST_ERROR)
     there = state.agent_outputs.get(entry.agent, {})
     parent = parent_of(frontier, frontier.get(entry.step))
     if parent is not None:
-        place = place_of(state, entry.step, position)
-        part = Part(value=error, place=place, logs=entry.logs)
+        place = element_position(state, entry.step, position)
+        part = ListElement(value=error, position=place, logs=entry.logs)
         output = output_with_value(there.get(ERROR), part, position)
     else:
         output = Output(value=error, position=position, logs=entry.logs)
@@ -140,10 +147,10 @@ def failed_step_changes(
         "agent_outputs": {**state.agent_outputs, entry.agent: {**there, ERROR: output}},
         "errors": (*state.errors, told)[-ERRORS_KEPT:],
     }
-    if parent is not None and parent.mapped is not None:
-        mapped = parent.mapped.model_copy(update={"failed": parent.mapped.failed + 1})
+    if parent is not None and parent.child_steps is not None:
+        mapped = parent.child_steps.model_copy(update={"failed": parent.child_steps.failed + 1})
         changes["frontier"] = {
             **frontier,
-            parent.step: parent.model_copy(update={"mapped": mapped}),
+            parent.step: parent.model_copy(update={"child_steps": mapped}),
         }
     return changes

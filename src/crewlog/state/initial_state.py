@@ -34,7 +34,7 @@ _HOW = (
 )
 
 
-class Given(Model):
+class InitialState(Model):
     """What a run begins with besides its input."""
 
     messages: tuple[InitialMessage, ...] = ()

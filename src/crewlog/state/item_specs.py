@@ -53,7 +53,7 @@ class ItemSpec(Model):
     """The agents that it names, by the key of the item that names them."""
     after: tuple[str, ...] = ()
     """The ids of the items that it waits for."""
-    fault: str = ""
+    error: str = ""
     """What is wrong with what it says, for people."""
 
 
@@ -82,7 +82,7 @@ def item_spec(item: Json, keys: Collection[str]) -> ItemSpec:
         id=_name(fields.get("id"), "its id", faults),
         named=named,
         after=tuple(dict.fromkeys(_name(each, "its 'after'", faults, some=True) for each in waits)),
-        fault="; ".join(dict.fromkeys(faults)),
+        error="; ".join(dict.fromkeys(faults)),
     )
 
 
@@ -91,20 +91,20 @@ class ListSpec(Model):
 
     names: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
     """The agents that items name, by key."""
-    whose: dict[str, tuple[int, ...]] = Field(default_factory=dict[str, tuple[int, ...]])
+    owners: dict[str, tuple[int, ...]] = Field(default_factory=dict[str, tuple[int, ...]])
     """By key, by item: which of them, from 1. 0: none, below zero: what it says is no name."""
     after: tuple[tuple[int, ...], ...] = ()
     """By item: those that it waits for, see `packed`; empty: none waits for another."""
     ids: tuple[str, ...] = ()
     """By item: its id, where they are short: what is wrong is told of it by that."""
-    faults: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
     """What is wrong with it, whoever works on it; the first ones."""
     more: int = 0
     """How many more faults there are."""
 
     def named(self, number: int, key: str) -> str | None:
         """The agent that an item names at a key; empty: none, and none where that is a fault."""
-        which = self.whose[key][number - 1] if key in self.whose else 0
+        which = self.owners[key][number - 1] if key in self.owners else 0
         return None if which < 0 else self.names[key][which - 1] if which else ""
 
     def called(self, number: int) -> str:
@@ -140,7 +140,7 @@ def _waits(item: Json) -> int:
 
 def _too_large(what: str) -> ListSpec:
     said = f"{what} can be where items say who works on them, or after which others"
-    return ListSpec(faults=(f"{said}. Make several lists of it",))
+    return ListSpec(errors=(f"{said}. Make several lists of it",))
 
 
 def joined(shapes: Sequence[ItemSpec], keys: Collection[str]) -> ListSpec:
@@ -157,13 +157,13 @@ def joined(shapes: Sequence[ItemSpec], keys: Collection[str]) -> ListSpec:
         known = {name: at for at, name in enumerate(dict.fromkeys(filter(None, said)), 1)}
         names[key] = tuple(known)
         pairs = zip(said, shapes, strict=True)
-        whose[key] = tuple(known[n] if n else -1 if s.fault else 0 for n, s in pairs)
+        whose[key] = tuple(known[n] if n else -1 if s.error else 0 for n, s in pairs)
     return ListSpec(
         names=names,
-        whose=whose,
+        owners=whose,
         after=after if any(after) else (),
         ids=tuple(s.id for s in shapes) if sum(len(s.id) for s in shapes) <= NAMED_IDS else (),
-        faults=tuple(faults[:FAULTS_TOLD]),
+        errors=tuple(faults[:FAULTS_TOLD]),
         more=max(0, len(faults) - FAULTS_TOLD),
     )
 
@@ -225,8 +225,8 @@ def _faults(shapes: Sequence[ItemSpec], ids: Mapping[str, int]) -> Iterator[str]
     told = 0
     for number, shape in enumerate(shapes, 1):
         said = _called(number, shape.id)
-        if shape.fault:
-            yield f"{said}: {shape.fault}"
+        if shape.error:
+            yield f"{said}: {shape.error}"
             continue
         if shape.id and first.setdefault(shape.id, number) != number:
             yield f"items {first[shape.id]} and {number} have the same id {shape.id!r}"

@@ -35,8 +35,15 @@ from crewlog.state.claim import ClaimedAgent
 from crewlog.state.components import Rename
 from crewlog.state.finish_reason import BadEnding
 from crewlog.state.item_specs import ItemSpec, ListSpec
-from crewlog.state.model import Call, CallDelay, Did, Draft, Interrupt, PromptDiagnostic
-from crewlog.state.split import RemainingBudget, Share
+from crewlog.state.model import (
+    Call,
+    CallDelay,
+    Draft,
+    Interrupt,
+    ListedCallResult,
+    PromptDiagnostic,
+)
+from crewlog.state.split import RemainingBudget, SplitContents
 from crewlog.usage import Usage
 
 
@@ -68,7 +75,7 @@ class LogMerge(Model):
     the log's length is then too large by those."""
 
 
-class Fact(Model):
+class Entry(Model):
     """What every entry has.
 
     An entry that joins logs says so in its fields `joined` and `parents`: readers of the plain JSON
@@ -77,7 +84,7 @@ class Fact(Model):
 
     at: int = 0
     """When, in milliseconds since the epoch, by the workflow's clock."""
-    digest: str = ""
+    command_hash: str = ""
     """Of a command's outcome: the digest of what the command said, by which a repetition is told
     from another command of the same id. Empty: no command led to it, or an unreadable one."""
 
@@ -87,7 +94,7 @@ class Fact(Model):
         return None
 
     @property
-    def joins(self) -> tuple[LogMerge, ...]:
+    def log_merges(self) -> tuple[LogMerge, ...]:
         """The logs that the entry joins with those of other runs, in this order."""
         return ()
 
@@ -96,12 +103,12 @@ class Fact(Model):
         """The runs that these logs come from: the run goes on from them, too."""
         return ()
 
-    def place(self, before: int) -> int:
+    def position_after(self, before: int) -> int:
         """The position at which the entry stands that comes after the one at `before`."""
         return before + 1
 
 
-class RunStarted(Fact):
+class RunStarted(Entry):
     """The run began."""
 
     kind: Literal["RunStarted"] = "RunStarted"
@@ -114,15 +121,15 @@ class RunStarted(Fact):
         default_factory=dict[str, tuple[AgentName, ...] | None]
     )
     """Who may call a tool."""
-    rules: tuple[str, ...] = ()
+    coordination_rules: tuple[str, ...] = ()
     """The coordination rules as text."""
     by: str = ""
     """Who started it."""
-    began: int = 0
+    started_at: int = 0
     """When it was started with a prompt, in milliseconds since the epoch; 0: now."""
 
 
-class PromptReceived(Fact):
+class PromptReceived(Entry):
     """The run was started with a prompt: it has no crew yet."""
 
     kind: Literal["PromptReceived"] = "PromptReceived"
@@ -137,7 +144,7 @@ class PromptReceived(Fact):
     """Who started the run."""
 
 
-class PromptRead(Fact):
+class PromptRead(Entry):
     """A model read the prompt, well or not."""
 
     kind: Literal["PromptRead"] = "PromptRead"
@@ -147,32 +154,32 @@ class PromptRead(Fact):
     """How often a model was asked by then."""
     model: str = ""
     usage: Usage = Usage()
-    faults: int = 0
+    errors: int = 0
     """What did not hold in its reading: it is asked again, at most three times."""
     ending: BadEnding = ""
     """How its reply ended, where that is why it is no reading."""
 
 
-class PromptCompiled(Fact):
+class PromptCompiled(Entry):
     """The prompt makes a crew. Nothing of it runs before people have approved it."""
 
     kind: Literal["PromptCompiled"] = "PromptCompiled"
     definition: ContentHash
     crew: CrewName
     reader: Literal["forms", "model"]
-    remarks: tuple[PromptDiagnostic, ...] = ()
+    diagnostics: tuple[PromptDiagnostic, ...] = ()
     requirements: tuple[str, ...] = ()
 
 
-class PromptCompileFailed(Fact):
+class PromptCompileFailed(Entry):
     """The prompt makes no crew: what is wrong with it."""
 
     kind: Literal["PromptCompileFailed"] = "PromptCompileFailed"
     reader: Literal["forms", "model"] = "forms"
-    remarks: tuple[PromptDiagnostic, ...]
+    diagnostics: tuple[PromptDiagnostic, ...]
 
 
-class DefinitionEdited(Fact):
+class DefinitionEdited(Entry):
     """People changed the definition: they are asked about the new one."""
 
     kind: Literal["DefinitionEdited"] = "DefinitionEdited"
@@ -181,7 +188,7 @@ class DefinitionEdited(Fact):
     by: str = ""
 
 
-class DefinitionApproved(Fact):
+class DefinitionApproved(Entry):
     """People approved a definition: it, and no other, runs."""
 
     kind: Literal["DefinitionApproved"] = "DefinitionApproved"
@@ -189,7 +196,7 @@ class DefinitionApproved(Fact):
     by: str = ""
 
 
-class DefinitionRejected(Fact):
+class DefinitionRejected(Entry):
     """People rejected the definition: the run ends."""
 
     kind: Literal["DefinitionRejected"] = "DefinitionRejected"
@@ -198,7 +205,7 @@ class DefinitionRejected(Fact):
     reason: str = ""
 
 
-class MessageAdded(Fact):
+class MessageAdded(Entry):
     """People, or the run's input, said something."""
 
     kind: Literal["MessageAdded"] = "MessageAdded"
@@ -216,7 +223,7 @@ class MessageAdded(Fact):
         return self.ref
 
 
-class AgentsWoken(Fact):
+class AgentsWoken(Entry):
     """A message gives agents a visit each: those that listen where it was said."""
 
     kind: Literal["AgentsWoken"] = "AgentsWoken"
@@ -232,15 +239,15 @@ class AgentsWoken(Fact):
     """Those whose last visit is for it, too: as many wait there as may."""
 
 
-class IdleStarted(Fact):
+class IdleStarted(Entry):
     """Nothing is to do: the run waits for the next message."""
 
     kind: Literal["IdleStarted"] = "IdleStarted"
-    due: int = 0
+    deadline: int = 0
     """Until when, in milliseconds since the epoch; 0: for ever."""
 
 
-class MessageQueued(Fact):
+class MessageQueued(Entry):
     """People said something in the middle of a turn: it waits for a turn of its own."""
 
     kind: Literal["MessageQueued"] = "MessageQueued"
@@ -249,17 +256,17 @@ class MessageQueued(Fact):
     command: CommandId | None = None
     """The command that said it, where it was said now."""
     by: str = ""
-    again: str = ""
+    requeued: str = ""
     """The command that said it, where a rollback undid its turn: it waits before all others."""
 
 
-class ExchangeStarted(Fact):
+class ExchangeStarted(Entry):
     """A turn of a conversation began: with a message, which came just before or waited."""
 
     kind: Literal["ExchangeStarted"] = "ExchangeStarted"
-    turn: int
+    exchange: int
     """Which one, from 1."""
-    said: str = ""
+    message_command: str = ""
     """The command that said the message."""
     by: str = ""
     """Who said it."""
@@ -271,11 +278,11 @@ class ExchangeStarted(Fact):
     """The flags that do, with their first values."""
 
 
-class ExchangeEnded(Fact):
+class ExchangeEnded(Entry):
     """A turn of a conversation is over, with an answer: the run waits for the next message."""
 
     kind: Literal["ExchangeEnded"] = "ExchangeEnded"
-    turn: int
+    exchange: int
     """Which one; 0: nothing was said yet."""
     agent: AgentName | None = None
     """Who gave the answer; none where the run did."""
@@ -289,7 +296,7 @@ class ExchangeEnded(Fact):
     """The last bound that the turn came to, for people."""
     end_reason: EndReason = "completed"
     """Why the turn ended, for programs: the last bound that it came to and did not get past."""
-    due: int = 0
+    deadline: int = 0
     """Until when the next message is waited for, in milliseconds since the epoch; 0: for ever."""
 
     @property
@@ -298,11 +305,11 @@ class ExchangeEnded(Fact):
         return self.ref
 
 
-class IdleDeadlineSet(Fact):
+class IdleDeadlineSet(Entry):
     """How long a conversation waits for its next message is counted from now on."""
 
     kind: Literal["IdleDeadlineSet"] = "IdleDeadlineSet"
-    due: int
+    deadline: int
     """Until when, in milliseconds since the epoch."""
 
 
@@ -314,7 +321,7 @@ class ReachedNode(Model):
     """What it must wait for; empty where it is ready."""
 
 
-class NodesReached(Fact):
+class NodesReached(Entry):
     """A completion was applied to the graph, and these nodes follow."""
 
     kind: Literal["NodesReached"] = "NodesReached"
@@ -338,13 +345,13 @@ class NodesReached(Fact):
         default_factory=dict[NodeName, dict[NodeName, int]]
     )
     """Arrivals of the generation before that are still to come, by join and source."""
-    rearmed: bool = False
+    loop_reset: bool = False
     """Whether people allowed the decision its visits again."""
-    counted: tuple[NodeName, ...] = ()
+    branched: tuple[NodeName, ...] = ()
     """The nodes that it went to by a route: how often is counted."""
 
 
-class BranchTargetRefused(Fact):
+class BranchTargetRefused(Entry):
     """A route does not go where the output says: that names no way of it, or is used up."""
 
     kind: Literal["BranchTargetRefused"] = "BranchTargetRefused"
@@ -361,14 +368,14 @@ class BranchTargetRefused(Fact):
     """Then: the node that it leads to; the try is counted, as a way that is taken is."""
 
 
-class StepStarted(Fact):
+class StepStarted(Entry):
     """A step began."""
 
     kind: Literal["StepStarted"] = "StepStarted"
     step: StepId
     agent: AgentName | None = None
     """The agent whose turn it is; none for decisions and questions."""
-    composed: bool = False
+    without_model: bool = False
     """Whether that agent asks no model."""
     parent: StepId | None = None
     """The parent step of a child step; none of any other."""
@@ -376,7 +383,7 @@ class StepStarted(Fact):
     """The number of the item that a child step is for, from 1; 0 of any other."""
 
 
-class ParentStepStarted(Fact):
+class ParentStepStarted(Entry):
     """A step began that has a step of its own for each item of a list."""
 
     kind: Literal["ParentStepStarted"] = "ParentStepStarted"
@@ -389,14 +396,14 @@ class ParentStepStarted(Fact):
     """How many items there are."""
     agents: tuple[AgentName, ...] = ()
     """The agents that take the items' steps, where these name them."""
-    whose: tuple[int, ...] = ()
+    owners: tuple[int, ...] = ()
     """By item: which of them, from 0."""
     after: tuple[tuple[int, ...], ...] = ()
     """By item: the items that it waits for, where any does; see
     `crewlog.state.item_specs.packed`."""
 
 
-class ItemsRefused(Fact):
+class ItemsRefused(Entry):
     """A list has items that cannot be worked on: no step of them begins."""
 
     kind: Literal["ItemsRefused"] = "ItemsRefused"
@@ -405,17 +412,17 @@ class ItemsRefused(Fact):
     """Whose output the list is."""
     key: str
     """Which output of it."""
-    faults: tuple[str, ...]
+    errors: tuple[str, ...]
     """What is wrong, for people: the first of it."""
 
 
-class WriteRefused(Fact):
+class WriteRefused(Entry):
     """A value does not fit what other steps have set; what was there stays."""
 
     kind: Literal["WriteRefused"] = "WriteRefused"
     key: str
     """A flag, or an output as `agent.output`."""
-    how: str
+    reducer: str
     """How the values combine: see `Merge`."""
     step: StepId | None = None
     """The step that would have set it."""
@@ -429,12 +436,12 @@ class WriteRefused(Fact):
     """Why the two do not fit, for people."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The conflict, for people: `verdict stays ship, not wait: the two are not the same`."""
         return f"{self.key} stays {self.kept}, not {self.refused}: {self.because}"
 
 
-class RequirementMet(Fact):
+class RequirementMet(Entry):
     """A waiting step's requirement came true, or people waived it: it is ready."""
 
     kind: Literal["RequirementMet"] = "RequirementMet"
@@ -442,7 +449,7 @@ class RequirementMet(Fact):
     waived: bool = False
 
 
-class ModelCallCompleted(Fact):
+class ModelCallCompleted(Entry):
     """A model call answered."""
 
     kind: Literal["ModelCallCompleted"] = "ModelCallCompleted"
@@ -454,7 +461,7 @@ class ModelCallCompleted(Fact):
     calls: tuple[Call, ...] = ()
     """The tool calls it asked for."""
     usage: Usage = Usage()
-    brief: str = ""
+    excerpt: str = ""
     """The start of what it said, for people."""
     append: bool = False
     """Whether a final message is added to the agent's texts, instead of taking their place."""
@@ -467,7 +474,7 @@ class ModelCallCompleted(Fact):
     is no text to end with."""
     window: WindowResult | None = None
     """What a window left out of its prompt; none where nothing."""
-    composed: bool = False
+    without_model: bool = False
     """Whether no model was asked: the agent has none, and its definition says what it calls."""
     delay: CallDelay | None = None
     """What the call took before the attempt that answered; none where that is little."""
@@ -478,7 +485,7 @@ class ModelCallCompleted(Fact):
         return self.ref
 
 
-class StructuredOutputParsed(Fact):
+class StructuredOutputParsed(Entry):
     """A final message was read; its fields follow, as outputs of the agent."""
 
     kind: Literal["StructuredOutputParsed"] = "StructuredOutputParsed"
@@ -493,13 +500,13 @@ class StructuredOutputParsed(Fact):
     good, and the definition says what counts."""
     attempt: int = 1
     """Which try of the turn it was."""
-    brief: str = ""
+    excerpt: str = ""
     """What it says, for people: `next = billing`."""
     confidence: float | None = None
     """How sure the agent says that it is, where that is asked for."""
 
 
-class StructuredOutputRejected(Fact):
+class StructuredOutputRejected(Entry):
     """A final message is not of the form that it must have, or is no good answer."""
 
     kind: Literal["StructuredOutputRejected"] = "StructuredOutputRejected"
@@ -511,7 +518,7 @@ class StructuredOutputRejected(Fact):
     """Which try of the turn it was, from 1."""
     of: int
     """How many there are."""
-    faults: tuple[str, ...]
+    errors: tuple[str, ...]
     """What is wrong with it, each with its place."""
     ref: MessageRef | None = None
     """What its agent is told, and asked again; none where a fallback takes its place."""
@@ -522,7 +529,7 @@ class StructuredOutputRejected(Fact):
         return self.ref
 
 
-class TurnLimitReached(Fact):
+class TurnLimitReached(Entry):
     """A turn reached its agent's `max_calls`, and ends with what is there."""
 
     kind: Literal["TurnLimitReached"] = "TurnLimitReached"
@@ -541,7 +548,7 @@ class TurnLimitReached(Fact):
         return self.ref
 
 
-class ToolCallCompleted(Fact):
+class ToolCallCompleted(Entry):
     """A tool call answered, with a result or with an error that the model sees."""
 
     kind: Literal["ToolCallCompleted"] = "ToolCallCompleted"
@@ -551,7 +558,7 @@ class ToolCallCompleted(Fact):
     tool: str
     ref: MessageRef
     ok: bool = True
-    brief: str = ""
+    excerpt: str = ""
     """The start of the result or the error, for people."""
     ms: int = 0
     """How long it took where it ran, in milliseconds."""
@@ -561,7 +568,7 @@ class ToolCallCompleted(Fact):
     """Nodes that it hands off to, instead of what depends on the step."""
     model_next: bool = False
     """Whether it was the last of its batch, and the model is called with the results."""
-    did: Did | None = None
+    result: ListedCallResult | None = None
     """Where its agent has no model: what the final message is to say of it."""
     delay: CallDelay | None = None
     """What the call took before the attempt that answered; none where that is little."""
@@ -572,7 +579,7 @@ class ToolCallCompleted(Fact):
         return self.ref
 
 
-class CompletionBuffered(Fact):
+class CompletionBuffered(Entry):
     """A tool call answered before an earlier one of its turn; it is applied after that."""
 
     kind: Literal["CompletionBuffered"] = "CompletionBuffered"
@@ -582,7 +589,7 @@ class CompletionBuffered(Fact):
     """The entries to be, in order."""
 
 
-class PermissionDenied(Fact):
+class PermissionDenied(Entry):
     """A call was refused before it was scheduled."""
 
     kind: Literal["PermissionDenied"] = "PermissionDenied"
@@ -595,7 +602,7 @@ class PermissionDenied(Fact):
     """What decided: `permissions`, `rules[1]`, `ruling`; empty: none of these did."""
 
 
-class QuotaConsumed(Fact):
+class QuotaConsumed(Entry):
     """A call was counted in quotas per run."""
 
     kind: Literal["QuotaConsumed"] = "QuotaConsumed"
@@ -605,7 +612,7 @@ class QuotaConsumed(Fact):
     """By their keys."""
 
 
-class QuotaReleased(Fact):
+class QuotaReleased(Entry):
     """A call that was counted is not made: its quotas have it back."""
 
     kind: Literal["QuotaReleased"] = "QuotaReleased"
@@ -614,7 +621,7 @@ class QuotaReleased(Fact):
     quotas: tuple[str, ...]
 
 
-class RunOutputSet(Fact):
+class RunOutputSet(Entry):
     """A flag got a value."""
 
     kind: Literal["RunOutputSet"] = "RunOutputSet"
@@ -623,7 +630,7 @@ class RunOutputSet(Fact):
     """No default: by `==`, 1 would equal true, and the entry as JSON would lose it."""
     by: str = ""
     """The agent, or the principal."""
-    how: str = ""
+    reducer: str = ""
     """How it was merged with what there was: see `Merge`. Of `union` and `update` the value is what
     comes to it, of the others what there is now."""
     append: bool = False
@@ -632,7 +639,7 @@ class RunOutputSet(Fact):
     """For a value that is added: the step of an item, whose place in the list it takes."""
 
 
-class OutputSet(Fact):
+class OutputSet(Entry):
     """An agent's output got a value."""
 
     kind: Literal["OutputSet"] = "OutputSet"
@@ -646,11 +653,11 @@ class OutputSet(Fact):
     """The large value itself, where the store was away when it was made."""
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
-    shapes: tuple[ItemSpec, ...] = ()
+    specs: tuple[ItemSpec, ...] = ()
     """Of a large value that is added to a list: what it says of how it is worked on as an item."""
-    shape: ListSpec | None = None
+    spec: ListSpec | None = None
     """What the items of a large list say of how they are worked on, where they say anything."""
-    how: str = ""
+    reducer: str = ""
     """How it was merged with what there was: see `Merge`. Of `union` and `update` the value is what
     comes to it, of the others what there is now."""
     append: bool = False
@@ -661,7 +668,7 @@ class OutputSet(Fact):
     """The logs whose readers may see it: those that its agent writes to; empty: `public`."""
 
 
-class AddressedItemUndelivered(Fact):
+class AddressedItemUndelivered(Entry):
     """An item that is for whom it names reaches nobody: it names nobody that there is."""
 
     kind: Literal["AddressedItemUndelivered"] = "AddressedItemUndelivered"
@@ -671,11 +678,11 @@ class AddressedItemUndelivered(Fact):
     """The output."""
     item: int
     """Which one, from 1."""
-    whom: str = ""
+    recipients: str = ""
     """Whom it names, for people."""
 
 
-class ArtifactOperationsApplied(Fact):
+class ArtifactOperationsApplied(Entry):
     """A tool's operations were added to an artifact's log; those that do not apply change nothing.
 
     The content is what folding the log makes of it (`crewlog.state.artifacts`).
@@ -692,7 +699,7 @@ class ArtifactOperationsApplied(Fact):
     """How many operations there are."""
     refused: int = 0
     """How many of them were left out, since they do not apply to what the artifact was."""
-    why: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     """The first of them, each with its reason."""
     moved: bool = False
     """Whether the artifact had changed since the operations were tried on it: how many apply is
@@ -706,7 +713,7 @@ class ArtifactOperationsApplied(Fact):
         return self.ref
 
 
-class ArtifactOperationsRefused(Fact):
+class ArtifactOperationsRefused(Entry):
     """Of operations that others came before, some did not apply."""
 
     kind: Literal["ArtifactOperationsRefused"] = "ArtifactOperationsRefused"
@@ -716,11 +723,11 @@ class ArtifactOperationsRefused(Fact):
     artifact: str
     refused: int
     """How many were left out."""
-    why: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     """The first of them, each with its reason."""
 
 
-class StepCompleted(Fact):
+class StepCompleted(Entry):
     """A step ended well."""
 
     kind: Literal["StepCompleted"] = "StepCompleted"
@@ -734,7 +741,7 @@ class StepCompleted(Fact):
     """For a decision: whether it would go back, and may not any more."""
 
 
-class StepFailed(Fact):
+class StepFailed(Entry):
     """A step cannot go on; what follows is decided by the agent's `on_error`."""
 
     kind: Literal["StepFailed"] = "StepFailed"
@@ -746,11 +753,11 @@ class StepFailed(Fact):
     """The agent, where the run goes on without it: the error is its output `error`."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see that; empty: `public`."""
-    stood_in: bool = False
+    has_stand_in: bool = False
     """Whether another node takes its place."""
 
 
-class StepRetried(Fact):
+class StepRetried(Entry):
     """People, or a policy, let a failed step try again from where it failed."""
 
     kind: Literal["StepRetried"] = "StepRetried"
@@ -759,14 +766,14 @@ class StepRetried(Fact):
     by: str = ""
 
 
-class InterruptRaised(Fact):
+class InterruptRaised(Entry):
     """The run asked people."""
 
     kind: Literal["InterruptRaised"] = "InterruptRaised"
     interrupt: Interrupt
 
 
-class InterruptAnswered(Fact):
+class InterruptAnswered(Entry):
     """People answered."""
 
     kind: Literal["InterruptAnswered"] = "InterruptAnswered"
@@ -781,22 +788,22 @@ class InterruptAnswered(Fact):
     """Of an edited call: the digest of the arguments that run instead of the message's."""
     inline: Json = None
     """These arguments."""
-    until: int = 0
+    deadline: int = 0
     """Of an approved call: until when that holds, in milliseconds since the epoch; 0: no limit."""
     expired: bool = False
     """Whether nobody answered in time, and the crew's policy did."""
 
 
-class InterruptDeadlineSet(Fact):
+class InterruptDeadlineSet(Entry):
     """A question got another time to expire, since the run had ended meanwhile."""
 
     kind: Literal["InterruptDeadlineSet"] = "InterruptDeadlineSet"
     interrupt: InterruptId
-    due: int = 0
+    deadline: int = 0
     """When it expires now, in milliseconds since the epoch; 0: never."""
 
 
-class BreakpointSet(Fact):
+class BreakpointSet(Entry):
     """People asked to be asked before a node, or before the next step."""
 
     kind: Literal["BreakpointSet"] = "BreakpointSet"
@@ -807,7 +814,7 @@ class BreakpointSet(Fact):
     command: CommandId | None = None
 
 
-class Paused(Fact):
+class Paused(Entry):
     """Nothing new starts; what runs finishes."""
 
     kind: Literal["Paused"] = "Paused"
@@ -816,7 +823,7 @@ class Paused(Fact):
     command: CommandId | None = None
 
 
-class RunResumed(Fact):
+class RunResumed(Entry):
     """The run goes on."""
 
     kind: Literal["RunResumed"] = "RunResumed"
@@ -825,7 +832,7 @@ class RunResumed(Fact):
     command: CommandId | None = None
 
 
-class StopRequested(Fact):
+class StopRequested(Entry):
     """The run ends with what is there."""
 
     kind: Literal["StopRequested"] = "StopRequested"
@@ -836,14 +843,14 @@ class StopRequested(Fact):
     command: CommandId | None = None
 
 
-class StepCancelled(Fact):
+class StepCancelled(Entry):
     """A running step was ended by a stop or a cancellation."""
 
     kind: Literal["StepCancelled"] = "StepCancelled"
     step: StepId
 
 
-class CommandRejected(Fact):
+class CommandRejected(Entry):
     """A command was not understood, or is not possible; nothing else changed."""
 
     kind: Literal["CommandRejected"] = "CommandRejected"
@@ -859,7 +866,7 @@ class CommandRejected(Fact):
     """Of an answer: what it said, the start of edited arguments."""
 
 
-class ExecutionContinuedAsNew(Fact):
+class ExecutionContinuedAsNew(Entry):
     """The run goes on in a new execution with the state carried over."""
 
     kind: Literal["ExecutionContinuedAsNew"] = "ExecutionContinuedAsNew"
@@ -868,7 +875,7 @@ class ExecutionContinuedAsNew(Fact):
     because: str = ""
 
 
-class ChangeAccepted(Fact):
+class ChangeAccepted(Entry):
     """A change of the graph was accepted: the run drains, and goes on with the new graph."""
 
     kind: Literal["ChangeAccepted"] = "ChangeAccepted"
@@ -909,16 +916,16 @@ class ComponentEvent(Model):
 class Remap(Model):
     """What another graph does to the frontier and to the routing facts."""
 
-    leave: tuple[StepId, ...] = ()
+    detached_turns: tuple[StepId, ...] = ()
     """Steps in mid-turn whose nodes are gone: their turns go on to the end."""
-    park: tuple[StepId, ...] = ()
+    detached: tuple[StepId, ...] = ()
     """Steps whose nodes are gone: they are kept aside."""
-    back: tuple[StepId, ...] = ()
+    reattached: tuple[StepId, ...] = ()
     """Steps that were leaving or kept aside, and whose nodes are there again."""
-    retract: tuple[StepId, ...] = ()
+    retracted: tuple[StepId, ...] = ()
     """Visits that had not begun and whose joins are not met in the new graph; their numbers are
     free again."""
-    reach: tuple[ReachedNode, ...] = ()
+    reached: tuple[ReachedNode, ...] = ()
     """Nodes that the new graph makes ready."""
     requirements: dict[StepId, str] = Field(default_factory=dict[StepId, str])
     """What steps that have not begun wait for now; empty: nothing."""
@@ -928,13 +935,13 @@ class Remap(Model):
     """The arrivals at joins, where they are others than before."""
     fired: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """How often joins have fired that are others now, or are gone."""
-    base: dict[NodeName, tuple[NodeName, ...]] = Field(
+    completed_before: dict[NodeName, tuple[NodeName, ...]] = Field(
         default_factory=dict[NodeName, tuple[NodeName, ...]]
     )
     """The sources that count as done at joins, where they are more than before."""
 
 
-class GraphReplacement(Fact):
+class GraphReplacement(Entry):
     """The run has another graph from here on."""
 
     graph_version: int
@@ -948,7 +955,7 @@ class GraphReplacement(Fact):
     """Who may call a tool from now on: the whole matrix."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """First values of flags that are new."""
-    rules: tuple[str, ...] = ()
+    coordination_rules: tuple[str, ...] = ()
     """The coordination rules as text."""
     basis: ContentHash = ContentHash("")
     """The crew that was changed while the run lives; empty where this is a whole one."""
@@ -966,11 +973,11 @@ class GraphSwapped(GraphReplacement):
 class SplitRun(Model):
     """A part of a graph that is a run of its own from here on."""
 
-    graph: RunId
+    run: RunId
     """The run."""
     definition: ContentHash
     """The crew that lives there."""
-    share: Share
+    contents: SplitContents
     """What goes with it."""
 
 
@@ -989,10 +996,10 @@ class ComponentChanged(GraphReplacement):
     surroundings are other ones than before."""
     events: tuple[ComponentEvent, ...] = ()
     """What became of creatures and wires."""
-    parts: tuple[SplitRun, ...] = ()
+    split_runs: tuple[SplitRun, ...] = ()
     """Of a split: the runs that others are from here on; the state of each is what this run's was
     right before, as far as it is theirs."""
-    bounds: RemainingBudget = RemainingBudget()
+    remaining_budget: RemainingBudget = RemainingBudget()
     """Of a split: what those who stay may use still."""
     split: str = ""
     """Of a split: the command that asked for it, whose outcome is that it was accepted."""
@@ -1010,7 +1017,7 @@ class RunMerged(GraphReplacement):
     kind: Literal["RunMerged"] = "RunMerged"
     position: int = Field(gt=0)
     """Where it stands: behind the last positions of both journals."""
-    follows: int
+    previous_position: int
     """The position of the entry before it: those in between are in no journal of this run."""
     change: Literal["merge"] = "merge"
     """What became of the graphs."""
@@ -1022,19 +1029,19 @@ class RunMerged(GraphReplacement):
     """The creatures whose surroundings are other ones than before."""
     events: tuple[ComponentEvent, ...] = ()
     """What became of creatures and wires."""
-    of: RunId
+    merged_run: RunId
     """The run that joined."""
-    op: str
+    merge: str
     """The command that asked for it."""
-    part: dict[str, Json] = Field(default_factory=dict[str, Json])
+    merged_state: dict[str, Json] = Field(default_factory=dict[str, Json])
     """What that run was: the fields of its last state that are taken over."""
-    renamed: tuple[Rename, ...] = ()
+    renames: tuple[Rename, ...] = ()
     """What it called otherwise."""
-    comes: tuple[AgentName, ...] = ()
+    merged_agents: tuple[AgentName, ...] = ()
     """The creatures that come, as they are called now."""
     nodes: dict[NodeName, NodeName] = Field(default_factory=dict[NodeName, NodeName])
     """Where its creatures hear from now on, by where they did."""
-    fresh: tuple[NodeName, ...] = ()
+    new_nodes: tuple[NodeName, ...] = ()
     """Those of these nodes whose visits are counted on from the ones that the name had here."""
     quotas: dict[str, str] = Field(default_factory=dict[str, str])
     """The keys of quotas that are called otherwise now, by those that they had there."""
@@ -1042,13 +1049,13 @@ class RunMerged(GraphReplacement):
     """The logs that it brought, by the names that they have now."""
     parents: tuple[RunId, ...] = ()
     """The run that brought them."""
-    bounds: RemainingBudget = RemainingBudget()
+    remaining_budget: RemainingBudget = RemainingBudget()
     """Of runs that had parted: what both may use still."""
     reason: str = ""
 
     @property
     @override
-    def joins(self) -> tuple[LogMerge, ...]:
+    def log_merges(self) -> tuple[LogMerge, ...]:
         return self.joined
 
     @property
@@ -1057,15 +1064,15 @@ class RunMerged(GraphReplacement):
         return self.parents
 
     @override
-    def place(self, before: int) -> int:
+    def position_after(self, before: int) -> int:
         return self.position
 
 
-class MergeRequested(Fact):
+class MergeRequested(Entry):
     """The run asks another one to be one graph with it."""
 
     kind: Literal["MergeRequested"] = "MergeRequested"
-    op: str
+    merge: str
     """The merge's id, the same in both runs."""
     other: RunId
     """The run that is asked."""
@@ -1073,86 +1080,86 @@ class MergeRequested(Fact):
     """What ties them: the operation that names the other run."""
     what: str = ""
     """The same, in a line: `connect a to b over c`."""
-    creatures: int = 0
+    agents: int = 0
     """How many creatures the run has: the smaller one joins the larger."""
-    flow: bool = False
+    has_flow: bool = False
     """Whether it has a flow: then the other one joins it."""
-    due: int
+    deadline: int
     """Until when an answer is waited for, in milliseconds since the epoch."""
     by: str = ""
     reason: str = ""
     command: CommandId | None = None
 
 
-class MergeAccepted(Fact):
+class MergeAccepted(Entry):
     """The run agrees to be one graph with another one."""
 
     kind: Literal["MergeAccepted"] = "MergeAccepted"
-    op: str
+    merge: str
     """The merge's id."""
     other: RunId
     """The other run."""
-    stage: Literal["joins", "survives"]
+    status: Literal["draining", "surviving"]
     """Whether this run becomes part of the other one, or takes that in."""
-    due: int
+    deadline: int
     """Until when it must have landed what is under way, or the other one must have offered itself,
     in milliseconds since the epoch."""
-    theirs: int
+    other_position: int
     """The journal position at which the other run came into the merge."""
-    began: int = 0
+    other_started_at: int = 0
     """When the other run was started, in milliseconds since the epoch."""
     operation: Json = None
     """Of a run that was asked: what ties them."""
-    creatures: int = 0
+    agents: int = 0
     """Of a run that was asked: how many creatures the other one has."""
-    flow: bool = False
+    has_flow: bool = False
     """Of a run that was asked: whether the other one has a flow."""
-    asked: int = 0
+    requested_at: int = 0
     """Of a run that was asked: when, in milliseconds since the epoch, by the other's clock."""
     by: str = ""
     """Of a run that was asked: who asked for it."""
 
 
-class MergeOffered(Fact):
+class MergeOffered(Entry):
     """All that was under way has landed: the other run may take this one in.
 
     From here on the run records nothing that changes it, before it has read the other one's word.
     """
 
     kind: Literal["MergeOffered"] = "MergeOffered"
-    op: str
+    merge: str
     """The merge's id."""
     other: RunId
     """The run that may take this one in."""
 
 
-class MergeFailed(Fact):
+class MergeFailed(Entry):
     """The run does not become one graph with another one: both go on by themselves."""
 
     kind: Literal["MergeFailed"] = "MergeFailed"
-    op: str
+    merge: str
     """The merge's id. Of a request that the run refuses, it has never been in that merge."""
     other: RunId
     """The other run."""
-    why: str
+    reason: str
     """Why, for people, with what to do about it."""
 
 
-class RunEndedByMerge(Fact):
+class RunEndedByMerge(Entry):
     """Another run has taken this one in: it ends, and goes on there."""
 
     kind: Literal["RunEndedByMerge"] = "RunEndedByMerge"
-    op: str
+    merge: str
     """The merge's id."""
     run: RunId
     """The run that it is part of now."""
     position: int
     """The position in that run's journal that says so."""
-    renamed: tuple[Rename, ...] = ()
+    renames: tuple[Rename, ...] = ()
     """What of this run is called otherwise there."""
 
 
-class SwapFailed(Fact):
+class SwapFailed(Entry):
     """The change did not come about; the run goes on with the graph that it had."""
 
     kind: Literal["SwapFailed"] = "SwapFailed"
@@ -1161,7 +1168,7 @@ class SwapFailed(Fact):
     error: str
 
 
-class DefinitionChanged(Fact):
+class DefinitionChanged(Entry):
     """What needs no other graph was changed; it holds from the next step on."""
 
     kind: Literal["DefinitionChanged"] = "DefinitionChanged"
@@ -1173,7 +1180,7 @@ class DefinitionChanged(Fact):
     """Who may call a tool from now on: the whole matrix."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """First values of flags that are new."""
-    rules: tuple[str, ...] = ()
+    coordination_rules: tuple[str, ...] = ()
     """The coordination rules as text."""
     events: tuple[ComponentEvent, ...] = ()
     """Creatures that are switched on or off by it."""
@@ -1186,7 +1193,7 @@ class DefinitionChanged(Fact):
     command: CommandId | None = None
 
 
-class ToolPermissionSet(Fact):
+class ToolPermissionSet(Entry):
     """People said who may call a tool; it holds from the next call on."""
 
     kind: Literal["ToolPermissionSet"] = "ToolPermissionSet"
@@ -1198,7 +1205,7 @@ class ToolPermissionSet(Fact):
     command: CommandId | None = None
 
 
-class AgentPermissionSet(Fact):
+class AgentPermissionSet(Entry):
     """People ruled of an agent's calls of a tool; it holds from the next call on."""
 
     kind: Literal["AgentPermissionSet"] = "AgentPermissionSet"
@@ -1225,9 +1232,9 @@ class Edit(Model):
     """That body."""
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
-    shapes: tuple[ItemSpec, ...] = ()
+    specs: tuple[ItemSpec, ...] = ()
     """Of a list that steps add to: what each value says of how it is worked on as an item."""
-    shape: ListSpec | None = None
+    spec: ListSpec | None = None
     """What the items of a large list say of how they are worked on, where they say anything."""
     append: bool = False
     """Whether it is a list that steps add to: `value` has its values, whatever their size."""
@@ -1237,7 +1244,7 @@ class Edit(Model):
     """Of an output: the logs whose readers may see it; empty: `public`."""
 
 
-class StateEdited(Fact):
+class StateEdited(Entry):
     """People changed the state."""
 
     kind: Literal["StateEdited"] = "StateEdited"
@@ -1247,7 +1254,7 @@ class StateEdited(Fact):
     command: CommandId | None = None
 
 
-class StepRedirected(Fact):
+class StepRedirected(Entry):
     """People sent a step elsewhere than where it was going."""
 
     kind: Literal["StepRedirected"] = "StepRedirected"
@@ -1261,23 +1268,23 @@ class StepRedirected(Fact):
     command: CommandId | None = None
 
 
-class TimerStarted(Fact):
+class TimerStarted(Entry):
     """A step waits for a time; or it is started, and fails at that time if it is not done."""
 
     kind: Literal["TimerStarted"] = "TimerStarted"
     step: StepId
-    due: int
+    deadline: int
     """In milliseconds since the epoch."""
 
 
-class TimerFired(Fact):
+class TimerFired(Entry):
     """The time that a step waited for has come."""
 
     kind: Literal["TimerFired"] = "TimerFired"
     step: StepId
 
 
-class CheckpointTagged(Fact):
+class CheckpointTagged(Entry):
     """People gave a checkpoint a name."""
 
     kind: Literal["CheckpointTagged"] = "CheckpointTagged"
@@ -1288,7 +1295,7 @@ class CheckpointTagged(Fact):
     command: CommandId | None = None
 
 
-class RunRolledBack(Fact):
+class RunRolledBack(Entry):
     """The run went back to a checkpoint. What was done since stays in the journal."""
 
     kind: Literal["RunRolledBack"] = "RunRolledBack"
@@ -1302,7 +1309,7 @@ class RunRolledBack(Fact):
     command: CommandId | None = None
 
 
-class RunForked(Fact):
+class RunForked(Entry):
     """The run began as a copy of another one at a checkpoint."""
 
     kind: Literal["RunForked"] = "RunForked"
@@ -1321,7 +1328,7 @@ class RunForked(Fact):
     by: str = ""
 
 
-class LogsMerged(Fact):
+class LogsMerged(Entry):
     """Logs of other runs became the run's own."""
 
     kind: Literal["LogsMerged"] = "LogsMerged"
@@ -1332,7 +1339,7 @@ class LogsMerged(Fact):
 
     @property
     @override
-    def joins(self) -> tuple[LogMerge, ...]:
+    def log_merges(self) -> tuple[LogMerge, ...]:
         return self.joined
 
     @property
@@ -1341,7 +1348,7 @@ class LogsMerged(Fact):
         return self.parents
 
 
-class RunReopened(Fact):
+class RunReopened(Entry):
     """A run that had ended goes on."""
 
     kind: Literal["RunReopened"] = "RunReopened"
@@ -1351,22 +1358,22 @@ class RunReopened(Fact):
     """The state that it goes on with."""
     by: str = ""
     reason: str = ""
-    home: dict[AgentName, ClaimedAgent] = Field(default_factory=dict[AgentName, ClaimedAgent])
+    claimed: dict[AgentName, ClaimedAgent] = Field(default_factory=dict[AgentName, ClaimedAgent])
     """Where it goes back to its recipe: creatures that come home by that, from runs that have
     ended. Those do not go on with them any more."""
 
 
-class RunCompleted(Fact):
+class RunCompleted(Entry):
     """The run reached its end."""
 
     kind: Literal["RunCompleted"] = "RunCompleted"
-    turns: int = 0
+    exchanges: int = 0
     """Of a conversation: how many turns it had. It may be taken up again."""
     end_reason: EndReason = "completed"
     """Why, for programs: the last bound that it came to and did not get past, or `completed`."""
 
 
-class RunStopped(Fact):
+class RunStopped(Entry):
     """The run was ended by people."""
 
     kind: Literal["RunStopped"] = "RunStopped"
@@ -1375,7 +1382,7 @@ class RunStopped(Fact):
     """Why, for programs: the bound that people were asked about as they ended it, or `stopped`."""
 
 
-class RunFailed(Fact):
+class RunFailed(Entry):
     """The run cannot go on."""
 
     kind: Literal["RunFailed"] = "RunFailed"
@@ -1484,7 +1491,7 @@ def entry_from_json(data: Json) -> JournalEntry:
     return entry
 
 
-def placed(entry: Mapping[str, Json], before: int) -> int:
+def entry_position(entry: Mapping[str, Json], before: int) -> int:
     """The position at which an entry stands, as JSON, that comes after the one at `before`."""
     position: int = entry["position"] if entry.get("kind") == "RunMerged" else before + 1
     return position
@@ -1492,11 +1499,11 @@ def placed(entry: Mapping[str, Json], before: int) -> int:
 
 def preceding_position(entry: Mapping[str, Json], position: int) -> int:
     """The position of what comes before an entry, as JSON, at a position."""
-    before: int = entry["follows"] if entry.get("kind") == "RunMerged" else position - 1
+    before: int = entry["previous_position"] if entry.get("kind") == "RunMerged" else position - 1
     return before
 
 
-def goes_on(entry: Mapping[str, Json], position: int, after: int) -> bool:
+def is_contiguous(entry: Mapping[str, Json], position: int, after: int) -> bool:
     """Whether no entry lacks between a position and an entry, as JSON, at a later one."""
     return preceding_position(entry, position) <= after < position
 
@@ -1535,7 +1542,7 @@ class Batch(Model):
         found: list[int] = []
         at = self.first - 1
         for entry in self.entries:
-            at = placed(entry, at)
+            at = entry_position(entry, at)
             found.append(at)
         return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crewlog.authority.permissions import EVERYONE, Ruling
-from crewlog.state.model import CrewState, Mutation
+from crewlog.state.model import ChangeRecord, CrewState
 
 
 def agent_permission_change(tool: str, agent: str, do: Ruling | None) -> str:
@@ -24,9 +24,9 @@ def tool_permission_change(tool: str, agents: Sequence[str] | None) -> str:
     return f"permission to call {tool}: {named}"
 
 
-def last_change(state: CrewState, what: str) -> Mutation | None:
+def last_change(state: CrewState, what: str) -> ChangeRecord | None:
     """The last time that a line was changed; none where that is longer ago than a run remembers."""
-    return next((each for each in reversed(state.mutations) if each.what == what), None)
+    return next((each for each in reversed(state.changes) if each.what == what), None)
 
 
 def permission_description(tool: str, agent: str, do: Ruling | None) -> str:

@@ -29,7 +29,7 @@ from crewlog.ids import (
 from crewlog.model import Json, Model
 from crewlog.run_status import CLOSED, EndReason, RunStatus
 from crewlog.state.components import Rename
-from crewlog.state.conversation import Said, Talk
+from crewlog.state.conversation import Conversation, QueuedMessage
 from crewlog.state.field_policy import FieldPolicy, fields_where
 from crewlog.state.item_specs import ItemSpec, ListSpec
 from crewlog.usage import Usage
@@ -44,23 +44,23 @@ class LogHead(Model):
     """How many messages it has."""
 
 
-Place = tuple[int, int]
+ElementPosition = tuple[int, int]
 """Where a value stands in a list that several steps add to: the journal position, and the item's
 number in a visit that has a step for each; then the position is that of its list."""
 
 
-class Part(Model):
+class ListElement(Model):
     """A value in a list that several steps add to."""
 
     value: Json = None
     """The value, where its JSON is at most 256 bytes."""
     body: ContentHash | None = None
     """The body that holds it, where it is larger, or the message that is the text."""
-    place: Place
+    position: ElementPosition
     """Where it stands."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see it, as of the output; empty: `public`."""
-    shape: ItemSpec | None = None
+    spec: ItemSpec | None = None
     """What a large value says of how it is worked on as an item, where a node does that."""
 
 
@@ -75,9 +75,9 @@ class Output(Model):
     """The journal position that set it."""
     items: int | None = None
     """How many items the list in the body has, where a node has a step for each of them."""
-    shape: ListSpec | None = None
+    spec: ListSpec | None = None
     """What these items say of how they are worked on, where they say anything."""
-    parts: tuple[Part, ...] = ()
+    elements: tuple[ListElement, ...] = ()
     """The values in order, where what steps set makes a list."""
     logs: tuple[LogName, ...] = ()
     """The logs that its agent wrote to when it was set: who reads one of them may see it. Empty:
@@ -86,7 +86,9 @@ class Output(Model):
     @property
     def bodies(self) -> tuple[ContentHash, ...]:
         """The bodies that hold it."""
-        return tuple(h for h in (self.body, *(part.body for part in self.parts)) if h is not None)
+        return tuple(
+            h for h in (self.body, *(part.body for part in self.elements)) if h is not None
+        )
 
 
 class Item(Model):
@@ -98,13 +100,13 @@ class Item(Model):
     """How many there are."""
     value: Json = None
     """The item, where the list is small."""
-    listed: ContentHash | None = None
+    list_body: ContentHash | None = None
     """The body that holds the list."""
     body: ContentHash | None = None
     """The body that holds the item alone."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see it; empty: nobody said it, and it is not asked."""
-    withheld: bool = False
+    is_withheld: bool = False
     """Whether its agent may not see it: the activity says so, and does not look."""
 
 
@@ -121,24 +123,24 @@ class ChildStepProgress(Model):
     """The journal position of the list: it orders what the steps set."""
     items: Json = None
     """The list, where it is small."""
-    listed: ContentHash | None = None
+    list_body: ContentHash | None = None
     """The body that holds the list, where it is not."""
-    parts: tuple[Part, ...] = ()
+    elements: tuple[ListElement, ...] = ()
     """The items by themselves, where several steps made the list."""
     goto: tuple[NodeName, ...] = ()
     """Where its steps' tools handed off to: the run goes there once all are done."""
-    was: tuple[StepId, ...] = ()
+    former_steps: tuple[StepId, ...] = ()
     """The names that the visit had before, where the run went back to it."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see the list, as of the output."""
     agents: tuple[AgentName, ...] = ()
     """The agents that take the items' steps, where these name them; empty: the node's."""
-    whose: tuple[int, ...] = ()
+    owners: tuple[int, ...] = ()
     """By item: which of them, from 0."""
     after: tuple[tuple[int, ...], ...] = ()
     """By item: the items that it waits for, see `crewlog.state.item_specs.packed`; empty: none
     waits for another."""
-    left: tuple[int, ...] = ()
+    unstarted: tuple[int, ...] = ()
     """Where items wait for others: those that are not started."""
     failed: int = 0
     """Items whose steps failed, though the run goes on without them."""
@@ -147,15 +149,15 @@ class ChildStepProgress(Model):
 
     def agent(self, number: int) -> AgentName | None:
         """The agent of an item's step, where items have agents of their own."""
-        return self.agents[self.whose[number - 1]] if self.whose else None
+        return self.agents[self.owners[number - 1]] if self.owners else None
 
     def item(self, number: int) -> Item:
         """The item of that number."""
-        if self.parts:
-            part = self.parts[number - 1]
+        if self.elements:
+            part = self.elements[number - 1]
             return Item(number=number, of=self.of, value=part.value, body=part.body, logs=part.logs)
-        if self.listed is not None:
-            return Item(number=number, of=self.of, listed=self.listed, logs=self.logs)
+        if self.list_body is not None:
+            return Item(number=number, of=self.of, list_body=self.list_body, logs=self.logs)
         return Item(number=number, of=self.of, value=self.items[number - 1], logs=self.logs)
 
 
@@ -181,18 +183,18 @@ class Call(Model):
     """The model's own id of the tool call."""
     message: ContentHash | None = None
     """The AI message that asked for it: the arguments are there."""
-    brief: str = ""
+    excerpt: str = ""
     """The start of the arguments, for people."""
-    status: Literal["ready", "asking", "held"] = "ready"
+    status: Literal["ready", "interrupted", "buffered"] = "ready"
     """`ready` is to be made, or under way; `asking` waits for people; `held` is answered, and
     waits for earlier calls to be applied."""
-    held: Json = None
+    completion: Json = None
     """The answer of a held call, as the journal entry to be."""
     attempt: int = 1
     """Which try: people may have asked for another."""
     approved: str = ""
     """The interrupt by which people approved it, where its tool needs that."""
-    counted: tuple[str, ...] = ()
+    quotas: tuple[str, ...] = ()
     """The quotas per run that it is counted in, by key."""
     arguments: ContentHash | None = None
     """The digest of the arguments that people are asked about, or have approved."""
@@ -200,13 +202,13 @@ class Call(Model):
     """Whether these are others than the message's: people edited them, and the store has them."""
     approver: str = ""
     """Who approved it."""
-    until: int = 0
+    deadline: int = 0
     """Until when the approval holds, in milliseconds since the epoch; 0: no limit."""
-    seal: str = ""
+    binding: str = ""
     """What the approval is bound to, see `crewlog.authority.bindings`."""
 
 
-class Did(Model):
+class ListedCallResult(Model):
     """What became of a call of an agent without a model."""
 
     id: str
@@ -241,7 +243,7 @@ class Turn(Model):
     """Tool calls of the current batch."""
     returned: int = 0
     """Those of them that are applied."""
-    began: int = 0
+    start_position: int = 0
     """The journal position at which it began."""
     goto: tuple[NodeName, ...] = ()
     """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
@@ -258,9 +260,9 @@ class Turn(Model):
     draft: Draft | None = None
     """The text of the last good reply that has one, where the turn may end at its agent's
     `max_calls`."""
-    did: tuple[Did, ...] = ()
+    results: tuple[ListedCallResult, ...] = ()
     """What became of its calls so far, where its agent has no model."""
-    unsettled: tuple[int, ...] = ()
+    unresolved: tuple[int, ...] = ()
     """Calls whose operations others came before: the next model call says which of them apply."""
 
     def with_renamed_entries(self, named: Callable[[Mapping[str, Json]], dict[str, Json]]) -> Turn:
@@ -271,14 +273,14 @@ class Turn(Model):
         """
         calls = tuple(
             call
-            if call.held is None
-            else call.model_copy(update={"held": [named(fact) for fact in call.held]})
+            if call.completion is None
+            else call.model_copy(update={"completion": [named(fact) for fact in call.completion]})
             for call in self.calls
         )
         return self.model_copy(update={"calls": calls})
 
 
-class Heard(Model):
+class WakingMessage(Model):
     """The message that a visit is for."""
 
     log: LogName
@@ -291,10 +293,10 @@ class Heard(Model):
     """Messages that came when as many visits waited as may: this one is for them, too."""
 
 
-class Rest(Model):
+class Idle(Model):
     """Nothing is to do: the run waits for the next message."""
 
-    due: int = 0
+    deadline: int = 0
     """Until when, in milliseconds since the epoch; 0: for ever."""
     position: int = 0
     """The journal position since which it rests."""
@@ -311,7 +313,7 @@ class FrontierStep(Model):
     """The parent step of a child step; none of any other."""
     item: int = 0
     """The number of the item that a child step is for, from 1; 0 of any other."""
-    status: Literal["ready", "running", "waiting", "asking", "queued"] = "ready"
+    status: Literal["ready", "running", "waiting", "interrupted", "queued"] = "ready"
     """`waiting` for its condition, `asking` people, `queued` behind an earlier visit."""
     since: int = 0
     """The journal position of the last change of status."""
@@ -321,18 +323,18 @@ class FrontierStep(Model):
     """What a waiting step waits for, as a condition's text."""
     turn: Turn | None = None
     """The position inside its turn, once it runs."""
-    mapped: ChildStepProgress | None = None
+    child_steps: ChildStepProgress | None = None
     """The position of its items' steps, where it has a step for each item of a list."""
-    due: int = 0
+    deadline: int = 0
     """When the timer is over that it waits for, or that limits the time of a started step, in
     milliseconds since the epoch; 0: none."""
-    leaving: bool = False
+    is_detached: bool = False
     """Whether a change took its node away: its turn goes on to its end, and nothing follows."""
     definition: ContentHash = ContentHash("")
     """The definition whose node it visits, where a change took that away; else the run's own."""
     redirect: NodeName | None = None
     """Where people sent the run, once this is done, instead of what follows it."""
-    heard: Heard | None = None
+    waking_message: WakingMessage | None = None
     """The message that it is for, where its agent heard one."""
 
     @property
@@ -384,7 +386,7 @@ class PromptState(Model):
     """How often a model was asked."""
     definition: ContentHash | None = None
     """The definition that people are asked about, or have approved."""
-    remarks: tuple[PromptDiagnostic, ...] = ()
+    diagnostics: tuple[PromptDiagnostic, ...] = ()
     """What there is to know about it."""
     requirements: tuple[str, ...] = ()
     """`audio depends on backend.models_ready`."""
@@ -439,9 +441,9 @@ class Interrupt(Model):
     """The error or the requirement in full."""
     flag: FlagName | None = None
     """The flag that the answer sets."""
-    words: bool = False
+    takes_text: bool = False
     """Whether other words than the options are an answer too."""
-    words_to: str = ""
+    text_option: str = ""
     """The option that such words mean: its agent is told them. Empty: the answer is the words."""
     hash: ContentHash | None = None
     """The definition that is to be approved: the answer is about it and no other."""
@@ -458,7 +460,7 @@ class Interrupt(Model):
     call_id: str = ""
     """The call's id in that message, where the run does not have the arguments any more: whoever
     shows the question looks them up there."""
-    due: int = 0
+    deadline: int = 0
     """When it expires, in milliseconds since the epoch; 0: never."""
     to: tuple[str, ...] = ()
     """Who may answer; nobody named: whoever may answer at all."""
@@ -469,7 +471,7 @@ class Interrupt(Model):
     counted."""
     more: float = 0
     """How much more `go on` allows: tokens, US dollars, or seconds."""
-    why: str = ""
+    reason: str = ""
     """Of a call: why people are asked about it, with what the rule says of that."""
     rule: str = ""
     """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
@@ -479,7 +481,7 @@ class Interrupt(Model):
     """Of a call: where it is counted before it begins; whether that is used up the store knows."""
     shows: ContentHash | None = None
     """The body that holds what people are shown with it, where that is large."""
-    bound: EndReason = ""
+    limit_reached: EndReason = ""
     """The bound that people are asked about: why the run ends, where their answer stops it."""
 
     @property
@@ -509,14 +511,14 @@ class InterruptAnswer(Model):
 class Routing(Model):
     """Who is done and who has arrived where: what LangGraph's routers read."""
 
-    done: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    completed: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """Completed visits by node."""
     arrivals: dict[NodeName, dict[NodeName, int]] = Field(
         default_factory=dict[NodeName, dict[NodeName, int]]
     )
     """Arrivals at a join, by join and source, since its generation began; below zero where the
     generation before still owes some."""
-    base: dict[NodeName, tuple[NodeName, ...]] = Field(
+    completed_before: dict[NodeName, tuple[NodeName, ...]] = Field(
         default_factory=dict[NodeName, tuple[NodeName, ...]]
     )
     """Sources that count as done at a join since a decision went back behind it."""
@@ -564,12 +566,12 @@ class PendingChange(Model):
     basis: ContentHash = ContentHash("")
     """The basis of the new definition; see `CrewState.basis`."""
 
-    def halts(self, node: NodeName) -> bool:
+    def drains(self, node: NodeName) -> bool:
         """Whether nothing starts at a node until the change is there."""
         return not self.nodes or node in self.nodes
 
 
-class Mutation(Model):
+class ChangeRecord(Model):
     """A change that was made to a run while it lived."""
 
     position: int
@@ -602,7 +604,7 @@ class SourceRun(Model):
     """The command that parted it from that run; empty where it is a fork."""
 
 
-Stage = Literal["asked", "joins", "survives", "offered"]
+MergeStatus = Literal["requested", "draining", "surviving", "offered"]
 """Where a run is in a merge: it has asked for it; it lands what is under way, to become part of the
 other run; it takes the other one in; it waits for the other's word on what it has offered."""
 
@@ -610,37 +612,37 @@ other run; it takes the other one in; it waits for the other's word on what it h
 class PendingMerge(Model):
     """A merge with another run that is under way; see `crewlog.state.run_merge.protocol`."""
 
-    op: str
+    merge: str
     """The merge's id, the same in both runs; see `crewlog.ids.merge_id`."""
     other: RunId
     """The other run."""
-    stage: Stage
+    status: MergeStatus
     at: int = 0
     """When the stage began, in milliseconds since the epoch."""
-    due: int = 0
+    deadline: int = 0
     """Until when it may last, in milliseconds since the epoch; 0: for ever."""
-    edge: Json = None
+    operation: Json = None
     """The operation that asked for it."""
-    creatures: int = 0
+    agents: int = 0
     """Of the run that asked: how many creatures it had then."""
-    flow: bool = False
+    has_flow: bool = False
     """Of the run that asked: whether it has a flow."""
     priority: tuple[int, RunId]
     """When it was asked for, and by which run: of two requests, the smaller one goes first."""
     position: int
     """The journal position at which this run came into it."""
-    theirs: int = 0
+    other_position: int = 0
     """The position at which the other run did; 0: it is not known to have."""
-    began: int = 0
+    other_started_at: int = 0
     """When the other run was started, in milliseconds since the epoch: one that has its id later
     is another one."""
     by: str = ""
     """Who asked for it."""
 
     @property
-    def still(self) -> bool:
+    def is_draining(self) -> bool:
         """Whether nothing new may start meanwhile."""
-        return self.stage in ("joins", "offered")
+        return self.status in ("draining", "offered")
 
 
 class MergeOutcome(Model):
@@ -651,11 +653,11 @@ class MergeOutcome(Model):
     """The other run."""
     position: int
     """The journal position that says so; of the run that was taken in, that of the other run."""
-    round: int = 0
+    start_position: int = 0
     """The journal position at which the run came into it; 0: it never did."""
-    why: str = ""
+    reason: str = ""
     """Why it failed, with what to do about it; its start, the journal has all of it."""
-    renamed: tuple[Rename, ...] = ()
+    renames: tuple[Rename, ...] = ()
     """Of the run that was taken in: what of it is called otherwise in the other one."""
 
 
@@ -672,13 +674,13 @@ class CommandOutcome(Model):
     """The kind of refusal, where it is one of its own: `ChangeConflict`."""
     graph_version: int = 0
     """Of a change that another graph comes of: the version of that; else 0."""
-    digest: str = ""
+    hash: str = ""
     """The digest of what the command said; another command of its id has another one. Empty where
     nobody kept it: then whatever has its id is a repetition."""
 
     def is_duplicate(self, digest: str) -> bool:
         """Whether a command of the same id, with this digest, is this one once more."""
-        return not self.digest or not digest or self.digest == digest
+        return not self.hash or not digest or self.hash == digest
 
 
 class StepError(Model):
@@ -733,7 +735,7 @@ class CrewState(Model):
         FieldPolicy(rollback="never restored", fork="copied", split="copied", merge="transferred"),
     ] = 0
     """The journal position: entries applied so far."""
-    started: Annotated[
+    started_at: Annotated[
         int,
         FieldPolicy(rollback="never restored", fork="reset", split="copied", merge="transferred"),
     ] = 0
@@ -774,10 +776,10 @@ class CrewState(Model):
         ),
     ] = Field(default_factory=dict[FlagName, Json])
     """Flags."""
-    flag_places: Annotated[
-        dict[FlagName, tuple[Place, ...]],
+    flag_positions: Annotated[
+        dict[FlagName, tuple[ElementPosition, ...]],
         FieldPolicy(rollback="restored", fork="copied", split="copied", merge="transferred"),
-    ] = Field(default_factory=dict[FlagName, tuple[Place, ...]])
+    ] = Field(default_factory=dict[FlagName, tuple[ElementPosition, ...]])
     """Where each value stands in the list of a flag that steps add to."""
     tool_permissions: Annotated[
         dict[str, tuple[AgentName, ...] | None],
@@ -790,7 +792,7 @@ class CrewState(Model):
         ),
     ] = Field(default_factory=dict[str, tuple[AgentName, ...] | None])
     """Who may call a tool: null inherits, an empty list means nobody."""
-    rulings: Annotated[
+    live_permissions: Annotated[
         dict[str, dict[str, Ruling]],
         FieldPolicy(
             rollback="kept", fork="copied", split="copied", merge="transferred", diff=("rulings",)
@@ -848,7 +850,7 @@ class CrewState(Model):
         ),
     ] = Field(default_factory=dict[InterruptId, Interrupt])
     """The open questions."""
-    resume_info: Annotated[
+    status_reason: Annotated[
         StatusReason | None,
         FieldPolicy(
             rollback="computed", fork="reset", split="reset", merge="dropped", diff=("run",)
@@ -897,11 +899,11 @@ class CrewState(Model):
     ] = Field(default_factory=dict[NodeName, int])
     """How often a route would send the run to a node, also where it may not any more; in a
     conversation, in its present turn."""
-    asked: Annotated[
+    interrupt_count: Annotated[
         int, FieldPolicy(rollback="never restored", fork="copied", split="copied", merge="dropped")
     ] = 0
     """Interrupts raised so far."""
-    break_before: Annotated[
+    breakpoints: Annotated[
         tuple[NodeName, ...],
         FieldPolicy(
             rollback="restored", fork="copied", split="reset", merge="transferred", diff=("breaks",)
@@ -938,17 +940,17 @@ class CrewState(Model):
         ),
     ] = 0
     """Steps started."""
-    extensions: Annotated[
+    step_limit_raises: Annotated[
         int, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
     ] = 0
     """How often people let the run go on past its limit of steps."""
-    allowed: Annotated[
+    added_budgets: Annotated[
         dict[str, float],
         FieldPolicy(rollback="never restored", fork="reset", split="computed", merge="transferred"),
     ] = Field(default_factory=dict[str, float])
     """What people added to budgets: `tokens`, `cost`; and as `wall` until when the run may go on,
     in milliseconds since the epoch."""
-    answered: Annotated[
+    answers: Annotated[
         dict[InterruptId, InterruptAnswer],
         FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="dropped"),
     ] = Field(default_factory=dict[InterruptId, InterruptAnswer])
@@ -966,11 +968,11 @@ class CrewState(Model):
     ] = ""
     """The last bound that the run came to, in a sentence: of a route, a loop, or an agent's calls;
     or the last bad reply that was taken as it is. In a conversation, in its present turn."""
-    bound: Annotated[
+    limit_reached: Annotated[
         EndReason, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
     ] = ""
     """The last bound that it came to and did not get past; in a conversation, in this turn."""
-    bound_at: Annotated[
+    limit_node: Annotated[
         NodeName, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
     ] = NodeName("")
     """The node that came to it."""
@@ -1003,24 +1005,24 @@ class CrewState(Model):
     """The last whole crew that the run was given, by its start, a definition or a prompt, where it
     was changed since by operations or a merge: another prompt is given the same changes. Empty
     where it was not."""
-    changing: Annotated[
+    pending_change: Annotated[
         PendingChange | None,
         FieldPolicy(
             rollback="computed", fork="reset", split="reset", merge="dropped", diff=("graph",)
         ),
     ] = None
     """The change that the run drains for."""
-    parted: Annotated[
+    rollback_floor: Annotated[
         int, FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="dropped")
     ] = 0
     """The position at which creatures left for another run, or came from one, the last time: it
     does not go back beyond."""
-    mutations: Annotated[
-        tuple[Mutation, ...],
+    changes: Annotated[
+        tuple[ChangeRecord, ...],
         FieldPolicy(rollback="never restored", fork="reset", split="copied", merge="dropped"),
     ] = ()
     """The last changes that were made to it, oldest first; all of them are in the journal."""
-    parked: Annotated[
+    detached_steps: Annotated[
         dict[StepId, FrontierStep],
         FieldPolicy(
             rollback="computed",
@@ -1043,22 +1045,22 @@ class CrewState(Model):
         FieldPolicy(rollback="never restored", fork="copied", split="copied", merge="dropped"),
     ] = None
     """What it was forked from."""
-    talk: Annotated[
-        Talk | None,
+    conversation: Annotated[
+        Conversation | None,
         FieldPolicy(rollback="computed", fork="computed", split="copied", merge="dropped"),
     ] = None
     """The conversation that it is."""
-    turns: Annotated[
+    exchanges: Annotated[
         int, FieldPolicy(rollback="never restored", fork="copied", split="copied", merge="dropped")
     ] = 0
     """Turns of it that have begun; never repeated."""
-    queue: Annotated[
-        tuple[Said, ...],
+    message_queue: Annotated[
+        tuple[QueuedMessage, ...],
         FieldPolicy(rollback="never restored", fork="reset", split="copied", merge="dropped"),
     ] = ()
     """Messages that came during a turn: each gets one of its own."""
-    rest: Annotated[
-        Rest | None, FieldPolicy(rollback="restored", fork="copied", split="reset", merge="dropped")
+    idle: Annotated[
+        Idle | None, FieldPolicy(rollback="restored", fork="copied", split="reset", merge="dropped")
     ] = None
     """Set while nothing is to do in a run whose agents hear."""
     request: Annotated[
@@ -1066,12 +1068,12 @@ class CrewState(Model):
         FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped"),
     ] = None
     """The message of people that agents are shown as their input, where they ask for it."""
-    formerly: Annotated[
+    former_names: Annotated[
         dict[LogName, tuple[LogName, ...]],
         FieldPolicy(rollback="restored", fork="copied", split="copied", merge="transferred"),
     ] = Field(default_factory=dict[LogName, tuple[LogName, ...]])
     """The names that logs had before, where their channels or agents were renamed."""
-    joining: Annotated[
+    pending_merge: Annotated[
         PendingMerge | None,
         FieldPolicy(
             rollback="never restored", fork="reset", split="reset", merge="dropped", diff=("graph",)
@@ -1085,7 +1087,7 @@ class CrewState(Model):
         ),
     ] = Field(default_factory=dict[str, MergeOutcome])
     """The last merges that ended, by their ids, oldest first; all of them are in the journal."""
-    took_in: Annotated[
+    merged_runs: Annotated[
         dict[RunId, tuple[Rename, ...]],
         FieldPolicy(
             rollback="never restored",
@@ -1099,42 +1101,42 @@ class CrewState(Model):
     otherwise here: what was said to one of them, and comes here, is meant as that one called it."""
 
     @property
-    def resting(self) -> bool:
+    def is_conversation_idle(self) -> bool:
         """Whether it is a conversation between two turns."""
-        return self.talk is not None and self.talk.resting and not self.frontier
+        return self.conversation is not None and self.conversation.is_idle and not self.frontier
 
     @property
-    def closed(self) -> bool:
+    def is_ended(self) -> bool:
         """Whether the run has ended."""
         return self.status in CLOSED
 
     @property
-    def still(self) -> bool:
+    def is_draining(self) -> bool:
         """Whether nothing new may start.
 
         What is under way lands first, and then the run has another graph, or is part of another.
         Where some leave for another run, only they are still: `PendingChange.halts`.
         """
-        drains = self.changing is not None and not self.changing.nodes
-        return drains or (self.joining is not None and self.joining.still)
+        drains = self.pending_change is not None and not self.pending_change.nodes
+        return drains or (self.pending_merge is not None and self.pending_merge.is_draining)
 
     @property
-    def ending(self) -> tuple[StepId, ...]:
+    def detached_turns(self) -> tuple[StepId, ...]:
         """The steps that end here, as their nodes are gone; see `FrontierStep.leaving`."""
-        return tuple(step for step, entry in self.frontier.items() if entry.leaving)
+        return tuple(step for step, entry in self.frontier.items() if entry.is_detached)
 
     @property
-    def merged_into(self) -> RunId | None:
+    def surviving_run(self) -> RunId | None:
         """The run that this one is part of now; none where it is one of its own."""
-        return self._taken.other if self._taken is not None else None
+        return self._run_merge.other if self._run_merge is not None else None
 
     @property
     def surviving_run_renames(self) -> tuple[Rename, ...]:
         """What of a merged run is called otherwise in the one that it is part of now."""
-        return self._taken.renamed if self._taken is not None else ()
+        return self._run_merge.renames if self._run_merge is not None else ()
 
     @property
-    def _taken(self) -> MergeOutcome | None:
+    def _run_merge(self) -> MergeOutcome | None:
         merged = [each for each in self.merges.values() if each.outcome == "merged"]
         return merged[-1] if self.status == "merged" and merged else None
 

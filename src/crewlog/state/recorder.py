@@ -13,9 +13,9 @@ from crewlog.canonical_json import canonical, hash_bytes
 from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.batch_codec import pack
-from crewlog.state.body_metadata import told
-from crewlog.state.calls import Answer
-from crewlog.state.fold import reduce
+from crewlog.state.body_metadata import body_metadata
+from crewlog.state.calls import CallResult
+from crewlog.state.fold import fold
 from crewlog.state.journal import Batch, JournalEntry, entry_to_json, preceding_position
 from crewlog.state.logs import empty_log_head
 from crewlog.state.model import CrewState
@@ -35,7 +35,7 @@ class _UnstoredEntry:
 
 
 @dataclass
-class Ledger:
+class Journal:
     """A run's state and journal, as one execution holds them."""
 
     state: CrewState
@@ -54,7 +54,7 @@ class Ledger:
         self.first = self.state.position + 1
 
     @classmethod
-    def carried(cls, state: CrewState, batch: Batch) -> Ledger:
+    def from_carry(cls, state: CrewState, batch: Batch) -> Journal:
         """A ledger that begins with entries that another execution recorded and did not store.
 
         Args:
@@ -77,10 +77,10 @@ class Ledger:
         data = entry_to_json(entry)
         encoded = canonical(data)
         before = self.state
-        self.state = reduce(before, entry, digest=hash_bytes(encoded))
+        self.state = fold(before, entry, digest=hash_bytes(encoded))
         heads: dict[LogName, ContentHash] = {}
         said = entry.message.logs if entry.message else ()
-        for log in (*said, *(join.log for join in entry.joins)):
+        for log in (*said, *(join.log for join in entry.log_merges)):
             known = before.messages.get(log)
             heads[log] = known.head if known else empty_log_head(before.run, log)
         self.entries.append(data)
@@ -89,22 +89,22 @@ class Ledger:
         self._batch = None
         return entry
 
-    def learn(self, answer: Answer) -> None:
+    def learn(self, answer: CallResult) -> None:
         """Notes what an answer's body tells: entries about it pack smaller.
 
         Not of a large one, which may be kept outside of the history: losing it must not lose
         journal entries. And not of one that the store does not have.
         """
         if answer.stored and len(canonical(answer.to_json())) <= LARGEST_TOLD:
-            self._told[answer.hash] = told(answer.body)
+            self._told[answer.hash] = body_metadata(answer.body)
 
     def batch(self) -> Batch:
         """What is not stored yet, packed."""
         if self._batch is None:
-            self._batch = pack(self.whole(), self._told)
+            self._batch = pack(self.unpacked_batch(), self._told)
         return self._batch
 
-    def whole(self) -> Batch:
+    def unpacked_batch(self) -> Batch:
         """What is not stored yet, as it is: the packed one leaves out what its history tells."""
         if not self._unstored:
             return Batch.EMPTY
@@ -120,11 +120,11 @@ class Ledger:
         """The size of the batch, about."""
         return sum(entry.size for entry in self._unstored)
 
-    def lacks(self, position: int) -> bool:
+    def has_unstored(self, position: int) -> bool:
         """Whether the store may lack an entry up to `position`."""
         return bool(self._unstored) and self._unstored[0].position <= position
 
-    def stored(self, position: int) -> None:
+    def mark_stored(self, position: int) -> None:
         """Notes that the entries up to `position` are stored."""
         self._unstored = [entry for entry in self._unstored if entry.position > position]
         self._batch = None

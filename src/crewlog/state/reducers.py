@@ -23,25 +23,25 @@ from typing import TypeGuard
 from crewlog.canonical_json import canonical
 from crewlog.ids import FlagName, StepId
 from crewlog.model import Json
-from crewlog.state.excerpt import brief
-from crewlog.state.model import CrewState, Output, Part, Place
+from crewlog.state.excerpt import excerpt
+from crewlog.state.model import CrewState, ElementPosition, ListElement, Output
 
 SMALL = 256
 """Bytes of JSON of a list that conditions see, as of any value."""
 
 
-def place_of(state: CrewState, step: StepId | None, position: int) -> Place:
+def element_position(state: CrewState, step: StepId | None, position: int) -> ElementPosition:
     """Where a value stands that a step adds at a position."""
     child = state.frontier.get(step) if step is not None else None
     parent = state.frontier.get(child.parent) if child is not None and child.parent else None
-    if child is None or parent is None or parent.mapped is None:
+    if child is None or parent is None or parent.child_steps is None:
         return (position, 0)
-    return (parent.mapped.position, child.item)
+    return (parent.child_steps.position, child.item)
 
 
 def with_value(
-    values: Json, places: tuple[Place, ...], value: Json, place: Place
-) -> tuple[list[Json], tuple[Place, ...]]:
+    values: Json, places: tuple[ElementPosition, ...], value: Json, place: ElementPosition
+) -> tuple[list[Json], tuple[ElementPosition, ...]]:
     """A flag's list with one more value, and the places of all.
 
     Args:
@@ -55,8 +55,11 @@ def with_value(
 
 
 def list_with_values(
-    listed: list[Json], places: tuple[Place, ...], values: list[Json], place: Place
-) -> tuple[list[Json], tuple[Place, ...]]:
+    listed: list[Json],
+    places: tuple[ElementPosition, ...],
+    values: list[Json],
+    place: ElementPosition,
+) -> tuple[list[Json], tuple[ElementPosition, ...]]:
     """As `with_value`, with several that one step adds: they stand side by side."""
     # What the list began with stands before all that steps add.
     known = (*((0, 0),) * (len(listed) - len(places)), *places)
@@ -67,21 +70,23 @@ def list_with_values(
     )
 
 
-def output_with_value(output: Output | None, part: Part, position: int) -> Output:
+def output_with_value(output: Output | None, part: ListElement, position: int) -> Output:
     """An output that is a list, with one more value."""
-    parts = values_in_order(output.parts if output else (), (part,))
-    return Output(value=_small_list(parts), parts=parts, position=position)
+    parts = values_in_order(output.elements if output else (), (part,))
+    return Output(value=_small_list(parts), elements=parts, position=position)
 
 
-def values_in_order(parts: tuple[Part, ...], new: tuple[Part, ...]) -> tuple[Part, ...]:
+def values_in_order(
+    parts: tuple[ListElement, ...], new: tuple[ListElement, ...]
+) -> tuple[ListElement, ...]:
     """Parts in their order, with those that one step adds, all at one place."""
     if not new:
         return parts
-    at = bisect_right([each.place for each in parts], new[0].place)
+    at = bisect_right([each.position for each in parts], new[0].position)
     return (*parts[:at], *new, *parts[at:])
 
 
-def _small_list(parts: tuple[Part, ...]) -> Json:
+def _small_list(parts: tuple[ListElement, ...]) -> Json:
     """The values of a list, where all of it is small."""
     if len(parts) > SMALL or any(each.body is not None for each in parts):
         return None
@@ -156,11 +161,11 @@ def _conflicting_keys(there: Json, value: Json) -> str:
         key for key in value if key in known and canonical(known[key]) != canonical(value[key])
     ]
     return (
-        f"{brief(', '.join(map(repr, others)), 80)} is there with another value" if others else ""
+        f"{excerpt(', '.join(map(repr, others)), 80)} is there with another value" if others else ""
     )
 
 
-def combined(how: str, there: Json, value: Json) -> Json:
+def reduced_value(how: str, there: Json, value: Json) -> Json:
     """What a flag or an output is after a value that fits; how lists grow is `added`'s affair."""
     if how != "update":
         return value
@@ -199,9 +204,9 @@ def elements(value: Json) -> list[Json]:
     return list(value) if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownArgumentType]
 
 
-def added(
-    how: str, values: Json, places: tuple[Place, ...], value: Json, place: Place
-) -> tuple[list[Json], tuple[Place, ...]]:
+def appended_values(
+    how: str, values: Json, places: tuple[ElementPosition, ...], value: Json, place: ElementPosition
+) -> tuple[list[Json], tuple[ElementPosition, ...]]:
     """A flag's list with what a step adds to it, and the places of all: see `with_value`."""
     if how != "union":
         return with_value(values, places, value, place)
@@ -211,17 +216,17 @@ def added(
     return [listed[at] for at in first], tuple(places[at - begun] for at in first if at >= begun)
 
 
-def output_with_write(how: str, output: Output | None, part: Part, position: int) -> Output:
+def output_with_write(how: str, output: Output | None, part: ListElement, position: int) -> Output:
     """An output that is a list with what a step adds to it: see `output_with_value`."""
     if how != "union":
         return output_with_value(output, part, position)
     new = tuple(part.model_copy(update={"value": each}) for each in elements(part.value))
-    parts = values_in_order(output.parts if output is not None else (), new)
+    parts = values_in_order(output.elements if output is not None else (), new)
     # A large value that people put in is known by its hash alone.
     first = _first_indexes([each.body or canonical(each.value) for each in parts])
     parts = tuple(parts[at] for at in first)
     values = None if any(each.body for each in parts) else [each.value for each in parts]
-    return Output(value=values, parts=parts, position=position)
+    return Output(value=values, elements=parts, position=position)
 
 
 def _each_once(values: list[Json]) -> list[Json]:

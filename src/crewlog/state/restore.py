@@ -31,9 +31,9 @@ from crewlog.ids import (
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.conversation import Talk
+from crewlog.state.conversation import Conversation
 from crewlog.state.field_policy import fields_where
-from crewlog.state.frontier import queued
+from crewlog.state.frontier import with_queued_steps
 from crewlog.state.model import CrewState, FrontierStep, Interrupt
 
 _KEPT_BY_ROLLBACK = fields_where(
@@ -56,7 +56,7 @@ ENDINGS = ("StepCancelled", "StopRequested", "RunStopped", "RunFailed", "RunComp
 # -- checkpoints -----------------------------------------------------------------------------
 
 
-def settled(entries: Sequence[j.JournalEntry]) -> int | None:
+def checkpoint_length(entries: Sequence[j.JournalEntry]) -> int | None:
     """How many of these entries a checkpoint stands for; none where the first one is none.
 
     A checkpoint is named by the entry that ends a step. Its state has what follows from that end,
@@ -85,7 +85,7 @@ def settled(entries: Sequence[j.JournalEntry]) -> int | None:
         return 1
     if isinstance(after, j.NodesReached) and after.source == node_of(first.step):
         return 2
-    if isinstance(after, j.NodesReached) and after.because == handed_off(first.step):
+    if isinstance(after, j.NodesReached) and after.because == handoff_reason(first.step):
         return 2
     # Nothing follows from a decision that fails the run, or from a no that ends it.
     return None if after is None or after.kind in ENDINGS else 1
@@ -97,7 +97,7 @@ def _item_checkpoint_length(step: StepId, entries: Sequence[j.JournalEntry]) -> 
     while at < len(entries):
         entry = entries[at]
         if isinstance(entry, j.StepCompleted) and entry.step == visit_of(step):
-            rest = settled(entries[at:])
+            rest = checkpoint_length(entries[at:])
             return None if rest is None else at + rest
         if not (isinstance(entry, j.InterruptAnswered) and entry.decision == "withdrawn"):
             break
@@ -105,12 +105,12 @@ def _item_checkpoint_length(step: StepId, entries: Sequence[j.JournalEntry]) -> 
     return 1
 
 
-def handed_off(step: StepId) -> str:
+def handoff_reason(step: StepId) -> str:
     """Why the run goes where a step handed off to whose node a change had taken away."""
     return f"{step} handed off"
 
 
-def _count(entries: Sequence[j.JournalEntry], *kinds: type[j.Fact]) -> int:
+def _count(entries: Sequence[j.JournalEntry], *kinds: type[j.Entry]) -> int:
     """How many entries of some kinds stand first."""
     other = (at for at, entry in enumerate(entries) if not isinstance(entry, kinds))
     return next(other, len(entries))
@@ -143,40 +143,42 @@ def rollback_state(now: CrewState, then: CrewState, *, other_graph: bool = False
     known = {*now.visits, *then.visits}
     visits = {node: max(now.visits.get(node, 0), then.visits.get(node, 0)) for node in known}
     there = _there(then, now.position)
-    names = _fresh_names([*there.values(), *then.parked.values()], visits)
+    names = _fresh_names([*there.values(), *then.detached_steps.values()], visits)
     state = then.model_copy(
         update={
             **{name: getattr(now, name) for name in _KEPT_BY_ROLLBACK},
             "graph_version": now.graph_version + other_graph,
             "status": "paused" if now.status == "paused" else "running",
-            "resume_info": now.resume_info if now.status == "paused" else None,
+            "status_reason": now.status_reason if now.status == "paused" else None,
             "messages": _renamed_logs(then, names),
             "frontier": _renamed(there, names),
-            "parked": _renamed(then.parked, names),
+            "detached_steps": _renamed(then.detached_steps, names),
             "visits": {node: visits[node] for node in sorted(visits)},
             "interrupts": {},
-            "changing": None,
-            "talk": without_idle_deadline(then.talk),
+            "pending_change": None,
+            "conversation": without_idle_deadline(then.conversation),
         }
     )
     return RestoredState(state, tuple(_questions(then, names)), names)
 
 
-def without_idle_deadline(talk: Talk | None) -> Talk | None:
+def without_idle_deadline(talk: Conversation | None) -> Conversation | None:
     """A conversation that goes on later: how long it waits for a message is counted anew."""
-    return talk.model_copy(update={"due": 0}) if talk is not None and talk.due else talk
+    return talk.model_copy(update={"deadline": 0}) if talk is not None and talk.deadline else talk
 
 
 def _there(then: CrewState, position: int) -> dict[StepId, FrontierStep]:
     """The steps that are taken up again; what was queued behind another one moves up."""
-    there = {step: entry for step, entry in _without_deadlines(then).items() if not entry.leaving}
-    return queued(there, position) if len(there) < len(then.frontier) else there
+    there = {
+        step: entry for step, entry in _without_deadlines(then).items() if not entry.is_detached
+    }
+    return with_queued_steps(there, position) if len(there) < len(then.frontier) else there
 
 
 def _without_deadlines(then: CrewState) -> dict[StepId, FrontierStep]:
     """The frontier of a state that is loaded later: the time of a started step begins anew."""
     return {
-        step: entry.model_copy(update={"due": 0}) if entry.due and entry.turn else entry
+        step: entry.model_copy(update={"deadline": 0}) if entry.deadline and entry.turn else entry
         for step, entry in then.frontier.items()
     }
 
@@ -201,13 +203,13 @@ Names = Mapping[StepId, StepId]
 def _renamed(frontier: Mapping[StepId, FrontierStep], names: Names) -> dict[StepId, FrontierStep]:
     found: dict[StepId, FrontierStep] = {}
     for step, entry in frontier.items():
-        mapped, turn = entry.mapped, entry.turn
+        mapped, turn = entry.child_steps, entry.turn
         if mapped is not None:
-            mapped = mapped.model_copy(update={"was": (*mapped.was, step)})
+            mapped = mapped.model_copy(update={"former_steps": (*mapped.former_steps, step)})
         if turn is not None:
             turn = turn.with_renamed_entries(partial(_renamed_entry, names=names))
         parent = names[entry.parent] if entry.parent is not None else None
-        changes = {"step": names[step], "parent": parent, "turn": turn, "mapped": mapped}
+        changes = {"step": names[step], "parent": parent, "turn": turn, "child_steps": mapped}
         found[names[step]] = entry.model_copy(update=changes)
     return found
 
@@ -242,7 +244,7 @@ def _questions(then: CrewState, names: Names) -> Iterator[Interrupt]:
 # -- forking ---------------------------------------------------------------------------------
 
 
-def forked(then: CrewState, run: RunId) -> RestoredState:
+def fork_state(then: CrewState, run: RunId) -> RestoredState:
     """The first state of a run that goes on from where another one was.
 
     The logs are the other run's, by their heads: nothing is copied. Steps and calls keep their
@@ -255,10 +257,10 @@ def forked(then: CrewState, run: RunId) -> RestoredState:
             **{name: getattr(fresh, name) for name in _RESET_BY_FORK},
             "recipe": then.definition,
             "frontier": there,
-            "talk": without_idle_deadline(then.talk),
+            "conversation": without_idle_deadline(then.conversation),
         }
     )
-    names = {step: step for step in (*there, *then.parked)}
+    names = {step: step for step in (*there, *then.detached_steps)}
     return RestoredState(state, tuple(_questions(then, names)), names)
 
 
@@ -299,7 +301,7 @@ def reopen_point(
     last = rows[-1][1]
     if len(rows) > 1 and isinstance(rows[-2][1], j.MergeFailed):
         del rows[-2]  # since it ended
-    if isinstance(last, j.RunCompleted) and (last.turns or rested):
+    if isinstance(last, j.RunCompleted) and (last.exchanges or rested):
         return ReopenPoint(rows[-1][0] - 1)  # nobody had said anything for long enough
     if isinstance(last, j.RunCompleted):
         raise UsageError(
@@ -362,17 +364,17 @@ def _answer_of(
     return ()
 
 
-def reopened(then: CrewState) -> CrewState:
+def reopen_state(then: CrewState) -> CrewState:
     """The state that a run goes on with which had ended: as it was, and at work."""
     return then.model_copy(
         update={
             "status": "running",
-            "resume_info": None,
+            "status_reason": None,
             "error": "",
             "error_type": "",
-            "changing": None,
+            "pending_change": None,
             "frontier": _without_deadlines(then),
-            "talk": without_idle_deadline(then.talk),
+            "conversation": without_idle_deadline(then.conversation),
         }
     )
 
@@ -383,9 +385,9 @@ def steps_without_interrupt(state: CrewState) -> Iterator[tuple[StepId, int | No
     steps = {step for step, _ in asked}
     for step, entry in state.frontier.items():
         calls = entry.turn.calls if entry.turn is not None else ()
-        waiting = [call.call for call in calls if call.status == "asking"]
+        waiting = [call.call for call in calls if call.status == "interrupted"]
         lost = [call for call in waiting if (step, call) not in asked]
         for call in lost:
             yield step, call
-        if entry.status == "asking" and not lost and step not in steps:
+        if entry.status == "interrupted" and not lost and step not in steps:
             yield step, None

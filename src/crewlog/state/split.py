@@ -44,38 +44,38 @@ class RemainingBudget(Model):
 
     quotas: dict[str, int] = Field(default_factory=dict[str, int])
     """Quotas per run: how many calls count as used, by the quota's key."""
-    allowed: dict[str, float] = Field(default_factory=dict[str, float])
+    added_budgets: dict[str, float] = Field(default_factory=dict[str, float])
     """Budgets: what is allowed beyond the limit; below 0: that much less."""
 
-    def put(self, state: CrewState) -> dict[str, Any]:
+    def state_changes(self, state: CrewState) -> dict[str, Any]:
         """What they change in a state."""
         found: dict[str, Any] = {}
         if self.quotas:
             found["quotas"] = {**state.quotas, **self.quotas}
-        if self.allowed:
-            found["allowed"] = {**state.allowed, **self.allowed}
+        if self.added_budgets:
+            found["added_budgets"] = {**state.added_budgets, **self.added_budgets}
         return found
 
 
 PRIVATE = "private:"
 
 
-class Share(Model):
+class SplitContents(Model):
     """What goes: creatures, with where they hear, and their channels."""
 
-    creatures: tuple[AgentName, ...]
+    agents: tuple[AgentName, ...]
     nodes: tuple[NodeName, ...]
     """The nodes of these creatures: no node of the flow is among them."""
     channels: tuple[str, ...] = ()
     """The channels that only they send or listen to."""
-    bounds: RemainingBudget = RemainingBudget()
+    remaining_budget: RemainingBudget = RemainingBudget()
     """What they may use still."""
 
 
 _RESET_BY_SPLIT = fields_where(CrewState, lambda policy: policy.split == "reset")
 
 
-def parted(state: CrewState, run: RunId, share: Share) -> CrewState:
+def split_run_state(state: CrewState, run: RunId, share: SplitContents) -> CrewState:
     """The first state of the run that some creatures are from now on.
 
     Visits, turns and questions keep their names, and the journal goes on after the position of the
@@ -94,58 +94,60 @@ def parted(state: CrewState, run: RunId, share: Share) -> CrewState:
         update={
             **{name: getattr(fresh, name) for name in _RESET_BY_SPLIT},
             "frontier": {step: state.frontier[step] for step in steps},
-            "parked": _of(state.parked, share),
+            "detached_steps": _of(state.detached_steps, share),
             "interrupts": _asked(state, share),
             "visits": {n: count for n, count in state.visits.items() if n in share.nodes},
             "messages": _logs(state, share),
-            **share.bounds.put(state),
+            **share.remaining_budget.state_changes(state),
         }
     )
 
 
-def original_run_changes(state: CrewState, share: Share) -> dict[str, Any]:
+def original_run_changes(state: CrewState, share: SplitContents) -> dict[str, Any]:
     """What is otherwise in a run that some creatures leave, as a change of its state.
 
     Visits keep their numbers: who comes back goes on with them.
     """
     gone = {LogName(f"{CHANNEL}{name}") for name in share.channels}
-    gone |= {private_log(name) for name in share.creatures}
+    gone |= {private_log(name) for name in share.agents}
     theirs = _asked(state, share)
     return {
         "frontier": {s: e for s, e in state.frontier.items() if e.node not in share.nodes},
-        "parked": {s: e for s, e in state.parked.items() if e.node not in share.nodes},
+        "detached_steps": {
+            s: e for s, e in state.detached_steps.items() if e.node not in share.nodes
+        },
         "interrupts": {i: asked for i, asked in state.interrupts.items() if i not in theirs},
         "messages": {log: head for log, head in state.messages.items() if log not in gone},
     }
 
 
-def _steps(entries: Iterable[FrontierStep], share: Share) -> list[StepId]:
+def _steps(entries: Iterable[FrontierStep], share: SplitContents) -> list[StepId]:
     return [entry.step for entry in entries if entry.node in share.nodes]
 
 
-def _of(entries: dict[StepId, FrontierStep], share: Share) -> dict[StepId, FrontierStep]:
+def _of(entries: dict[StepId, FrontierStep], share: SplitContents) -> dict[StepId, FrontierStep]:
     return {step: entry for step, entry in entries.items() if entry.node in share.nodes}
 
 
-def _asked(state: CrewState, share: Share) -> dict[InterruptId, Interrupt]:
+def _asked(state: CrewState, share: SplitContents) -> dict[InterruptId, Interrupt]:
     """The open questions about steps that go."""
     steps = {*_steps(state.frontier.values(), share)}
     return {i: asked for i, asked in state.interrupts.items() if asked.step in steps}
 
 
-def _logs(state: CrewState, share: Share) -> dict[LogName, LogHead]:
+def _logs(state: CrewState, share: SplitContents) -> dict[LogName, LogHead]:
     """The logs that are known where creatures go: none that only others may read."""
 
     def goes(log: LogName) -> bool:
         if log.startswith(PRIVATE):
             return log in own
         if named := named_readers(log):
-            return bool({*named} & {*share.creatures})
+            return bool({*named} & {*share.agents})
         if log.startswith(CHANNEL):
             return log.removeprefix(CHANNEL) in share.channels
         return log == PUBLIC or is_artifact(log) or log.startswith("group:")
 
-    own = {private_log(name) for name in share.creatures}
+    own = {private_log(name) for name in share.agents}
     return {log: head for log, head in state.messages.items() if goes(log)}
 
 

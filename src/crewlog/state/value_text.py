@@ -6,7 +6,7 @@ import json
 from typing import NamedTuple, cast
 
 from crewlog.model import Json
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 
 _WHO = ("agent", "target")
 _WHAT = ("task", "directive", "what", "title")
@@ -52,7 +52,9 @@ def _line(item: PlannedItem) -> str:
     about = [item.who] if item.who else []
     about += [f"after {' and '.join(item.after)}"] if item.after else []
     head = item.id + (f" ({', '.join(about)})" if about else "")
-    return f"{head.strip()}: {brief(item.what, _LONGEST)}" if head else brief(item.what, _LONGEST)
+    return (
+        f"{head.strip()}: {excerpt(item.what, _LONGEST)}" if head else excerpt(item.what, _LONGEST)
+    )
 
 
 def _text(pairs: dict[str, Json], keys: tuple[str, ...]) -> str:

@@ -18,10 +18,16 @@ from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import NodeName, RunId
 from crewlog.run_status import CLOSED
 from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint_message
-from crewlog.state.fold import after
+from crewlog.state.fold import fold_at_positions
 from crewlog.state.journal import CommandRejected, JournalEntry, RunForked, entry_from_json
 from crewlog.state.model import CrewState
-from crewlog.state.restore import ENDINGS, LONGEST_ANSWER, ReopenPoint, reopen_point, settled
+from crewlog.state.restore import (
+    ENDINGS,
+    LONGEST_ANSWER,
+    ReopenPoint,
+    checkpoint_length,
+    reopen_point,
+)
 from crewlog.store.journal_reader import load_state
 from crewlog.store.missing_rows import missing_rows_error
 from crewlog.store.protocol import CheckpointRow, JournalRow, Store
@@ -39,7 +45,7 @@ async def checkpoint_state_position(store: Store, run: RunId, position: int) -> 
     """
     rows = await _entries(store, run, position)
     entries = [entry_from_json(row.entry) for row in rows]
-    count = settled(entries)
+    count = checkpoint_length(entries)
     if count is None:
         raise await _no_checkpoint(store, run, position, ended=_ends(entries))
     return rows[count - 1].position if count else position - 1
@@ -76,7 +82,7 @@ async def _checkpoints(store: Store, run: RunId) -> AsyncIterator[int]:
     """The places to go to: the run's beginning, and the ends of steps."""
     first = 0
     for row in await store.read_journal(run, 0, 20):
-        if not first and settled([entry_from_json(row.entry)]) is not None:
+        if not first and checkpoint_length([entry_from_json(row.entry)]) is not None:
             first = row.position
             yield first
     at = first
@@ -142,17 +148,17 @@ async def taken_up(store: Store, run: RunId, end: CrewState) -> tuple[ReopenPoin
             the run that they had left.
         StoreIncomplete: the store lacks rows of it.
     """
-    if end.joining is not None and end.joining.stage == "offered":
+    if end.pending_merge is not None and end.pending_merge.status == "offered":
         raise UsageError(
-            f"the run {run!r} has offered to be part of {end.joining.other!r}: whether it is, that "
-            "run's journal says, and nobody has read it here",
-            remedy=f"`crewlog show {end.joining.other}` shows that run; `crewlog fork "
+            f"the run {run!r} has offered to be part of {end.pending_merge.other!r}: whether it "
+            "is, that run's journal says, and nobody has read it here",
+            remedy=f"`crewlog show {end.pending_merge.other}` shows that run; `crewlog fork "
             f"{run}@POSITION` goes on from a checkpoint of this one.",
         )
-    found = await find_reopen_position(store, run, end.position, rested=end.rest is not None)
+    found = await find_reopen_position(store, run, end.position, rested=end.idle is not None)
     if not found.position:
         raise _no_crew(run)
-    then = after(await load_state(store, run, found.position), found.landed)
+    then = fold_at_positions(await load_state(store, run, found.position), found.landed)
     if not then.definition:
         raise _no_crew(run)
     await check_claimable(store, then, end)

@@ -100,7 +100,7 @@ async def _next(store: Store, by: ClaimOwner) -> JournalEntry | None:
 
 def _home(entry: JournalEntry, left: ClaimedAgent, by: ClaimOwner) -> Word | None:
     """What that says of a creature."""
-    home = entry.home if isinstance(entry, RunReopened) else {}
+    home = entry.claimed if isinstance(entry, RunReopened) else {}
     return next((Word("went on", by.run, n) for n, each in home.items() if each == left), None)
 
 

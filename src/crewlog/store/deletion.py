@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from crewlog.errors import UsageError
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
-from crewlog.state.journal import Batch, goes_on
+from crewlog.state.journal import Batch, is_contiguous
 from crewlog.state.logs import batch_links, heads_of, log_merges_of, message_of
 from crewlog.store.projection import link_row
 from crewlog.store.protocol import JournalRow, LogLink, PendingFork
@@ -73,7 +73,7 @@ def _whole(rows: Sequence[JournalRow]) -> Iterator[Batch]:
     start = 0
     while start < len(rows):
         end = start + 1
-        while end < len(rows) and goes_on(
+        while end < len(rows) and is_contiguous(
             rows[end].entry, rows[end].position, rows[end - 1].position
         ):
             end += 1

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from crewlog.errors import InternalError, StoreIncomplete, UsageError
 from crewlog.ids import RunId
 from crewlog.state.command_outcomes import outcome_of
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CommandOutcome, CrewState
 from crewlog.store.missing_rows import missing_rows_error
@@ -94,7 +94,7 @@ def _applied(state: CrewState, row: JournalRow) -> CrewState:
         entry = entry_from_json(row.entry)
     except ValidationError as error:
         raise _unknown(state.run, row.position, error) from error
-    return reduce(state, entry, digest=row.hash)
+    return fold(state, entry, digest=row.hash)
 
 
 async def _not_there(

@@ -45,7 +45,7 @@ from crewlog.run_status import CLOSED, RunStatus
 from crewlog.state import journal as j
 from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind, exchange_name
 from crewlog.state.edits import edit_bodies
-from crewlog.state.journal import goes_on
+from crewlog.state.journal import is_contiguous
 from crewlog.state.logs import Link, batch_entries, batch_links, empty_log_head
 from crewlog.state.model import Interrupt
 from crewlog.store.missing_rows import LINK, MissingRows
@@ -247,7 +247,7 @@ class _Collector:
         self.interrupts[facts.id] = facts if known is None else known.merge(facts)
         self.run(RunProjection(position=position))  # it changes whether the run waits
 
-    def asked(self, question: Interrupt, position: int, entry: j.Fact) -> None:
+    def asked(self, question: Interrupt, position: int, entry: j.Entry) -> None:
         facts = InterruptProjection(
             question.id, question.position, entry.at, question.to_json(), asked_position=position
         )
@@ -279,7 +279,7 @@ class _Collector:
             add(self, position, entry)
 
 
-_STATUSES: Mapping[type[j.Fact], RunStatus] = {
+_STATUSES: Mapping[type[j.Entry], RunStatus] = {
     j.RunStarted: "running",
     j.PromptReceived: "running",
     j.RunResumed: "running",
@@ -349,7 +349,7 @@ def _checkpoint(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
     if isinstance(entry, j.StepCompleted):
         step, node = entry.step, node_of(entry.step)
     elif isinstance(entry, j.ExchangeEnded):  # by which people name it
-        step = StepId(exchange_name(entry.turn))
+        step = StepId(exchange_name(entry.exchange))
     rows.checkpoints.append(CheckpointProjection(position, step, node, entry.at, kind))
 
 
@@ -393,18 +393,18 @@ def _answer(rows: _Collector, position: int, entry: j.InterruptAnswered) -> None
 
 
 def _parents(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
-    skipped = position - entry.follows - 1 if isinstance(entry, j.RunMerged) else 0
+    skipped = position - entry.previous_position - 1 if isinstance(entry, j.RunMerged) else 0
     for run in entry.log_source_run_ids:
         rows.log_sources[run, position, skipped] = None
 
 
 def _parts(rows: _Collector, _: int, entry: j.ComponentChanged) -> None:
-    for part in entry.parts:
-        rows.pending_forks[part.graph] = entry.at
+    for part in entry.split_runs:
+        rows.pending_forks[part.run] = entry.at
 
 
 _Adder: TypeAlias = Callable[[_Collector, int, Any], None]
-_ADDERS: tuple[tuple[_Adder, tuple[type[j.Fact], ...]], ...] = (
+_ADDERS: tuple[tuple[_Adder, tuple[type[j.Entry], ...]], ...] = (
     (_output_body, (j.OutputSet,)),
     (_prompt_body, (j.PromptReceived,)),
     (_edited_bodies, (j.StateEdited,)),
@@ -431,11 +431,11 @@ _ADDERS: tuple[tuple[_Adder, tuple[type[j.Fact], ...]], ...] = (
 )
 
 
-def _adders(model: type[j.Fact]) -> Iterator[_Adder]:
+def _adders(model: type[j.Entry]) -> Iterator[_Adder]:
     """The functions that add the rows of a kind of entry."""
     if "ref" in model.model_fields:
         yield _message_body
-    if model.log_source_run_ids is not j.Fact.log_source_run_ids:
+    if model.log_source_run_ids is not j.Entry.log_source_run_ids:
         yield _parents
     if checkpoint_kind(model.__name__, None) is not None:
         yield _checkpoint
@@ -471,7 +471,7 @@ def _run_facts(position: int, entry: j.JournalEntry, status: RunStatus) -> RunPr
             definition=entry.definition,
             definition_position=position,
             recipe=entry.definition,
-            started_at=entry.began or entry.at,
+            started_at=entry.started_at or entry.at,
             started_by=entry.by,
         )
     if isinstance(entry, j.RunRolledBack | j.RunReopened):
@@ -629,7 +629,7 @@ def contiguous_rows(rows: list[JournalRow], after: int) -> list[JournalRow]:
     found: list[JournalRow] = []
     at = first_position(rows[0], after) - 1 if rows else after
     for row in rows:
-        if not goes_on(row.entry, row.position, at):
+        if not is_contiguous(row.entry, row.position, at):
             break
         found.append(row)
         at = row.position
@@ -641,5 +641,5 @@ def first_position(row: JournalRow, after: int) -> int:
 
     Nor has a run, right before it takes in another one, between its own last position and that.
     """
-    first = row.entry.get("kind") == "RunForked" or goes_on(row.entry, row.position, after)
+    first = row.entry.get("kind") == "RunForked" or is_contiguous(row.entry, row.position, after)
     return row.position if first else after + 1

@@ -137,7 +137,7 @@ async def _find_remote_agent(
                 continue
             if home in busy:
                 return home
-            closed = state.closed
+            closed = state.is_ended
             left = _left(state, name)
         if not closed:
             executions = await over(home)
@@ -166,15 +166,15 @@ def _next_run(
     """Where a creature went on from a run, and its name there; none where it did not."""
     if name in crew.away:
         return RunId(crew.away[name]), name
-    if state.merged_into is None:
+    if state.surviving_run is None:
         return None
     called = {each.was: each.now for each in state.surviving_run_renames if each.kind == "creature"}
-    return state.merged_into, AgentName(called.get(name, name))
+    return state.surviving_run, AgentName(called.get(name, name))
 
 
 def _left(state: CrewState, name: str) -> ClaimedAgent:
     return ClaimedAgent(
-        run=state.run, name=AgentName(name), began=state.started, execution=state.execution
+        run=state.run, name=AgentName(name), began=state.started_at, execution=state.execution
     )
 
 
@@ -199,7 +199,7 @@ async def remote_agent_logs(store: Store, run: RunId, then: CrewState) -> dict[L
             entry = entry_from_json(row.entry)
             if (
                 isinstance(entry, ComponentChanged)
-                and entry.parts
+                and entry.split_runs
                 and row.position <= then.position
             ):
                 now = await load_state(store, run, row.position)

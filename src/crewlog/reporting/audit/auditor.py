@@ -20,7 +20,7 @@ from crewlog.reporting.audit.permission_history import PermissionHistory
 from crewlog.reporting.audit.view import AuditFilter, AuditKind, AuditRecord
 from crewlog.state import journal as j
 from crewlog.state.body_metadata import argument_changes, edited_arguments_excerpt
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.model import Call, Interrupt
 
 Key = tuple[StepId, int]
@@ -56,7 +56,7 @@ class Auditor:
         if isinstance(entry, j.ModelCallCompleted) and entry.calls:
             self._asked = (entry, position, list(entry.calls))
             for call in entry.calls:
-                self._calls[entry.step, call.call] = (entry.agent, call.tool or "", call.brief)
+                self._calls[entry.step, call.call] = (entry.agent, call.tool or "", call.excerpt)
         return found
 
     def settle(self) -> list[AuditRecord]:
@@ -94,7 +94,7 @@ class Auditor:
             what=tool,
             outcome="allowed",
             reason=self._grants.why(reply.agent, tool),
-            detail=call.brief,
+            detail=call.excerpt,
             agent=reply.agent,
             tool=tool,
             step=reply.step,
@@ -147,7 +147,7 @@ class Auditor:
             **about,
         )
         if asked.kind == "tool_approval":
-            why = asked.why
+            why = asked.reason
             if asked.rule == "ruling":  # the journal has who ruled, and where
                 why = self._grants.ask_reason(record.agent, asked.tool) or why
             of = {"who": record.agent, "what": asked.tool, "reason": why, "rule": asked.rule}
@@ -225,7 +225,7 @@ def _failure(entry: j.ToolCallCompleted) -> str:
     """Why a call failed: whole where the journal has it, as of what the run itself answers."""
     body = entry.ref.inline
     said: Any = body.get("content") if isinstance(body, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    return brief(said, LONGEST_FAILURE) if isinstance(said, str) else entry.brief
+    return excerpt(said, LONGEST_FAILURE) if isinstance(said, str) else entry.excerpt
 
 
 def _called(

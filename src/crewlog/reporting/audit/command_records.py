@@ -10,7 +10,7 @@ from crewlog.state import journal as j
 from crewlog.state.excerpt import sentences
 from crewlog.state.live_permissions import permission_description
 
-_COMMANDS: dict[type[j.Fact], str] = {
+_COMMANDS: dict[type[j.Entry], str] = {
     j.MessageAdded: "message",
     j.MessageQueued: "message",
     j.BreakpointSet: "interrupt",
@@ -61,7 +61,7 @@ def command_records(position: int, entry: j.JournalEntry) -> Iterator[AuditRecor
         case j.MergeFailed():
             words = f"one graph with {entry.other}"
             yield _by(
-                position, entry, "command", "change", "failed", detail=words, reason=entry.why
+                position, entry, "command", "change", "failed", detail=words, reason=entry.reason
             )
         case j.RunEndedByMerge():
             words = f"one graph with {entry.run}"

@@ -59,7 +59,7 @@ class PermissionHistory:
                 self._note(position, entry, entry.agent)
             case j.RunRolledBack() | j.RunForked() | j.RunReopened():
                 self._permissions = dict(entry.state.get("tool_permissions") or {})
-                self._rulings = dict(entry.state.get("rulings") or {})
+                self._rulings = dict(entry.state.get("live_permissions") or {})
             case _:
                 pass
 

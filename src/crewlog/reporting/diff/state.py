@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 from crewlog.json_diff import differences
 from crewlog.model import Json, Model
 from crewlog.state.field_policy import fields_where
-from crewlog.state.model import CrewState, FrontierStep, Output, Part
+from crewlog.state.model import CrewState, FrontierStep, ListElement, Output
 
 Section = Literal[
     "run",
@@ -96,8 +96,8 @@ def _fields_of(section: Section) -> frozenset[str]:
 def _run(state: CrewState) -> dict[str, Json]:
     found: dict[str, Json] = {"status": state.status, "crew": state.crew, "error": state.error}
     found["execution"] = state.execution
-    if state.resume_info is not None:
-        info = state.resume_info
+    if state.status_reason is not None:
+        info = state.status_reason
         found["stands since"] = " ".join(filter(None, [info.by, info.reason])) or "asked to"
     return {key: value for key, value in found.items() if value != ""}
 
@@ -106,18 +106,20 @@ def _graph(state: CrewState) -> dict[str, Json]:
     found: dict[str, Json] = {"version": state.graph_version}
     if state.definition:
         found["definition"] = state.definition
-    if state.changing is not None:
-        found["drains for"] = state.changing.what or f"version {state.changing.graph_version}"
-    if state.joining is not None:
-        found["is to be one graph with"] = state.joining.other
+    if state.pending_change is not None:
+        found["drains for"] = (
+            state.pending_change.what or f"version {state.pending_change.graph_version}"
+        )
+    if state.pending_merge is not None:
+        found["is to be one graph with"] = state.pending_merge.other
     found |= {f"merge {op}": each.outcome for op, each in state.merges.items()}
     return found
 
 
-def value_of(output: Output | Part) -> Json:
+def value_of(output: Output | ListElement) -> Json:
     """An output as it is compared and told: the value, or `{"body": hash}` of a large one."""
-    if isinstance(output, Output) and output.parts:
-        return [value_of(part) for part in output.parts]
+    if isinstance(output, Output) and output.elements:
+        return [value_of(part) for part in output.elements]
     return output.value if output.body is None else {"body": output.body}
 
 
@@ -138,8 +140,8 @@ def where(entry: FrontierStep) -> str:
     said: list[str] = []
     if entry.requirement:
         said.append(f"for {entry.requirement}")
-    if entry.mapped is not None:
-        said.append(f"{entry.mapped.done} of {entry.mapped.of} items done")
+    if entry.child_steps is not None:
+        said.append(f"{entry.child_steps.done} of {entry.child_steps.of} items done")
     if entry.turn is not None:
         under_way = [call.tool or "model" for call in entry.turn.calls]
         said.append(f"model call {entry.turn.model_calls}")
@@ -171,8 +173,8 @@ _PARTS: dict[Section, Callable[[CrewState], dict[str, Json]]] = {
         f"{who}.{name}": value for who, f in s.private_context.items() for name, value in f.items()
     },
     "frontier": lambda s: _steps(s.frontier),
-    "parked": lambda s: _steps(s.parked),
-    "done": lambda s: _named(s.routing.done),
+    "parked": lambda s: _steps(s.detached_steps),
+    "done": lambda s: _named(s.routing.completed),
     "visits": lambda s: _named(s.visits),
     "loops": lambda s: _named(s.routing.loops),
     "messages": lambda s: {log: head.length for log, head in s.messages.items()},
@@ -181,11 +183,13 @@ _PARTS: dict[Section, Callable[[CrewState], dict[str, Json]]] = {
         for tool, agents in s.tool_permissions.items()
     },
     "rulings": lambda s: {
-        f"{tool}.{agent}": do for tool, row in s.rulings.items() for agent, do in row.items()
+        f"{tool}.{agent}": do
+        for tool, row in s.live_permissions.items()
+        for agent, do in row.items()
     },
     "quotas": lambda s: dict(s.quotas),
     "interrupts": lambda s: {id_: asked.question for id_, asked in s.interrupts.items()},
-    "breaks": lambda s: dict.fromkeys(map(str, s.break_before), True),
+    "breaks": lambda s: dict.fromkeys(map(str, s.breakpoints), True),
     "tags": lambda s: _named(s.tags),
     "usage": _usage,
 }

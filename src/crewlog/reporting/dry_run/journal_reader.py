@@ -30,7 +30,7 @@ from crewlog.reporting.dry_run.view import (
     Unmet,
 )
 from crewlog.state import journal as j
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState, Interrupt
 
 
@@ -100,7 +100,7 @@ class _JournalReader:
 
     def take(self, entry: j.JournalEntry) -> None:
         """One more entry."""
-        before, self.state = self.state, reduce(self.state, entry)
+        before, self.state = self.state, fold(self.state, entry)
         match entry:
             case j.NodesReached():
                 self._routed(entry, before)
@@ -204,7 +204,7 @@ class _JournalReader:
         if join is None or len(join.of) == 1:
             return f"{source} is done"
         routing = self.state.routing
-        base = routing.base.get(name, ())
+        base = routing.completed_before.get(name, ())
         arrived = [s for s in join.of if routing.arrivals.get(name, {}).get(s, 0) > 0]
         kept = [s for s in join.of if s in base]
         if join.need == 1:
@@ -295,7 +295,7 @@ def _unreached_reason(
     plan: GraphPlan, told: _JournalReader, name: NodeName, node: PlanNode, end: End
 ) -> str:
     visited = {node_of(step) for step in told.steps}
-    done = told.state.routing.done
+    done = told.state.routing.completed
     if node.join is not None:
         never = [source for source in node.join.of if source not in visited]
         unfinished = [s for s in node.join.of if s in visited and not done.get(s, 0)]

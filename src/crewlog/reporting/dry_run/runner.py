@@ -108,7 +108,7 @@ class _DryRunner:
             order = next(engine.pending_calls(()), None)
             if engine.state.status == "failed":
                 return "failed", engine.state.error
-            if engine.state.closed:
+            if engine.state.is_ended:
                 return "completed", ""
             if engine.state.steps > most or engine.state.position > most * 20:
                 return "cut", f"it goes on after {most} steps"

@@ -102,10 +102,10 @@ class EventFilter:
 
         Only who comes is: somebody else may live there who is called as one of these was.
         """
-        names = {(each.kind, each.was): each.now for each in merged.renamed}
+        names = {(each.kind, each.was): each.now for each in merged.renames}
         creatures = {names.get(("creature", each), each) for each in self.creatures}
         channels = {names.get(("channel", each), each) for each in self.channels}
-        comes = {str(each) for each in merged.comes}
+        comes = {str(each) for each in merged.merged_agents}
         # Where nobody of them comes, nobody is meant: none at all would mean everybody.
         there = creatures & comes or (_NOBODY if self.creatures else ())
         return replace(self, creatures=there, channels=channels)
@@ -200,7 +200,7 @@ def _logs(entry: j.JournalEntry) -> Iterator[str]:
             yield from ref.logs
     yield from _field(entry, "logs")
     yield str(_field(entry, "log"))
-    yield from (each.log for each in entry.joins)
+    yield from (each.log for each in entry.log_merges)
 
 
 def _field(entry: j.JournalEntry, name: str) -> Any:

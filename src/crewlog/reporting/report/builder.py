@@ -35,9 +35,9 @@ from crewlog.reporting.report.view import (
 from crewlog.reporting.trace.builder import run_trace
 from crewlog.reporting.trace.view import StepTrace, TraceView
 from crewlog.state import journal as j
-from crewlog.state.excerpt import brief
+from crewlog.state.excerpt import excerpt
 from crewlog.state.finish_reason import BadEnding
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState, Interrupt, Output
 from crewlog.usage import Usage
 
@@ -55,7 +55,7 @@ def run_report(entries: Iterable[tuple[int, j.JournalEntry]]) -> ReportView:
     state = CrewState(run=RunId(""), position=found[0][0] - 1 if found else 0)
     notes = _JournalNotes()
     for position, entry in found:
-        state = reduce(state, entry)
+        state = fold(state, entry)
         notes.take(position, entry, state)
     trace = run_trace(found)
     steps = tuple(_step(each) for each in trace.steps)
@@ -168,10 +168,15 @@ class _JournalNotes:
                 self._asked[entry.interrupt.id] = entry.interrupt
             case j.ExchangeStarted():
                 exchange = ExchangeReport(
-                    exchange=entry.turn, at=entry.at, by=entry.by, message=Value(body=entry.body)
+                    exchange=entry.exchange,
+                    at=entry.at,
+                    by=entry.by,
+                    message=Value(body=entry.body),
                 )
                 self.exchanges.append(exchange)
-            case j.ExchangeEnded() if self.exchanges and self.exchanges[-1].exchange == entry.turn:
+            case j.ExchangeEnded() if (
+                self.exchanges and self.exchanges[-1].exchange == entry.exchange
+            ):
                 answer = entry.response or (entry.ref.body if entry.ref is not None else None)
                 ended: dict[str, Any] = {"end_position": position, "agent": entry.agent}
                 ended |= {"response": Value(body=answer), "error": entry.error}
@@ -197,11 +202,11 @@ def _decision(entry: j.JournalEntry, asked: Mapping[str, Interrupt]) -> dict[str
     match entry:
         case j.StructuredOutputParsed():
             why = {"lenient": "as it was meant", "fallback": "no reply was any good"}
-            what = f"{entry.decision}: {entry.brief}" if entry.decision else entry.brief
+            what = f"{entry.decision}: {entry.excerpt}" if entry.decision else entry.excerpt
             return _fields("reply", entry.agent, entry.step, what, why.get(entry.how, ""))
         case j.StructuredOutputRejected():
             what = f"reply {entry.attempt} of {entry.of} cannot be used"
-            return _fields("refused", entry.agent, entry.step, what, "; ".join(entry.faults))
+            return _fields("refused", entry.agent, entry.step, what, "; ".join(entry.errors))
         case j.NodesReached(source=str(source)) if entry.because:
             goes = ", ".join(reached.node for reached in entry.to) or "on"
             what = f"back to {goes}" if entry.loop else f"to {goes}"
@@ -239,8 +244,8 @@ def _fields(
         "kind": kind,
         "by": by,
         "step": step,
-        "decision": brief(decision, 300),
-        "reason": brief(reason, 300),
+        "decision": excerpt(decision, 300),
+        "reason": excerpt(reason, 300),
     }
 
 
@@ -272,8 +277,8 @@ def _set(value: Json) -> Value:
 
 
 def _value(output: Output) -> Value:
-    if output.parts:
-        return Value(parts=tuple(Value(value=p.value, body=p.body) for p in output.parts))
+    if output.elements:
+        return Value(parts=tuple(Value(value=p.value, body=p.body) for p in output.elements))
     return Value(value=output.value, body=output.body)
 
 

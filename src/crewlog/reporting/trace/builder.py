@@ -30,13 +30,13 @@ from crewlog.reporting.trace.view import CallTrace, InterruptTrace, StepTrace, T
 from crewlog.state import journal as j
 from crewlog.state.frontier import item_agent
 from crewlog.state.model import Call, CrewState, Interrupt
-from crewlog.state.run_merge.surviving_state import Names, merged_steps, merged_visit_numbers
+from crewlog.state.run_merge.surviving_state import MergeNames, merged_steps, merged_visit_numbers
 
 Entries = Iterable[tuple[int, j.JournalEntry]]
 """A journal: entries with their positions, in order."""
 
 
-RUN_EVENTS: tuple[type[j.Fact], ...] = (
+RUN_EVENTS: tuple[type[j.Entry], ...] = (
     j.Paused,
     j.RunResumed,
     j.StopRequested,
@@ -118,7 +118,7 @@ class _TraceBuilder:
         if entry.message is not None:
             for log in entry.message.logs:
                 self._logs[log] = self._logs.get(log, 0) + 1
-        for join in entry.joins:
+        for join in entry.log_merges:
             self._logs[join.log] = self._logs.get(join.log, 0) + join.more
         self._run(position, entry)
         if isinstance(entry, RUN_EVENTS) and not _silent(entry):
@@ -132,7 +132,7 @@ class _TraceBuilder:
         match entry:
             case j.RunStarted():
                 trace.run, trace.crew = entry.run, entry.crew
-                trace.started = trace.started or entry.began or entry.at
+                trace.started = trace.started or entry.started_at or entry.at
             case j.PromptReceived():
                 trace.run, trace.started = entry.run, entry.at
             case j.RunForked() | j.RunRolledBack() | j.RunReopened():
@@ -165,8 +165,8 @@ class _TraceBuilder:
 
     def _taken_in(self, position: int, entry: j.RunMerged) -> None:
         """What was under way in a run that is a part of this one now."""
-        part = CrewState.from_json(entry.part)
-        names = Names.of(entry, self._visits)
+        part = CrewState.from_json(entry.merged_state)
+        names = MergeNames.of(entry, self._visits)
         steps = merged_steps(part, names)
         self._restore_steps(position, entry.at, part.model_copy(update={"frontier": steps}))
         self._visits = merged_visit_numbers(self._visits, part, names)
@@ -178,7 +178,7 @@ class _TraceBuilder:
                 again.status, again.started, again.began = "running", at, position
                 again.agent = item_agent(state, step) or self._agents.get(again.node)
             again.waited_for = found.requirement
-            again.of = found.mapped.of if found.mapped else 0
+            again.of = found.child_steps.of if found.child_steps else 0
             calls = found.turn.calls if found.turn else ()
             again.calls = [_call(call, at) for call in calls]
 
@@ -190,20 +190,20 @@ class _TraceBuilder:
 
     def _swapped(self, position: int, entry: j.GraphReplacement) -> None:
         remap = entry.remap
-        for step in remap.park:
+        for step in remap.detached:
             if found := self._open.get(step):
                 found.status = "detached"
-        for step in remap.back:
+        for step in remap.reattached:
             if found := self._open.get(step):
                 found.status = "reached" if found.started is None else "running"
-        for step in remap.retract:  # it has not begun, and its number is free again
+        for step in remap.retracted:  # it has not begun, and its number is free again
             self._visits[node_of(step)] -= 1
             retracted = self._open.pop(step, None)
             self.trace.steps = [each for each in self.trace.steps if each is not retracted]
         for step, requirement in remap.requirements.items():
             if found := self._open.get(step):
                 found.waited_for = requirement or found.waited_for
-        for reached in remap.reach:
+        for reached in remap.reached:
             self._reached(position, entry.at, reached)
 
     # -- steps --------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class _TraceBuilder:
             found.began = position
             return
         if isinstance(entry, j.ItemsRefused):
-            found.errors += entry.faults
+            found.errors += entry.errors
             return
         calls = [call for call in found.calls if call.call == entry.call]
         if isinstance(entry, j.StepFailed):
@@ -348,10 +348,10 @@ class _TraceBuilder:
                 value = entry.value if entry.body is None else {"body": entry.body}
                 self._setting.sets[f"{entry.agent}.{entry.key}"] = value
             case j.WriteRefused():
-                self._setting.errors.append(entry.words)
+                self._setting.errors.append(entry.description)
 
     def _replied(self, found: StepTrace, entry: j.ModelCallCompleted) -> None:
-        if entry.composed and entry.calls:  # what the definition says: nobody was asked
+        if entry.without_model and entry.calls:  # what the definition says: nobody was asked
             found.calls = [call for call in found.calls if call.call != entry.call]
         for at, call in enumerate(found.calls):
             if call.call == entry.call:
@@ -364,17 +364,17 @@ class _TraceBuilder:
                         "ms": max(entry.at - since - late, 0),
                         "delay": entry.delay,
                         "ok": True,
-                        "result": entry.brief,
+                        "result": entry.excerpt,
                         "body": entry.ref.body,
                         "model": entry.model,
                         "usage": entry.usage,
                         "accepted": "" if entry.refused else entry.ending,
-                        "composed": entry.composed,
+                        "composed": entry.without_model,
                     }
                 )
         found.calls += [_call(call, entry.at) for call in entry.calls]
 
-    def _applied(self, found: StepTrace, entry: j.Fact) -> None:
+    def _applied(self, found: StepTrace, entry: j.Entry) -> None:
         """What a tool returned, or what became of a final message: what is set next is of it."""
         if isinstance(entry, j.ToolCallCompleted):
             self._returned(found, entry)
@@ -388,7 +388,7 @@ class _TraceBuilder:
     def _refused(self, found: StepTrace, entry: j.StructuredOutputRejected) -> None:
         for call in (each for each in found.calls if each.call == entry.call):
             call.ok = False
-            call.errors += entry.faults
+            call.errors += entry.errors
         if entry.ref is not None:
             number = max((call.call for call in found.calls), default=0) + 1
             found.calls.append(CallTrace(call=number, start=entry.at))
@@ -396,20 +396,20 @@ class _TraceBuilder:
     def _returned(self, found: StepTrace, entry: j.ToolCallCompleted) -> None:
         for call in found.calls:
             if call.call == entry.call:
-                call.end, call.ok, call.result = entry.at, entry.ok, entry.brief
+                call.end, call.ok, call.result = entry.at, entry.ok, entry.excerpt
                 call.body, call.ms, call.delay = entry.ref.body, entry.ms, entry.delay
         if entry.model_next:
             number = max(call.call for call in found.calls) + 1
-            composed = entry.did is not None
+            composed = entry.result is not None
             found.calls.append(CallTrace(call=number, start=entry.at, composed=composed))
 
 
 def _call(call: Call, at: int) -> CallTrace:
     return CallTrace(
-        call=call.call, tool=call.tool, start=at, arguments=call.brief, message=call.message
+        call=call.call, tool=call.tool, start=at, arguments=call.excerpt, message=call.message
     )
 
 
-def _silent(entry: j.Fact) -> bool:
+def _silent(entry: j.Entry) -> bool:
     """Whether it is no command of anybody's: the run's own input."""
     return isinstance(entry, j.MessageAdded) and entry.command is None

@@ -12,7 +12,7 @@ from crewlog.ids import (
 from crewlog.reporting.diff.state import StateChange, StateDiff, difference
 from crewlog.reporting.trace.builder import Entries
 from crewlog.state import journal as j
-from crewlog.state.fold import reduce
+from crewlog.state.fold import fold
 from crewlog.state.model import CrewState
 
 # -- what each step changed -------------------------------------------------------------------
@@ -30,7 +30,7 @@ def changes_by_step(run: RunId, entries: Entries) -> dict[StepId, StateDiff]:
     for position, entry in entries:
         if not state.position:  # a fork's journal begins after its base
             state = state.model_copy(update={"position": position - 1})
-        after = reduce(state, entry)
+        after = fold(state, entry)
         if isinstance(entry, j.InterruptRaised):
             step = of[entry.interrupt.id] = entry.interrupt.step
         elif isinstance(entry, j.InterruptAnswered):
@@ -55,7 +55,7 @@ def changes_by_position(
     for position, entry in entries:
         if not state.position:  # a fork's journal begins after its base
             before = state = state.model_copy(update={"position": position - 1})
-        state = reduce(state, entry)
+        state = fold(state, entry)
         if position in wanted:
             found[position] = difference(before, state)
             before = state

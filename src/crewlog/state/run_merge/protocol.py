@@ -78,7 +78,7 @@ class Move(NamedTuple):
     """The entry that is to be recorded."""
 
 
-def asking(
+def merge_request(
     own: CrewState,
     other: RunId,
     command: CommandId,
@@ -112,13 +112,13 @@ def asking(
     check_may_request(own, other)
     return j.MergeRequested(
         at=at,
-        op=merge_id(own.run, command),
+        merge=merge_id(own.run, command),
         other=other,
         operation=operation,
         what=what,
-        creatures=creatures,
-        flow=flow,
-        due=at + ASK_LIMIT,
+        agents=creatures,
+        has_flow=flow,
+        deadline=at + ASK_LIMIT,
         by=by,
         reason=reason,
         command=command,
@@ -137,7 +137,7 @@ def check_may_request(own: CrewState, other: RunId) -> None:
             f"the run {other!r} is one graph with itself already",
             remedy="Name another run, or connect the two without naming any.",
         )
-    if own.closed or own.status in ("stopping", "paused"):
+    if own.is_ended or own.status in ("stopping", "paused"):
         raise CommandRejected(
             f"the run is {own.status}: it does not become one graph with {other!r}",
             remedy="Resume it first."
@@ -145,9 +145,9 @@ def check_may_request(own: CrewState, other: RunId) -> None:
             else "Nothing can be changed in a run that ends or has ended.",
         )
     check_no_merge(own)
-    if own.changing is not None:
+    if own.pending_change is not None:
         raise ChangeConflict(
-            f"the run is about to go on with graph v{own.changing.graph_version}",
+            f"the run is about to go on with graph v{own.pending_change.graph_version}",
             remedy="Ask again once `GraphSwapped` or `SwapFailed` is in its journal.",
         )
 
@@ -158,23 +158,23 @@ def check_no_merge(own: CrewState) -> None:
     Raises:
         ChangeConflict: it is.
     """
-    if own.joining is not None:
+    if own.pending_merge is not None:
         raise ChangeConflict(
-            f"the run is about to be one graph with {own.joining.other!r}",
+            f"the run is about to be one graph with {own.pending_merge.other!r}",
             remedy="Look at the graph once the merge has ended (`RunMerged`, `RunEndedByMerge` or "
             "`MergeFailed` in the journal, within minutes), and decide anew.",
         )
 
 
-def in_words(joining: PendingMerge) -> str:
+def merge_description(joining: PendingMerge) -> str:
     """What a run does with another one, and what it waits for, for people."""
     other = joining.other
     return {
-        "asked": f"asks {other} to be one graph with it: waits for its answer",
-        "survives": f"takes in {other}: waits until that has landed what is under way",
-        "joins": f"becomes part of {other}: what is under way lands first",
+        "requested": f"asks {other} to be one graph with it: waits for its answer",
+        "surviving": f"takes in {other}: waits until that has landed what is under way",
+        "draining": f"becomes part of {other}: what is under way lands first",
         "offered": f"becomes part of {other}: waits for its word",
-    }[joining.stage]
+    }[joining.status]
 
 
 # -- when to look ----------------------------------------------------------------------------
@@ -189,11 +189,11 @@ def next_read_at(own: CrewState, looked: int) -> int | None:
         own: The run.
         looked: When it last did, or when its stage began.
     """
-    mine = own.joining
+    mine = own.pending_merge
     if mine is None:
         return None
     again = looked + min(max(LOOK_EVERY, (looked - mine.at) // 8), LOOK_MOST)
-    return min(again, mine.due) if mine.due > looked else again
+    return min(again, mine.deadline) if mine.deadline > looked else again
 
 
 def run_to_read(own: CrewState, op: str, hinted: RunId) -> RunId:
@@ -204,13 +204,13 @@ def run_to_read(own: CrewState, op: str, hinted: RunId) -> RunId:
         op: The merge that the hint names.
         hinted: The run that it names.
     """
-    mine = own.joining
-    return mine.other if mine is not None and mine.op == op else hinted
+    mine = own.pending_merge
+    return mine.other if mine is not None and mine.merge == op else hinted
 
 
 def is_request_pending(own: CrewState) -> bool:
     """Whether each look goes with another hint: the other run may not know of the merge yet."""
-    return own.joining is not None and own.joining.stage == "asked"
+    return own.pending_merge is not None and own.pending_merge.status == "requested"
 
 
 # -- what follows ----------------------------------------------------------------------------
@@ -248,22 +248,26 @@ def next_move(
             can.
         recalled: Whether `recall` made `other` of what was loaded.
     """
-    mine = own.joining
-    if own.closed:
+    mine = own.pending_merge
+    if own.is_ended:
         return None
-    if mine is None or mine.op != op:
+    if mine is None or mine.merge != op:
         if other is None or gone:
             return None
         return _action_on_request(own, other, op, at, _RequestedRun(creatures, flow, refusal))
     if other is not None and other.run != mine.other:
         return None
-    if mine.stage == "offered":
+    if mine.status == "offered":
         return _offered(mine, other, gone=gone, recalled=recalled)
     if why := _failed(own, mine, other, at, ends, gone=gone):
-        return _fail(mine.op, mine.other, why)
-    if other is None or other.joining is None or not _is_same_merge(mine, other.joining):
+        return _fail(mine.merge, mine.other, why)
+    if (
+        other is None
+        or other.pending_merge is None
+        or not _is_same_merge(mine, other.pending_merge)
+    ):
         return None
-    return _action_in_status(mine, other, other.joining, at, landed=landed)
+    return _action_in_status(mine, other, other.pending_merge, at, landed=landed)
 
 
 def may_merge(own: CrewState, op: str) -> bool:
@@ -271,8 +275,12 @@ def may_merge(own: CrewState, op: str) -> bool:
 
     The time may be over by now, or people have paused the run: nobody comes to stand still.
     """
-    mine = own.joining
-    return mine is not None and (mine.op, mine.stage) == (op, "survives") and own.status != "paused"
+    mine = own.pending_merge
+    return (
+        mine is not None
+        and (mine.merge, mine.status) == (op, "surviving")
+        and own.status != "paused"
+    )
 
 
 class _RequestedRun(NamedTuple):
@@ -287,25 +295,30 @@ def _action_on_request(
     own: CrewState, other: CrewState, op: str, at: int, body: _RequestedRun
 ) -> Move | None:
     """What follows from a request, of which the run knows nothing yet."""
-    theirs, mine = other.joining, own.joining
-    if theirs is None or theirs.op != op or theirs.stage != "asked" or theirs.other != own.run:
+    theirs, mine = other.pending_merge, own.pending_merge
+    if (
+        theirs is None
+        or theirs.merge != op
+        or theirs.status != "requested"
+        or theirs.other != own.run
+    ):
         return None
-    over = op in own.merges or at >= theirs.due or "stopping" in (own.status, other.status)
-    if over or other.closed or own.changing is not None:
+    over = op in own.merges or at >= theirs.deadline or "stopping" in (own.status, other.status)
+    if over or other.is_ended or own.pending_change is not None:
         return None
     if mine is not None:
-        if mine.stage != "asked" or mine.priority <= theirs.priority:
+        if mine.status != "requested" or mine.priority <= theirs.priority:
             return None
-        return _fail(mine.op, mine.other, f"it gives way to an earlier request of {other.run!r}")
+        return _fail(mine.merge, mine.other, f"it gives way to an earlier request of {other.run!r}")
     if why := _refused(own, other, theirs, body):
         return _fail(op, other.run, why)
-    stays = _stays(own.run, body.creatures, other.run, theirs.creatures, (body.flow, theirs.flow))
+    stays = _stays(own.run, body.creatures, other.run, theirs.agents, (body.flow, theirs.has_flow))
     accepted = _acceptance(op, other, theirs, at, joins=not stays)
     asked = {
-        "operation": theirs.edge,
-        "creatures": theirs.creatures,
-        "flow": theirs.flow,
-        "asked": theirs.priority[0],
+        "operation": theirs.operation,
+        "agents": theirs.agents,
+        "has_flow": theirs.has_flow,
+        "requested_at": theirs.priority[0],
         "by": theirs.by,
     }
     return Move("record", other.run, accepted.model_copy(update=asked))
@@ -315,7 +328,7 @@ def _refused(own: CrewState, other: CrewState, theirs: PendingMerge, body: _Requ
     """Why a run does not agree to a request; empty where it does."""
     if own.status == "paused":
         return f"{own.run!r} is paused: resume it, and ask again"
-    if body.flow and theirs.flow:
+    if body.flow and theirs.has_flow:
         return (
             f"both {own.run!r} and {other.run!r} have a flow, and a run has one: connect creatures "
             "of runs of which one at most has a flow"
@@ -338,24 +351,29 @@ def _acceptance(
 ) -> j.MergeAccepted:
     return j.MergeAccepted(
         at=at,
-        op=op,
+        merge=op,
         other=other.run,
-        stage="joins" if joins else "survives",
-        due=at + (DRAIN_LIMIT if joins else OFFER_LIMIT),
-        theirs=theirs.position,
-        began=other.started,
+        status="draining" if joins else "surviving",
+        deadline=at + (DRAIN_LIMIT if joins else OFFER_LIMIT),
+        other_position=theirs.position,
+        other_started_at=other.started_at,
     )
 
 
 def _fail(op: str, other: RunId, why: str) -> Move:
-    return Move("record", other, j.MergeFailed(op=op, other=other, why=why))
+    return Move("record", other, j.MergeFailed(merge=op, other=other, reason=why))
 
 
 def _is_same_merge(mine: PendingMerge, theirs: PendingMerge) -> bool:
     """Whether two runs are in the same merge, and came into it for each other."""
-    known = mine.theirs in (0, theirs.position) and theirs.theirs in (0, mine.position)
+    known = mine.other_position in (0, theirs.position) and theirs.other_position in (
+        0,
+        mine.position,
+    )
     # One of the two was asked, and has known the other from the beginning.
-    return theirs.op == mine.op and known and bool(mine.theirs or theirs.theirs)
+    return (
+        theirs.merge == mine.merge and known and bool(mine.other_position or theirs.other_position)
+    )
 
 
 def _failed(
@@ -370,23 +388,23 @@ def _failed(
     """Why a run that has offered nothing gives a merge up; empty where it does not."""
     if own.status == "stopping":
         return f"{own.run!r} is being stopped"
-    if at >= mine.due:
+    if at >= mine.deadline:
         return _late(mine, other, ends)
-    if own.status == "paused" and mine.stage != "asked":
+    if own.status == "paused" and mine.status != "requested":
         return f"{own.run!r} was paused: resume it, and ask again"
     if other is None:
         missing = f"there is no run {mine.other!r}: `crewlog ps` lists those that there are"
-        return missing if gone or mine.theirs else ""
+        return missing if gone or mine.other_position else ""
     return _without(mine, other, gone=gone)
 
 
 def _late(mine: PendingMerge, other: CrewState | None, ends: Sequence[StepId]) -> str:
     again = "look whether it is at work, and ask again"
-    if mine.stage == "asked":
-        busy = other is not None and other.still
+    if mine.status == "requested":
+        busy = other is not None and other.is_draining
         what = ", busy with another change," if busy else ""
         return f"{mine.other!r}{what} did not answer within {ASK_LIMIT // 1000} s: {again}"
-    if mine.stage == "joins":
+    if mine.status == "draining":
         limit = DRAIN_LIMIT // 1000
         if ends:
             return (
@@ -399,21 +417,23 @@ def _late(mine: PendingMerge, other: CrewState | None, ends: Sequence[StepId]) -
 
 def _without(mine: PendingMerge, other: CrewState, *, gone: bool) -> str:
     """Why there can be no merge with a run as it is; empty where there can."""
-    if mine.theirs and other.started != mine.began:
+    if mine.other_position and other.started_at != mine.other_started_at:
         return f"{mine.other!r} is another run by now"
-    if other.position < mine.theirs and not gone:
+    if other.position < mine.other_position and not gone:
         return ""  # the look took long: what is so by now, the next one says
-    ended = other.merges.get(mine.op)
+    ended = other.merges.get(mine.merge)
     if ended is not None:
-        return ended.why or f"{mine.other!r} gave it up"
-    if other.merged_into is not None:
-        return f"{mine.other!r} is part of {other.merged_into!r} by now: ask that run"
-    if other.closed or gone:
-        how = other.status if other.closed else "from outside"
+        return ended.reason or f"{mine.other!r} gave it up"
+    if other.surviving_run is not None:
+        return f"{mine.other!r} is part of {other.surviving_run!r} by now: ask that run"
+    if other.is_ended or gone:
+        how = other.status if other.is_ended else "from outside"
         return f"{mine.other!r} has ended ({how}): `crewlog resume` may take it up again"
     if other.status == "stopping":
         return f"{mine.other!r} is being stopped"
-    if mine.theirs and (other.joining is None or not _is_same_merge(mine, other.joining)):
+    if mine.other_position and (
+        other.pending_merge is None or not _is_same_merge(mine, other.pending_merge)
+    ):
         return f"{mine.other!r} gave it up"
     return ""
 
@@ -422,12 +442,12 @@ def _action_in_status(
     mine: PendingMerge, other: CrewState, theirs: PendingMerge, at: int, *, landed: bool
 ) -> Move | None:
     """The next stage of a merge in which both runs are."""
-    if mine.stage == "asked":
-        joins = theirs.stage == "survives"
-        return Move("record", other.run, _acceptance(mine.op, other, theirs, at, joins=joins))
-    if mine.stage == "joins" and landed:
-        return Move("record", other.run, j.MergeOffered(op=mine.op, other=other.run))
-    if mine.stage == "survives" and theirs.stage == "offered":
+    if mine.status == "requested":
+        joins = theirs.status == "surviving"
+        return Move("record", other.run, _acceptance(mine.merge, other, theirs, at, joins=joins))
+    if mine.status == "draining" and landed:
+        return Move("record", other.run, j.MergeOffered(merge=mine.merge, other=other.run))
+    if mine.status == "surviving" and theirs.status == "offered":
         return Move("unite", other.run)
     return None
 
@@ -438,28 +458,30 @@ def _offered(
     """What follows for a run that has offered itself: only the other one's word counts."""
     if other is None:
         return (
-            _fail(mine.op, mine.other, f"there is no run {mine.other!r} any more") if gone else None
+            _fail(mine.merge, mine.other, f"there is no run {mine.other!r} any more")
+            if gone
+            else None
         )
-    if other.started != mine.began:
-        return _fail(mine.op, mine.other, f"{mine.other!r} is another run by now")
-    if other.position < mine.theirs:
+    if other.started_at != mine.other_started_at:
+        return _fail(mine.merge, mine.other, f"{mine.other!r} is another run by now")
+    if other.position < mine.other_position:
         return None
-    word = other.merges.get(mine.op)
+    word = other.merges.get(mine.merge)
     if word is not None and word.outcome == "merged":  # it says so once, whatever it says later
         merged = j.RunEndedByMerge(
-            op=mine.op, run=other.run, position=word.position, renamed=word.renamed
+            merge=mine.merge, run=other.run, position=word.position, renames=word.renames
         )
         return Move("record", other.run, merged)
-    if word is not None and word.round == mine.theirs:
-        return _fail(mine.op, mine.other, word.why or f"{mine.other!r} gave it up")
-    if other.joining is not None and _is_same_merge(mine, other.joining):
-        over = other.closed or gone
+    if word is not None and word.start_position == mine.other_position:
+        return _fail(mine.merge, mine.other, word.reason or f"{mine.other!r} gave it up")
+    if other.pending_merge is not None and _is_same_merge(mine, other.pending_merge):
+        over = other.is_ended or gone
         why = f"{mine.other!r} ended before it took this run in"
-        return _fail(mine.op, mine.other, why) if over else None
+        return _fail(mine.merge, mine.other, why) if over else None
     if not recalled:
         return Move("recall", other.run)
-    said = word.why if word is not None else ""
-    return _fail(mine.op, mine.other, said or f"{mine.other!r} gave it up")
+    said = word.reason if word is not None else ""
+    return _fail(mine.merge, mine.other, said or f"{mine.other!r} gave it up")
 
 
 def state_for_merge(state: CrewState, op: str) -> CrewState:
@@ -472,21 +494,21 @@ def state_for_merge(state: CrewState, op: str) -> CrewState:
         state: The other run.
         op: The merge.
     """
-    mine = state.joining
-    if mine is not None and mine.op != op:  # that it is busy is all that matters
-        mine = mine.model_copy(update={"edge": None, "by": ""})
-    changing = state.changing
+    mine = state.pending_merge
+    if mine is not None and mine.merge != op:  # that it is busy is all that matters
+        mine = mine.model_copy(update={"operation": None, "by": ""})
+    changing = state.pending_change
     if changing is not None:
         changing = changing.model_copy(update={"what": "", "by": ""})
     last = [key for key, word in state.merges.items() if word.outcome == "merged"][-1:]
-    told = {op, *(last if state.merged_into is not None else ())}
+    told = {op, *(last if state.surviving_run is not None else ())}
     return CrewState(
         run=state.run,
         position=state.position,
         status=state.status,
-        started=state.started,
-        changing=changing,
-        joining=mine,
+        started_at=state.started_at,
+        pending_change=changing,
+        pending_merge=mine,
         merges={key: word for key, word in state.merges.items() if key in told},
     )
 
@@ -496,11 +518,11 @@ def state_for_merge(state: CrewState, op: str) -> CrewState:
 
 def outcome_changes(state: CrewState, op: str, outcome: MergeOutcome) -> dict[str, Any]:
     """What is otherwise in a run once a merge has ended for it, as a change of its state."""
-    mine = state.joining
-    if mine is not None and mine.op == op:
-        outcome, mine = outcome.model_copy(update={"round": mine.position}), None
+    mine = state.pending_merge
+    if mine is not None and mine.merge == op:
+        outcome, mine = outcome.model_copy(update={"start_position": mine.position}), None
     kept = [*((k, v) for k, v in state.merges.items() if k != op), (op, outcome)]
-    return {"merges": dict(kept[-KEPT:]), "joining": mine}
+    return {"merges": dict(kept[-KEPT:]), "pending_merge": mine}
 
 
 def recall(
@@ -517,5 +539,5 @@ def recall(
     """
     if position is None:
         return other
-    merged = MergeOutcome(outcome="merged", other=other.run, position=position, renamed=renamed)
+    merged = MergeOutcome(outcome="merged", other=other.run, position=position, renames=renamed)
     return other.model_copy(update={"merges": {**other.merges, op: merged}})

@@ -17,7 +17,7 @@ from crewlog.ids import LogName, RunId
 from crewlog.state.components import Rename
 from crewlog.state.model import CrewState
 from crewlog.state.run_merge.protocol import KEPT
-from crewlog.state.run_merge.surviving_state import PRIVATE, called
+from crewlog.state.run_merge.surviving_state import PRIVATE, new_names
 
 SHOWN = 5
 """New names that are told in a line."""
@@ -30,7 +30,7 @@ def renamed_log(log: str, renamed: Iterable[Rename]) -> LogName:
         log: By its name in the run that joined: `public`, `group:G`, `channel:C` or `private:A`.
         renamed: What of that run has another name since.
     """
-    names = called(renamed)
+    names = new_names(renamed)
     if log.startswith(PRIVATE):
         return LogName(PRIVATE + names.agent(log.removeprefix(PRIVATE)))
     return LogName(names.log(log))
@@ -52,7 +52,7 @@ def successive_renames(first: Sequence[Rename], then: Sequence[Rename]) -> tuple
     return (*moved, *(each for each in then if (each.kind, each.was) not in known))
 
 
-def took_in(
+def merged_runs_after(
     state: CrewState, part: CrewState, of: RunId, renamed: tuple[Rename, ...]
 ) -> dict[RunId, tuple[Rename, ...]]:
     """The runs that are part of one once it took another one in: also those that this one had.
@@ -66,9 +66,9 @@ def took_in(
         of: The other one.
         renamed: What of the other one is called otherwise.
     """
-    now = {run: successive_renames(before, renamed) for run, before in part.took_in.items()}
+    now = {run: successive_renames(before, renamed) for run, before in part.merged_runs.items()}
     now[of] = renamed
-    kept = [(run, before) for run, before in state.took_in.items() if run not in now]
+    kept = [(run, before) for run, before in state.merged_runs.items() if run not in now]
     return dict([*kept, *now.items()][-KEPT:])
 
 

@@ -54,7 +54,7 @@ _ARTIFACT = "artifact:"
 _TRANSFERRED = fields_where(CrewState, lambda policy: policy.merge == "transferred")
 
 
-def part_of(state: CrewState) -> dict[str, Json]:
+def transferred_state(state: CrewState) -> dict[str, Json]:
     """What is taken over of a run that joins another one, as JSON.
 
     Args:
@@ -63,7 +63,7 @@ def part_of(state: CrewState) -> dict[str, Json]:
     return {key: value for key, value in state.to_json().items() if key in _TRANSFERRED}
 
 
-class Names(NamedTuple):
+class MergeNames(NamedTuple):
     """What the things of a run that joins are called in the one that stays."""
 
     called: NewNames
@@ -78,7 +78,7 @@ class Names(NamedTuple):
     """Keys of quotas that are called otherwise."""
 
     @classmethod
-    def of(cls, entry: RunMerged, visits: Mapping[NodeName, int]) -> Names:
+    def of(cls, entry: RunMerged, visits: Mapping[NodeName, int]) -> MergeNames:
         """The names that a merge says.
 
         Args:
@@ -86,10 +86,10 @@ class Names(NamedTuple):
             visits: The visits that it had by then, by node.
         """
         return cls(
-            called=called(entry.renamed),
+            called=new_names(entry.renames),
             nodes=entry.nodes,
-            comes=frozenset(entry.comes),
-            first={node: visits.get(node, 0) for node in entry.fresh},
+            comes=frozenset(entry.merged_agents),
+            first={node: visits.get(node, 0) for node in entry.new_nodes},
             quotas=entry.quotas,
         )
 
@@ -136,7 +136,7 @@ def artifact_heads(state: CrewState) -> dict[LogName, ContentHash]:
     return {log: found.head for log, found in state.messages.items() if is_artifact(log)}
 
 
-def called(renamed: Iterable[Rename]) -> NewNames:
+def new_names(renamed: Iterable[Rename]) -> NewNames:
     """The new names that a merge gives."""
     kinds: dict[str, dict[str, str]] = {"creature": {}, "channel": {}, "group": {}}
     for each in renamed:
@@ -164,7 +164,7 @@ def artifact_conflict(one: RunId, two: RunId, names: Sequence[str]) -> Component
 def log_merges(
     state: CrewState,
     part: CrewState,
-    names: Names,
+    names: MergeNames,
     behind: Mapping[LogName, ContentHash] = MappingProxyType({}),
 ) -> tuple[LogMerge, ...]:
     """The logs that a run gets: those that only the other one has, and those that both go on with.
@@ -202,7 +202,7 @@ def log_merges(
     return tuple(found)
 
 
-def questions(part: CrewState, names: Names) -> tuple[Interrupt, ...]:
+def questions(part: CrewState, names: MergeNames) -> tuple[Interrupt, ...]:
     """The questions that are open about steps that come, with the ids that they had there.
 
     What was asked of that run as a whole is no matter any more.
@@ -214,7 +214,7 @@ def questions(part: CrewState, names: Names) -> tuple[Interrupt, ...]:
     )
 
 
-def merged_steps(part: CrewState, names: Names) -> dict[StepId, FrontierStep]:
+def merged_steps(part: CrewState, names: MergeNames) -> dict[StepId, FrontierStep]:
     """The steps of a run's frontier that a run takes over with it, as they are called there."""
     return _steps(part.frontier, names)
 
@@ -225,11 +225,14 @@ def dropped_steps(entry: RunMerged) -> tuple[StepId, ...]:
     Args:
         entry: What the run that stays records.
     """
-    steps = {**entry.part.get("frontier", {}), **entry.part.get("parked", {})}
+    steps = {
+        **entry.merged_state.get("frontier", {}),
+        **entry.merged_state.get("detached_steps", {}),
+    }
     return tuple(StepId(step) for step, found in steps.items() if found["node"] not in entry.nodes)
 
 
-def union(state: CrewState, part: CrewState, names: Names) -> dict[str, Any]:
+def merged_state_changes(state: CrewState, part: CrewState, names: MergeNames) -> dict[str, Any]:
     """What is otherwise in a run that takes in another one, as a change of its state.
 
     Logs are joined by the fact itself, and questions are asked anew after it.
@@ -246,42 +249,42 @@ def union(state: CrewState, part: CrewState, names: Names) -> dict[str, Any]:
             commands, older = remember(commands, older, command, outcome)
     return {
         "frontier": frontier,
-        "parked": {**state.parked, **_steps(part.parked, names)},
+        "detached_steps": {**state.detached_steps, **_steps(part.detached_steps, names)},
         "visits": merged_visit_numbers(state.visits, part, names),
         "routing": _routing(state.routing, part.routing, names),
-        "formerly": _former_log_names(state, part, names),
+        "former_names": _former_log_names(state, part, names),
         "agent_outputs": _outputs(state, part, names),
         "flags": {**part.flags, **state.flags},
-        "flag_places": {
-            **{f: at for f, at in part.flag_places.items() if f not in state.flags},
-            **state.flag_places,
+        "flag_positions": {
+            **{f: at for f, at in part.flag_positions.items() if f not in state.flags},
+            **state.flag_positions,
         },
-        "rulings": _rulings(state, part, names),
+        "live_permissions": _rulings(state, part, names),
         "quotas": _maximum_counts(
             state.quotas, {names.quotas.get(key, key): n for key, n in part.quotas.items()}
         ),
         "shared_context": {**part.shared_context, **state.shared_context},
         "private_context": _private(state, part, names),
-        "break_before": tuple(
+        "breakpoints": tuple(
             dict.fromkeys(
                 (
-                    *state.break_before,
-                    *(names.nodes[n] for n in part.break_before if n in names.nodes),
+                    *state.breakpoints,
+                    *(names.nodes[n] for n in part.breakpoints if n in names.nodes),
                 )
             )
         ),
         "commands": commands,
         "older_commands": older,
         "usage": _usage(state, part, names),
-        "allowed": _maximum_counts(state.allowed, part.allowed),
-        "rest": None if frontier else state.rest,
+        "added_budgets": _maximum_counts(state.added_budgets, part.added_budgets),
+        "idle": None if frontier else state.idle,
     }
 
 
 # -- steps -----------------------------------------------------------------------------------
 
 
-def _steps(entries: Mapping[StepId, FrontierStep], names: Names) -> dict[StepId, FrontierStep]:
+def _steps(entries: Mapping[StepId, FrontierStep], names: MergeNames) -> dict[StepId, FrontierStep]:
     return {
         names.step(step): _step(entry, names)
         for step, entry in entries.items()
@@ -289,17 +292,20 @@ def _steps(entries: Mapping[StepId, FrontierStep], names: Names) -> dict[StepId,
     }
 
 
-def _step(entry: FrontierStep, names: Names) -> FrontierStep:
-    heard, mapped, redirect = entry.heard, entry.mapped, entry.redirect
+def _step(entry: FrontierStep, names: MergeNames) -> FrontierStep:
+    heard, mapped, redirect = entry.waking_message, entry.child_steps, entry.redirect
     if mapped is not None:
         now = names.step(entry.step)
         mapped = mapped.model_copy(
             update={
-                "was": mapped.was if now == entry.step else (*mapped.was, entry.step),
+                "former_steps": mapped.former_steps
+                if now == entry.step
+                else (*mapped.former_steps, entry.step),
                 "logs": names.logs(mapped.logs),
                 "agents": tuple(map(names.agent, mapped.agents)),
-                "parts": tuple(
-                    each.model_copy(update={"logs": names.logs(each.logs)}) for each in mapped.parts
+                "elements": tuple(
+                    each.model_copy(update={"logs": names.logs(each.logs)})
+                    for each in mapped.elements
                 ),
             }
         )
@@ -308,15 +314,15 @@ def _step(entry: FrontierStep, names: Names) -> FrontierStep:
             "step": names.step(entry.step),
             "parent": entry.parent and names.step(entry.parent),
             "node": names.nodes[entry.node],
-            "heard": heard and heard.model_copy(update={"log": names.log(heard.log)}),
+            "waking_message": heard and heard.model_copy(update={"log": names.log(heard.log)}),
             "turn": entry.turn and entry.turn.with_renamed_entries(partial(_fact, names=names)),
-            "mapped": mapped,
+            "child_steps": mapped,
             "redirect": redirect and names.nodes.get(redirect, redirect),
         }
     )
 
 
-def _fact(fact: Mapping[str, Json], names: Names) -> dict[str, Json]:
+def _fact(fact: Mapping[str, Json], names: MergeNames) -> dict[str, Json]:
     """An entry to be, as JSON, by the names of now."""
     made = dict(fact)
     if step := made.get("step"):
@@ -331,7 +337,7 @@ def _fact(fact: Mapping[str, Json], names: Names) -> dict[str, Json]:
 
 
 def merged_visit_numbers(
-    visits: Mapping[NodeName, int], part: CrewState, names: Names
+    visits: Mapping[NodeName, int], part: CrewState, names: MergeNames
 ) -> dict[NodeName, int]:
     """How many visits there were by node, with those that come."""
     visits = dict(visits)
@@ -342,33 +348,35 @@ def merged_visit_numbers(
     return visits
 
 
-def _routing(mine: Routing, theirs: Routing, names: Names) -> Routing:
+def _routing(mine: Routing, theirs: Routing, names: MergeNames) -> Routing:
     """How often those who come were done: nothing else leads to them, or follows."""
-    done = dict(mine.done)
+    done = dict(mine.completed)
     for was, now in names.nodes.items():
-        if times := theirs.done.get(was, 0):
+        if times := theirs.completed.get(was, 0):
             before = done.get(now, 0)
             done[now] = before + times if now in names.first else max(before, times)
-    return mine.model_copy(update={"done": done})
+    return mine.model_copy(update={"completed": done})
 
 
 # -- logs and values -------------------------------------------------------------------------
 
 
 def _former_log_names(
-    state: CrewState, part: CrewState, names: Names
+    state: CrewState, part: CrewState, names: MergeNames
 ) -> dict[LogName, tuple[LogName, ...]]:
     """The names that logs had before."""
-    found = dict(state.formerly)
+    found = dict(state.former_names)
     for was in part.messages:
         log = names.log(was)
-        before = (*((was,) if was != log else ()), *part.formerly.get(was, ()))
+        before = (*((was,) if was != log else ()), *part.former_names.get(was, ()))
         if before:
             found[log] = tuple(dict.fromkeys((*found.get(log, ()), *before)))
     return found
 
 
-def _outputs(state: CrewState, part: CrewState, names: Names) -> dict[AgentName, dict[str, Output]]:
+def _outputs(
+    state: CrewState, part: CrewState, names: MergeNames
+) -> dict[AgentName, dict[str, Output]]:
     """The outputs by agent: of those who come, what they set last."""
     found = dict(state.agent_outputs)
     for was, outputs in part.agent_outputs.items():
@@ -378,15 +386,15 @@ def _outputs(state: CrewState, part: CrewState, names: Names) -> dict[AgentName,
     return found
 
 
-def _output(output: Output, names: Names) -> Output:
+def _output(output: Output, names: MergeNames) -> Output:
     parts = tuple(
         part.model_copy(update={"logs": names.logs(part.logs)}) if part.logs else part
-        for part in output.parts
+        for part in output.elements
     )
-    return output.model_copy(update={"logs": names.logs(output.logs), "parts": parts})
+    return output.model_copy(update={"logs": names.logs(output.logs), "elements": parts})
 
 
-def _private(state: CrewState, part: CrewState, names: Names) -> dict[str, dict[str, Json]]:
+def _private(state: CrewState, part: CrewState, names: MergeNames) -> dict[str, dict[str, Json]]:
     """Small values by audience: of those who come, their own as they were."""
     own = "agent:"
     found = dict(state.private_context)
@@ -402,11 +410,11 @@ def _private(state: CrewState, part: CrewState, names: Names) -> dict[str, dict[
 # -- who may do what, and what is used -------------------------------------------------------
 
 
-def _rulings(state: CrewState, part: CrewState, names: Names) -> dict[str, dict[str, Ruling]]:
+def _rulings(state: CrewState, part: CrewState, names: MergeNames) -> dict[str, dict[str, Ruling]]:
     """What people ruled in either run: of those who come, the stricter where both say something."""
-    found = {tool: dict(row) for tool, row in state.rulings.items()}
+    found = {tool: dict(row) for tool, row in state.live_permissions.items()}
     before = {now: was for was, now in names.called.agents.items()}
-    for tool, row in part.rulings.items():
+    for tool, row in part.live_permissions.items():
         here: dict[str, Ruling] = found.get(tool, {})
         more: dict[str, Ruling] = {}
         for agent in sorted(names.comes):
@@ -431,7 +439,7 @@ def _maximum_counts(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _usage(state: CrewState, part: CrewState, names: Names) -> dict[AgentName, Usage]:
+def _usage(state: CrewState, part: CrewState, names: MergeNames) -> dict[AgentName, Usage]:
     """What each agent used: where both count it, both do from before they parted."""
     found = dict(state.usage)
     for was, theirs in part.usage.items():
