@@ -45,7 +45,7 @@ class Chain(list[tuple[int, ContentHash]]):
         it is the one that the log would have, had all been said in it from the beginning."""
 
     def until(self, length: int) -> Chain:
-        """The beginning of the log, for one that goes on otherwise."""
+        """The first `length` links, for a log that continues differently."""
         other = Chain(self[:length])
         other.heads = self.heads[:length]
         return other

@@ -246,11 +246,12 @@ class CommandProcessor:
         except CrewlogError as error:
             incoming.refusal = error
         except FailureError as error:
-            if incoming.is_returned:  # its activity was cancelled
-                return
-            self._bug = error
+            if not incoming.is_returned:
+                self._bug = error
         except Exception as error:  # noqa: BLE001 - it fails the workflow task, and not only this coroutine
             self._bug = error
+        if incoming.is_returned:  # its activity was cancelled, and its client sends it again
+            return
         self._preparing = [each for each in self._preparing if each[0] is not incoming]
         incoming.is_prepared = True
         self.queue.append(incoming)

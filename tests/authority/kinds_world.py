@@ -26,6 +26,7 @@ from crewlog.errors import InvalidDefinition
 from crewlog.evaluation import dataset
 from crewlog.graph.run_context import CallRequest
 from crewlog.ids import StepId
+from crewlog.reporting.wire_views import entry_view
 from crewlog.state.calls import CallModelResult
 
 FORM = {
@@ -404,7 +405,8 @@ class KindsWorld(ContextWorld):
         if whole.entries:
             await self.store.append(self.engine.state.run, whole)
         self.engine.ledger.mark_stored(self.engine.state.position)
-        items = await self.store.read_journal(self.engine.state.run)
+        rows = await self.store.read_journal(self.engine.state.run)
+        items = [entry_view(row.position, row.entry) for row in rows]
 
         async def journal(after: int = 0, limit: int = 0) -> Any:
             left = [each for each in items if each.position > after]

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from crewlog.client.client import Client
-from crewlog.client.deletion import Deleting
+from crewlog.client.deletion import Deleting, ListRuns
+from crewlog.client.session import Session
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import CrewName, RunId
 from crewlog.state import journal as j
@@ -20,7 +20,7 @@ RUN = RunId("old")
 
 
 class Alone:
-    """A client of a server that lists no open run."""
+    """A session with a server that lists no open run."""
 
     gateway: Any = None
 
@@ -46,7 +46,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Alone:
 
 
 async def delete(client: Alone, *runs: RunId, at: int) -> None:
-    deleting: Any = Deleting(cast("Client", client))
+    deleting: Any = Deleting(cast("Session", client), cast("ListRuns", None))
     await deleting._delete(runs, at)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.authority.widening import widening
-from crewlog.definition.apply import applied
+from crewlog.definition.apply import apply_operations
 from crewlog.definition.artifacts import LARGEST_INITIAL
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
@@ -92,7 +92,7 @@ def test_more_readers_or_writers_are_more_authority() -> None:
 
 def test_an_agent_that_is_removed_sees_and_changes_nothing_any_more() -> None:
     old = crew({"a": {"scratch": {"readers": ["c"]}}}, artifacts={"doc": {"writers": ["a", "c"]}})
-    new = applied(old, [RemoveAgent(name="c")])
+    new = apply_operations(old, [RemoveAgent(name="c")])
     assert new.artifacts["doc"].writers == ("a",)
     assert new.agents["a"].scratch is not None
     assert new.agents["a"].scratch.readers == ()

@@ -13,6 +13,7 @@ from crewlog.dev.doctor import Check, examine
 from crewlog.dev.ephemeral import Ephemeral
 from crewlog.dev.paths import Home
 from crewlog.temporal_service import cli as temporal_cli
+from crewlog.temporal_service import namespaces
 from crewlog.temporal_service.cli import look_up
 
 
@@ -115,9 +116,7 @@ async def test_a_live_run_older_than_the_retention_is_named(
         while "long" not in await listed(timedelta(seconds=-5)):
             pass
         assert await listed(timedelta(days=1)) == []
-        monkeypatch.setattr(
-            temporal_server, "retention_of", lambda _described: timedelta(seconds=-5)
-        )
+        monkeypatch.setattr(namespaces, "retention_of", lambda _described: timedelta(seconds=-5))
         found = by_name(await doctor._retention(client, "default"))
         assert found["Retention"].status == "warn"
         assert "long" in found["Retention"].detail

@@ -26,7 +26,7 @@ class Approval(Model):
     """The approval that a call is made with; the rest of its binding is the call itself."""
 
     binding: str
-    """The hash of the binding, from when a person approved the call."""
+    """The hash of the binding at the time of the approval."""
     arguments: ContentHash | None = None
     """The hash of the arguments that are to run; see `Binding`."""
     edited: bool = False
@@ -68,10 +68,10 @@ class Binding(Model):
         return hash_json(["approval", self.model_dump(mode="json")])
 
     def approval(self, hash_: str) -> Approval | None:
-        """The approval that a call is made with; None if nobody was asked.
+        """The approval of a call; None if the call needed none.
 
         Args:
-            hash_: The hash of the binding, from when a person approved the call.
+            hash_: The hash of the binding at the time of the approval.
         """
         if not self.interrupt:
             return None
@@ -93,7 +93,7 @@ def check_binding(hash_: str, binding: Binding, *, at: int) -> Decision:
     """Whether an approval is valid for a call that is about to be made.
 
     Args:
-        hash_: The hash of the binding, from when a person approved the call; empty: nobody did.
+        hash_: The hash of the binding at the time of the approval; empty: no approval.
         binding: The binding of the call as it is about to be made.
         at: The time, in milliseconds since the epoch.
     """

@@ -49,14 +49,14 @@ _ITEMS = 8
 
 @dataclass
 class Traced:
-    """A run's trace, with what was asked for besides."""
+    """The trace of a run, with the options of the command."""
 
     sight: Sight
     trace: TraceView
     bodies: Mapping[Any, Json] = field(default_factory=dict[Any, Json])
 
     def pending(self, step: StepId, call: int) -> PendingCall | None:
-        """What a call waits for that has no answer, where it waits or is made once more."""
+        """What a call in flight waits for, if it waits or is retried."""
         found = self.sight.pending
         return next((each for each in found if (each.step, each.call) == (step, call)), None)
 

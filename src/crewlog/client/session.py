@@ -104,7 +104,7 @@ class Session:
 
     @property
     def user(self) -> str:
-        """Who commands, where nobody says: the system's user."""
+        """The default sender of commands: the user of the operating system."""
         return system_user()
 
     def use_key(self, key: str | None) -> None:

@@ -1,0 +1,96 @@
+"""The command processor without a server: preparation beside the loop, and what closing does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from crewlog.errors import CommandRejected
+from crewlog.workflows import restore
+from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.commands import CommandProcessor
+from crewlog.workflows.context import ExecutionContext
+from crewlog.workflows.run_merge import RunMerge
+from graph.crews import plan_of
+from graph.simulation import Simulation
+
+
+def no_drain(_: float) -> None:
+    """No command of these tests starts a drain."""
+
+
+async def processor_of(plan: list[Any]) -> tuple[CommandProcessor, ExecutionContext, Simulation]:
+    sim = await Simulation.begin(plan_of(plan))
+    context = ExecutionContext(sim.engine)
+    processor = CommandProcessor(
+        context, [], RunMerge(), has_calls=lambda: False, start_drain=no_drain
+    )
+    return processor, context, sim
+
+
+def rollback(id: str) -> QueuedCommand:
+    data = {"id": id, "position": 1, "by": "ana"}
+    return QueuedCommand("rollback", data, at=2, arrived=2, is_update=True)
+
+
+def test_other_commands_are_applied_during_a_preparation() -> None:
+    async def run(patch: pytest.MonkeyPatch) -> None:
+        processor, _, sim = await processor_of(["a"])
+        loaded = asyncio.Event()
+
+        async def prepare(_: object, incoming: QueuedCommand, command: object) -> None:
+            await loaded.wait()
+            incoming.refusal = CommandRejected("there is no such checkpoint")
+
+        patch.setattr(restore, "prepare", prepare)
+        waiting = rollback("r1")
+        pause = QueuedCommand("pause", {"id": "p1", "by": "ana"}, at=3, arrived=3, is_update=True)
+        processor.queue += [waiting, pause]
+        await processor.apply_all()
+        assert (waiting.done, pause.done, processor.has_work) == (False, True, False)
+        loaded.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert processor.has_work
+        await processor.apply_all()
+        assert waiting.done
+        assert str(waiting.error).startswith("there is no such checkpoint")
+        assert [e["command"] for e in sim.facts("CommandRejected")] == ["r1"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(run(patch))
+
+
+@pytest.mark.parametrize("swallows", [True, False])
+def test_closing_returns_a_command_that_is_prepared_and_records_nothing(swallows: bool) -> None:
+    """Also where its preparation takes the cancellation for a failure of its activity."""
+
+    async def run(patch: pytest.MonkeyPatch) -> None:
+        processor, context, sim = await processor_of(["a"])
+
+        async def prepare(_: object, incoming: QueuedCommand, command: object) -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if not swallows:
+                    raise
+                incoming.refusal = CommandRejected("the checkpoint could not be loaded")
+
+        patch.setattr(restore, "prepare", prepare)
+        waiting = rollback("r1")
+        processor.queue.append(waiting)
+        await processor.apply_all()
+        await asyncio.sleep(0)
+        context.is_closing = True
+        assert processor.has_work
+        await processor.apply_all()
+        assert (waiting.done, waiting.is_returned) == (True, True)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert (processor.queue, processor.has_work) == ([], False)
+        assert sim.facts("CommandRejected") == []
+
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(run(patch))
