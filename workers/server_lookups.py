@@ -16,7 +16,7 @@ from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.state.calls import MergeNotification
 from crewlog.temporal_service.errors import is_execution_not_found
-from crewlog.wire import MERGING, WORKFLOW_TYPE
+from crewlog.wire import NOTIFY_MERGE, WORKFLOW_TYPE
 
 _LIMIT = timedelta(seconds=10)
 _HINT_LIMIT = timedelta(seconds=2)
@@ -107,7 +107,9 @@ def hints(client: Client) -> Hinted:
     async def hint(run: RunId, what: MergeNotification) -> Came:
         handle = client.get_workflow_handle(what.to)
         try:
-            await handle.signal(MERGING, {"op": what.merge, "run": run}, rpc_timeout=_HINT_LIMIT)
+            await handle.signal(
+                NOTIFY_MERGE, {"op": what.merge, "run": run}, rpc_timeout=_HINT_LIMIT
+            )
         except RPCError as error:
             return "gone" if is_execution_not_found(error) else "untold"
         return "given"

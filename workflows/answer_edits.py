@@ -28,14 +28,14 @@ with workflow.unsafe.imports_passed_through():
         PrepareRunResult,
     )
     from crewlog.state.model import Interrupt
-    from crewlog.wire import Respond
+    from crewlog.wire import Answer
 
 from crewlog.workflows.activity_options import CHECKING, EDITING
 from crewlog.workflows.command_queue import QueuedCommand
 
 
 def prepare(
-    engine: Engine, incoming: QueuedCommand, command: Respond, queue: str
+    engine: Engine, incoming: QueuedCommand, command: Answer, queue: str
 ) -> Coroutine[Any, Any, None] | None:
     """The check that an answer needs; none where it edits nothing that can be checked.
 

@@ -72,8 +72,8 @@ def look(engine: Engine, incoming: QueuedCommand) -> CommandAuthorization | None
     at = _NEVER if incoming.arrived is None else incoming.arrived
     found: CommandAuthorization | None = None
     run, proof = engine.state.run, _signature(data)
-    if first := said_to(engine, incoming):
-        run, data = first, {key: value for key, value in data.items() if key != "said_to"}
+    if first := original_run(engine, incoming):
+        run, data = first, {key: value for key, value in data.items() if key != "original_run"}
     for name in _names(incoming):
         tried = _check_sender(policy, name, data, proof, run=run, at=at)
         if tried.verified:
@@ -82,14 +82,14 @@ def look(engine: Engine, incoming: QueuedCommand) -> CommandAuthorization | None
     return found
 
 
-def said_to(engine: Engine, incoming: QueuedCommand) -> RunId | None:
+def original_run(engine: Engine, incoming: QueuedCommand) -> RunId | None:
     """The run that a message was said to, where that is part of this one by now; else none.
 
     It names that run itself, and only so far as this run's own state says that it took it in: of
     any other, the signature does not fit. What else was signed for that run is not handed on.
     """
     data: Any = incoming.data
-    first = data.get("said_to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    first = data.get("original_run") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if incoming.name != "message" or not isinstance(first, str):
         return None
     return RunId(first) if RunId(first) in engine.state.merged_runs else None
@@ -422,7 +422,7 @@ async def use_command(engine: Engine, incoming: QueuedCommand) -> None:
         )
 
 
-USED_ONCE = frozenset({"respond", "change", "edit_state", "redirect", "rollback", "set_permission"})
+USED_ONCE = frozenset({"answer", "change", "edit_state", "redirect", "rollback", "set_permission"})
 """Commands that give authority or stand for a person's decision."""
 
 

@@ -41,7 +41,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.model import CommandOutcome
     from crewlog.state.run_merge.protocol import check_may_request, check_no_merge, merge_request
     from crewlog.state.run_merge.surviving_state import removed_agents
-    from crewlog.wire import Change, Changed, Rollback
+    from crewlog.wire import Change, ChangeResult, Rollback
 
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import PREPARING, READING
@@ -264,7 +264,7 @@ def _no_crew(faults: str, remedy: str = "") -> CommandRejected:
 class AppliedChange(NamedTuple):
     """A change that was applied, or reported for a dry run."""
 
-    result: Changed
+    result: ChangeResult
     """The result of the command."""
     report: SwapReport
     """What the change does to the run."""
@@ -314,7 +314,7 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
     }
     if command.dry_run:
         position = checked.state.position
-        return AppliedChange(Changed(position=position, plan=plan.to_json(), **told), report)
+        return AppliedChange(ChangeResult(position=position, plan=plan.to_json(), **told), report)
     live_change.accept_change(
         checked,
         plan,
@@ -330,7 +330,7 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
     if checked.state.pending_change is not None:
         incoming.drain = command.drain_timeout
     position = checked.state.commands[command.id].position
-    return AppliedChange(Changed(position=position, **told), report)
+    return AppliedChange(ChangeResult(position=position, **told), report)
 
 
 def _basis(engine: Engine, command: Change, prepared: PrepareChangeResult) -> ContentHash:
@@ -385,9 +385,9 @@ def _ask(
     }
     if command.dry_run:
         position = engine.state.position
-        return AppliedChange(Changed(position=position, plan=prepared.plan, **told), report)
+        return AppliedChange(ChangeResult(position=position, plan=prepared.plan, **told), report)
     engine.record(request)
-    return AppliedChange(Changed(position=engine.state.position, **told), report)
+    return AppliedChange(ChangeResult(position=engine.state.position, **told), report)
 
 
 def _edge_text(operation: Connect | Wire) -> str:
@@ -398,10 +398,10 @@ def _edge_text(operation: Connect | Wire) -> str:
     return f"connects {operation.sender} to {operation.listener} of {operation.other}{over}"
 
 
-def repeated(engine: Engine, command: str, known: CommandOutcome) -> Changed:
+def repeated(engine: Engine, command: str, known: CommandOutcome) -> ChangeResult:
     """The recorded outcome of a change, for who sends it again."""
     state = engine.state
-    return Changed(
+    return ChangeResult(
         id=CommandId(command),
         position=known.position,
         detail="applied before",

@@ -47,7 +47,7 @@ with workflow.unsafe.imports_passed_through():
         InterruptCommand,
         MessageCommand,
         Redirect,
-        Respond,
+        Answer,
         Rollback,
         SetPermission,
         TagCommand,
@@ -136,13 +136,13 @@ def _sender(incoming: QueuedCommand) -> str:
 
 def _tried(incoming: QueuedCommand) -> dict[str, str]:
     """Which question an answer is to that is refused, and what it says; of an edit, with what."""
-    if incoming.name != "respond":
+    if incoming.name != "answer":
         return {}
     try:
         command = incoming.parse()
     except CommandRejected:
         return {}
-    if not isinstance(command, Respond):
+    if not isinstance(command, Answer):
         return {}
     decision = command.decisions[0]
     said = arguments_excerpt(decision.edited_action.args) if decision.edited_action else ""
@@ -244,7 +244,7 @@ async def _record_effect(engine: Engine, incoming: QueuedCommand, command: Comma
             return await _hear(engine, command)
         case "rollback", Rollback():
             _roll_back(engine, incoming, command)
-        case "respond", Respond():
+        case "answer", Answer():
             if engine.prompt.is_active:
                 return _answer_draft(engine, command, incoming)
             return await _respond(engine, command, incoming)
@@ -275,13 +275,13 @@ async def _hear(engine: Engine, said: MessageCommand) -> str:
 
 def _with_new_name(state: CrewState, said: MessageCommand) -> MessageCommand:
     """A message that was said to a run which is part of this one, to whom that run meant."""
-    if said.said_to is None:
+    if said.original_run is None:
         return said
-    renamed = state.merged_runs.get(said.said_to)
+    renamed = state.merged_runs.get(said.original_run)
     if renamed is None:
         raise CommandRejected(
-            f"it was said to the run {said.said_to!r}, which is no part of this one",
-            remedy=f"Send it to {said.said_to}, without `said_to`.",
+            f"it was said to the run {said.original_run!r}, which is no part of this one",
+            remedy=f"Send it to {said.original_run}, without `original_run`.",
         )
     return said.model_copy(update={"to": renamed_log(said.to, renamed)})
 
@@ -365,7 +365,7 @@ def _roll_back(engine: Engine, incoming: QueuedCommand, command: Rollback) -> No
     )
 
 
-async def _respond(engine: Engine, command: Respond, incoming: QueuedCommand) -> str:
+async def _respond(engine: Engine, command: Answer, incoming: QueuedCommand) -> str:
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
     check_answer_hash(interrupt, command.hash)
@@ -421,7 +421,7 @@ def _check_is_update(incoming: QueuedCommand) -> None:
     if not incoming.is_update:
         raise CommandRejected(
             "an answer that edits is sent as an update, and this came as a signal",
-            remedy="Send the update 'respond': what it says is checked, and it is answered.",
+            remedy="Send the update 'answer': what it says is checked, and it is answered.",
         )
 
 
@@ -430,7 +430,7 @@ def _decision(interrupt: Interrupt, given: Decision) -> str:
     return chosen.get(given.type, given.message)
 
 
-def _answer_draft(engine: Engine, command: Respond, incoming: QueuedCommand) -> str:
+def _answer_draft(engine: Engine, command: Answer, incoming: QueuedCommand) -> str:
     edited = incoming.edited
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]

@@ -52,6 +52,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.validation_errors import faults_of
     from crewlog.wire import (
         SIGNALS,
+        Answer,
         AskRun,
         Change,
         Command,
@@ -60,7 +61,6 @@ with workflow.unsafe.imports_passed_through():
         InterruptCommand,
         MessageCommand,
         Redirect,
-        Respond,
         Rollback,
         SetPermission,
         TagCommand,
@@ -75,7 +75,7 @@ COMMAND_MODELS: dict[str, type[Command]] = {
     "interrupt": InterruptCommand,
     "message": MessageCommand,
     "tag": TagCommand,
-    "respond": Respond,
+    "answer": Answer,
     "ask": AskRun,
     "change": Change,
     "edit_state": EditState,

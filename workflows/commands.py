@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
     from crewlog.state.calls import FIND_COMMAND, FindCommand, FindCommandResult
-    from crewlog.wire import MERGING, Change, Respond, Rollback
+    from crewlog.wire import NOTIFY_MERGE, Change, Answer, Rollback
 
 from crewlog.workflows import answer_edits, authorization, changes, restore
 from crewlog.workflows.activity_options import LOCAL
@@ -116,7 +116,7 @@ class CommandProcessor:
     async def _is_for_loop(self, incoming: QueuedCommand) -> bool:
         """Decodes a command; whether it is to be authorised and applied now."""
         context, engine = self._context, self._context.engine
-        is_notification = incoming.name == MERGING
+        is_notification = incoming.name == NOTIFY_MERGE
         if not is_notification and self.unauthenticated.count_undecoded(engine, incoming):
             return False
         present(incoming)
@@ -209,7 +209,7 @@ class CommandProcessor:
                 work = changes.prepare(incoming, command, engine, self._context.task_queue)
             else:
                 work = restore.prepare(engine, incoming, command)
-        elif isinstance(command, Respond):
+        elif isinstance(command, Answer):
             work = answer_edits.prepare(engine, incoming, command, self._context.task_queue)
         else:
             return False

@@ -19,7 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.model import Json
     from crewlog.state import journal as j
     from crewlog.state.calls import CallModelResult
-    from crewlog.wire import ConversationView, Reply
+    from crewlog.wire import ConversationView, Response
 
 _GOES_ON = ("RunRolledBack", "RunForked", "RunReopened")
 """Entries after which a run goes on from another state."""
@@ -38,10 +38,10 @@ class Answers:
         seen: The position up to which that execution has looked.
     """
 
-    def __init__(self, last: Reply | None = None, said: str = "", seen: int = 0) -> None:
+    def __init__(self, last: Response | None = None, said: str = "", seen: int = 0) -> None:
         self._texts: dict[ContentHash, str] = {}
         """What was said in the present turn, by the message's hash."""
-        self._replies: dict[str, Reply] = {last.message: last} if last is not None else {}
+        self._replies: dict[str, Response] = {last.message: last} if last is not None else {}
         self._last = last
         self._said = said
         """The command whose message the present turn answers."""
@@ -87,12 +87,12 @@ class Answers:
             text = text_of(inline)
         else:
             text = self._texts.get(body, "") if body is not None else ""
-        reply = Reply(
-            turn=entry.exchange,
+        reply = Response(
+            exchange=entry.exchange,
             message=CommandId(said),
             agent=entry.agent,
             text=text,
-            response=body,
+            body=body,
             error=entry.error,
             warning=entry.warning,
             end_reason=entry.end_reason,
@@ -104,7 +104,7 @@ class Answers:
         while len(self._replies) > KEPT:
             del self._replies[next(iter(self._replies))]
 
-    def to(self, engine: Engine, command: str) -> Reply | None:
+    def to(self, engine: Engine, command: str) -> Response | None:
         """The answer to a message; none where its turn is not over.
 
         Raises:
@@ -125,17 +125,17 @@ class Answers:
             remedy=f"`crewlog log {state.run}` tells all turns.",
         )
 
-    def last(self, engine: Engine) -> Reply | None:
+    def last(self, engine: Engine) -> Response | None:
         """The last answer, with its words where they are known here."""
         self.look(engine)
         told = engine.state.conversation.last if engine.state.conversation is not None else None
-        if told is None or (self._last is not None and self._last.turn == told.exchange):
+        if told is None or (self._last is not None and self._last.exchange == told.exchange):
             return self._last
-        return Reply(
-            turn=told.exchange,
+        return Response(
+            exchange=told.exchange,
             message=CommandId(told.message),
             agent=told.agent,
-            response=told.response,
+            body=told.response,
             error=told.error,
             warning=told.warning,
             end_reason=told.end_reason,
@@ -156,12 +156,12 @@ def view(engine: Engine, answers: Answers) -> ConversationView:
     state = engine.state
     return ConversationView(
         run=state.run,
-        turn=state.conversation.exchange if state.conversation is not None else 0,
+        exchange=state.conversation.exchange if state.conversation is not None else 0,
         waiting=state.is_conversation_idle
         and state.status == "running"
         and not state.message_queue,
         queued=len(state.message_queue),
-        due=state.conversation.deadline if state.conversation is not None else 0,
+        deadline=state.conversation.deadline if state.conversation is not None else 0,
         last=answers.last(engine),
     )
 

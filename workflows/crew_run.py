@@ -43,13 +43,13 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import (
         BUSY,
         CLOSING,
-        READS,
+        PAYLOAD_HASH,
         WORKFLOW_TYPE,
         AskRun,
-        Changed,
+        ChangeResult,
         Page,
         PermissionsQuery,
-        Reply,
+        Response,
         StartRun,
     )
 
@@ -233,7 +233,7 @@ class CrewRun:
             task_queue=carry.task_queue,
             search_attributes=carry.search_attributes,
             answers=Answers(
-                Reply.from_json(carry.response) if carry.response else None,
+                Response.from_json(carry.response) if carry.response else None,
                 ledger.state.conversation.message if ledger.state.conversation is not None else "",
                 seen=ledger.state.position,
             ),
@@ -272,19 +272,19 @@ class CrewRun:
             )
         self._check_update("ask", raw)
 
-    @workflow.update(name="respond")
-    async def respond(self, raw: RawValue) -> dict[str, Any]:
-        """Answers an interrupt; see `Respond` and `CommandResult`."""
-        return await self._update("respond", raw)
+    @workflow.update(name="answer")
+    async def answer(self, raw: RawValue) -> dict[str, Any]:
+        """Answers an interrupt; see `Answer` and `CommandResult`."""
+        return await self._update("answer", raw)
 
-    @respond.validator
+    @answer.validator
     def check_answer(self, raw: RawValue) -> None:
-        """Refuses what is not a `Respond`, and everything while the run continues as new."""
-        self._check_update("respond", raw)
+        """Refuses what is not a `Answer`, and everything while the run continues as new."""
+        self._check_update("answer", raw)
 
     @workflow.update(name="change")
     async def change(self, raw: RawValue) -> dict[str, Any]:
-        """Changes the crew while it runs; see `Change` and `Changed`."""
+        """Changes the crew while it runs; see `Change` and `ChangeResult`."""
         return await self._update("change", raw)
 
     @change.validator
@@ -364,14 +364,14 @@ class CrewRun:
         forks and replacements of the run are judged by the policy that is there.
         """
         made = incoming.result
-        rules = isinstance(made, Changed) and not made.swap and not incoming.dry
+        rules = isinstance(made, ChangeResult) and not made.swap and not incoming.dry
         # A rollback of a signed run may lead to another policy.
         signed_rollback = incoming.name == "rollback" and incoming.authorization is not None
         if not (rules or signed_rollback or incoming.name == "set_permission"):
             return
         if self._execution is None:
             return
-        if isinstance(made, Changed) and made.merge:
+        if isinstance(made, ChangeResult) and made.merge:
             await self._execution.writer.wait_until_stored(
                 made.position
             )  # the loop does so, with its hint
@@ -414,7 +414,7 @@ class CrewRun:
         execution = self._ready()
         said = asked if isinstance(data, dict) and data.get("text") else ""  # pyright: ignore[reportUnknownMemberType]
 
-        def reply() -> Reply | None:
+        def reply() -> Response | None:
             engine = execution.engine
             if said:
                 return execution.answers.to(engine, said)
@@ -502,8 +502,8 @@ class CrewRun:
             raise ApplicationError("the run is no conversation", type="UsageError")
         return conversation.view(execution.engine, execution.answers).model_dump(mode="json")
 
-    @workflow.query(name=READS)
-    def reads(self, raw: RawValue = WHOLE) -> str:
+    @workflow.query(name=PAYLOAD_HASH)
+    def payload_hash(self, raw: RawValue = WHOLE) -> str:
         """The hash of the argument: whoever gets it knows that a worker could read that."""
         return payload_hash(raw.payload)
 

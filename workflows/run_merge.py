@@ -49,7 +49,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.run_merge.renames import renamed_log, renames_description
     from crewlog.state.run_merge.surviving_state import artifact_heads, removed_agents
-    from crewlog.wire import MERGING
+    from crewlog.wire import NOTIFY_MERGE
 
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import PREPARING, STORING
@@ -221,7 +221,7 @@ class RunMerge:
     async def _tell(self, run: RunId, op: str, to: RunId) -> None:
         handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(to)
         try:
-            await handle.signal(MERGING, {"op": op, "run": run})
+            await handle.signal(NOTIFY_MERGE, {"op": op, "run": run})
         except FailureError:
             self._unsure = True  # it has ended, or there never was one
 
@@ -399,7 +399,7 @@ def _as_said(state: CrewState, data: Any) -> Any:
     if not isinstance(data, dict):
         return data
     said: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
-    return {**said, "said_to": said.get("said_to") or state.run}
+    return {**said, "original_run": said.get("original_run") or state.run}
 
 
 def _with_new_name(state: CrewState, data: Any) -> Any:
@@ -407,4 +407,4 @@ def _with_new_name(state: CrewState, data: Any) -> Any:
     to = data.get("to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if not isinstance(to, str) or (now := renamed_log(to, state.surviving_run_renames)) == to:
         return data
-    return {**data, "to": now, "was": data.get("was") or to}
+    return {**data, "to": now, "original_to": data.get("original_to") or to}

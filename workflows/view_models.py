@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
         Page,
         PermissionsPage,
         PermissionsQuery,
-        Reply,
+        Response,
         RunResult,
         RunView,
         StepView,
@@ -106,7 +106,7 @@ def ordered_outputs(
     return sorted(outputs.items(), key=order)
 
 
-def replied(engine: Engine, reply: Reply) -> RunResult:
+def replied(engine: Engine, reply: Response) -> RunResult:
     """What a conversation answers who asks it."""
     state = engine.state
     said: dict[str, Json] = {"text": reply.text}
@@ -123,7 +123,7 @@ def replied(engine: Engine, reply: Reply) -> RunResult:
         ms=engine.at - state.started_at,
         warning=reply.warning,
         end_reason=reply.end_reason,
-        reply=reply,
+        response=reply,
     )
 
 
@@ -219,7 +219,7 @@ def checkpoint_page(engine: Engine, page: Page) -> CheckpointPage:
                     position=position,
                     kind=kind,
                     step=step,
-                    turn=data.get("exchange", 0) if kind == "turn" else 0,
+                    exchange=data.get("exchange", 0) if kind == "turn" else 0,
                     node=node,
                     agent=agent,
                     at=data.get("at", 0),
@@ -240,7 +240,7 @@ def permissions_page(engine: Engine, asked: PermissionsQuery) -> PermissionsPage
         asked.tools,
         after=asked.after,
         limit=asked.limit,
-        looks=asked.looks,
+        checks=asked.checks,
     )
     return PermissionsPage(
         run=state.run,
@@ -248,7 +248,7 @@ def permissions_page(engine: Engine, asked: PermissionsQuery) -> PermissionsPage
         graph_version=state.graph_version,
         position=state.position,
         agents=agents_in(plan),
-        away=remote_agents(plan),
+        remote_agents=remote_agents(plan),
         tools=plan_tools(plan),
         cells=found,
         total=total,

@@ -345,7 +345,7 @@ class Scenario:
             its = self.site.client(self.queue).run(run)
             view = await its.status()
             for question in view.interrupts:  # a call that a kill took too much of is made again
-                await its.respond(question, "approve", by="fay")
+                await its.answer(question, "approve", by="fay")
         except CrewlogError:  # it begins, or its worker was killed
             return False
         return view.rests and not view.merging and not view.frontier

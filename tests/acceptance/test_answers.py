@@ -78,14 +78,14 @@ async def test_who_may_answer_and_who_was_first(crews: Site) -> None:
     run = await crews.start(crew_of(crews, people=["ana", "ben"]))
     question = await asked(run)
     with pytest.raises(NotPermitted, match="'eve' may not answer"):
-        await run.respond(question.id, "approve", by="eve")
+        await run.answer(question.id, "approve", by="eve")
     with pytest.raises(InterruptNotOpen, match="'i9' is not open"):
-        await run.respond("i9", "approve", by="ana")
+        await run.answer("i9", "approve", by="ana")
     with pytest.raises(CommandRejected, match="no answer"):
-        await run.respond(question.id, "aprove", by="ana")
+        await run.answer(question.id, "aprove", by="ana")
     answers = await asyncio.gather(
-        run.respond(question.id, "approve", by="ana"),
-        run.respond(question.id, "reject", by="ben"),
+        run.answer(question.id, "approve", by="ana"),
+        run.answer(question.id, "reject", by="ben"),
         return_exceptions=True,
     )
     (late,) = [each for each in answers if isinstance(each, BaseException)]
@@ -117,7 +117,7 @@ async def test_nobody_answers_while_no_worker_is_there(
     found = await inbox_of(run, site, "i2")
     assert found.to == ("boss",)
     with pytest.raises(InterruptNotOpen, match="the crew's policy answered 'escalated'"):
-        await run.respond("i1", "approve", by="ana")
+        await run.answer("i1", "approve", by="ana")
     await run.edit_call("i2", "risky", {"text": "ls"}, by="boss")
     assert (await run.result(LIMIT)).status == "completed"
     assert ran(site, run) == ["ls"]

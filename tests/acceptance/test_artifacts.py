@@ -162,7 +162,7 @@ async def built(crews: Site, own: str = "", **more: Any) -> tuple[Run, list[Arti
 
 async def go_on(run: Run) -> None:
     (question,) = await run.interrupts()
-    await run.respond(question.id, "approve")
+    await run.answer(question.id, "approve")
 
 
 @covers("C85")

@@ -62,7 +62,7 @@ async def test_the_samples_that_speak_to_a_run_do_what_they_say(
     # All that was ruled is taken back, and the call still waits for its yes.
     (cell,) = (await run.permissions(["writer"], ["publish"])).cells
     assert (cell.outcome, cell.rule) == ("ask", "approvals")
-    await run.respond("i1", "approve", by="ana")
+    await run.answer("i1", "approve", by="ana")
     assert (await run.result(LIMIT)).status == "completed"
 
 
@@ -78,7 +78,7 @@ def ruling(agent: str, tool_name: str, do: str = "deny") -> tuple[str, dict[str,
 
 
 def answer(interrupt: str, *decisions: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    return "respond", {"interrupt": interrupt, "decisions": list(decisions)}
+    return "answer", {"interrupt": interrupt, "decisions": list(decisions)}
 
 
 def edit(name: str, **args: Any) -> dict[str, Any]:
@@ -142,6 +142,6 @@ async def test_bad_input_is_told_alike_to_any_client_and_in_the_audit(crews: Sit
     with pytest.raises(CommandRejected, match="there is no agent 'writr'"):
         await run.deny("writr", "publish")
     assert (await run.status()).interrupts == ("i1",)
-    await run.respond("i1", "approve", by="ana")
+    await run.answer("i1", "approve", by="ana")
     assert (await run.result(LIMIT)).status == "completed"
     assert [each["text"] for each in crews.ledger(run, "start")] == ["v1"]

@@ -40,10 +40,10 @@ async def test_a_tool_that_fails_the_step_asks_people(crews: Site) -> None:
     run = await crews.start(crew)
     question = await asked(run)
     assert len(crews.ledger(run, "start")) == 3  # a passing trouble, in a tool that may be repeated
-    await run.respond(question, "retry")
+    await run.answer(question, "retry")
     await run.wait_until(lambda view: view.interrupts == ("i2",), LIMIT)
     assert [e["attempt"] for e in crews.ledger(run, "start")][3] > 1
-    await run.respond("i2", "skip")
+    await run.answer("i2", "skip")
     result = await run.result(LIMIT)
     assert result.outputs == {"b": {"text": "B"}}
 
@@ -55,7 +55,7 @@ async def test_a_refused_model_asks_people_and_is_asked_again(crews: Site) -> No
     (interrupt,) = await run.interrupts()
     assert interrupt.kind == "step_failed"
     assert "refused" in interrupt.detail
-    await run.respond(question, "retry")
+    await run.answer(question, "retry")
     assert (await run.result(LIMIT)).outputs["a"]["text"] == "A"
 
 

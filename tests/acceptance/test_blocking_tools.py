@@ -43,7 +43,7 @@ async def test_a_tool_that_blocks_its_loop_is_named_and_others_go_on(
     assert "at deeds.py:" in asked.detail
     assert "Make it a plain function" in asked.detail
     site.open_gate(run, "g")
-    await run.respond(asked.id, "done")
+    await run.answer(asked.id, "done")
     assert (await run.result(LIMIT)).status == "completed"
     assert [each["tool"] for each in site.ledger(run, "start")].count("nap") == 1
     assert "an async tool blocks its event loop" in worker.said()

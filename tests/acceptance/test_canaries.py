@@ -169,12 +169,12 @@ async def a_run_s_life(site: Site) -> Run:
     site.open_gate(run, "g")
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     (question,) = await run.interrupts()
-    await refused(run.respond("i99", "approve", reason=mark("missed")))
-    assert mark("option") in await refused(run.respond(question.id, mark("option")))
+    await refused(run.answer("i99", "approve", reason=mark("missed")))
+    assert mark("option") in await refused(run.answer(question.id, mark("option")))
     handle = site.temporal.get_workflow_handle(run.id)
     with pytest.raises(WorkflowQueryFailedError):
         await handle.query("journal", {"after": mark("query")})
-    await run.respond(question.id, "approve", reason=mark("approved"), by=mark("person"))
+    await run.answer(question.id, "approve", reason=mark("approved"), by=mark("person"))
     await run.wait_until(
         lambda view: bool(view.interrupts) and view.interrupts != (question.id,), LIMIT
     )

@@ -250,7 +250,7 @@ async def test_a_run_without_a_crew_is_not_changed(crews: Site) -> None:
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     with pytest.raises(CommandRejected, match="no crew yet"):
         await run.change(operations=[RemoveAgent(name="writer")])
-    await run.respond("i1", "reject")
+    await run.answer("i1", "reject")
     await run.result(LIMIT)
 
 
@@ -261,7 +261,7 @@ async def test_an_open_question_keeps_its_id_over_the_swap(crews: Site) -> None:
     await run.change(definition=cut(crew, {"ask": "Begin?"}, "b", "c"))
     view = await run.status()
     assert (view.interrupts, view.graph_version, view.execution) == (("i1",), 2, 2)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert await outputs(run) == {"b": "B", "c": "C"}
 
 
@@ -285,7 +285,7 @@ async def test_people_are_heard_while_it_drains(crews: Site) -> None:
     run = await at_gate(crews, cut(crew, ["a", fine], "b"))
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     await run.change(definition=cut(crew, ["a", fine], "b", "c"), wait=False)
-    await asyncio.wait_for(run.respond("i1", "approve"), LIMIT)
+    await asyncio.wait_for(run.answer("i1", "approve"), LIMIT)
     assert (await run.status()).graph_version == 1
     crews.open_gate(run, "g")
     assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}
@@ -332,7 +332,7 @@ async def test_a_cancelled_call_that_must_not_be_repeated_asks_people(crews: Sit
     view = await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     (question,) = await run.interrupts()
     assert (question.kind, view.graph_version) == ("outcome_unknown", 2)
-    await run.respond(question.id, "done")
+    await run.answer(question.id, "done")
     assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}
     assert len(crews.ledger(run, "start")) == 1
 
@@ -357,7 +357,7 @@ async def test_signals_that_stream_in_over_the_swap_are_kept_in_order(crews: Sit
         await run.change(definition=cut(crew, {"ask": "Begin?"}, "b", *more))
     done.set()
     said = await asyncio.gather(*talks)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert await outputs(run) == {"b": "B", "c": "C"}
     added = [e.command for e in await crews.entries(run, "MessageAdded") if e.command]
     assert len(added) == len(set(added)) == sum(said)

@@ -49,7 +49,7 @@ async def test_rows_are_the_same_again_after_swaps(site: Site, db: Any) -> None:
 
     await worker(site)
     await run.resume()
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).outputs["c"]["text"] == "C"
     swapped = await site.entries(run, "GraphSwapped")
     assert [e.graph_version for e in swapped] == list(range(2, len(swapped) + 2))

@@ -71,7 +71,7 @@ async def test_the_worker_is_killed_again_and_again_while_it_is_changed(own_work
         if isinstance(outcome, CrewlogError):  # nobody answered for a while: the same once more
             await run.change(definition=ways[number % 2], id=f"change-{number}")
         await run.wait_until(lambda view, want=number + 1: view.graph_version == want, LIMIT)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert await outputs(run) == {"b": "B"}
     accepted = [e.command for e in await site.entries(run, "ChangeAccepted")]
     assert accepted == [f"change-{number}" for number in range(1, len(pauses) + 1)]
@@ -112,9 +112,9 @@ class Storm:
                 wait=False,
             )
         elif kind == 2:
-            await self._run.respond("i1", "perhaps", id=command)
+            await self._run.answer("i1", "perhaps", id=command)
         else:
-            await self._run.respond("i99", "approve", id=command)
+            await self._run.answer("i99", "approve", id=command)
 
 
 @pytest.mark.timeout(400)
@@ -135,7 +135,7 @@ async def test_of_many_updates_over_swaps_each_has_one_outcome(crews: Site) -> N
 
     await asyncio.wait_for(asyncio.gather(talk(), *(sender() for _ in range(AT_ONCE))), LIMIT * 3)
     assert len(storm.outcomes) == UPDATES
-    await run.respond("i1", "approve", id="close")
+    await run.answer("i1", "approve", id="close")
     result = await run.result(LIMIT)
     assert result.outputs["b"]["text"] == "B"
     entries = await crews.entries(run)

@@ -87,7 +87,7 @@ async def test_interrupt_asks_before_a_step(crews: Site, node: str, before: str)
     state = await run.state()
     assert before in state.frontier
     assert state.commands["x2"].ok is False
-    await run.respond(question.id, "approve")
+    await run.answer(question.id, "approve")
     result = await run.result(LIMIT)
     assert result.outputs["c"]["text"] == "C"
     assert len(await crews.entries(run, "InterruptRaised")) == 1
@@ -111,8 +111,8 @@ async def test_answers_to_a_question(crews: Site, decision: str, flag: Any, stat
     run = await crews.start(crew)
     question = await asked(run)
     with pytest.raises(InterruptNotOpen):
-        await run.respond("i99", "yes")
-    both = await asyncio.gather(*(run.respond(question.id, decision, id="d1") for _ in range(3)))
+        await run.answer("i99", "yes")
+    both = await asyncio.gather(*(run.answer(question.id, decision, id="d1") for _ in range(3)))
     assert len({accepted.position for accepted in both}) == 1
     result = await run.result(LIMIT)
     assert (result.flags["ok"], result.status) == (flag, status)
@@ -123,8 +123,8 @@ async def test_a_no_that_nothing_takes_stops_the_run(crews: Site) -> None:
     run = await crews.start(crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Begin?"}, "a"]))
     question = await asked(run)
     with pytest.raises(CommandRejected, match="no answer"):
-        await run.respond(question.id, "perhaps")
-    await run.respond(question.id, "reject")
+        await run.answer(question.id, "perhaps")
+    await run.answer(question.id, "reject")
     assert (await run.result(LIMIT)).status == "stopped"
     assert not crews.prompted(run)
 
@@ -198,9 +198,9 @@ async def test_malformed_updates_are_refused(crews: Site, args: list[Any], words
     await asked(run)
     handle = crews.temporal.get_workflow_handle(run.id)
     with pytest.raises(Exception, match="update") as caught:
-        await asyncio.wait_for(handle.execute_update("respond", args=args), LIMIT)
+        await asyncio.wait_for(handle.execute_update("answer", args=args), LIMIT)
     assert words in str(caught.value.__cause__)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
 
 
@@ -216,7 +216,7 @@ async def test_what_is_nested_too_deep_to_be_carried_is_refused(crews: Site, dee
     await run.change(operations=[AddPhase(phase={"ask": "More?"})])
     for question in ("i1", "i2"):
         await run.wait_until(lambda view, id_=question: view.interrupts == (id_,), LIMIT)
-        await run.respond(question, "approve")
+        await run.answer(question, "approve")
     assert (await run.result(LIMIT)).status == "completed"
 
 

@@ -144,7 +144,7 @@ async def answer_all(run: Run, sender: int, accepted: list[str]) -> None:
             number += 1
             command = f"answer-{sender}-{number}"
             try:
-                outcome = await run.respond(question.id, f"words {command}", id=command)
+                outcome = await run.answer(question.id, f"words {command}", id=command)
             except (InterruptNotOpen, CommandRejected):
                 continue
             assert outcome.id == command
@@ -170,7 +170,7 @@ async def test_commands_stream_in_over_the_seams(crews: Site) -> None:
         asyncio.gather(*answers, *(talk(run, sender) for sender in range(SENDERS))), LIMIT * 2
     )
     last = await run.wait_until(lambda view: f"i{QUESTIONS + 1}" in view.interrupts, LIMIT)
-    await run.respond(last.interrupts[0], "approve", id="close")
+    await run.answer(last.interrupts[0], "approve", id="close")
     result = await run.result(LIMIT)
     assert result.executions > 3
     entries = await crews.entries(run)
@@ -199,11 +199,11 @@ async def test_an_open_question_and_a_pause_are_carried(crews: Site) -> None:
     view = await run.wait_until(lambda view: view.execution > 1, LIMIT)
     assert (view.status, view.interrupts) == ("paused", ("i1",))
     await run.resume(id="go")
-    first = await run.respond("i1", "approve", id="yes")
+    first = await run.answer("i1", "approve", id="yes")
     await run.wait_until(lambda view: view.interrupts == ("i2",), LIMIT)
-    again = await run.respond("i1", "approve", id="yes")
+    again = await run.answer("i1", "approve", id="yes")
     assert again.position == first.position
-    await run.respond("i2", "approve")
+    await run.answer("i2", "approve")
     assert (await run.result(LIMIT)).outputs["a"]["text"] == "A"
     prompt = crews.prompted(run)[0]["messages"]
     assert sum(1 for m in prompt if m["type"] == "human") >= 1
@@ -236,7 +236,7 @@ async def test_what_is_no_json_is_refused_on_either_side_of_a_seam(crews: Site) 
 
     await asyncio.wait_for(asyncio.gather(*(send(sender) for sender in range(SENDERS))), LIMIT)
     await run.wait_until(lambda view: view.execution > 1, LIMIT)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).outputs["a"]["text"] == "A"
     refused = [e.reason for e in await crews.entries(run, "CommandRejected")]
     counted = [reason for reason in refused if MORE.fullmatch(reason)]  # of an execution's many

@@ -50,7 +50,7 @@ def hub(site: Site, *spokes: str, **more: Any) -> dict[str, Any]:
 
 async def rests(run: Run, turn: int) -> None:
     """Waits until a turn is over, and the run waits for the next message."""
-    await seen(run, lambda view: view.waiting and view.turn == turn)
+    await seen(run, lambda view: view.waiting and view.exchange == turn)
 
 
 async def seen(run: Run, holds: Callable[[ConversationView], bool]) -> None:
@@ -92,7 +92,7 @@ async def test_the_words_of_an_answer_are_kept_where_nobody_waited_for_it(crews:
         await rests(run, turn) if turn == 3 else await crews.spoken(run, "billing")
     last = (await run.conversation()).last
     assert last is not None
-    assert (last.turn, last.text) == (3, "Paid again.")
+    assert (last.exchange, last.text) == (3, "Paid again.")
 
 
 @covers("C61", "C65", "C68", "C72")
@@ -103,9 +103,19 @@ async def test_a_session_of_several_turns(crews: Site) -> None:
     assert (view.status, view.waiting_for) == ("waiting", "the next message")
     first = (await run.conversation()).last
     assert first is not None
-    assert (first.turn, first.message, first.text, first.agent) == (1, "input", "Paid.", "billing")
+    assert (first.exchange, first.message, first.text, first.agent) == (
+        1,
+        "input",
+        "Paid.",
+        "billing",
+    )
     reply = await run.send("the bill again", timeout=LIMIT)
-    assert (reply.turn, reply.text, reply.agent, reply.error) == (2, "Paid again.", "billing", "")
+    assert (reply.exchange, reply.text, reply.agent, reply.error) == (
+        2,
+        "Paid again.",
+        "billing",
+        "",
+    )
     state = await run.state()
     assert state.execution_count == {"billing": 1}
     assert state.visits["billing"] == 2  # type: ignore[index]
@@ -163,7 +173,7 @@ async def test_messages_during_a_turn_are_answered_in_order(crews: Site) -> None
         await run.send("bill 3", timeout=LIMIT)
     crews.open_gate(run, "desk")
     replies = await asyncio.gather(*asked)
-    assert [(r.turn, r.message) for r in replies] == [(2, "m1"), (3, "m2")]
+    assert [(r.exchange, r.message) for r in replies] == [(2, "m1"), (3, "m2")]
     again = await run.send("bill 2", id="m2", timeout=LIMIT)
     assert again == replies[1]
     began = await crews.entries(run, "ExchangeStarted")
@@ -181,7 +191,7 @@ async def test_a_session_over_many_executions_carries_no_more(crews: Site) -> No
     sizes: list[int] = []
     for turn in range(2, 22):
         reply = await run.send("the bill again", timeout=LIMIT)
-        assert (reply.turn, reply.text) == (turn, "Paid again.")
+        assert (reply.exchange, reply.text) == (turn, "Paid again.")
         sizes.append(len(canonical((await run.state()).to_json())))
     state = await run.state()
     assert state.execution > 3
@@ -202,7 +212,7 @@ async def test_a_count_and_a_turn_hold_where_a_worker_is_killed(site: Site) -> N
     await site.start_worker(queue)
     site.open_gate(run, "desk")
     reply = await run.send("my bill", id="m1", timeout=LIMIT)
-    assert (reply.turn, reply.text, reply.error) == (2, "Paid.", "")
+    assert (reply.exchange, reply.text, reply.error) == (2, "Paid.", "")
     assert await run.send("my bill", id="m1", timeout=LIMIT) == reply
     assert (await run.state()).execution_count == {"billing": 2}, "the try that is refused counts"
     await run.stop()
@@ -227,14 +237,14 @@ async def test_it_ends_in_silence_and_is_taken_up_again(crews: Site) -> None:
         await run.reopen()
         with suppress(CommandRejected):  # on a busy machine it is silent for too long once more
             reply = await run.send("the bill again", timeout=LIMIT)
-    assert (reply.turn, reply.text) == (2, "Paid again.")
+    assert (reply.exchange, reply.text) == (2, "Paid again.")
     assert (await run.result(LIMIT)).status == "completed"
     run = await crews.start(hub(crews), "my bill")
     await rests(run, 1)
     await run.stop()
     assert (await run.result(LIMIT)).status == "stopped"
     await run.reopen()
-    assert (await run.send("the bill again", timeout=LIMIT)).turn == 2
+    assert (await run.send("the bill again", timeout=LIMIT)).exchange == 2
 
 
 async def test_going_back_and_forking_a_session(crews: Site) -> None:
@@ -242,7 +252,7 @@ async def test_going_back_and_forking_a_session(crews: Site) -> None:
     await rests(run, 1)
     await run.send("the bill again", timeout=LIMIT)
     turns = [c for c in (await run.checkpoints()).checkpoints if c.kind == "turn"]
-    assert [each.turn for each in turns] == [1, 2]
+    assert [each.exchange for each in turns] == [1, 2]
     assert await run.position_of("turn:1") == turns[0].position
     assert await run.position_of("billing#1") < turns[0].position
     with pytest.raises(UsageError, match="no turn 'turn:9'") as caught:
@@ -251,10 +261,10 @@ async def test_going_back_and_forking_a_session(crews: Site) -> None:
     other = await run.fork("turn:1")
     crews.runs.append(other)
     reply = await other.send("the bill again", timeout=LIMIT)
-    assert (reply.turn, reply.text) == (2, "Paid again.")
+    assert (reply.exchange, reply.text) == (2, "Paid again.")
     await run.rollback("turn:1")
     reply = await run.send("the weather", timeout=LIMIT)
-    assert reply.turn == 3
+    assert reply.exchange == 3
     assert (await run.state_at(await run.position_of("turn:2"))).conversation.exchange == 2  # type: ignore[union-attr]
     prompt = [p for p in crews.prompted(run) if p["agent"] == "router"][-1]
     said = [m["content"] for m in prompt["messages"]]
@@ -278,7 +288,7 @@ async def test_a_question_to_people_is_asked_in_mid_turn(crews: Site) -> None:
     sent = asyncio.create_task(run.send("my bill"))
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     (asked,) = await run.interrupts()
-    await run.respond(asked.id, "approve")
+    await run.answer(asked.id, "approve")
     assert (await sent).text == "Paid."
 
 
@@ -287,11 +297,11 @@ async def test_asking_starts_a_session_and_goes_on_with_it(crews: Site) -> None:
     result = await client.ask(crew, "my bill", id="session-ask", timeout=LIMIT)
     crews.runs.append(client.run("session-ask"))
     assert result.status == "waiting"
-    assert result.reply is not None
+    assert result.response is not None
     assert result.outputs == {"billing": {"text": "Paid."}}
     result = await client.ask(crew, "the bill again", id="session-ask", timeout=LIMIT)
-    assert result.reply is not None
-    assert (result.reply.turn, result.reply.text) == (2, "Paid again.")
+    assert result.response is not None
+    assert (result.response.exchange, result.response.text) == (2, "Paid again.")
 
 
 async def test_who_is_no_conversation_says_so(crews: Site) -> None:
@@ -348,4 +358,4 @@ async def test_who_asked_is_answered_after_a_rollback_in_the_middle_of_the_turn(
     crews.open_gate(run, "desk")
     async with asyncio.timeout(LIMIT):
         reply = await sent
-    assert (reply.turn, reply.message, reply.text) == (3, "m2", "Paid.")
+    assert (reply.exchange, reply.message, reply.text) == (3, "m2", "Paid.")

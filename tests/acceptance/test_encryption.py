@@ -143,7 +143,7 @@ async def test_forged_moved_and_plain_commands_are_refused_and_the_run_goes_on(
     assert "stands elsewhere" in refused[3]
     assert LOST_FILE in refused[4]
     for run in (one, two):
-        await run.respond("i1", "approve")
+        await run.answer("i1", "approve")
         assert (await run.result(LIMIT)).status == "completed"
 
 
@@ -158,7 +158,7 @@ async def test_commands_with_made_up_keys_are_refused_and_the_run_goes_on(crews:
         }
         await send(crews, run, Payload(metadata=about, data=b"x"))
     await run.message("hello")
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
     told = await crews.entries(run, "CommandRejected")
     assert [entry.reason for entry in told] == [f"inject: {LOST_KEY}"] * 2
@@ -176,7 +176,7 @@ async def test_a_start_that_is_another_run_s_ends_with_a_typed_error(crews: Site
             "CrewRun", RawValue(payload), id=f"{run.id}-copy", task_queue=SHARED
         )
     assert getattr(failed.value.cause, "type", "") == "InvalidStart"
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     await run.result(LIMIT)
 
 
@@ -288,7 +288,7 @@ async def test_starts_and_approvals_are_used_once_also_after_a_deletion(crews: S
     )
     run = await crews.start(crew)
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     await run.result(LIMIT)
     history = await events(crews, run)
     start = history[0].workflow_execution_started_event_attributes.input.payloads[0]
@@ -321,7 +321,7 @@ async def test_starts_and_approvals_are_used_once_also_after_a_deletion(crews: S
             await asyncio.sleep(0.02)
     assert all("was given to another run of this id" in reason for reason in refused)
     assert len((await again.status()).interrupts) == 1
-    await again.respond("i1", "approve")
+    await again.answer("i1", "approve")
     assert (await again.result(LIMIT)).status == "completed"
     assert len(crews.ledger(run, "start")) == 2
 
@@ -349,7 +349,7 @@ async def test_what_a_schedule_starts_its_runs_with_is_a_start_of_theirs_alone(
     run = crews.client().run(shown.recent[0])
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     await send(crews, run, payload)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
     (refused,) = await crews.entries(run, "CommandRejected")
     assert "a schedule" in refused.reason
@@ -371,7 +371,7 @@ async def test_keys_rotate_while_a_run_goes_on_and_the_old_one_is_not_needed_the
     )
     other = replace(crews, temporal=rotated)
     assert (await open_runs(rotated, crews.payloads))[old.current] == [run.id]
-    await other.client().run(run.id).respond("i1", "approve")
+    await other.client().run(run.id).answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
     used = set[str]().union(*(keys_of(event) for event in await events(crews, run)))
     assert used == {old.current, new.id}
@@ -405,7 +405,7 @@ async def test_a_run_that_began_without_encryption_is_counted_and_told(crews: Si
         assert (await open_runs(crews.temporal, crews.payloads))[""] == [run.id]
     finally:
         await handle.terminate()
-        await sealed.respond("i1", "approve")
+        await sealed.answer("i1", "approve")
         await sealed.result(LIMIT)
 
 

@@ -118,12 +118,12 @@ async def test_a_run_asks_where_an_agent_is_unsure_and_where_a_rule_says_so(crew
     run = await crews.start(crew)
     question = await asked(run)
     assert (question.kind, question.step) == ("low_confidence", "a#1")
-    await run.respond(question.id, "look once more")
+    await run.answer(question.id, "look once more")
     await run.wait_until(lambda view: view.interrupts not in ((), (question.id,)), LIMIT)
     (question,) = await run.interrupts()
     assert (question.kind, question.rule) == ("tool_approval", "rules[0]")
     assert crews.ledger(run) == []
-    await run.respond(question.id, "approve")
+    await run.answer(question.id, "approve")
     assert (await run.result(LIMIT)).status == "completed"
     told = next(p for p in crews.prompted(run) if p["step"] == "a#1" and p["call"] > 3)
     assert "look once more" in str(told["messages"])
@@ -156,7 +156,7 @@ async def test_the_state_has_all_of_a_run_in_one_place(crews: Site) -> None:
     await run.wait_until(lambda view: view.status == "paused", LIMIT)
     assert (await run.state()).status_reason is not None
     await run.resume()
-    await run.respond(question.id, "approve")
+    await run.answer(question.id, "approve")
     assert (await run.result(LIMIT)).status == "completed"
     told = next(p for p in crews.prompted(run) if p["agent"] == "b")
     assert [m["type"] for m in told["messages"]] == ["system", "human"]

@@ -95,7 +95,7 @@ async def test_no_list_is_asked_about_and_an_empty_one_skips(crews: Site) -> Non
         "requirement", "worker#1", ("again", "skip", "stop"),
     )  # fmt: skip
     assert "planner.topics, which is a text and no list" in asked.question
-    await run.respond(asked.id, "skip")
+    await run.answer(asked.id, "skip")
     assert (await run.result(LIMIT)).status == "completed"
     run, result = await crews.finish(mapping(crews, [], [{"text": "found"}]))
     assert result.status == "completed"
@@ -117,7 +117,7 @@ async def test_an_item_that_fails_is_asked_about_and_the_others_go_on(crews: Sit
     )
     (asked,) = await run.interrupts()
     assert (asked.kind, asked.step) == ("step_failed", "worker#1.2")
-    await run.respond(asked.id, "retry")
+    await run.answer(asked.id, "retry")
     result = await run.result(LIMIT)
     assert (result.status, result.outputs["worker"]["text"]) == ("completed", "at last")
 

@@ -173,7 +173,7 @@ async def test_a_hint_to_a_run_that_has_no_crew_yet_is_passed_by(crews: Site) ->
     run = await crews.start("Somebody does something.", reader="model", model=model)
     await until(lambda: crews.prompted(run), "the model")
     hint = {"op": "x", "run": "nowhere"}
-    await crews.temporal.get_workflow_handle(run.id).signal("merging", hint)
+    await crews.temporal.get_workflow_handle(run.id).signal("notify_merge", hint)
     assert (await run.status()).status == "running"
     await run.stop()
     assert (await run.result(LIMIT)).status == "stopped"
@@ -190,7 +190,7 @@ async def test_a_forged_hint_is_a_reason_to_look_and_nothing_more(crews: Site, f
         None,
     ]
     for hint in hints:
-        await handle.signal("merging", hint)
+        await handle.signal("notify_merge", hint)
     await of(crews, folder, "oncall", one).message("hello", to="channel:y")
     await one.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
     assert not await crews.entries(one, "MergeAccepted", "MergeFailed", "RunMerged")

@@ -154,7 +154,7 @@ async def test_a_tool_that_must_not_be_repeated_asks_people(
     assert question.options == ("done", "retry", "stop")
     assert len(whole_site.ledger(run, "start")) == 1
     whole_site.open_gate(run, "g")
-    await run.respond(question.id, decision)
+    await run.answer(question.id, decision)
     result = await run.result(LIMIT)
     assert result.outputs["b"]["text"] == "B"
     assert len(whole_site.ledger(run, "start")) == starts

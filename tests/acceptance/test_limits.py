@@ -53,7 +53,7 @@ async def test_a_tool_that_takes_too_long_and_must_not_be_repeated_asks_people(
     assert len(crews.ledger(run, "start")) == 1
     await until(lambda: crews.ledger(run, "cancelled"), "the cancellation")
     crews.open_gate(run, "g")
-    await run.respond(question.id, decision)
+    await run.answer(question.id, decision)
     assert (await run.result(LIMIT)).outputs["a"]["text"] == "A"
     assert len(crews.ledger(run, "start")) == (2 if decision == "retry" else 1)
     (returned,) = await crews.entries(run, "ToolCallCompleted")

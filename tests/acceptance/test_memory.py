@@ -82,7 +82,7 @@ async def test_a_permission_and_an_approval_hold_for_it(crews: Site) -> None:
     (question,) = await run.interrupts()
     assert question.action_requests[0]["name"] == "memory_write"
     assert await crews.client().memory.newest("asks") == []
-    await run.respond(question.id, "approve", by="ana")
+    await run.answer(question.id, "approve", by="ana")
     assert (await run.result(LIMIT)).status == "completed"
     (memory,) = await crews.client().memory.newest("asks")
     assert (memory.key, memory.text, memory.author.agent) == ("k", "one", AgentName("a"))

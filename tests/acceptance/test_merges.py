@@ -25,7 +25,7 @@ from crewlog.state.command_outcomes import KEPT
 from crewlog.state.model import CommandOutcome
 from crewlog.state.run_merge.protocol import LOOK_EVERY
 from crewlog.state.run_merge.surviving_state import dropped_steps
-from crewlog.wire import Changed
+from crewlog.wire import ChangeResult
 
 from .harness import LIMIT, Site, calls, tool, until
 from .test_artifacts import TOOLS, add, change
@@ -204,7 +204,7 @@ async def test_turns_go_on_in_the_run_that_stays(crews: Site) -> None:
     assert len(crews.ledger(two, "start", tool="gate")) == 1
 
 
-async def tied_in_the_last_turn(crews: Site, one: Run, two: Run) -> Changed:
+async def tied_in_the_last_turn(crews: Site, one: Run, two: Run) -> ChangeResult:
     """Makes two runs one while an agent that was removed from the second is in its last turn."""
     await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
     await two.change(operations=[RemoveAgent(name="dan")], id="gone", by="fay")
@@ -259,7 +259,7 @@ async def test_what_the_last_turn_asks_is_asked_and_answered_before_its_run_join
         while not await crews.entries(two, "InterruptRaised"):  # noqa: ASYNC110 - a query tells
             await asyncio.sleep(0.02)
     [asked] = await two.interrupts()
-    await two.respond(asked.id, "approve", by="fay")
+    await two.answer(asked.id, "approve", by="fay")
     assert await one.merged(changed) == one.id
     assert len(crews.ledger(two, "start", tool="echo")) == 1
     await one.stop()

@@ -47,7 +47,7 @@ async def test_an_old_id_has_no_second_effect(crews: Site) -> None:
     assert found.ok
     await run.change(definition=cut(gated(crews), {"ask": "Begin?"}, "b", "c"))
     await again()
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     await run.result(LIMIT)
     entries = await crews.entries(run, "MessageAdded", "StateEdited")
     counted = Counter(entry.command for entry in entries if entry.command)

@@ -75,7 +75,7 @@ async def test_postgres_is_away_for_a_while(crews: Site) -> None:
         await asking.wait_until(lambda view: view.status == "waiting", LIMIT)
     finally:
         await crews.services.services.ensure()  # it is every other test's, too
-    await asking.respond("i1", "approve")
+    await asking.answer("i1", "approve")
     assert (await run.result(LIMIT)).outputs["b"]["text"] == "B"
     assert (await asking.result(LIMIT)).outputs["a"]["text"] == "A"
     assert len(crews.ledger(run, "start")) == 1

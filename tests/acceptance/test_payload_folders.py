@@ -59,7 +59,7 @@ async def test_what_a_stranger_sends_is_in_the_history(crews: Site, tmp_path: Pa
     text = "x" * 400 * KB
     await handle.signal("message", {"id": "far", "text": text})
     answer = {"id": "a", "interrupt": "i1", "decisions": [{"type": "approve"}], "reason": "r"}
-    await handle.execute_update("respond", answer)
+    await handle.execute_update("answer", answer)
     assert (await run.result(LIMIT)).status == "completed"
     assert files(tmp_path) == 0
     assert text in await said(crews, run)
@@ -77,7 +77,7 @@ async def test_a_client_finds_out_whether_its_folder_is_shared(crews: Site, tmp_
     before = files(crews.payloads)
     await near.signal(run.id, "message", {"id": "near", "text": huge})
     assert files(crews.payloads) > before
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
     assert {large, huge} <= {*await said(crews, run)}
     assert (await run.state()).commands.keys() >= {"far", "near"}
@@ -129,7 +129,7 @@ async def test_a_reference_to_nothing_is_refused_and_the_run_goes_on(crews: Site
     for payload in (*NOWHERE, reference(claim(key))):
         await handle.signal("message", RawValue(payload))
     with pytest.raises(WorkflowUpdateFailedError):
-        await handle.execute_update("respond", RawValue(NOWHERE[0]))
+        await handle.execute_update("answer", RawValue(NOWHERE[0]))
     refused = await refusals(crews, run, len(NOWHERE) + 1)
     # With encryption on the client seals them: then they are content, and not that of a command.
     looked_for = 0 if os.environ.get(KEYS) else 3
@@ -142,7 +142,7 @@ async def test_a_reference_to_nothing_is_refused_and_the_run_goes_on(crews: Site
     refused = await refusals(crews, run, len(NOWHERE) + 2)
     victim.kill()
     await crews.start_worker("lost")
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
     assert "T" not in await said(crews, run)
     assert len(await crews.entries(run, "CommandRejected")) == len(NOWHERE) + 2

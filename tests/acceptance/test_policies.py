@@ -126,13 +126,13 @@ async def test_a_plan_is_shown_and_made_anew_by_people_and_by_a_decision(crews: 
     first = await asked(run)
     assert (first.question, first.detail) == ("By this plan?", "1. s (worker): bake a cake")
     assert await worked(crews, run) == ["planner#1 planner"], "nobody works by a plan unseen"
-    await run.respond(first.id, "planner")
+    await run.answer(first.id, "planner")
     second = await asked(run, first)
     assert second.detail == "1. s (worker): bake bread"
-    await run.respond(second.id, "go")
+    await run.answer(second.id, "go")
     third = await asked(run, first, second)
     assert third.detail == "1. s (worker): bake rolls"
-    await run.respond(third.id, "go")
+    await run.answer(third.id, "go")
     assert (await run.result(LIMIT)).status == "completed"
     items = [p["messages"][-1]["content"] for p in crews.prompted(run) if p["agent"] == "worker"]
     assert ["bread" in items[0], "rolls" in items[1], len(items)] == [True, True, 2]
@@ -170,7 +170,7 @@ async def test_an_agent_decides_whether_people_are_asked_and_what(
         assert question.question == "The watch asks you."
         assert question.detail == "May we pay $900?"
         assert await worked(crews, run) == ["watch#1 watch"]
-        await run.respond(question.id, "approve", by="ana")
+        await run.answer(question.id, "approve", by="ana")
     result = await run.result(LIMIT)
     assert (result.status, result.outputs["payer"]["text"]) == ("completed", "Paid.")  # type: ignore[index]
     assert result.outputs["watch"]["reason"] == "it is much"  # type: ignore[index]
@@ -203,16 +203,16 @@ async def test_people_are_asked_before_a_step_a_call_and_a_hand_over(
     run = await crews.start(crew)
     begin = await asked(run)
     assert (begin.question, await worked(crews, run)) == ("Begin?", [])
-    await run.respond(begin.id, "approve")
+    await run.answer(begin.id, "approve")
     call = await asked(run, begin)
     assert (call.kind, call.action_requests[0]["name"]) == ("tool_approval", "echo")
     assert crews.ledger(run) == []
-    await run.respond(call.id, "approve")
+    await run.answer(call.id, "approve")
     hand = await asked(run, begin, call)
     assert (hand.question, hand.detail) == ("Hand it on?", "The news.")
     assert len(crews.ledger(run, "start")) == 1
     assert await worked(crews, run) == ["author#1 author"]
-    await run.respond(hand.id, "approve" if handed_on else "reject")
+    await run.answer(hand.id, "approve" if handed_on else "reject")
     await run.result(LIMIT)
     published = "publisher#1 publisher" in await worked(crews, run)
     assert published is handed_on
@@ -251,7 +251,7 @@ async def test_tries_that_are_used_up_end_in_what_the_crew_says(
     if otherwise == "ask_human":
         question = await asked(run)
         assert question.question.endswith("the most. What now?")
-        await run.respond(question.id, "stop")
+        await run.answer(question.id, "stop")
         assert (await run.result(LIMIT)).status == "stopped"
     elif otherwise == "fail":
         with pytest.raises(RunFailed, match="judge"):
@@ -287,7 +287,7 @@ async def test_a_plan_may_have_no_more_steps_than_the_crew_lets_it(crews: Site) 
     question = await asked(run)
     assert question.kind == "limit"
     assert len(await worked(crews, run)) <= 4
-    await run.respond(question.id, "stop")
+    await run.answer(question.id, "stop")
     assert (await run.result(LIMIT)).status == "stopped"
 
 

@@ -122,7 +122,7 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
     with pytest.raises(NotPermitted, match="the right 'grant', which 'oncall' does not have"):
         await oncall.set_permission("gate", ["b"])
     with pytest.raises(NotPermitted, match="the right 'answer', which 'oncall' does not have"):
-        await oncall.respond("i1", "approve")
+        await oncall.answer("i1", "approve")
     ruling = {"id": "s1", "by": "ada", "tool": "gate", "agents": ["b"]}
     with pytest.raises(NotPermitted, match="has no signature"):
         await raw(crews, run, "set_permission", ruling, id="s1")
@@ -136,7 +136,7 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         ("change", f"unverified {nobody._session.user}"),
         ("rollback", "dev"),
         ("set_permission", "oncall"),
-        ("respond", "oncall"),
+        ("answer", "oncall"),
         ("set_permission", "unverified ada"),
     ]
     outcome = await nobody.outcome(paused)
@@ -230,17 +230,17 @@ async def test_an_approval_of_a_deleted_run_is_none_of_the_next_one(
     run = await owner.start(crew, "go", execution_timeout=RUN_LIMIT)
     asked = {"id": "yes", "by": "ada", "interrupt": "i1", "decisions": [{"type": "approve"}]}
     key = keys.load("ada", folder)
-    yes = key.signed(run.id, "respond", asked, crews.temporal.namespace)
+    yes = key.signed(run.id, "answer", asked, crews.temporal.namespace)
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
-    await raw(crews, run, "respond", yes)
+    await raw(crews, run, "answer", yes)
     await run.result(LIMIT)
     await owner.delete(run.id)
     again = await owner.start(crew, "go", id=run.id, execution_timeout=RUN_LIMIT)
     crews.runs.append(again)
     await again.wait_until(lambda view: bool(view.interrupts), LIMIT)
     with pytest.raises(NotPermitted, match="was given to another run of this id"):
-        await raw(crews, again, "respond", yes)
-    await again.respond("i1", "reject")
+        await raw(crews, again, "answer", yes)
+    await again.answer("i1", "reject")
     await again.result(LIMIT)
     assert len(crews.ledger(run, "start", tool="echo")) <= 1
 

@@ -51,7 +51,7 @@ async def test_rows_of_a_run_that_waits_for_approval(site: Site, db: Any) -> Non
 
     await worker(site)
     assert (await asked(run, 2)) == question
-    await run.respond("i2", "approve", about=question.hash)
+    await run.answer("i2", "approve", about=question.hash)
     assert (await run.result(LIMIT)).outputs["writer"]["text"] == "W"
     after = await dump(db)
     await drop(db)

@@ -95,7 +95,7 @@ async def test_a_prompt_runs_once_it_is_approved(crews: Site) -> None:
     assert (view.status, view.crew) == ("waiting", "release-notes")
     graph = await run.graph()
     assert list(graph.plan["nodes"]) == ["collector", "writer"]
-    await run.respond("i1", "approve", by="ana", about=question.hash)
+    await run.answer("i1", "approve", by="ana", about=question.hash)
     result = await run.result(LIMIT)
     assert result.outputs["writer"]["text"] == "W"
     assert result.usage["compiler"].calls == 1
@@ -130,7 +130,7 @@ async def test_what_is_assumed_is_told_with_its_place_where_people_are_asked(cre
     assert told in question.detail
     assert question.question == "Run the crew 'release-notes', with 1 remark?"
     assert definition_of(question)["flow"][-1]["at_most"] == 3
-    await run.respond("i1", "reject")
+    await run.answer("i1", "reject")
     assert (await run.result(LIMIT)).status == "stopped"
 
 
@@ -145,9 +145,9 @@ async def test_the_bare_update_approves(crews: Site) -> None:
         "decisions": [{"type": "approve"}],
     }
     handle = crews.temporal.get_workflow_handle(run.id)
-    accepted = await handle.execute_update("respond", answer, id="a1")
+    accepted = await handle.execute_update("answer", answer, id="a1")
     assert (accepted["id"], accepted["detail"]) == ("a1", "approve")
-    again = await run.respond("i1", "approve", id="a1")
+    again = await run.answer("i1", "approve", id="a1")
     assert again.position == accepted["position"]
     assert (await run.result(LIMIT)).status == "completed"
 
@@ -163,7 +163,7 @@ async def test_a_rejection_ends_the_run_with_its_reason(crews: Site) -> None:
         "interrupt": "i1",
         "decisions": [{"type": "reject", "message": "the tester is missing"}],
     }
-    await handle.execute_update("respond", answer, id="no")
+    await handle.execute_update("answer", answer, id="no")
     result = await run.result(LIMIT)
     assert (result.status, result.steps, result.outputs) == ("stopped", 0, {})
     (rejected,) = await crews.entries(run, "DefinitionRejected")
@@ -179,9 +179,9 @@ async def test_another_hash_is_refused_and_the_question_stays(crews: Site) -> No
     run = await begun(crews)
     question = await asked(run)
     with pytest.raises(ApprovalMismatch, match=f"'i1' is about the definition {question.hash}"):
-        await run.respond("i1", "approve", about="another")
+        await run.answer("i1", "approve", about="another")
     assert (await asked(run)).hash == question.hash
-    await run.respond("i1", "approve", about=question.hash)
+    await run.answer("i1", "approve", about=question.hash)
     await run.result(LIMIT)
 
 
@@ -207,10 +207,10 @@ async def test_an_edit_is_checked_and_asked_about_anew(crews: Site) -> None:
     assert second.hash == accepted.detail == hash_json(definition_of(second)) != question.hash
     assert second.action_requests[0]["args"]["remarks"] == []
     with pytest.raises(InterruptNotOpen):
-        await run.respond("i1", "approve", about=question.hash)
+        await run.answer("i1", "approve", about=question.hash)
     with pytest.raises(ApprovalMismatch):
-        await run.respond("i2", "approve", about=question.hash)
-    await run.respond("i2", "approve", about=second.hash)
+        await run.answer("i2", "approve", about=question.hash)
+    await run.answer("i2", "approve", about=second.hash)
     result = await run.result(LIMIT)
     assert list(result.outputs) == ["collector", "editor"]
     state = await run.state()
@@ -225,12 +225,12 @@ async def test_an_edit_and_an_approval_at_once_have_one_winner(crews: Site) -> N
     edited = definition_of(await asked(run))
     edited["description"] = "edited"
     outcomes = await asyncio.gather(
-        run.edit("i1", edited), run.respond("i1", "approve"), return_exceptions=True
+        run.edit("i1", edited), run.answer("i1", "approve"), return_exceptions=True
     )
     assert sum(isinstance(each, InterruptNotOpen) for each in outcomes) == 1, outcomes
     if isinstance(outcomes[1], InterruptNotOpen):
         await asked(run, 2)
-        await run.respond("i2", "approve")
+        await run.answer("i2", "approve")
     assert (await run.result(LIMIT)).status == "completed"
 
 
@@ -242,13 +242,13 @@ async def test_signals_before_the_approval_are_kept(crews: Site) -> None:
     await run.interrupt("writer", by="ana", id="b1")
     await run.pause(by="ana", id="p1")
     await run.wait_until(lambda view: view.status == "paused", LIMIT)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     await run.wait_until(lambda view: not view.interrupts, LIMIT)
     assert (await crews.store.get_run(run.id)).status == "paused"
     assert not await crews.entries(run, "RunStarted")
     await run.resume(by="ana", id="p2")
     await asked(run, 2)  # the break before the writer
-    await run.respond("i2", "approve")
+    await run.answer("i2", "approve")
     await run.result(LIMIT)
     said = [e.command for e in await crews.entries(run, "MessageAdded")]
     assert said == [None, "m1", "m2"]
@@ -297,7 +297,7 @@ async def test_a_model_mends_its_answer(crews: Site) -> None:
     assert "the reply has no JSON object" in second["messages"][-1]["content"]
     said = third["messages"][-1]["content"]
     assert "clause 4 is not accounted for: 'Make it snappy.'" in said
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     result = await run.result(LIMIT)
     assert result.usage["compiler"].calls == 3
 
@@ -363,9 +363,9 @@ async def test_a_model_that_refuses_is_asked_again_by_people(crews: Site) -> Non
     run = await begun(crews, {"fail": "refused"}, GOOD)
     question = await asked(run)
     assert (question.kind, question.options) == ("step_failed", ("retry", "stop"))
-    await run.respond("i1", "retry")
+    await run.answer("i1", "retry")
     await asked(run, 2)
-    await run.respond("i2", "approve")
+    await run.answer("i2", "approve")
     assert (await run.result(LIMIT)).status == "completed"
 
 
@@ -373,10 +373,10 @@ async def test_people_may_let_the_forms_read_what_a_model_refuses(crews: Site) -
     run = await crews.start(PLAIN, model=model(crews, {"fail": "refused"}))
     question = await asked(run)
     assert (question.kind, question.options) == ("step_failed", ("retry", "forms", "stop"))
-    await run.respond("i1", "forms")
+    await run.answer("i1", "forms")
     assert list(definition_of(await asked(run, 2))["agents"]) == ["collector", "writer"]
     assert (await run.state()).prompt.reader == "forms"
-    await run.respond("i2", "approve")
+    await run.answer("i2", "approve")
     assert (await run.result(LIMIT)).status == "completed"
 
 
@@ -387,7 +387,7 @@ async def test_the_worker_is_killed_while_people_are_asked(site: Site) -> None:
     worker.kill()
     await site.start_worker("prompts")
     assert (await asked(run)) == question
-    await run.respond("i1", "approve", about=question.hash)
+    await run.answer("i1", "approve", about=question.hash)
     assert (await run.result(LIMIT)).outputs["writer"]["text"] == "W"
     assert len([p for p in site.prompted(run) if p["agent"] == "compiler"]) == 1
     await site.settle()
@@ -406,7 +406,7 @@ async def test_the_worker_is_killed_while_a_model_reads(site: Site) -> None:
     await asked(run)
     rounds = [len(p["messages"]) for p in site.prompted(run)]
     assert rounds == [2, 4, 4]  # only the call that was under way is made again
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     await run.result(LIMIT)
     await site.settle()
     site.end_workers("prompts")
@@ -432,8 +432,8 @@ async def test_it_continues_as_new_while_people_are_asked(crews: Site) -> None:
     again = await run.edit("i1", edited, id="e1")
     assert again.detail == "applied before"
     with pytest.raises(ApprovalMismatch):
-        await run.respond("i2", "approve", about="x")
-    await run.respond("i2", "approve", about=question.hash)
+        await run.answer("i2", "approve", about="x")
+    await run.answer("i2", "approve", about=question.hash)
     result = await run.result(LIMIT)
     assert result.outputs["writer"]["text"] == "W"
     said = [e.command for e in await crews.entries(run, "MessageAdded")]
@@ -449,7 +449,7 @@ async def test_the_forms_read_a_prompt_without_a_model(crews: Site, reader: str)
     run = await crews.start(PLAIN, model=crews.script(of_forms), reader=reader)
     question = await asked(run)
     assert list(definition_of(question)["agents"]) == ["collector", "writer"]
-    await run.respond("i1", "approve", about=question.hash)
+    await run.answer("i1", "approve", about=question.hash)
     assert (await run.result(LIMIT)).outputs["writer"]["text"] == "W"
     state = await run.state()
     assert (state.prompt.reader, state.prompt.rounds) == ("forms", 0)
@@ -496,7 +496,7 @@ async def test_a_registry_is_found_by_its_name(crews: Site) -> None:
     definition = definition_of(await asked(run))
     assert definition["agents"]["writer"]["tools"] == ["echo"]
     assert definition["model"] == registry["model"]
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
 
 

@@ -250,9 +250,9 @@ async def started(site: Site, events: int = 50, turns: int = 0) -> Run:
 async def finished(site: Site, events: int = 50) -> Run:
     run = await started(site, events)
     await run.message("hurry")
-    await run.respond("i1", "approve", by="ana")
+    await run.answer("i1", "approve", by="ana")
     await at_the_question(site, 2)
-    await run.respond("i2", "reject")
+    await run.answer("i2", "reject")
     await run.result(LIMIT)
     return run
 
@@ -303,9 +303,9 @@ async def test_rows_that_are_lost_in_mid_run(site: Site, db: Any) -> None:
     assert is_whole(report)
     assert_same(await dump(db), before)
     await worker(site)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     await at_the_question(site, 2)
-    await run.respond("i2", "approve")
+    await run.answer("i2", "approve")
     await run.result(LIMIT)
     after = await dump(db)
     await lose(db)
@@ -328,7 +328,7 @@ async def test_tables_that_are_dropped_after_three_continue_as_news(site: Site, 
     await worker(site)  # it has nothing but the rows
     for number in 1, 2:
         await at_the_question(site, number)
-        await run.respond(f"i{number}", "approve")
+        await run.answer(f"i{number}", "approve")
     assert (await run.result(LIMIT)).status == "completed"
     await assert_same_once_more(site, db, run)
 
@@ -395,7 +395,7 @@ async def answered(run: Run) -> None:
         while True:
             view = await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
             for question in view.interrupts:
-                await run.respond(question, "approve")
+                await run.answer(question, "approve")
 
 
 async def test_a_run_at_work_is_not_disturbed(site: Site, db: Any) -> None:
@@ -445,7 +445,7 @@ async def test_the_run_tells_what_no_activity_has_carried(site: Site, db: Any) -
     assert len(site.ledger(run, "start", tool="pay")) == 1
     [question] = await run.interrupts()
     assert question.kind == "outcome_unknown"
-    await run.respond(question.id, "it happened")
+    await run.answer(question.id, "it happened")
     await run.wait_until(lambda view: len(view.interrupts) == 1, LIMIT)
     journal = await site.entries(run, "MessageAdded")
     assert any(entry.command == "m1" for entry in journal)

@@ -75,7 +75,7 @@ async def test_without_a_fallback_people_are_asked_and_a_retry_works(crews: Site
     (question,) = state.interrupts.values()
     assert question.kind == "step_failed"
     assert "the reply of 'router' cannot be used, and it was asked 3 times" in question.question
-    await run.respond(view.interrupts[0], "retry", by="ana")
+    await run.answer(view.interrupts[0], "retry", by="ana")
     result = await run.result(LIMIT)
     assert result.outputs["router"]["next"] == "billing"
     (taken,) = await crews.entries(run, "StructuredOutputParsed")

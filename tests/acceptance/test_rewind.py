@@ -109,7 +109,7 @@ async def places(run: Run) -> list[CheckpointView]:
 
 async def answered(run: Run) -> Any:
     (question,) = await run.interrupts()
-    await run.respond(question.id, "approve")
+    await run.answer(question.id, "approve")
     return await run.result(LIMIT)
 
 

@@ -54,7 +54,7 @@ async def check_end(site: Site, run: Run) -> None:
 
 async def test_other_lanes_go_on_beside_a_long_call(crews: Site) -> None:
     run = await begun(crews, events=200, length=205)
-    await run.respond("i1", "approve", id="yes")
+    await run.answer("i1", "approve", id="yes")
     view = await run.wait_until(lambda view: view.done.get("d") == 1, LIMIT)  # type: ignore[call-overload]
     assert (view.execution, view.waiting_for, view.status) == (1, "", "running")
     assert [step.step for step in view.frontier] == ["a#1"]
@@ -67,7 +67,7 @@ async def test_a_run_that_drains_for_its_length_takes_commands(crews: Site) -> N
     view = await run.status()
     assert view.status == "waiting"
     assert view.waiting_for.startswith("a#1: nothing else starts until")
-    await run.respond("i1", "approve", id="yes")
+    await run.answer("i1", "approve", id="yes")
     await run.edit_state({"shared.told": True}, id="edit")
     view = await run.status()
     assert view.execution == 1

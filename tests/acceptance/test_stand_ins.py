@@ -70,7 +70,7 @@ async def test_people_let_a_late_vendor_try_again(crews: Site) -> None:
     assert view.frontier[0].due == 0, "no time runs while people think"
     await until(lambda: crews.ledger(run, "cancelled"), "the cancellation")
     crews.open_gate(run, "g")
-    await run.respond(asked.id, "retry", by="ana")
+    await run.answer(asked.id, "retry", by="ana")
     result = await run.result(LIMIT)
     assert result.outputs["vendor"]["text"] == "the price"
     assert await started(crews, run) == ["vendor#1", "printer#1"]

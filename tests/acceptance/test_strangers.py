@@ -266,6 +266,6 @@ async def test_a_signal_that_says_it_is_encrypted_stops_no_run(crews: Site, fold
     for about in ({}, {"crewlog-key": b"made up"}):
         await send(crews, run, Payload(metadata={"encoding": b"binary/encrypted", **about}))
     await run.message("hello")
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
     assert len(await crews.entries(run, "CommandRejected")) == 2

@@ -27,6 +27,6 @@ async def test_a_tag_of_an_older_position_is_looked_up(crews: Site) -> None:
     assert not state.commands["t0"].ok
     assert f"{run.id}@{place}" in state.commands["t0"].detail
     (question,) = await run.interrupts()
-    await run.respond(question.id, "approve")
+    await run.answer(question.id, "approve")
     assert (await run.result(LIMIT)).status == "completed"
     assert (await run.rebuild()).whole

@@ -246,7 +246,7 @@ async def test_asking_an_open_run_says_it_and_waits_with_it(crews: Site) -> None
         accepted = "workflow_execution_update_accepted_event_attributes"
         while len(await events(crews, run, accepted)) < 2:  # noqa: ASYNC110 - in another process
             await asyncio.sleep(0.05)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     one, other = [await each for each in asked]
     assert one == other == await run.result(LIMIT)
     assert len(await crews.entries(run, "MessageAdded")) == 2
@@ -279,7 +279,7 @@ async def test_asking_survives_the_worker(site: Site) -> None:
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     worker.kill()
     await site.start_worker(queue)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert (await asked).outputs["last"]["text"] == "b"
     site.end_workers(queue)
 
@@ -291,7 +291,7 @@ async def test_more_than_a_few_who_ask_wait_as_anybody(crews: Site) -> None:
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     asked = [asyncio.create_task(ask(crews, crew, f"{n}?", "ask-many")) for n in range(12)]
     said = await heard(crews, run, 13)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     assert len({(await each).position for each in asked}) <= 2
     assert sorted(said) == sorted(["go", *(f"{n}?" for n in range(12))])
 

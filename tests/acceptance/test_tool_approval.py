@@ -64,7 +64,7 @@ async def test_a_call_runs_once_it_is_approved(crews: Site) -> None:
     assert view.status == "waiting"
     # From several sides at once: one answer.
     answers = await asyncio.gather(
-        *(run.respond(question.id, "approve", by=who) for who in ("ana", "ben", "eve")),
+        *(run.answer(question.id, "approve", by=who) for who in ("ana", "ben", "eve")),
         return_exceptions=True,
     )
     assert len([a for a in answers if isinstance(a, InterruptNotOpen)]) == 2
@@ -77,7 +77,7 @@ async def test_a_call_runs_once_it_is_approved(crews: Site) -> None:
 async def test_a_call_that_is_refused_does_not_run(crews: Site, decision: str) -> None:
     run = await crews.start(crew_of(crews))
     question = await asked(run)
-    await run.respond(question.id, decision, by="ana")
+    await run.answer(question.id, decision, by="ana")
     assert (await run.result(LIMIT)).status == "completed"
     assert ran(crews, run) == ["one", "two"]
     told = "Refused by ana." if decision == "reject" else f"Refused by ana: {decision}"
@@ -90,12 +90,12 @@ async def test_a_rejection_with_a_reason_and_a_stop(crews: Site) -> None:
     handle = crews.temporal.get_workflow_handle(run.id)
     decision = {"type": "reject", "message": "approve"}
     command = {"id": "r1", "by": "ana", "interrupt": question.id, "decisions": [decision]}
-    accepted = await handle.execute_update("respond", command, id="r1")
+    accepted = await handle.execute_update("answer", command, id="r1")
     assert accepted["detail"] == "reject"
     await run.result(LIMIT)
     assert await tool_messages(crews, run) == ["one", "Refused by ana: approve", "two"]
     run = await crews.start(crew_of(crews))
-    await run.respond((await asked(run)).id, "stop")
+    await run.answer((await asked(run)).id, "stop")
     assert (await run.result(LIMIT)).status == "stopped"
     assert ran(crews, run) == ["one", "two"]
 
@@ -106,7 +106,7 @@ async def test_a_pause_and_another_agent(crews: Site) -> None:
     run = await crews.start(crew)
     question = await asked(run)
     await run.pause(id="p")
-    await run.respond(question.id, "approve")
+    await run.answer(question.id, "approve")
     await run.wait_until(lambda view: view.status == "paused" and not view.interrupts, LIMIT)
     assert ran(crews, run) == ["one", "two"]
     await run.resume(id="r")
@@ -141,7 +141,7 @@ async def test_a_worker_that_is_killed_while_it_is_open_and_rows_that_are_lost(
     for dead in site.workers[QUEUE]:
         dead.kill()
     await site.start_worker(QUEUE)
-    await run.respond(question.id, "approve", by="ana")
+    await run.answer(question.id, "approve", by="ana")
     result = await run.result(LIMIT)
     assert result.status == "completed"
     assert result.executions > 1
@@ -163,12 +163,12 @@ async def test_a_yes_that_expires_before_its_call_begins_is_asked_for_again(crew
     run = await crews.start(crew | {"approvals": {"echo": None}, "interrupts": {"valid": "1s"}})
     first = await asked(run)
     answered = asyncio.get_running_loop().time()
-    await run.respond(first.id, "approve", by="ana")
+    await run.answer(first.id, "approve", by="ana")
     await until_scheduled(crews, run, 1)
     await asyncio.sleep(answered + 1.1 - asyncio.get_running_loop().time())  # what is tested
     await crews.start_worker("expires")
     await run.wait_until(lambda view: [*view.interrupts] not in ([], [first.id]), LIMIT)
-    await run.respond((await run.interrupts())[0].id, "reject", by="ana")
+    await run.answer((await run.interrupts())[0].id, "reject", by="ana")
     assert (await run.result(LIMIT)).status == "completed"
     assert ran(crews, run) == []
     await asyncio.to_thread(crews.end_workers, "expires")
@@ -203,7 +203,7 @@ async def test_a_question_asked_again_shows_the_arguments(crews: Site, text: str
 
     first = await question("risky")
     shows(first)
-    await run.respond(first.id, "approve", by="ana")
+    await run.answer(first.id, "approve", by="ana")
     await asyncio.sleep(1.1)  # the yes holds for a second
     crews.open_gate(run, "a")
     again = await question("risky")
@@ -212,13 +212,13 @@ async def test_a_question_asked_again_shows_the_arguments(crews: Site, text: str
     (listed,) = [each for each in await crews.client().inbox() if each.run == run.id]
     assert listed.action_requests == again.action_requests
     assert (listed.detail, listed.shortened) == (again.detail, again.shortened)
-    await run.respond(again.id, "approve", by="ana")
+    await run.answer(again.id, "approve", by="ana")
     await until(lambda: crews.ledger(run, "start", gate="b"), "the gate of b")
     await run.rule("b", "echo", "ask")
     crews.open_gate(run, "b")
     ruled = await question("echo")
     shows(ruled)
-    await run.respond(ruled.id, "approve", by="ana")
+    await run.answer(ruled.id, "approve", by="ana")
     assert (await run.result(LIMIT)).status == "completed"
     done = [e.get("text") for e in crews.ledger(run, "start")]
     assert done.count(text) == 2

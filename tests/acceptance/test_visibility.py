@@ -47,7 +47,7 @@ async def test_runs_are_found_by_their_status(crews: Site) -> None:
     told = description.typed_search_attributes
     shown = "i1" if os.environ.get("CREWLOG_ENCRYPTION_KEYS") else "i1: Publish?"
     assert told.get(SearchAttributeKey.for_keyword("CrewlogWaiting")) == shown
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     await run.result(LIMIT)
     description = await crews.temporal.get_workflow_handle(run.id).describe()
     told = description.typed_search_attributes

@@ -108,7 +108,7 @@ async def test_a_run_from_start_to_result(crews: Site, temporal: CommandLine) ->
         "-w",
         run,
         "--name",
-        "respond",
+        "answer",
         "--update-id",
         "a1",
         "--input",

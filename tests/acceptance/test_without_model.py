@@ -35,11 +35,11 @@ async def test_a_call_that_waits_for_a_yes_or_fails_asks_people(crews: Site) -> 
     (asked,) = await run.interrupts()
     assert (asked.kind, asked.action_requests[0]["args"]) == ("tool_approval", {"text": "x"})
     assert not crews.ledger(run, "start")
-    await run.respond(asked.id, "approve")
+    await run.answer(asked.id, "approve")
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     (asked,) = await run.interrupts()
     assert (asked.kind, "the oven is cold" in asked.question) == ("step_failed", True)
-    await run.respond(asked.id, "skip")
+    await run.answer(asked.id, "skip")
     assert (await run.result(LIMIT)).status == "completed"
     assert [e["tool"] for e in crews.ledger(run, "start")] == ["echo", "raises"]
 
@@ -59,7 +59,7 @@ async def test_a_report_tells_what_came_of_a_run_while_it_goes_on_and_in_the_end
         "waiting",
         [(asked.id, "b#1 failed: raises: ValueError: the oven is cold")],
     )
-    await run.respond(asked.id, "skip", by="ana", reason="bread is bought")
+    await run.answer(asked.id, "skip", by="ana", reason="bread is bought")
     await run.result(LIMIT)
     found = await run.report()
     assert (found.status, found.input.plain) == ("completed", "Count the loaves.")

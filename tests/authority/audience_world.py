@@ -542,7 +542,7 @@ class World:
         if asked.kind == "step_failed" and self.rng.random() < 0.4:
             said = "retry"
         decisions = [{"type": "respond", "message": said}]
-        incoming = await self.command("respond", interrupt=asked.id, decisions=decisions)
+        incoming = await self.command("answer", interrupt=asked.id, decisions=decisions)
         assert incoming.error is None, incoming.error
 
     async def _somebody(self) -> None:

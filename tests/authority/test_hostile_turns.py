@@ -83,7 +83,7 @@ async def drive(oracle: Oracle, sim: Simulation, rng: random.Random) -> dict[tup
         elif sim.state.interrupts:
             question = next(iter(sim.state.interrupts.values()))
             choices = ["approve", "reject"] if question.tool else list(question.options[:1])
-            await sim.respond(rng.choice(choices), question.id)
+            await sim.answer(rng.choice(choices), question.id)
         else:
             assert sim.state.is_ended, (sim.state.status, sim.state.frontier)
     return made

@@ -148,7 +148,7 @@ def test_a_right_that_lacks_is_told_with_those_there_are() -> None:
     assert found.principal == "bob"
     assert "pause needs the right 'operate', which 'bob' does not have" in found.reason
     assert "gives: answer" in found.reason
-    assert look(PAUSE, proof(PAUSE, "respond", key=BOB), "respond").allowed
+    assert look(PAUSE, proof(PAUSE, "answer", key=BOB), "answer").allowed
 
 
 def test_a_schedule_is_signed_once_for_all_of_its_runs() -> None:
@@ -289,7 +289,7 @@ def test_openssl_verifies_the_documented_example(tmp_path: Path) -> None:
 def test_a_refusal_names_the_right_to_grant_once() -> None:
     found = authorize_right("ben", ("change",), "grant", "the change")
     assert found.remedy.count("grant") == 1
-    other = authorize_right("ben", ("change",), "answer", "respond")
+    other = authorize_right("ben", ("change",), "answer", "answer")
     assert other.remedy.count("grant") == 1
 
 
@@ -298,7 +298,7 @@ def test_people_are_told_of_a_ruling_and_not_of_its_name_on_the_wire() -> None:
         refusal_text("and this set_permission has no signature")
         == "and this ruling has no signature"
     )
-    assert refusal_text("'answer' that respond needs; it") == "'answer' that an answer needs; it"
+    assert refusal_text("'answer' that answer needs; it") == "'answer' that an answer needs; it"
     assert refusal_text("'deny' of this respond_all") == "'deny' of this respond_all"
 
 

@@ -65,7 +65,7 @@ def test_a_session_message_by_message(crewlog: Cli, desk: Path) -> None:
     assert (first.code, first.out.strip()) == (0, "It is paid."), first.err
     again = crewlog("chat", run, "the bill again", "--json")
     (answer,) = [each for each in again.records if each["event"] == "answer"]
-    assert (answer["turn"], answer["text"], answer["agent"]) == (2, "It is paid.", "billing")
+    assert (answer["exchange"], answer["text"], answer["agent"]) == (2, "It is paid.", "billing")
     broken = crewlog("chat", run, "it is broken")
     assert "Sorry, I have no answer to that." in broken.out
     asked = crewlog("ask", str(desk), "my bill", "--id", run)

@@ -234,7 +234,7 @@ class Asks:
     async def status(self) -> Any:
         return SimpleNamespace(status="waiting")
 
-    async def respond(self, interrupt: str, decision: str, *, id: str, **who: Any) -> None:
+    async def answer(self, interrupt: str, decision: str, *, id: str, **who: Any) -> None:
         self.answers.append(decision)
         answered = {"kind": "InterruptAnswered", "interrupt": interrupt, "decision": decision}
         self.tell(answered, {"kind": "RunCompleted"}, None)

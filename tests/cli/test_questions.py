@@ -41,7 +41,7 @@ class Refuses:
     def __init__(self) -> None:
         self.commands: list[str] = []
 
-    async def respond(self, interrupt: str, decision: str, *, id: str, **who: Any) -> None:
+    async def answer(self, interrupt: str, decision: str, *, id: str, **who: Any) -> None:
         self.commands.append(id)
         raise CommandRejected(
             f"{decision!r} is no answer to {interrupt!r}", remedy="Its options are: yes, no."
@@ -59,7 +59,7 @@ async def test_a_refused_answer_is_told_once(capsys: Any) -> None:
             {
                 "kind": "CommandRejected",
                 "at": 1000,
-                "name": "respond",
+                "name": "answer",
                 "by": "ann",
                 "reason": "'sure' is no answer to 'i1'\n    Its options are: yes, no.",
                 "command": command,
@@ -137,7 +137,7 @@ class Asks:
     async def status(self) -> Any:
         return SimpleNamespace(status="waiting")
 
-    async def respond(self, interrupt: str, decision: str, *, id: str, **who: Any) -> None:
+    async def answer(self, interrupt: str, decision: str, *, id: str, **who: Any) -> None:
         self.answers.append((interrupt, decision))
         self.open = [each for each in self.open if each.id != interrupt]
 
@@ -229,7 +229,7 @@ async def test_who_may_not_answer_is_told_how_others_do_and_is_not_asked_again(c
     """And the question says whom it is asked of."""
 
     class Forbids(Asks):
-        async def respond(self, interrupt: str, decision: str, *, id: str, **who: Any) -> None:
+        async def answer(self, interrupt: str, decision: str, *, id: str, **who: Any) -> None:
             raise NotPermitted("'root' may not answer 'i1'", remedy="Let one of them answer.")
 
     call = asked(kind="tool_approval", options=("approve", "reject", "stop"), to=("carla",))

@@ -103,7 +103,7 @@ def test_a_flags_value_does_not_pass_for_who_set_it() -> None:
 
 
 def test_a_refusal_is_told_in_sentences() -> None:
-    refused = {"kind": "CommandRejected", "name": "respond", "by": "eve"}
+    refused = {"kind": "CommandRejected", "name": "answer", "by": "eve"}
     found = shown(
         {**refused, "reason": "'sure' is no answer to 'i1'\n    Its options are: yes, no."},
         {**refused, "name": "interrupt", "by": "", "reason": "no such node?\n    Nodes: a."},

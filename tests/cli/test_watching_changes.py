@@ -459,7 +459,7 @@ def test_steps_without_a_node_are_no_part_of_the_picture() -> None:
 
 def test_the_log_tells_a_refusal_in_sentences() -> None:
     reason = "it is asked of ana, ben\n    Let one of them answer."
-    data: dict[str, Any] = {"kind": "CommandRejected", "name": "respond", "reason": reason}
+    data: dict[str, Any] = {"kind": "CommandRejected", "name": "answer", "reason": reason}
     *_, (words) = journal_line(entry_view(20, data), 0)
     assert "it is asked of ana, ben. Let one of them answer." in words
 

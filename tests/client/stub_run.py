@@ -39,7 +39,7 @@ class StubRun:
         self._stop = True
 
     @workflow.update(unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
-    async def respond(self, data: dict[str, Any]) -> dict[str, Any]:
+    async def answer(self, data: dict[str, Any]) -> dict[str, Any]:
         position = self._applied.setdefault(data["id"], len(self._applied) + 1)
         if self._data.get("cut_off"):
             self._leave = True
@@ -51,7 +51,7 @@ class StubRun:
         told = {"id": data["id"], "position": 1, "graph_version": 2, "swap": True}
         return {**told, "plan": {"nodes": {}}} if data.get("dry_run") else told
 
-    @respond.validator
+    @answer.validator
     def check(self, data: dict[str, Any]) -> None:
         if self._refused < self._data.get("closing", 0):
             self._refused += 1

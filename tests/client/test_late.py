@@ -74,7 +74,7 @@ async def test_what_passes_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, verb: str, passing: RPCStatusCode
 ) -> None:
     handle = Handle(passing, passing, answer=APPLIED)
-    sent = await getattr(gateway(handle, monkeypatch), verb)(RUN, "respond", COMMAND)
+    sent = await getattr(gateway(handle, monkeypatch), verb)(RUN, "answer", COMMAND)
     assert sent == (None if verb == "signal" else APPLIED)
     assert handle.asked == 3
 
@@ -85,7 +85,7 @@ async def test_what_does_not_pass_is_said_at_once(
 ) -> None:
     handle = Handle(RPCStatusCode.INTERNAL, answer=APPLIED)
     with pytest.raises(TemporalUnavailable, match="the Temporal server refused: trouble"):
-        await getattr(gateway(handle, monkeypatch), verb)(RUN, "respond", COMMAND)
+        await getattr(gateway(handle, monkeypatch), verb)(RUN, "answer", COMMAND)
     assert handle.asked == 1
 
 
@@ -94,7 +94,7 @@ async def test_a_command_that_nobody_can_take_is_not_repeated(
 ) -> None:
     handle = Handle(RPCStatusCode.FAILED_PRECONDITION, answer=APPLIED)
     with pytest.raises(WorkerMissing):
-        await gateway(handle, monkeypatch, polled=False).update(RUN, "respond", COMMAND)
+        await gateway(handle, monkeypatch, polled=False).update(RUN, "answer", COMMAND)
     assert handle.asked == 1
 
 
@@ -125,7 +125,7 @@ async def test_a_repetition_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COMMAND_LIMIT", 0.05)
     handle = Handle(*[RPCStatusCode.RESOURCE_EXHAUSTED] * 1000)
     with pytest.raises(TemporalUnavailable):
-        await gateway(handle, monkeypatch).update(RUN, "respond", COMMAND)
+        await gateway(handle, monkeypatch).update(RUN, "answer", COMMAND)
     assert 1 < handle.asked < 50
 
 
@@ -137,7 +137,7 @@ async def test_a_command_that_was_applied_before_the_run_ended_has_its_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     handle = ended(r1={"position": 7, "detail": "it was so"}, r2={"position": 8})
-    assert await gateway(handle, monkeypatch).update(RUN, "respond", COMMAND) == APPLIED
+    assert await gateway(handle, monkeypatch).update(RUN, "answer", COMMAND) == APPLIED
 
 
 async def test_a_command_that_was_refused_before_the_run_ended_is_refused(
@@ -145,7 +145,7 @@ async def test_a_command_that_was_refused_before_the_run_ended_is_refused(
 ) -> None:
     handle = ended(r1={"ok": False, "detail": "it is not open"})
     with pytest.raises(CommandRejected, match="it is not open"):
-        await gateway(handle, monkeypatch).update(RUN, "respond", COMMAND)
+        await gateway(handle, monkeypatch).update(RUN, "answer", COMMAND)
 
 
 async def test_a_command_that_came_after_the_end_has_no_effect(
@@ -153,4 +153,4 @@ async def test_a_command_that_came_after_the_end_has_no_effect(
 ) -> None:
     handle = ended(r2={"position": 8})
     with pytest.raises(CommandRejected, match=r"has ended \(stopped\): 'answer' has no effect"):
-        await gateway(handle, monkeypatch).update(RUN, "respond", COMMAND)
+        await gateway(handle, monkeypatch).update(RUN, "answer", COMMAND)

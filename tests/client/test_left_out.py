@@ -34,7 +34,7 @@ async def test_a_command_that_a_worker_left_out_is_sent_again(lab: Lab) -> None:
     async with lab.worker():
         run = await lab.start(asking())
         await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
-    answering = asyncio.create_task(run.respond("i1", "yes", id="r1"))
+    answering = asyncio.create_task(run.answer("i1", "yes", id="r1"))
     left_out = await asyncio.wait_for(
         completes_one(lab.client.temporal, lab.client.task_queue), LIMIT
     )

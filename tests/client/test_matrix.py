@@ -56,7 +56,9 @@ async def test_a_run_that_was_stored_misses_its_journal() -> None:
 
 
 async def test_who_lives_in_another_run_is_looked_for_there() -> None:
-    page = PermissionsPage(run=RUN, agents=(AgentName("a"),), away={AgentName("b"): RunId("r1.X")})
+    page = PermissionsPage(
+        run=RUN, agents=(AgentName("a"),), remote_agents={AgentName("b"): RunId("r1.X")}
+    )
 
     class Parted(Run):
         async def _matrix(self, asked: PermissionsQuery) -> PermissionsPage:

@@ -30,7 +30,7 @@ CALLS: dict[str, Call] = {
     "state": lambda client: client.run("notes-1").state(),
     "result": lambda client: client.run("notes-1").result(LIMIT),
     "pause": lambda client: client.run("notes-1").pause(),
-    "respond": lambda client: client.run("notes-1").respond("i1", "approve"),
+    "answer": lambda client: client.run("notes-1").answer("i1", "approve"),
     "cancel": lambda client: client.run("notes-1").cancel(),
     "terminate": lambda client: client.run("notes-1").terminate(),
     "delete": lambda client: client.delete("notes-1"),

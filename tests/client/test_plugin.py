@@ -105,7 +105,7 @@ async def test_a_run_that_waits_for_people_says_so(
         await crewlog_local.run(crew, model=model, timeout=LIMIT)
     run = await crewlog_local.start(crew, model=model, timeout=LIMIT)
     await run.wait_until(lambda view: bool(view.interrupts), timeout=LIMIT)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     finished = await crewlog_local.finished(run)
     assert finished.steps == ["a"]
     assert finished.nodes == ["a", "ask_1"]

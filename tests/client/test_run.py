@@ -54,7 +54,7 @@ async def test_the_views(lab: Lab) -> None:
 )
 async def test_respond(lab: Lab, decision: str, flag: object) -> None:
     run = await asked(lab)
-    accepted = await run.respond("i1", decision, by="ana", id="r1")
+    accepted = await run.answer("i1", decision, by="ana", id="r1")
     assert accepted.id == "r1"
     result = await run.result(LIMIT)
     assert result.flags["ok"] == flag
@@ -64,14 +64,14 @@ async def test_respond(lab: Lab, decision: str, flag: object) -> None:
 
 async def test_respond_twice_with_one_id_has_one_effect(lab: Lab) -> None:
     run = await asked(lab)
-    both = await asyncio.gather(*(run.respond("i1", "later", id="r1") for _ in range(4)))
+    both = await asyncio.gather(*(run.answer("i1", "later", id="r1") for _ in range(4)))
     assert len({accepted.position for accepted in both}) == 1
     await run.result(LIMIT)
     assert (await kinds(run)).count("InterruptAnswered") == 1
     # After the end, the command's outcome is still told.
-    assert (await run.respond("i1", "later", id="r1")).position == both[0].position
+    assert (await run.answer("i1", "later", id="r1")).position == both[0].position
     with pytest.raises(CommandRejected, match=r"has ended \(completed\)"):
-        await run.respond("i1", "later", id="another")
+        await run.answer("i1", "later", id="another")
 
 
 async def test_what_respond_refuses(lab: Lab) -> None:
@@ -79,10 +79,10 @@ async def test_what_respond_refuses(lab: Lab) -> None:
     run = await lab.start(crew)
     await run.wait_until(lambda view: bool(view.interrupts), timeout=LIMIT)
     with pytest.raises(InterruptNotOpen, match="'i9' is not open") as closed:
-        await run.respond("i9", "approve")
+        await run.answer("i9", "approve")
     assert "Open now: i1" in closed.value.remedy
     with pytest.raises(CommandRejected, match="'latr' is no answer to 'i1'") as refused:
-        await run.respond("i1", "latr")
+        await run.answer("i1", "latr")
     assert "Did you mean 'later'?" in refused.value.remedy
     assert [q.id for q in await run.interrupts()] == ["i1"]
 
@@ -108,7 +108,7 @@ async def test_interrupt_asks_before_a_node(lab: Lab) -> None:
     await run.wait_until(lambda view: bool(view.interrupts), timeout=LIMIT)
     (question,) = await run.interrupts()
     assert question.kind == "manual"
-    await run.respond(question.id, "approve")
+    await run.answer(question.id, "approve")
     assert (await run.result(LIMIT)).status == "completed"
 
 
@@ -138,7 +138,7 @@ async def test_result_of_a_terminated_run(lab: Lab) -> None:
     ):
         await waiting
     with pytest.raises(CommandRejected, match=r"ended \(terminated\)"):
-        await run.respond("i1", "yes")
+        await run.answer("i1", "yes")
     with pytest.raises(CommandRejected, match="terminated"):
         await run.terminate()
 
@@ -201,7 +201,7 @@ async def test_an_unknown_run_is_told_with_what_looks_like_it(lab: Lab) -> None:
         with pytest.raises(RunNotFound):
             await call()
     with pytest.raises(RunNotFound):
-        await lab.client.run(wrong).respond("i1", "yes")
+        await lab.client.run(wrong).answer("i1", "yes")
 
 
 async def test_another_workflow_is_not_a_run(lab: Lab) -> None:
@@ -216,7 +216,7 @@ async def test_another_workflow_is_not_a_run(lab: Lab) -> None:
 async def test_no_worker_is_told_soon(lab: Lab) -> None:
     lab.client.task_queue = "nobody-polls-this"
     run = await lab.start(crews.line())
-    for call in (run.status(), run.respond("i1", "yes")):
+    for call in (run.status(), run.answer("i1", "yes")):
         began = time.monotonic()
         with pytest.raises(WorkerMissing, match="nobody-polls-this") as caught:
             await call
@@ -229,7 +229,7 @@ async def test_no_worker_is_told_soon(lab: Lab) -> None:
 async def test_cancelling_a_waiting_respond_cancels_it(lab: Lab) -> None:
     lab.client.task_queue = "nobody-polls-this"
     run = await lab.start(crews.line())
-    task = asyncio.create_task(run.respond("i1", "yes"))
+    task = asyncio.create_task(run.answer("i1", "yes"))
     await asyncio.sleep(0.3)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -41,7 +41,7 @@ async def start(lab: Lab, **data: Any) -> Run:
 
 async def test_an_update_refused_by_a_closing_run_is_repeated(lab: Lab) -> None:
     run = await start(lab, closing=5)
-    assert (await run.respond("i1", "yes", id="r1")).position == 1
+    assert (await run.answer("i1", "yes", id="r1")).position == 1
     assert (await run.status()).steps == 5
     await run.stop()
     await run.result(LIMIT)
@@ -50,8 +50,8 @@ async def test_an_update_refused_by_a_closing_run_is_repeated(lab: Lab) -> None:
 async def test_an_update_cut_off_by_continue_as_new_is_repeated(lab: Lab) -> None:
     run = await start(lab, cut_off=True)
     # Applied in the first execution, which ended without an answer; answered by the second.
-    assert (await run.respond("i1", "yes", id="r1")).position == 1
-    assert (await run.respond("i1", "yes", id="r2")).position == 2
+    assert (await run.answer("i1", "yes", id="r1")).position == 1
+    assert (await run.answer("i1", "yes", id="r2")).position == 2
     await run.stop()
     await run.result(LIMIT)
 

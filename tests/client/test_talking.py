@@ -13,11 +13,11 @@ from crewlog.client.run import Run
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import AgentName, ContentHash
 from crewlog.store.in_process import InMemoryStore
-from crewlog.wire import Reply
+from crewlog.wire import Response
 
 BODY: dict[str, Any] = {"type": "ai", "content": "Sorry."}
 HASH = ContentHash(hash_json(BODY))
-REPLY = Reply(turn=1, agent=AgentName("a"), response=HASH)
+REPLY = Response(exchange=1, agent=AgentName("a"), body=HASH)
 
 
 class Seen(InMemoryStore):

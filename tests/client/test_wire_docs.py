@@ -93,7 +93,7 @@ def test_all_fields_that_can_be_sent_are_in_the_page() -> None:
         wire.Rollback,
         wire.InterruptCommand,
         wire.MessageCommand,
-        wire.Respond,
+        wire.Answer,
         wire.Change,
         wire.EditState,
         wire.Redirect,

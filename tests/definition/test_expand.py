@@ -104,7 +104,7 @@ async def test_a_supervisor_that_sends_too_often_asks_people() -> None:
     assert sim.asked().question.startswith(
         "chief.next == 'a', and the run went to a 2 times, which"
     )
-    await sim.respond("again")
+    await sim.answer("again")
     await sim.run()
     assert sim.ran()[5:7] == ["a#3", "supervisor#4"]
 
@@ -115,7 +115,7 @@ async def test_a_supervisor_that_names_nobody_is_asked_again_and_then_people(
 ) -> None:
     sim = await ran([SUPERVISOR, "z"], {"supervisor": says_next})
     assert sim.ran() == [f"supervisor#{n}" for n in (1, 2, 3, 4)]
-    await sim.respond("continue")
+    await sim.answer("continue")
     await sim.run()
     assert (sim.ran()[-1], sim.state.status) == ("z#1", "completed")
 
@@ -172,10 +172,10 @@ async def test_plan_execute_asks_for_the_plan_and_has_a_step_for_each() -> None:
     assert plan.nodes["e"].for_each == "p.steps"  # type: ignore[index]
     sim = await run(plan)
     assert sim.ran() == ["p#1", "plan_execute.approve#1"]
-    await sim.respond("fewer steps, please")
+    await sim.answer("fewer steps, please")
     await sim.run()
     assert sim.ran()[2:] == ["p#2", "plan_execute.approve#2"]
-    await sim.respond("approve")
+    await sim.answer("approve")
     assert "e#1" in (await sim.run()).ran() or "e" in str(sim.ran())
 
 

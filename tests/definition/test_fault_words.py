@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from crewlog.validation_errors import called, fault_of, faults_of
-from crewlog.wire import Change, EditState, InterruptCommand, MessageCommand, Respond, StartRun
+from crewlog.wire import Answer, Change, EditState, InterruptCommand, MessageCommand, StartRun
 
 RAW = ("Input should", "Value error", "Field required", "Extra inputs", "String should", "Tuple")
 
@@ -65,8 +65,8 @@ def test_each_rule_has_words(given: dict[str, Any], said: str) -> None:
         (EditState, {"id": "c"}),
         (EditState, {"id": "c", "set": [1]}),
         (InterruptCommand, 7),
-        (Respond, {"id": "c", "interrupt": "i1", "decisions": []}),
-        (Respond, {"id": "c", "interrupt": "i1", "decisions": [{"type": "edit"}]}),
+        (Answer, {"id": "c", "interrupt": "i1", "decisions": []}),
+        (Answer, {"id": "c", "interrupt": "i1", "decisions": [{"type": "edit"}]}),
         (Change, {"id": "c", "operations": [{"op": "no_such"}, {"name": "x"}]}),
         (Change, {"id": "c", "prompt": "p", "definition": {}}),
         (StartRun, {"crew": "a", "fork": {"run": "r", "position": 0}}),

@@ -105,7 +105,7 @@ async def test_people_approve_the_plan_first() -> None:
     assert sim.asked().question == "Carry out the plan of planner?"
     assert "write it" in sim.asked().detail, "people see what they approve"
     assert sim.asked().options == ("approve", "planner", "reject")
-    await sim.respond("reject")
+    await sim.answer("reject")
     await sim.run()
     assert not any("work" in step for step in sim.ran())
     assert sim.state.status == "stopped"
@@ -113,16 +113,16 @@ async def test_people_approve_the_plan_first() -> None:
 
 async def test_the_planner_plans_anew_and_sees_why() -> None:
     sim = await ran(Script(), approve=True)
-    await sim.respond("no documents, please")
+    await sim.answer("no documents, please")
     await sim.run()
     assert sim.ran() == ["planner#1", "team.approve#1", "planner#2", "team.approve#2"]
     said = sim.facts("MessageAdded")[-1]
     assert said["ref"]["inline"]["content"] == "no documents, please"
     assert said["ref"]["logs"] == ["private:planner"], "nobody else is told"
-    await sim.respond("planner")
+    await sim.answer("planner")
     await sim.run()
     assert "planner#3" in sim.ran()
-    await sim.respond("approve")
+    await sim.answer("approve")
     await sim.run()
     assert sim.state.status == "completed"
     assert "team.work#1.1" in sim.ran()

@@ -203,7 +203,7 @@ async def ended(plan: GraphPlan, seed: int) -> Simulation:
             if asked.kind == "requirement":
                 return sim
             options = [option for option in asked.options if option not in {"stop", "again"}]
-            await sim.respond(rng.choice(options), asked.id)
+            await sim.answer(rng.choice(options), asked.id)
     return sim
 
 

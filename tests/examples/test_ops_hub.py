@@ -87,7 +87,7 @@ async def test_a_crew_is_registered_after_a_persons_yes(lab: Lab) -> None:
         (asked,) = await run.interrupts()
         assert (asked.kind, "hello" in asked.question + asked.detail) == ("tool_approval", True)
         assert not await lab.client.catalog.crews()
-        await run.respond(asked.id, "approve")
+        await run.answer(asked.id, "approve")
         result = await run.result(LIMIT)
     assert "It is registered" in str(result.outputs["registry"]["text"])
     assert [each.row.name for each in await lab.client.catalog.crews()] == ["hello"]
@@ -108,7 +108,7 @@ async def test_whatever_people_answer_about_a_registration_works_offline(lab: La
                 changed = {"definition": HELLO.replace("hello,", "hallo,")}
                 await run.edit_call(asked.id, "register_crew", changed, by="ana")
             else:
-                await run.respond(asked.id, answer, by="ana")
+                await run.answer(asked.id, answer, by="ana")
             result = await run.result(LIMIT)
             assert result.status == status
             assert says in str(result.outputs.get("registry", {}).get("text", ""))
@@ -144,7 +144,7 @@ async def test_each_message_goes_to_whoever_answers_it_best(
         run = await lab.start(crew(), "")
         for turn, (question, agent, words) in enumerate(ASKED, 1):
             reply = await run.send(question, timeout=LIMIT)
-            assert (reply.turn, reply.agent, reply.error) == (turn, agent, "")
+            assert (reply.exchange, reply.agent, reply.error) == (turn, agent, "")
             assert words in reply.text
         await run.stop()
         outputs = (await run.result(LIMIT)).outputs
@@ -166,7 +166,7 @@ async def test_a_registration_in_a_conversation_waits_for_a_persons_yes(lab: Lab
         asked = asyncio.create_task(run.send(f"Register this crew: {HELLO}", timeout=LIMIT))
         await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
         (question,) = await run.interrupts()
-        await run.respond(question.id, "reject")
+        await run.answer(question.id, "reject")
         assert "It is not registered." in (await asked).text
         assert not await lab.client.catalog.crews()
         faults = await run.send("Check this crew: {crew: bad, agents: {a: {}}}", timeout=LIMIT)
@@ -186,5 +186,5 @@ async def test_a_new_specialist_is_a_few_lines(lab: Lab) -> None:
     async with lab.worker():
         run = await lab.start({**found, "model": scripted(script)}, "Write a poem.")
         reply = await run.send("A poem, please.", timeout=LIMIT)
-        assert (reply.turn, reply.agent, reply.text) == (2, "poet", "Roses are red.")
+        assert (reply.exchange, reply.agent, reply.text) == (2, "poet", "Roses are red.")
         await run.stop()

@@ -36,7 +36,7 @@ async def test_the_feature_crew_of_the_prompt_plans_builds_and_mends(
         await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
         (question,) = await run.interrupts()
         assert question.detail.startswith("1. prices (pricing): Write shop/pricing.py")
-        await run.respond(question.id, "approve", by="ana")
+        await run.answer(question.id, "approve", by="ana")
         result = await run.result(LIMIT)
         report = await run.report()
     assert result.status == "completed"

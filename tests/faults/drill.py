@@ -255,7 +255,7 @@ class Drill:
         command = f"answer-{row.id}"
         while True:
             try:
-                await run.respond(row.id, decision, by="operator", id=command)
+                await run.answer(row.id, decision, by="operator", id=command)
             except InterruptNotOpen:
                 return
             except ServiceError:

@@ -623,11 +623,11 @@ class Simulation:
         await apply_command(self.engine, incoming)
         return incoming
 
-    async def respond(self, decision: str, interrupt: str = "", by: str = "eve") -> QueuedCommand:
+    async def answer(self, decision: str, interrupt: str = "", by: str = "eve") -> QueuedCommand:
         """Answers an interrupt, by default the only one."""
         decisions = [{"type": "respond", "message": decision}]
         return await self.command(
-            "respond",
+            "answer",
             interrupt=interrupt or self.asked().id,
             decisions=decisions,
             by=by,
@@ -643,7 +643,7 @@ class Simulation:
             options = [o for o in question.options if o != "stop"] * 8 + ["stop", *words]
             tired = state.interrupt_count > 25 and "stop" in question.options
             by = next(iter(question.to), "eve")
-            await self.respond("stop" if tired else rng.choice(options), question.id, by)
+            await self.answer("stop" if tired else rng.choice(options), question.id, by)
         elif must or rng.random() < 0.3:
             name = rng.choice(["pause", "message", "interrupt", "interrupt", "nonsense", "stop"])
             if name == "stop" and rng.random() < 0.8:

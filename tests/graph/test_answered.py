@@ -9,7 +9,7 @@ import pytest
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import roll_back
 from crewlog.ids import AgentName
-from crewlog.wire import Reply
+from crewlog.wire import Response
 from crewlog.workflows.conversation import Answers
 from graph.crews import plan_of
 from graph.simulation import Outcome, Script, Simulation, final, returns, says
@@ -31,7 +31,7 @@ async def told(plan: GraphPlan, script: Script) -> tuple[Simulation, Answers]:
     return await sims[0].run(), answers
 
 
-def last(sim: Simulation, answers: Answers) -> Reply:
+def last(sim: Simulation, answers: Answers) -> Response:
     reply = answers.last(sim.engine)
     assert reply is not None
     return reply
@@ -59,7 +59,7 @@ async def test_what_is_carried_is_not_looked_at_again() -> None:
     before = last(sim, answers)
     assert before.text
     state = sim.state
-    carried = Answers(Reply.from_json(answers.carried(sim.engine)), "input", state.position)
+    carried = Answers(Response.from_json(answers.carried(sim.engine)), "input", state.position)
     assert carried.last(sim.engine) == before
     assert carried.to(sim.engine, "input") == before
 
@@ -75,7 +75,7 @@ async def test_the_turn_that_a_rollback_goes_back_to_answers_its_own_message() -
     assert answers.to(sim.engine, second) is None  # it waits again
     await sim.run()
     replies = [answers.to(sim.engine, each) for each in ("input", second)]
-    assert [each.turn for each in replies if each is not None] == [1, 3]
+    assert [each.exchange for each in replies if each is not None] == [1, 3]
 
 
 @pytest.mark.parametrize(

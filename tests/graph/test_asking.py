@@ -48,7 +48,7 @@ async def test_people_are_asked_where_an_agent_is_not_sure(value: Any) -> None:
     question = sim.asked()
     assert (question.kind, question.step) == ("low_confidence", "a#1")
     assert sim.ran() == ["a#1"]
-    await sim.respond("go on")
+    await sim.answer("go on")
     await sim.run()
     assert sim.ran() == ["a#1", "b#1"]
     assert sim.state.status == "completed"
@@ -66,19 +66,19 @@ async def test_people_are_asked_where_an_agent_is_not_sure(value: Any) -> None:
 async def test_why_somebody_said_yes_is_kept(given: dict[str, Any], kept: str) -> None:
     sim = await run(plan_of(["a", "b"], SURE), sure_by(0.2))
     data = {"id": "r", "by": "eve", "interrupt": "i1", **given}
-    await apply_command(sim.engine, QueuedCommand("respond", data))
+    await apply_command(sim.engine, QueuedCommand("answer", data))
     assert sim.facts("InterruptAnswered")[0].get("reason", "") == kept
     call = plan_of(["a"], tools=TOOLS, approvals={"act": None})
     sim = await run(call, Replies({"a#1": [says("", "act")]}))
     await apply_command(
-        sim.engine, QueuedCommand("respond", {**data, "decisions": [{"type": "approve"}]})
+        sim.engine, QueuedCommand("answer", {**data, "decisions": [{"type": "approve"}]})
     )
     assert sim.facts("InterruptAnswered")[0].get("reason", "") == given.get("reason", "")
 
 
 async def test_an_agent_thinks_again_and_is_told_why() -> None:
     sim = await run(plan_of(["a", "b"], SURE), sure_by(0.2, 0.9))
-    await sim.respond("the second source is wrong")
+    await sim.answer("the second source is wrong")
     (said,) = [e for e in sim.facts("MessageAdded") if e.get("by") == "eve"][1:]
     assert said["ref"]["inline"]["content"] == "the second source is wrong"
     assert said["ref"]["logs"] == ["private:a"]
@@ -90,7 +90,7 @@ async def test_an_agent_thinks_again_and_is_told_why() -> None:
 
 async def test_a_stop_ends_the_run() -> None:
     sim = await run(plan_of(["a", "b"], SURE), sure_by(0.2))
-    await sim.respond("stop")
+    await sim.answer("stop")
     await sim.run()
     assert sim.state.status == "stopped"
 
@@ -98,7 +98,7 @@ async def test_a_stop_ends_the_run() -> None:
 async def test_the_question_goes_on_in_another_execution() -> None:
     sim = await run(plan_of(["a", "b"], SURE), sure_by(0.2))
     await sim.restore()
-    await sim.respond("go on")
+    await sim.answer("go on")
     await sim.run()
     assert sim.state.status == "completed"
 
@@ -121,7 +121,7 @@ async def test_a_budget_that_is_used_up_asks(limits: dict[str, Any], more: float
     await sim.settle()
     sim.launch()
     assert not sim.flights
-    await sim.respond("go on")
+    await sim.answer("go on")
     await sim.run()
     assert [m[0] for m in sim.made] == ["a#1", "b#1", "c#1"] + (
         ["d#1"] * (not sim.state.interrupts)
@@ -132,10 +132,10 @@ async def test_a_budget_that_is_used_up_asks(limits: dict[str, Any], more: float
 async def test_people_say_how_much_more() -> None:
     sim = await run(plan_of(["a", "b", "c", "d"], limits={"tokens": 100}), costly())
     for wrong in ("a lot", "-5", "nan", "inf", "0", "1e300", "9" * 5000):
-        answer = await sim.respond(wrong)
+        answer = await sim.answer(wrong)
         assert isinstance(answer.error, CommandRejected)
     assert sim.state.interrupts
-    await sim.respond("250")
+    await sim.answer("250")
     await sim.run()
     assert sim.state.added_budgets == {"tokens": 250}
     assert sim.state.status == "completed"
@@ -157,8 +157,8 @@ async def test_time_is_a_budget() -> None:
     assert [m[0] for m in sim.made] == ["a#1"]
     sim.engine.at += 60_000
     for endless in ("1e308", "1e17", "400000000"):
-        assert isinstance((await sim.respond(endless)).error, CommandRejected)
-    await sim.respond("go on")
+        assert isinstance((await sim.answer(endless)).error, CommandRejected)
+    await sim.answer("go on")
     assert sim.engine.timers.next_deadline() == sim.engine.at + 10_000
     await sim.run()
     assert sim.state.status == "completed"
@@ -204,11 +204,11 @@ async def test_it_is_escalated_once_and_only_they_may_answer() -> None:
     await sim.run()
     assert sim.asked().escalated
     assert sim.engine.timers.next_deadline() is None
-    refused = await sim.respond("approve")
+    refused = await sim.answer("approve")
     assert isinstance(refused.error, NotPermitted)
     assert "boss" in str(refused.error)
     decisions = [{"type": "approve"}]
-    await sim.command("respond", interrupt=sim.asked().id, decisions=decisions, by="boss")
+    await sim.command("answer", interrupt=sim.asked().id, decisions=decisions, by="boss")
     await sim.run()
     assert sim.state.status == "completed"
     assert same(sim)
@@ -217,7 +217,7 @@ async def test_it_is_escalated_once_and_only_they_may_answer() -> None:
 async def test_an_answer_that_comes_too_late_is_refused() -> None:
     sim = await waiting(expires="2h")
     sim.engine.at = sim.asked().deadline
-    late = await sim.respond("approve")
+    late = await sim.answer("approve")
     assert isinstance(late.error, InterruptNotOpen)
     assert "expired" in str(late.error)
 
@@ -237,15 +237,15 @@ async def test_it_expires_in_another_execution_and_once_a_paused_run_goes_on() -
 async def test_whoever_is_second_is_told_who_was_first() -> None:
     sim = await waiting(people=["ana", "eve"])
     decisions = [{"type": "reject", "message": "not now"}]
-    await sim.command("respond", interrupt="i1", decisions=decisions, by="ana")
-    second = await sim.respond("approve", "i1")
+    await sim.command("answer", interrupt="i1", decisions=decisions, by="ana")
+    second = await sim.answer("approve", "i1")
     assert isinstance(second.error, InterruptNotOpen)
     assert "ana answered 'reject'" in str(second.error)
 
 
 async def test_only_those_named_may_answer() -> None:
     sim = await waiting(people=["ana"])
-    refused = await sim.respond("approve")
+    refused = await sim.answer("approve")
     assert isinstance(refused.error, NotPermitted)
     (entry,) = sim.facts("CommandRejected")
     assert entry["error_type"] == "NotPermitted"
@@ -267,7 +267,7 @@ async def edit(sim: Simulation, args: dict[str, Any], **more: Any) -> QueuedComm
     action = {"name": more.pop("tool", "act"), "args": args}
     decision = {"type": "edit", "edited_action": action}
     content = {"id": f"e{sim.state.position}", "by": "eve", "interrupt": sim.asked().id}
-    incoming = QueuedCommand("respond", {**content, "decisions": [decision]})
+    incoming = QueuedCommand("answer", {**content, "decisions": [decision]})
     for name, value in more.items():
         setattr(incoming, name, value)
     await apply_command(sim.engine, incoming)
@@ -301,12 +301,12 @@ async def test_edited_arguments_that_do_not_fit_leave_the_question_open() -> Non
 async def test_a_yes_that_has_expired_is_asked_for_once_more() -> None:
     sim = await waiting(valid=10)
     await sim.command("pause")
-    await sim.respond("approve")
+    await sim.answer("approve")
     sim.engine.at += 60_000
     await sim.command("resume")
     await sim.run()
     assert sim.asked().id == "i2"
-    await sim.respond("approve")
+    await sim.answer("approve")
     await sim.run()
     assert sim.state.status == "completed"
     assert same(sim)
@@ -315,7 +315,7 @@ async def test_a_yes_that_has_expired_is_asked_for_once_more() -> None:
 async def test_a_yes_of_another_run_is_none() -> None:
     sim = await waiting()
     await sim.command("pause")
-    await sim.respond("approve")
+    await sim.answer("approve")
     other = sim.state.model_copy(update={"run": "another"})
     sim.engine.ledger.state = other
     await sim.command("resume")

@@ -122,7 +122,7 @@ async def test_each_part_asks_for_its_share_of_what_the_run_asks_for(
         asked = each.asked()
         assert (asked.budget, asked.more) == (budget, more)
         assert f", and its share of the limit is used up. Go on with {told} more?" in asked.question
-        await each.respond("go on")
+        await each.answer("go on")
         assert left(each.state, kept, budget) == pytest.approx(more - debt * more / limit, abs=1)
     assert as_json(folded(sim.journal)) == as_json(sim.state)
 

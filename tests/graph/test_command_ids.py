@@ -11,12 +11,12 @@ from crewlog.state import journal as j
 from crewlog.state.carry import Carry, read_carry
 from crewlog.state.model import CommandOutcome, CrewState
 from crewlog.wire import (
+    Answer,
     Change,
     Command,
     EditState,
     MessageCommand,
     Redirect,
-    Respond,
 )
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
@@ -129,7 +129,7 @@ def test_a_digest_is_of_what_a_command_asks_for() -> None:
         (of(Change, "change", operations=remove), of(Change, "change", operations=remove, **more))
         for more in ({"graph_version": 3}, {"expect": "h"}, {"dry_run": True}, {"by": "ana"})
     ]
-    same.append((of(Respond, "respond", **answer), of(Respond, "respond", **answer, hash="h")))
+    same.append((of(Answer, "answer", **answer), of(Answer, "answer", **answer, hash="h")))
     assert all(one == other for one, other in same)
     different = [
         of(Change, "change", operations=remove),
@@ -137,7 +137,7 @@ def test_a_digest_is_of_what_a_command_asks_for() -> None:
         of(Change, "change", operations=remove, running="abandon"),
         of(Change, "change", operations=[*remove, *disable]),
         of(Change, "change", prompt="The writer writes."),
-        of(Respond, "respond", **answer),
+        of(Answer, "answer", **answer),
         of(EditState, "edit_state", set={"flags.ok": 1}),
         of(EditState, "edit_state", set={"flags.ok": True}),
         of(Redirect, "redirect", node="a"),

@@ -158,7 +158,7 @@ async def test_an_answer_is_used_once() -> None:
     await sim.run()
     plan, asks = sim.engine.plan, sim.state
     decisions = [{"type": "approve"}]
-    found = await send(sim, "boss", "respond", interrupt=sim.asked().id, decisions=decisions)
+    found = await send(sim, "boss", "answer", interrupt=sim.asked().id, decisions=decisions)
     assert found.error is None
     before = sim.state
     assert [entry.node for entry in before.frontier.values()] == ["b"]
@@ -226,7 +226,7 @@ async def test_an_answer_that_a_requirement_is_met_lifts_no_rule(
         sim = await Simulation.begin(plan, final)
         await sim.settle()
         decisions = [{"type": "respond", "message": word}]
-        found = await send(sim, name, "respond", interrupt=sim.asked().id, decisions=decisions)
+        found = await send(sim, name, "answer", interrupt=sim.asked().id, decisions=decisions)
         assert (found.error is None) is (name in allowed), found.error
         assert sim.state.flags["tests_ok"] is (name in allowed and word == "set")  # type: ignore[index]
         if name == "boss" and found.error is not None:

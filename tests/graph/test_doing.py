@@ -60,7 +60,7 @@ async def test_what_failed_is_asked_about_and_only_that_is_done_again() -> None:
     tools: dict[str, Any] = {"test/2": returns("broken", ok=False), "lint": returns("clean")}
     sim = await run(doing("test", "lint"), Replies({}, tools))
     assert (sim.asked().kind, "test: broken" in sim.asked().question) == ("step_failed", True)
-    await sim.respond("retry")
+    await sim.answer("retry")
     await sim.run()
     assert sim.state.status == "completed"
     tried = [e["tool"] for e in sim.facts("ToolCallCompleted")]

@@ -175,7 +175,7 @@ async def test_answers_are_drawn_where_they_lead(
     for option in [*options, *(["maybe"] if question.get("words") else [])]:
         sim = await run(plan, Replies({}))
         before = len(sim.ran())
-        assert (await sim.respond(option)).error is None
+        assert (await sim.answer(option)).error is None
         await sim.run()
         leads = "done" if option in ends else option if option in plan.nodes else "boss"
         went = [step.partition("#")[0] for step in sim.ran()[before:]]

@@ -174,7 +174,7 @@ async def test_a_call_that_people_approved_is_looked_at_again() -> None:
     plan = plan_of(["a"], {"a": {"tools": ["act"]}}, tools=TOOLS, approvals={"act": None})
     sim = await (await Simulation.begin(plan, Replies({"a#1": [says("", "act")]}))).run()
     await sim.command("set_permission", tool="act", agents=[])
-    await sim.respond("approve")
+    await sim.answer("approve")
     await sim.run()
     assert sim.state.status == "completed"
     assert ("a#1", 2, 1) not in sim.made

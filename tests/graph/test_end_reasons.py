@@ -60,7 +60,7 @@ async def test_people_let_a_loop_pass_its_bound_or_end_there(
     answer: str, end: tuple[str, str]
 ) -> None:
     sim = await run(plan_of(back("ask_human")))
-    await sim.respond(answer)
+    await sim.answer(answer)
     await sim.run()
     assert ends(sim) == end
 
@@ -78,7 +78,7 @@ async def test_a_run_that_is_allowed_no_more_says_which_limit(
 ) -> None:
     used = says("A", usage=Usage(input_tokens=9, calls=1))
     sim = await run(plan_of(["a", "b", "c"], limits=limits), Replies({"a#1": [used]}))
-    await sim.respond(answer)
+    await sim.answer(answer)
     await sim.run()
     assert ends(sim) == end
 

@@ -43,7 +43,7 @@ async def test_a_call_waits_and_is_made_once_it_is_approved() -> None:
     question = sim.asked()
     assert (question.kind, question.step, question.call) == ("tool_approval", "a#1", 2)
     assert question.options == ("approve", "reject", "stop")
-    await sim.respond("approve")
+    await sim.answer("approve")
     await sim.run()
     assert sim.made == [("a#1", 1, 1), ("a#1", 2, 1), ("a#1", 3, 1), ("b#1", 1, 1)]
     assert sim.state.status == "completed"
@@ -52,7 +52,7 @@ async def test_a_call_waits_and_is_made_once_it_is_approved() -> None:
 
 async def test_the_call_knows_by_which_question_it_was_approved() -> None:
     sim = await asked("act")
-    await sim.respond("approve")
+    await sim.answer("approve")
     (order,) = sim.engine.pending_calls(())
     assert order.call.approved == "i1"
 
@@ -72,7 +72,7 @@ async def test_a_call_that_is_refused_is_never_made_and_the_model_is_told_why(
     decision: Any, reason: str, told: str
 ) -> None:
     sim = await asked("act")
-    answer = await sim.command("respond", interrupt="i1", decisions=[decision], reason=reason)
+    answer = await sim.command("answer", interrupt="i1", decisions=[decision], reason=reason)
     assert answer.result is not None
     assert answer.result.detail == "reject"
     await sim.run()
@@ -86,15 +86,15 @@ async def test_a_call_that_is_refused_is_never_made_and_the_model_is_told_why(
 @pytest.mark.parametrize("word", ["yes", "Approve", "aprove", "ok", "no", "rejct", " "])
 async def test_a_word_that_is_almost_an_option_is_no_answer(word: str) -> None:
     sim = await asked("act")
-    answer = await sim.respond(word)
+    answer = await sim.answer(word)
     assert isinstance(answer.error, CommandRejected)
     assert sim.state.interrupts
 
 
 async def test_it_is_answered_once() -> None:
     sim = await asked("act")
-    await sim.respond("approve")
-    again = await sim.respond("reject", "i1")
+    await sim.answer("approve")
+    again = await sim.answer("reject", "i1")
     assert "not open" in str(again.error)
     await sim.run()
     assert [m for m in sim.made if m[1] == 2] == [("a#1", 2, 1)]
@@ -105,7 +105,7 @@ async def test_the_other_calls_of_the_turn_go_on_and_wait_for_their_turn() -> No
     assert [made[1] for made in sim.made] == [1, 2, 4]
     assert [call for call, *_ in answers(sim)] == [2]
     assert len(sim.facts("CompletionBuffered")) == 1
-    await sim.respond("reject")
+    await sim.answer("reject")
     assert [call for call, *_ in answers(sim)] == [2, 3, 4]
     await sim.run()
     assert sim.state.status == "completed"
@@ -114,10 +114,10 @@ async def test_the_other_calls_of_the_turn_go_on_and_wait_for_their_turn() -> No
 async def test_each_call_is_asked_about_by_itself() -> None:
     sim = await asked("act", "act")
     assert [q.call for q in sim.state.interrupts.values()] == [2, 3]
-    await sim.respond("approve", "i2")
+    await sim.answer("approve", "i2")
     await sim.run()
     assert not answers(sim), "the first one is not answered yet"
-    await sim.respond("reject", "i1")
+    await sim.answer("reject", "i1")
     await sim.run()
     assert [(call, ok) for call, ok, _ in answers(sim)] == [(2, False), (3, True)]
 
@@ -138,7 +138,7 @@ async def test_what_is_not_permitted_is_refused_and_not_asked() -> None:
 
 async def test_stop_ends_the_run() -> None:
     sim = await asked("act")
-    await sim.respond("stop")
+    await sim.answer("stop")
     await sim.run()
     assert (sim.state.status, sim.state.interrupts) == ("stopped", {})
     assert len(sim.made) == 1
@@ -147,7 +147,7 @@ async def test_stop_ends_the_run() -> None:
 async def test_a_pause_holds_what_is_approved() -> None:
     sim = await asked("act")
     await sim.command("pause")
-    await sim.respond("approve")
+    await sim.answer("approve")
     await sim.run()
     assert len(sim.made) == 1
     await sim.command("resume")
@@ -160,7 +160,7 @@ async def test_it_stays_open_where_the_run_continues_as_new() -> None:
     before = as_json(sim.state)
     await sim.restore()
     assert as_json(sim.state) == before
-    await sim.respond("approve")
+    await sim.answer("approve")
     await sim.run()
     assert [call for call, *_ in answers(sim)] == [2, 3, 4]
 
@@ -170,7 +170,7 @@ async def test_a_step_that_ends_otherwise_closes_the_question() -> None:
     script = Replies({"a#1": [says("", "act", "read")]}, {"read/3": Failure("broke")})
     sim = await run(plan, script)
     assert [q.kind for q in sim.state.interrupts.values()] == ["tool_approval", "step_failed"]
-    await sim.respond("skip", "i2")
+    await sim.answer("skip", "i2")
     await sim.run()
     assert sim.state.status == "completed"
     assert [(e["interrupt"], e["decision"]) for e in sim.facts("InterruptAnswered")] == [
@@ -181,7 +181,7 @@ async def test_a_step_that_ends_otherwise_closes_the_question() -> None:
 async def test_another_call_that_failed_is_still_asked_about() -> None:
     script = Replies({"a#1": [says("", "act", "read")]}, {"read/3": Failure("broke")})
     sim = await run(guarded(), script)
-    await sim.respond("approve", "i1")
+    await sim.answer("approve", "i1")
     await sim.run()
     assert [q.kind for q in sim.state.interrupts.values()] == ["step_failed"]
     assert [call for call, *_ in answers(sim)] == [2]
@@ -191,14 +191,14 @@ async def test_another_call_that_failed_is_still_asked_about() -> None:
 async def test_an_approved_call_is_tried_again_by_a_yes_of_its_own(failure: str) -> None:
     script = Replies({"a#1": [says("", "act")]}, {"act/2": Failure("gone", failure)})
     sim = await run(guarded(), script)
-    await sim.respond("approve")
+    await sim.answer("approve")
     await sim.run()
-    await sim.respond("retry")
+    await sim.answer("retry")
     await sim.run()
     assert [made for made in sim.made if made[1] == 2] == [("a#1", 2, 1)]
     question = sim.asked()
     assert (question.kind, question.id, question.call) == ("tool_approval", "i3", 2)
-    await sim.respond("approve")
+    await sim.answer("approve")
     (order,) = sim.engine.pending_calls(())
     assert (order.call.attempt, order.call.approved) == (2, "i3")
     assert as_json(folded(sim.journal)) == as_json(sim.state)
@@ -236,7 +236,7 @@ async def test_approvals_that_a_change_adds_hold_for_calls_that_have_not_begun(
     assert ("a#1", 2, 1) not in sim.made
     question = sim.asked()
     assert (question.kind, question.step, question.call) == ("tool_approval", "a#1", 2)
-    await sim.respond("approve")
+    await sim.answer("approve")
     (order, *_) = sim.engine.pending_calls(())
     assert (order.call.call, order.call.approved) == (2, question.id)
     await sim.run()
@@ -247,7 +247,7 @@ async def test_approvals_that_a_change_adds_hold_for_calls_that_have_not_begun(
 
 async def test_a_call_that_a_change_has_people_asked_about_may_be_refused() -> None:
     sim = await permitted(["a", "b"], **LATER[0])
-    await sim.respond("reject")
+    await sim.answer("reject")
     await sim.run()
     assert ("a#1", 2, 1) not in sim.made
     assert answers(sim) == [(2, False, "Refused by eve.")]

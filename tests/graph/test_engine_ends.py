@@ -98,7 +98,7 @@ async def test_every_answer_to_every_question(
 ) -> None:
     sim = await question(kind)
     before, asked = len(sim.ran()), sim.asked()
-    taken = await sim.respond(decision)
+    taken = await sim.answer(decision)
     assert taken.error is None
     assert asked.id not in sim.state.interrupts
     await sim.run()
@@ -135,7 +135,7 @@ async def test_questions_have_the_options_that_are_tested(kind: str) -> None:
 )
 async def test_a_flag_takes_the_answer(decision: str, value: Any) -> None:
     sim = await question("flag")
-    await sim.respond(decision)
+    await sim.answer(decision)
     assert sim.state.flags["ok"] is value or sim.state.flags["ok"] == "words"  # type: ignore[index]
     assert sim.facts("RunOutputSet")[0]["by"] == "eve"
 
@@ -143,7 +143,7 @@ async def test_a_flag_takes_the_answer(decision: str, value: Any) -> None:
 async def test_an_answer_in_words_that_is_the_name_of_a_node_does_not_lead_there() -> None:
     """It was no option, so it has no way: the branch would end without a word."""
     sim = await question("flag")
-    await sim.respond("a")
+    await sim.answer("a")
     await sim.run()
     assert sim.ran() == ["a#1", "ask_1#1", "b#1"]
 
@@ -155,7 +155,7 @@ async def test_a_wrong_option_says_which_there_are(close: str, meant: str | None
         check_answer(sim.asked(), close)
     assert "Its options are: approve, reject." in caught.value.remedy
     assert (f"Did you mean {meant!r}?" in caught.value.remedy) == (meant is not None)
-    taken = await sim.respond(close)
+    taken = await sim.answer(close)
     assert isinstance(taken.error, CommandRejected)
     assert sim.asked().id == "i1"
 
@@ -177,8 +177,8 @@ async def test_a_closed_question_says_which_are_open() -> None:
     with pytest.raises(InterruptNotOpen, match="'i7' is not open") as caught:
         find_interrupt(sim.engine, "i7")
     assert "Open now: i1." in caught.value.remedy
-    await sim.respond("continue")
-    taken = await sim.respond("continue", "i1")
+    await sim.answer("continue")
+    taken = await sim.answer("continue", "i1")
     assert isinstance(taken.error, InterruptNotOpen)
     assert "eve answered 'continue'" in str(taken.error)
     assert "Open now: none." in str(taken.error)
@@ -202,14 +202,14 @@ async def test_a_requirement_names_what_is_missing() -> None:
     assert sim.asked().question == (
         "audio waits for backend.models_ready, which nothing is left to set."
     )
-    await sim.respond("set")
+    await sim.answer("set")
     assert sim.state.flags["models_ready"] is True  # type: ignore[index]
     assert (await sim.run()).ran()[-1] == "audio#1"
 
 
 async def test_what_a_compound_requirement_asks_for_is_waived_not_set() -> None:
     sim = await run(plan_of([{"agent": "a", "when": "ok and ready"}], flags={"ok": 0, "ready": 0}))
-    await sim.respond("set")
+    await sim.answer("set")
     await sim.run()
     assert sim.ran() == ["a#1"]
     assert sim.state.flags == {"ok": 0, "ready": 0}
@@ -260,7 +260,7 @@ async def test_a_join_that_cannot_fill_in_a_later_generation_asks_too() -> None:
     script = Replies({"a#2": [says("", "act")]}, {"act": returns(goto=("z",))})
     sim = await waiting(plan_of(flow, tools=ACT), script)
     assert sim.asked().question == "c waits for a, which will not come. Go on without?"
-    await sim.respond("go on")
+    await sim.answer("go on")
     await sim.run()
     assert sim.ran()[-2:] == ["c#2", "z#2"]
     assert sim.state.status == "completed"
@@ -270,7 +270,7 @@ async def test_going_back_by_hand_never_ends_the_run_in_silence() -> None:
     """An answer that goes back to one of two sources: the join lacks the other."""
     flow: list[Any] = [["a", "b"], "c", {"ask": "Ok?", "options": ["yes", "a", "no"]}]
     sim = await waiting(plan_of(flow))
-    await sim.respond("a")
+    await sim.answer("a")
     await sim.run()
     assert "a#2" in sim.ran()
     assert sim.state.interrupts, "either c runs and it asks again, or it asks about c"
@@ -290,11 +290,11 @@ async def test_the_limit_of_steps_asks_each_time_it_is_reached() -> None:
     sim = await run(plan_of(["a", "b", "c", "d", "e"], limits={"steps": 2}))
     assert sim.ran() == ["a#1", "b#1"]
     assert "taken 2 steps" in sim.asked().question
-    await sim.respond("go on")
+    await sim.answer("go on")
     await sim.run()
     assert sim.ran() == ["a#1", "b#1", "c#1", "d#1"]
     assert "taken 4 steps" in sim.asked().question
-    await sim.respond("go on")
+    await sim.answer("go on")
     assert (await sim.run()).state.status == "completed"
 
 
@@ -324,7 +324,7 @@ async def test_a_break_asks_before_the_next_step_once() -> None:
     await sim.command("interrupt")
     await sim.run()
     assert sim.asked().step == "a#1"
-    await sim.respond("go on")
+    await sim.answer("go on")
     assert (await sim.run()).state.status == "completed"
     assert len(sim.facts("InterruptRaised")) == 1
 

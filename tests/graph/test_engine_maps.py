@@ -99,10 +99,10 @@ async def test_what_is_no_list_is_asked_about(value: Any, why: str) -> None:
     assert (asked.kind, asked.step, asked.detail) == ("requirement", "worker#1", "maker.list")
     assert why in asked.question
     assert asked.options == ("again", "skip", "stop")
-    await sim.respond("again")
+    await sim.answer("again")
     await sim.run()
     assert sim.asked().id == "i2"
-    await sim.respond("skip")
+    await sim.answer("skip")
     await sim.run()
     assert sim.ran()[-1] == "end_er#1"
 
@@ -162,7 +162,7 @@ async def test_an_item_that_fails_does_as_its_agent_says(policy: str) -> None:
         assert sim.asked().step == "worker#1.2"
         done = {e["step"] for e in sim.facts("StepCompleted")}
         assert done == {"maker#1", "worker#1.1", "worker#1.3"}
-        await sim.respond("retry")
+        await sim.answer("retry")
         await sim.run()
     assert sim.state.status == "completed"
     assert sim.ran().count("end_er#1") == 1
@@ -175,14 +175,14 @@ async def test_an_error_that_all_items_have_does_not_ask_about_all_of_them() -> 
     assert len(sim.facts("StepStarted")) <= 1 + ASKING + 8
     started = len(sim.facts("StepStarted"))
     for question in list(sim.state.interrupts)[: len(sim.state.interrupts) - ASKING + 1]:
-        await sim.respond("skip", question)
+        await sim.answer("skip", question)
     await sim.run()
     assert started < len(sim.facts("StepStarted")) <= started + 8  # there is room again
 
 
 async def test_people_skip_an_item() -> None:
     sim = await made(["a", "b"], **{"worker#1.1": [Failure("broke")]})
-    await sim.respond("skip")
+    await sim.answer("skip")
     await sim.run()
     (skipped,) = [e for e in sim.facts("StepCompleted") if e.get("skipped")]
     assert skipped["step"] == "worker#1.1"
@@ -209,13 +209,13 @@ async def test_the_limit_of_steps_and_a_break_are_asked_about_within_a_map() -> 
     assert (sim.asked().kind, sim.asked().step) == ("limit", "worker#1")
     assert sim.ran() == ["maker#1", "worker#1.1", "worker#1.2"]
     await sim.command("interrupt", node="worker")
-    await sim.respond("go on")
+    await sim.answer("go on")
     await sim.run()
     assert (sim.asked().kind, sim.asked().step) == ("manual", "worker#1")
-    await sim.respond("go on")
+    await sim.answer("go on")
     await sim.run()
     assert sim.asked().kind == "limit"
-    await sim.respond("go on")
+    await sim.answer("go on")
     await sim.run()
     assert sim.state.status == "completed"
 

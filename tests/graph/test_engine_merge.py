@@ -101,7 +101,7 @@ async def test_steps_that_are_no_items_add_in_the_order_of_the_journal() -> None
     tools = {"set_flag/2": returns(flags={"seen": "x"})}
     replies = {f"{n}#1": [says("", "set_flag")] for n in "ab"}
     sim = await run(plan, Replies(replies, tools))
-    await sim.respond("no")
+    await sim.answer("no")
     await sim.run()
     assert sim.state.flags["seen"] == [0, "x", "x", False]  # type: ignore[index]
 

@@ -53,7 +53,7 @@ async def test_a_rule_asks_where_its_condition_holds() -> None:
     ask = {"tool": "act", "do": "ask", "if": "not ok"}
     sim = await run(ruled(ask, flags={"ok": False}), asks("act"))
     assert sim.asked().kind == "tool_approval"
-    await sim.respond("approve")
+    await sim.answer("approve")
     await sim.run()
     assert ("a#1", 2, 1) in sim.made
     other = await run(ruled(ask, flags={"ok": True}), asks("act"))
@@ -163,7 +163,7 @@ async def test_a_quota_counts_what_is_made_and_not_what_is_refused() -> None:
     quota = {"tool": "*", "quota": "2 per run"}
     sim = await run(ruled(quota, approvals={"act": None}), asks("act", "read", "read"))
     assert denied(sim) == [(4, "rules[0]")]
-    await sim.respond("reject")
+    await sim.answer("reject")
     assert [*sim.state.quotas.values()] == [1]
     await sim.run()
     assert [*sim.state.quotas.values()] == [1]
@@ -252,7 +252,7 @@ async def test_a_ruling_makes_a_call_that_is_not_made_yet_a_question() -> None:
     await command(sim, "ask")
     await sim.run()
     assert sim.asked().tool == "act"
-    await sim.respond("approve")
+    await sim.answer("approve")
     await sim.run()
     assert sim.state.status == "completed"
     assert ("a#1", 2, 1) in sim.made

@@ -144,10 +144,10 @@ async def test_a_turn_that_does_not_end_asks_every_so_many_calls() -> None:
     assert sim.asked().kind == "step_failed"
     assert "took 3 model calls and did not end" in sim.asked().detail
     assert len([made for made in sim.made if made[1] in (1, 3, 5, 7)]) == 3
-    await sim.respond("retry")
+    await sim.answer("retry")
     await sim.run()
     assert len(sim.facts("ModelCallCompleted")) == 6
-    await sim.respond("skip")
+    await sim.answer("skip")
     assert (await sim.run()).ran() == ["a#1", "b#1"]
 
 
@@ -213,7 +213,7 @@ async def test_while_one_call_asks_the_others_go_on() -> None:
         4: "buffered",
     }
     assert sim.state.frontier["a#1"].status == "running"  # type: ignore[index]
-    await sim.respond("it printed two pages")
+    await sim.answer("it printed two pages")
     assert applied(sim) == [2, 3, 4]
     said = sim.facts("ToolCallCompleted")[0]["ref"]["inline"]["content"]
     assert said == "The tool did not answer. eve says: it printed two pages"

@@ -99,9 +99,11 @@ def refused(sim: Simulation) -> list[tuple[str, str, str]]:
 
 async def test_what_was_signed_for_a_run_that_was_taken_in_is_said_to_whom_it_meant() -> None:
     one = await one_of_two()
-    await send(one, signed(OTHER, "1", text="one", to="channel:x", by="eve") | {"said_to": OTHER})
-    await send(one, signed(THIRD, "2", text="two", to="channel:news") | {"said_to": THIRD})
-    await send(one, signed(OTHER, "3", text="three", to="private:a") | {"said_to": OTHER})
+    await send(
+        one, signed(OTHER, "1", text="one", to="channel:x", by="eve") | {"original_run": OTHER}
+    )
+    await send(one, signed(THIRD, "2", text="two", to="channel:news") | {"original_run": THIRD})
+    await send(one, signed(OTHER, "3", text="three", to="private:a") | {"original_run": OTHER})
     await send(one, signed(RUN, "4", text="four", to="channel:x"))
     assert refused(one) == []
     said = {"channel:x-2": ["one", "two"], "private:a-2": ["three"], "channel:x": ["four"]}
@@ -112,11 +114,11 @@ async def test_what_was_signed_for_a_run_that_was_taken_in_is_said_to_whom_it_me
 
 async def test_a_signed_message_counts_once_by_whichever_run_it_comes() -> None:
     one = await one_of_two()
-    early = signed(OTHER, "early", text="early", to="channel:x") | {"said_to": OTHER}
+    early = signed(OTHER, "early", text="early", to="channel:x") | {"original_run": OTHER}
     assert (await send(one, early)).error is None  # what it came to there, it has come to
     late = signed(OTHER, "late", text="late", to="channel:x")
-    here = signed(RUN, "late", text="late", to="channel:x-2", was="channel:x")
-    for data in (late | {"said_to": OTHER}, late | {"said_to": OTHER}, here):
+    here = signed(RUN, "late", text="late", to="channel:x-2", original_to="channel:x")
+    for data in (late | {"original_run": OTHER}, late | {"original_run": OTHER}, here):
         assert (await send(one, data)).error is None
     assert heard(one) == {"channel:x-2": ["late"]}
 
@@ -124,22 +126,42 @@ async def test_a_signed_message_counts_once_by_whichever_run_it_comes() -> None:
 @pytest.mark.parametrize(
     ("data", "by", "why"),
     [
-        (signed("nobody", "1", text="t") | {"said_to": "nobody"}, "unverified", "does not fit"),
-        (signed(OTHER, "1", text="t"), "unverified", "does not fit"),
-        (signed(RUN, "1", text="t") | {"said_to": OTHER}, "unverified", "does not fit"),
-        (signed(OTHER, "1", text="t") | {"said_to": THIRD}, "unverified", "does not fit"),
-        (signed(OTHER, "1", text="t") | {"said_to": RUN}, "unverified", "does not fit"),
-        (signed(OTHER, "1", text="t") | {"said_to": [OTHER]}, "unverified", "does not fit"),
         (
-            signed(OTHER, "1", text="t", to="channel:x")
-            | {"said_to": OTHER, "to": "channel:y", "was": "channel:x"},
+            signed("nobody", "1", text="t") | {"original_run": "nobody"},
             "unverified",
             "does not fit",
         ),
-        (signed(OTHER, "1", text="t") | {"said_to": OTHER, "text": "u"}, "unverified", "not fit"),
-        (signed(OTHER, "1", text="t") | {"said_to": OTHER, "proof": None}, "unverified", "has no"),
-        (signed(OTHER, "1", text="t", key=EVE) | {"said_to": OTHER}, "unverified", "no principal"),
-        (signed(OTHER, "1", text="t", key=BOB) | {"said_to": OTHER}, "bob", "the right 'operate'"),
+        (signed(OTHER, "1", text="t"), "unverified", "does not fit"),
+        (signed(RUN, "1", text="t") | {"original_run": OTHER}, "unverified", "does not fit"),
+        (signed(OTHER, "1", text="t") | {"original_run": THIRD}, "unverified", "does not fit"),
+        (signed(OTHER, "1", text="t") | {"original_run": RUN}, "unverified", "does not fit"),
+        (signed(OTHER, "1", text="t") | {"original_run": [OTHER]}, "unverified", "does not fit"),
+        (
+            signed(OTHER, "1", text="t", to="channel:x")
+            | {"original_run": OTHER, "to": "channel:y", "original_to": "channel:x"},
+            "unverified",
+            "does not fit",
+        ),
+        (
+            signed(OTHER, "1", text="t") | {"original_run": OTHER, "text": "u"},
+            "unverified",
+            "not fit",
+        ),
+        (
+            signed(OTHER, "1", text="t") | {"original_run": OTHER, "proof": None},
+            "unverified",
+            "has no",
+        ),
+        (
+            signed(OTHER, "1", text="t", key=EVE) | {"original_run": OTHER},
+            "unverified",
+            "no principal",
+        ),
+        (
+            signed(OTHER, "1", text="t", key=BOB) | {"original_run": OTHER},
+            "bob",
+            "the right 'operate'",
+        ),
     ],
     ids=[
         "of a stranger's run",
@@ -168,7 +190,7 @@ async def test_a_forged_handing_on_is_refused_and_told(
 
 async def test_it_expires_like_any_other() -> None:
     one = await one_of_two()
-    said = signed(OTHER, "1", text="t", to="channel:x") | {"said_to": OTHER}
+    said = signed(OTHER, "1", text="t", to="channel:x") | {"original_run": OTHER}
     await send(one, said, at=NOW)
     ((who, _, reason),) = refused(one)
     assert who == "unverified"
@@ -180,7 +202,7 @@ async def test_it_expires_like_any_other() -> None:
 @pytest.mark.parametrize("name", ["stop", "pause", "resume"])
 async def test_nothing_else_that_was_signed_for_it_is_taken(name: str) -> None:
     one = await one_of_two()
-    incoming = QueuedCommand(name, signed(OTHER, "1", name=name) | {"said_to": OTHER})
+    incoming = QueuedCommand(name, signed(OTHER, "1", name=name) | {"original_run": OTHER})
     await apply_command(one.engine, incoming)
     assert [kind for _, kind, _ in refused(one)] == ["NotPermitted"]
     assert one.state.status == "running"
@@ -190,8 +212,8 @@ async def test_an_open_run_asks_nobody_and_goes_by_the_names_of_there() -> None:
     """Its policy may have been a signed one when the message was handed on."""
     one, two, crews = await pair()
     apply_merge(one.engine, prepared(one, two, crews, **EDGE), op="m")
-    await send(one, {"id": "1", "text": "one", "to": "channel:x", "said_to": OTHER})
-    await send(one, {"id": "2", "text": "two", "to": "channel:x", "said_to": "nobody"})
+    await send(one, {"id": "1", "text": "one", "to": "channel:x", "original_run": OTHER})
+    await send(one, {"id": "2", "text": "two", "to": "channel:x", "original_run": "nobody"})
     assert heard(one) == {"channel:x-2": ["one"]}
     ((_, _, reason),) = refused(one)
     assert reason.startswith("it was said to the run 'nobody', which is no part of this one")
@@ -209,8 +231,11 @@ async def test_the_last_runs_that_were_taken_in_are_known() -> None:
 @pytest.mark.parametrize(
     ("said", "led"),
     [
-        ({"to": "channel:x"}, {"to": "channel:x", "said_to": RUN}),
-        ({"to": "channel:x", "said_to": "third"}, {"to": "channel:x", "said_to": "third"}),
+        ({"to": "channel:x"}, {"to": "channel:x", "original_run": RUN}),
+        (
+            {"to": "channel:x", "original_run": "third"},
+            {"to": "channel:x", "original_run": "third"},
+        ),
         ("nonsense", "nonsense"),
     ],
 )

@@ -34,7 +34,7 @@ SORTS: dict[str, Sort] = {
     "refused, with long reasons": lambda n: ("interrupt", {"node": "n" * 5_000}),
     "refused, with long ids": lambda n: ("interrupt", {"id": f"{n:😀>200}", "node": "no"}),
     "unknown": lambda n: ("nonsense" * 20, {"id": f"{n:é>200}"}),
-    "respond": lambda n: ("respond", {"interrupt": "no", "decisions": [{"type": "approve"}]}),
+    "answer": lambda n: ("answer", {"interrupt": "no", "decisions": [{"type": "approve"}]}),
     "stop": lambda n: ("stop", {"reason": "because " * 1_000}),
 }  # fmt: skip
 

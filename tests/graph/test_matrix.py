@@ -30,11 +30,11 @@ async def begun(**more: Any) -> Simulation:
 
 
 def of(sim: Simulation, agent: str, tool: str) -> PermissionView:
-    return cell(sim.engine, AgentName(agent), ToolName(tool), looks=True)
+    return cell(sim.engine, AgentName(agent), ToolName(tool), checks=True)
 
 
 def decided(found: PermissionView) -> list[str]:
-    return [look.rule for look in found.looks if look.decides]
+    return [check.rule for check in found.checks if check.decides]
 
 
 async def test_who_lives_in_another_run_has_no_cell_here() -> None:
@@ -57,7 +57,7 @@ async def test_every_cell_with_its_reason() -> None:
     assert told[AgentName("a"), ToolName("act")] == ("ask", "approvals", True)
     assert told[AgentName("a"), ToolName("send")] == ("deny", "tools", False)
     assert told[AgentName("b"), ToolName("send")] == ("deny", "permissions", True)
-    assert all(c.reason and not c.looks for c in found)
+    assert all(c.reason and not c.checks for c in found)
 
 
 async def test_a_risk_that_asks_is_named_as_the_definition_does() -> None:
@@ -70,7 +70,7 @@ async def test_a_risk_that_asks_is_named_as_the_definition_does() -> None:
         assert (found.outcome, found.rule) == ("ask", "interrupts.approve_risk")
         assert decided(found) == ["interrupts.approve_risk"]
         assert found.reason.startswith("interrupts.approve_risk says that people are asked")
-        assert all(not look.says.startswith("approvals") for look in found.looks)
+        assert all(not check.says.startswith("approvals") for check in found.checks)
     await sim.command("set_permission", tool="act", agent="b", do="allow")
     found = of(sim, "b", "act")
     assert (found.outcome, found.rule) == ("ask", "parent")
@@ -101,7 +101,7 @@ async def test_what_decided_is_marked_and_what_does_not_count_is_told() -> None:
     await sim.command("edit_state", set={"flags.ready": True})
     found = of(sim, "a", "act")
     assert (found.outcome, decided(found)) == ("ask", ["rules[1]"])
-    (aside,) = [look for look in found.looks if look.rule == "rules[0]"]
+    (aside,) = [check for check in found.checks if check.rule == "rules[0]"]
     assert not aside.applies
     assert "does not hold now" in aside.says
 
@@ -121,7 +121,7 @@ async def test_a_ruling_says_who_made_it_and_stands_in_the_definitions_place() -
         "busy",
     )
     assert found.set.position == sim.state.position
-    assert [look.applies for look in found.looks if look.rule == "permissions"] == [False]
+    assert [check.applies for check in found.checks if check.rule == "permissions"] == [False]
     await sim.command("set_permission", tool="read", agent="*", do="deny", by="ben")
     for agent in "ab":
         made = of(sim, agent, "read").set
@@ -161,9 +161,9 @@ async def test_what_the_store_says_of_a_day_is_left_and_refuses_where_nothing_is
     some = with_quota_use(found, {quota: 7, other: 9})
     assert (some.outcome, some.quotas[0].used, some.quotas[0].left) == ("ask", 7, 2)
     assert decided(some) == ["rules[1]"]
-    assert [look.says.endswith(": 2 left") for look in some.looks if look.rule == "rules[0]"] == [
-        True
-    ]
+    assert [
+        check.says.endswith(": 2 left") for check in some.checks if check.rule == "rules[0]"
+    ] == [True]
     full = with_quota_use(found, {quota: 9})
     assert (full.outcome, full.rule, decided(full)) == ("deny", "rules[0]", ["rules[0]"])
     assert "9 per day over all runs" in full.reason
@@ -200,7 +200,7 @@ async def test_it_says_what_the_engine_decides(seed: int) -> None:
         do = rng.choice(["allow", "ask", "deny", "inherit"])
         await sim.command("set_permission", tool=tool, agent=agent, do=do, by="eve")
     engine = sim.engine
-    found, _ = cells(engine, looks=True)
+    found, _ = cells(engine, checks=True)
     assert len(found) == len(engine.plan.agents) * len(plan_tools(engine.plan))
     for each in found:
         decision = engine.check(each.agent, each.tool)
@@ -214,5 +214,5 @@ async def test_it_says_what_the_engine_decides(seed: int) -> None:
         if decision.rule == "ruling":
             assert each.set is not None
             assert each.set.by == "eve"
-    stored, _ = cells(run_context_of(engine.plan, sim.state), looks=True)
+    stored, _ = cells(run_context_of(engine.plan, sim.state), checks=True)
     assert stored == found

@@ -129,7 +129,7 @@ async def test_a_list_that_cannot_be_worked_on_starts_nothing_and_is_asked_about
     )  # fmt: skip
     assert fault in asked.question
     assert sim.ran() == ["maker#1"]
-    await sim.respond("skip")
+    await sim.answer("skip")
     await sim.run()
     assert sim.ran() == ["maker#1", "end_er#1"]
     assert sim.state.status == "completed"
@@ -315,7 +315,7 @@ async def test_an_item_that_asks_people_keeps_its_place_in_the_pool() -> None:
     sim = await made(items, pool({"at_once": 1}), **{"work#1.1": [Failure("jam")]})
     assert sim.asked().step == "work#1.1"
     assert sim.ran() == ["maker#1", "work#1.1"]
-    await sim.respond("retry")
+    await sim.answer("retry")
     await sim.run()
     assert sim.ran() == ["maker#1", "work#1.1", "work#1.2", "work#1.3", "end_er#1"]
 

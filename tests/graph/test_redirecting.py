@@ -78,7 +78,7 @@ async def test_a_question_gives_way_and_its_answer_is_refused() -> None:
     question = sim.asked().id
     await sim.command("redirect", node="a", step="q#1")
     assert [e["decision"] for e in sim.facts("InterruptAnswered")] == ["withdrawn"]
-    late = await sim.respond("approve", question)
+    late = await sim.answer("approve", question)
     assert late.error is not None
     await sim.run()
     assert sim.ran() == ["a#1", "q#1", "a#2", "q#2"]

@@ -62,7 +62,7 @@ EDIT: dict[str, Any] = {
 
 
 async def test_a_refused_answer_says_to_what_it_was_and_what_it_said() -> None:
-    entry = await refused(EDIT, "respond")
+    entry = await refused(EDIT, "answer")
     assert (entry.interrupt, entry.tried) == ("i7", "edit kim 900")
     (record,) = audit_records([(1, entry)])
     assert (record.interrupt, record.detail) == ("i7", "edit kim 900")
@@ -70,11 +70,11 @@ async def test_a_refused_answer_says_to_what_it_was_and_what_it_said() -> None:
     told = said(record)
     assert told.startswith("ana's answer to i7 (edit kim 900) was refused: ")
     words = {"decisions": [{"type": "respond", "message": "w" * 500}]}
-    assert len((await refused({**EDIT, **words}, "respond")).tried) == 120
+    assert len((await refused({**EDIT, **words}, "answer")).tried) == 120
 
 
 @pytest.mark.parametrize(
-    ("data", "name"), [(NOT_POSSIBLE, "interrupt"), ({**EDIT, "decisions": []}, "respond")]
+    ("data", "name"), [(NOT_POSSIBLE, "interrupt"), ({**EDIT, "decisions": []}, "answer")]
 )
 async def test_a_refusal_of_what_is_no_answer_names_no_question(data: Any, name: str) -> None:
     entry = await refused(data, name)

@@ -127,7 +127,7 @@ async def test_without_a_fallback_people_are_asked_and_retry_tries_as_often_agai
     assert asked.kind == "step_failed"
     assert "asked 2 times: 'next' is missing" in asked.question
     assert sim.facts("StepFailed")[0]["error_type"] == "ReplyInvalid"
-    await sim.respond("retry")
+    await sim.answer("retry")
     await sim.run()
     assert sim.state.status == "completed"
     assert tried(sim) == [(1, 2), (2, 2), (1, 2)]
@@ -137,7 +137,7 @@ async def test_whoever_is_asked_is_told_what_was_wrong_with_each_try() -> None:
     sim = await run(plan({}), bad("it is empty"), bad(), bad("there is no JSON"), bad(), good())
     told = "(1) it is empty; (2) 'next' is missing; (3) there is no JSON"
     assert told in sim.asked().question
-    await sim.respond("retry")
+    await sim.answer("retry")
     await sim.run()
     assert sim.state.status == "completed"
     assert not [e for e in sim.state.frontier.values() if e.turn is not None and e.turn.faults]
@@ -183,7 +183,7 @@ async def test_thinking_once_more_begins_the_tries_anew() -> None:
     sure = says("{}", reply=StructuredOutput(outputs=(OutputValue(key="confidence", value=1),)))
     crew = plan(form, only_if="router.done", ask_below=0.5)
     sim = await run(crew, bad(), unsure, bad(), sure)
-    await sim.respond("again")
+    await sim.answer("again")
     await sim.run()
     assert sim.state.status == "completed"
     assert tried(sim) == [(1, 2), (1, 2)]

@@ -122,7 +122,7 @@ async def forward(sim: Simulation, rounds: int = 400) -> list[int]:
             question = next(iter(sim.state.interrupts.values()))
             elsewhere = {"again", *sim.engine.plan.nodes}  # or it would go round for ever
             choice = next((o for o in question.options if o not in elsewhere), "words")
-            await sim.respond(choice, question.id)
+            await sim.answer(choice, question.id)
     raise AssertionError(f"it does not end: {sim.state.frontier}")
 
 
@@ -242,7 +242,7 @@ async def test_a_run_that_was_stopped_anywhere_goes_on_and_ends_the_same() -> No
             halted = simulation(plan, Engine(plan, Witness(now)), seed)
             question = next(iter(now.interrupts.values()), None)
             if question is not None and "stop" in question.options:
-                await halted.respond("stop", question.id)
+                await halted.answer("stop", question.id)
             else:
                 await halted.command("stop")
             await halted.settle()
@@ -313,7 +313,7 @@ async def test_a_no_that_ended_the_run_is_asked_again() -> None:
     sim = await begun(plan, 0)
     sim.script = lambda order: says(f"{order.step}")
     await sim.run()
-    await sim.respond("reject", "i1")
+    await sim.answer("reject", "i1")
     await sim.settle()
     assert sim.state.status == "stopped"
     again = taken_up(plan, sim.journal, sim.state, 0)
@@ -332,7 +332,7 @@ async def test_what_lands_after_the_answer_that_ends_the_run_is_not_done_again()
     sim = await begun(plan, 0)
     sim.script = Replies(replies)
     await sim.finish("a#1", "b#1")
-    await sim.respond("stop", "i1")
+    await sim.answer("stop", "i1")
     await sim.land(("b#1", 2))  # it was too late to cancel it
     await sim.command("message", text="Wait.")
     await sim.settle()
@@ -344,7 +344,7 @@ async def test_what_lands_after_the_answer_that_ends_the_run_is_not_done_again()
     again.launch()
     assert list(again.flights) == [("b#1", 3)]  # its model sees what the tool returned
     assert again.state.messages == sim.state.messages
-    await again.respond("retry", "i1")
+    await again.answer("retry", "i1")
     await again.run()
     assert again.asked().kind == "ask"
     assert_folds([*sim.journal, *again.engine.ledger.entries], again)
@@ -356,7 +356,7 @@ async def test_a_call_that_ended_the_run_is_made_again_by_a_yes_of_its_own() -> 
     sim = await begun(plan, 0)
     sim.script = Replies({"a#1": [says("", "t")]}, {"t/2": Failure("broke")})
     await sim.run()
-    await sim.respond("approve")
+    await sim.answer("approve")
     await sim.run()
     assert sim.state.status == "failed"
     again = taken_up(plan, sim.journal, sim.state, 0)
@@ -364,7 +364,7 @@ async def test_a_call_that_ended_the_run_is_made_again_by_a_yes_of_its_own() -> 
     await again.run()
     assert ("a#1", 2, 2) not in again.made
     assert again.asked().kind == "tool_approval"
-    await again.respond("approve")
+    await again.answer("approve")
     await again.run()
     assert again.state.status == "completed"
 
@@ -374,8 +374,8 @@ async def test_two_answers_that_end_the_run_are_both_asked_again() -> None:
     plan = plan_of(flow)
     sim = await begun(plan, 0)
     await sim.run()
-    await sim.respond("reject", "i1")
-    await sim.respond("reject", "i2")
+    await sim.answer("reject", "i1")
+    await sim.answer("reject", "i2")
     await sim.command("stop")
     await sim.settle()
     again = taken_up(plan, sim.journal, sim.state, 0)

@@ -83,7 +83,7 @@ async def test_people_say_where_to_go() -> None:
     question = sim.asked()
     assert question.options == ("billing", "general", "end", "stop")
     assert "weather" in question.question
-    await sim.respond("general")
+    await sim.answer("general")
     await sim.run()
     assert sim.ran() == ["router#1", "general#1"]
     assert sim.state.execution_count == {"general": 1}

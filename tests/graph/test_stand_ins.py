@@ -202,14 +202,14 @@ async def test_people_are_asked_about_a_late_step_and_its_calls_are_made_again()
     assert sim.asked().question == "vendor#1 failed: it took longer than its timeout of 10m"
     assert not sim.flights
     assert sim.engine.timers.next_deadline() is None, "no time runs while people think"
-    await sim.respond("retry")
+    await sim.answer("retry")
     await sim.settle()
     assert len(sim.facts("TimerStarted")) == 2, "the second try has all of the time again"
     sim.launch()
     assert sim.made == [("vendor#1", 1, 1), ("vendor#1", 1, 1)]
     sim.ring()
     await sim.settle()
-    await sim.respond("skip")
+    await sim.answer("skip")
     assert (await sim.run()).ran() == ["vendor#1", "printer#1"]
     assert sim.state.status == "completed"
 

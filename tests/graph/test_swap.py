@@ -65,7 +65,7 @@ async def test_without_backend_the_aggregator_goes_on_and_audio_asks_for_what_it
     asked = sim.asked()
     assert asked.kind == "requirement"
     assert "models_ready" in asked.question
-    await sim.respond("set")
+    await sim.answer("set")
     await sim.run()
     assert sim.state.status == "completed"
     assert sim.ran()[-1] == "audio#1"
@@ -161,7 +161,7 @@ async def test_an_open_question_is_taken_back_with_its_step_and_asked_anew() -> 
     await sim.change(old)
     await sim.settle()
     assert sim.asked().id == "i2"
-    await sim.respond("approve")
+    await sim.answer("approve")
     await sim.run()
     assert sim.ran() == ["a#1", "q#1", "c#1"]
 

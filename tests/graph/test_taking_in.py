@@ -201,7 +201,7 @@ async def test_what_was_asked_there_is_asked_here() -> None:
     assert (question.id, question.step, question.kind) == ("i1", "a-2#1", "step_failed")
     assert one.state.interrupt_count == 1
     assert as_json(folded(one.journal)) == as_json(one.state)
-    await one.respond("retry", question.id)
+    await one.answer("retry", question.id)
     await one.run()
     assert "a-2#1" in {entry["step"] for entry in one.facts("StepCompleted")}
     assert not one.state.frontier

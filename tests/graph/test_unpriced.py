@@ -25,7 +25,7 @@ async def test_people_are_asked_once_at_the_first_call_without_a_price() -> None
     assert "'openai:own'" in question.question
     assert "limits.tokens" in question.detail
     assert len(sim.facts("ModelCallCompleted")) == 1
-    await sim.respond("go on")
+    await sim.answer("go on")
     await sim.run()
     assert sim.state.status == "completed"
     assert sim.ran() == ["a#1", "b#1", "c#1"]
@@ -35,7 +35,7 @@ async def test_people_are_asked_once_at_the_first_call_without_a_price() -> None
 
 async def test_people_may_stop_there() -> None:
     sim = await ran(OWN, cost=5)
-    await sim.respond("stop")
+    await sim.answer("stop")
     await sim.run()
     assert (sim.state.status, len(sim.facts("ModelCallCompleted"))) == ("stopped", 1)
 
@@ -52,6 +52,6 @@ async def test_nobody_is_asked_where_nothing_is_missed(usage: Usage, limits: Any
 
 async def test_the_budget_itself_is_still_asked_about() -> None:
     sim = await ran(OWN.model_copy(update={"cost": 3.0}), cost=5)
-    await sim.respond("go on")
+    await sim.answer("go on")
     await sim.run()
     assert "cost $6, its limit" in sim.asked().question

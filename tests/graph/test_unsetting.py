@@ -74,7 +74,7 @@ async def test_no_gate_opens_on_what_an_earlier_visit_said(kind: dict[str, Any],
     sim = await begun(twice(**agent), script(agent, Failure("it was killed")))
     if how == "skip":
         assert value(sim) is True
-        await sim.respond("skip")
+        await sim.answer("skip")
         await sim.run()
     assert (value(sim), "ship#1" in sim.ran()) == (None, False)
     assert sim.state.status == "completed"
@@ -84,7 +84,7 @@ async def test_no_gate_opens_on_what_an_earlier_visit_said(kind: dict[str, Any],
 async def test_what_people_put_in_its_place_before_they_skip_it_stays() -> None:
     sim = await begun(twice(**DOES), script(DOES, Failure("it was killed")))
     await sim.command("edit_state", set={"outputs.t.passed": True})
-    await sim.respond("skip")
+    await sim.answer("skip")
     await sim.run()
     assert (value(sim), "ship#1" in sim.ran()) == (True, True)
 
@@ -93,7 +93,7 @@ async def test_a_step_that_people_skip_before_it_begins_says_nothing_either() ->
     second = {"agent": "t", "phase": "p2", "when": "ok"}
     flow = [{"agent": "t", "phase": "p1"}, second, {"agent": "ship", "only_if": "t.passed"}]
     sim = await begun(twice(flow, **DOES), script(DOES, passed()))
-    await sim.respond("skip")
+    await sim.answer("skip")
     await sim.run()
     assert (value(sim), "ship#1" in sim.ran()) == (None, False)
 

@@ -90,9 +90,9 @@ async def interrupt_answered(site: Site) -> Run:
     run = await _start(site, "interrupt_answered", site.crew(PAIR, flow=flow))
     question = await _asked(run)
     await run.interrupt("a", by="ana", id="break")
-    await run.respond(question, "approve", by="ana", id="yes")
+    await run.answer(question, "approve", by="ana", id="yes")
     await run.wait_until(lambda view: view.interrupts == ("i2",), LIMIT)
-    await run.respond("i2", "approve", by="ana", id="on")
+    await run.answer("i2", "approve", by="ana", id="on")
     await run.result(LIMIT)
     return run
 
@@ -182,10 +182,10 @@ async def leaves_when_nothing_is_in_flight(site: Site) -> Run:
     await until(lambda: site.ledger(run, "start"), "the gate")
     await _asked(run)
     await _fill(site, run, 52)
-    await run.respond("i1", "approve", id="yes")
+    await run.answer("i1", "approve", id="yes")
     await run.wait_until(lambda view: "i2" in view.interrupts, LIMIT)
     await _fill(site, run, 78)
-    await run.respond("i2", "approve", id="on")
+    await run.answer("i2", "approve", id="on")
     site.open_gate(run, "g")
     await run.result(LIMIT)
     return run
@@ -280,8 +280,8 @@ async def tool_approval(site: Site) -> Run:
     await run.wait_until(
         lambda view: len(view.interrupts) == 2 and not view.frontier[0].doing, LIMIT
     )
-    await run.respond("i2", "not that one", by="ana", id="no")
-    await run.respond("i1", "approve", by="ana", id="yes")
+    await run.answer("i2", "not that one", by="ana", id="no")
+    await run.answer("i1", "approve", by="ana", id="yes")
     await run.result(LIMIT)
     return run
 
@@ -309,7 +309,7 @@ async def step_failed_retried(site: Site) -> Run:
     run = await _start(
         site, "step_failed_retried", site.crew({"a": [{"fail": "refused"}, {"text": "A"}]})
     )
-    await run.respond(await _asked(run), "retry", by="ana", id="again")
+    await run.answer(await _asked(run), "retry", by="ana", id="again")
     await run.result(LIMIT)
     return run
 
@@ -343,9 +343,9 @@ async def step_times_out(site: Site) -> Run:
     flow = [first, {"agent": "a", "timeout": "1s", "on_error": "b"}, *STAND_IN, "e"]
     tools = {"gate": tool("gate", "safe", effects="read")}
     run = await _start(site, "step_times_out", site.crew(said, flow=flow, tools=tools))
-    await run.respond(await _asked(run), "retry", by="ana", id="again")
+    await run.answer(await _asked(run), "retry", by="ana", id="again")
     await run.wait_until(lambda view: view.interrupts == ("i2",), LIMIT)
-    await run.respond("i2", "skip", by="ana", id="skip")
+    await run.answer("i2", "skip", by="ana", id="skip")
     await run.result(LIMIT)
     return run
 
@@ -355,7 +355,7 @@ async def condition_unmet(site: Site) -> Run:
     """A condition that nothing is left to make true: people waive it."""
     flow = ["a", {"agent": "b", "when": "ready"}]
     run = await _start(site, "condition_unmet", site.crew(PAIR, flow=flow, flags={"ready": False}))
-    await run.respond(await _asked(run), "set", by="ana", id="set")
+    await run.answer(await _asked(run), "set", by="ana", id="set")
     await run.result(LIMIT)
     return run
 
@@ -410,7 +410,7 @@ async def prompt_approved(site: Site) -> Run:
     await run.pause(by="ana", id="p1")
     await run.wait_until(lambda view: view.status == "paused", LIMIT)
     (question,) = await run.interrupts()
-    await run.respond("i2", "approve", by="ana", id="yes", about=question.hash)
+    await run.answer("i2", "approve", by="ana", id="yes", about=question.hash)
     await run.resume(by="ana", id="r1")
     await run.result(LIMIT)
     return run
@@ -422,7 +422,7 @@ async def prompt_rejected(site: Site) -> Run:
     run = await _prompted(site, "prompt_rejected")
     await _asked(run)
     await run.message("Be brief.", by="ana", id="m1")
-    await run.respond("i1", "reject", by="ana", id="no", reason="no tester")
+    await run.answer("i1", "reject", by="ana", id="no", reason="no tester")
     await run.result(LIMIT)
     return run
 
@@ -450,7 +450,7 @@ async def prompt_continued(site: Site) -> Run:
         await run.pause(by="ana", id=f"p{number}")
         await run.resume(by="ana", id=f"r{number}")
         await run.wait_until(lambda view: view.status == "waiting", LIMIT)
-    await run.respond("i2", "approve", by="ana", id="yes")
+    await run.answer("i2", "approve", by="ana", id="yes")
     await run.result(LIMIT)
     return run
 
@@ -548,7 +548,7 @@ async def replies(site: Site) -> Run:
         flow=["a", "b"],
     )
     run = await _start(site, "replies", crew)
-    await run.respond(await _asked(run), "retry", by="ana", id="again")
+    await run.answer(await _asked(run), "retry", by="ana", id="again")
     await run.result(LIMIT)
     return run
 

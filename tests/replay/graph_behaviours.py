@@ -93,7 +93,7 @@ async def graph_parts_in_debt(site: Site) -> tuple[Run, ...]:
     await until_begun(part)
     await part.wait_until(lambda view: bool(view.interrupts), LIMIT)
     [asked] = await part.interrupts()
-    await part.respond(asked.id, "go on", by="ana", id="r1")
+    await part.answer(asked.id, "go on", by="ana", id="r1")
     await part.wait_until(lambda view: view.steps == 3 and view.rests, LIMIT)
     await _stop(run, part)
     return run, part

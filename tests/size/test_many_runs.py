@@ -46,7 +46,7 @@ async def test_many_idle_runs_answer_and_go_on(site: Site) -> None:
         await run.wait_until(lambda view: view.interrupts == ("i1",), LIMIT)
 
     async def answered(run: Run) -> None:
-        await run.respond("i1", "approve", by="ana")
+        await run.answer("i1", "approve", by="ana")
 
     async def ended(run: Run) -> None:
         assert (await run.result(LIMIT)).outputs["a"]["text"] == "A"
@@ -78,7 +78,7 @@ async def test_more_runs_than_are_kept_lose_no_task(site: Site, kept: int, open_
     async def answer_both(run: Run) -> None:
         for question in ("i1", "i2"):
             await run.wait_until(lambda view, q=question: view.interrupts == (q,), LIMIT)  # type: ignore[misc]
-            await run.respond(question, "approve")
+            await run.answer(question, "approve")
         await run.result(LIMIT)
 
     await each(runs, answer_both)

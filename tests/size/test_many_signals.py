@@ -43,7 +43,7 @@ async def test_signals_and_swaps(site: Site) -> None:
     for number in range(1, CHANGES + 1):
         await run.change(definition=ways[number % 2], timeout=LIMIT * 3)
     await asyncio.gather(*talks)
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     result = await run.result(LIMIT * 4)
     seconds = time.monotonic() - began
     figure(

@@ -76,7 +76,7 @@ async def test_messages_of_2_mb(site: Site) -> None:
     run = await site.start(crew, long, queue=QUEUE)
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     await run.message(long.upper(), by="ana")
-    await run.respond("i1", "approve")
+    await run.answer("i1", "approve")
     result = await run.result(LIMIT)
     assert str(result.outputs["a"]["text"]).startswith(reply[:1000])
     await assert_small_history(site, run, "three messages of 2 MB")

@@ -73,14 +73,14 @@ async def test_every_call_of_a_reply_has_its_check() -> None:
 
 async def test_a_decision_and_what_came_of_it() -> None:
     sim = await a_run()
-    await sim.respond("reject")
+    await sim.answer("reject")
     await sim.run()
     (decision,) = audit_of(sim, kinds=("decision",))
     assert (decision.tool, decision.agent, decision.outcome) == ("act", "a", "reject")
     # The model is told of a refusal as of a result: nothing was called.
     assert [r.tool for r in audit_of(sim, kinds=("call",))] == ["read", "read"]
     sim = await a_run()
-    await sim.respond("approve")
+    await sim.answer("approve")
     await sim.run()
     assert [r.tool for r in audit_of(sim, kinds=("call",))] == ["read", "act", "read"]
 

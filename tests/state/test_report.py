@@ -40,7 +40,7 @@ async def finished() -> Simulation:
         {"plan": returns(outputs=(OutputValue(key="steps", value=ITEMS),))},
     )
     sim = await run(plan, script)
-    await sim.respond("approve", by="ana")
+    await sim.answer("approve", by="ana")
     return await sim.run()
 
 

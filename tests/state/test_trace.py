@@ -76,7 +76,7 @@ async def test_questions_errors_and_retries() -> None:
 
     sim = await (await Simulation.begin(plan_of(["a"]), script)).run()
     sim.engine.at += 500
-    await sim.respond("retry")
+    await sim.answer("retry")
     await sim.run()
     a = step(traced(sim), "a#1")
     (asked,) = a.asked

@@ -39,7 +39,7 @@ from crewlog.state.calls import (
 from crewlog.state.model import CommandOutcome
 from crewlog.store import Store
 from crewlog.testing import scripted
-from crewlog.wire import MERGING, WORKFLOW_TYPE
+from crewlog.wire import NOTIFY_MERGE, WORKFLOW_TYPE
 from crewlog.workers import worker
 from crewlog.workers.server_lookups import hints
 from shared import LIMIT, Lab
@@ -67,7 +67,7 @@ async def joined(lab: Lab, late: int = 0) -> tuple[Run, Run]:
     assert (await two.result(LIMIT)).merged_into == one.id
     for _ in range(late):
         handle = lab.client.temporal.get_workflow_handle(one.id)
-        await handle.signal(MERGING, {"op": merge, "run": two.id})
+        await handle.signal(NOTIFY_MERGE, {"op": merge, "run": two.id})
     await one.stop()
     assert (await one.result(LIMIT)).status == "stopped"
     return one, two
@@ -104,14 +104,14 @@ async def test_all_that_follows_from_a_look_is_one_activity(lab: Lab) -> None:
         STORE_BATCH: 3,  # the run's begin; that it asks; that it has the other one in it
         f"local {PREPARE_MERGE}": 2,
         f"local {READ_OTHER_RUN}": 1,
-        f"hears {MERGING}": 1,
+        f"hears {NOTIFY_MERGE}": 1,
         "hears stop": 1,
         "end_run": 1,
     }
     assert joins == {
         STORE_BATCH: 2,  # its begin; that it agrees and offers itself
         f"local {READ_OTHER_RUN}": 2,
-        f"hears {MERGING}": 2,
+        f"hears {NOTIFY_MERGE}": 2,
         "end_run": 1,
     }
 
@@ -120,7 +120,7 @@ async def test_a_hint_of_a_merge_that_has_ended_leads_to_no_look(lab: Lab) -> No
     async with lab.worker():
         one, _ = await joined(lab, late=3)
     asks = await events(lab, one)
-    assert asks[f"hears {MERGING}"] == 4
+    assert asks[f"hears {NOTIFY_MERGE}"] == 4
     assert asks[f"local {READ_OTHER_RUN}"] == 1
 
 
@@ -275,8 +275,8 @@ async def test_a_hint_that_may_not_have_come_is_given_by_the_run_itself(
     monkeypatch.setattr(worker, "hints", lambda _: lost)
     async with lab.worker():
         one, two = await joined(lab)
-    assert (await events(lab, one))[f"tells {MERGING}"] == 2
-    assert (await events(lab, two))[f"tells {MERGING}"] == 1
+    assert (await events(lab, one))[f"tells {NOTIFY_MERGE}"] == 2
+    assert (await events(lab, two))[f"tells {NOTIFY_MERGE}"] == 1
 
 
 async def test_what_becomes_of_a_hint_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +284,7 @@ async def test_what_becomes_of_a_hint_is_told(lab: Lab, monkeypatch: pytest.Monk
     assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId("nobody"))) == "gone"
     run = await lab.start(quiet("ann", "x"), "")
     assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "given"
-    assert (await events(lab, run))[f"hears {MERGING}"] == 1
+    assert (await events(lab, run))[f"hears {NOTIFY_MERGE}"] == 1
     await temporal.get_workflow_handle(run.id).terminate()
     assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "gone"
 

@@ -60,7 +60,7 @@ async def test_workflow_threads_touch_nothing_outside(lab: Lab) -> None:
             crew["flow"].append("checker")
             await run.change(definition=crew)
             await run.state()
-            await run.respond("i1", "yes")
+            await run.answer("i1", "yes")
             assert (await run.result(LIMIT)).status == "completed"
         entries = [item.data for item in (await run.journal(limit=1000)).entries]
         [refused] = [entry for entry in entries if entry["kind"] == "CommandRejected"]

@@ -69,7 +69,7 @@ RIGHT_OF: Mapping[str, Right] = {
     "edit_state": "operate",
     "redirect": "operate",
     "rollback": "operate",
-    "respond": "answer",
+    "answer": "answer",
     "change": "change",
     "set_permission": "grant",
 }

@@ -226,7 +226,7 @@ async def _respond(
             await run.edit_call(question.id, tool, edit, by=by, id=identity, reason=reason)
             return
         # Of an approval it says which definition was seen here.
-        await run.respond(
+        await run.answer(
             question.id, decision, by=by, id=identity, reason=reason, about=question.hash
         )
 
@@ -240,7 +240,7 @@ async def _taken(run: Run, queue: str, gone: str, decided: str, who: dict[str, A
     limit = WORKER_LIMIT if assignment.own else 0.0
     async with hand(assignment):
         try:
-            await _patiently(lambda: run.respond(gone, decided, **who), limit)
+            await _patiently(lambda: run.answer(gone, decided, **who), limit)
         except CrewlogError:
             return False
     return True

@@ -185,8 +185,8 @@ def _tell(screen: Screen, result: RunResult, definition: CrewDefinition | None) 
     from crewlog.cli.screen import plain, plain_lines, tell_warning, write  # noqa: PLC0415
 
     tell_warning(screen, result.warning, aside=True)
-    if result.reply is not None:  # a conversation, which goes on
-        write(plain_lines(result.reply.text))
+    if result.response is not None:  # a conversation, which goes on
+        write(plain_lines(result.response.text))
         return
     answers = _answers(result, definition)
     for agent, said in answers.items():

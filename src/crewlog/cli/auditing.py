@@ -36,7 +36,7 @@ _VERBS = {
     "stop": "stopped it",
     "change": "changed it",
     "set_permission": "ruled",
-    "respond": "answered",
+    "answer": "answered",
     "ask": "asked it",
     "edit_state": "edited its state",
     "redirect": "redirected it",

@@ -15,7 +15,7 @@ from crewlog.ids import NodeName
 
 if TYPE_CHECKING:
     from crewlog.cli.sight import Sight
-    from crewlog.wire import Changed, ChangeReport, StepChange
+    from crewlog.wire import ChangeReport, ChangeResult, StepChange
 
 _FATES: Mapping[str, str] = {
     "kept": "goes on as it is",
@@ -32,7 +32,7 @@ _TOLD = ("kept", "goes", "leaves", "abandoned")
 _WIDEST = 24
 
 
-def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
+def show_change(screen: Screen, sight: Sight, changed: ChangeResult) -> None:
     """What a change would do: nodes, steps, what is blocked, and the graph before and after."""
     report = changed.report
     old = sight.state.graph_version
@@ -147,7 +147,7 @@ def _pictures(screen: Screen, sight: Sight, plan: GraphPlan, report: ChangeRepor
 def tell_change(
     screen: Screen,
     run: str,
-    changed: Changed,
+    changed: ChangeResult,
     *,
     waited: bool,
     operations: Sequence[Operation] = (),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crewlog.cli.sight import Sight
     from crewlog.client import Client, Run
     from crewlog.definition.operations import Operation
-    from crewlog.wire import Changed
+    from crewlog.wire import ChangeResult
 
 WORKER_LIMIT = 40.0
 """Seconds for a worker of our own to come up and answer."""
@@ -273,7 +273,7 @@ async def make_change(
 
         if not as_json:
             await mention_alone(screen, client, sight.queue)
-        seen: Changed | None = None
+        seen: ChangeResult | None = None
         if command_id is None or command_id not in sight.state.commands:
             with in_terms_of(typed.places, run.id):
                 seen = await _looked_at(run, sight, what, on_record=not dry_run)
@@ -298,7 +298,9 @@ async def make_change(
         # One id, however often it is sent: whoever is told of it may send it again, too.
         identity = command_id or new_command_id()
         with in_terms_of(typed.places, run.id):
-            changed: Changed = await patiently(lambda: run.change(**what, wait=False, id=identity))
+            changed: ChangeResult = await patiently(
+                lambda: run.change(**what, wait=False, id=identity)
+            )
         more: dict[str, Any] = {}
         if wait:
             more = await _come_about(screen, client, run, changed, sight.queue)
@@ -321,7 +323,7 @@ async def make_change(
 
 
 async def _come_about(
-    screen: Screen, client: Client, run: Run, changed: Changed, queue: str
+    screen: Screen, client: Client, run: Run, changed: ChangeResult, queue: str
 ) -> dict[str, Any]:
     """Waits until the run has the graph, or is one with the other run.
 
@@ -401,7 +403,7 @@ async def _others(client: Client, operations: Iterable[Operation]) -> list[tuple
     return found
 
 
-def _unchanged(screen: Screen, run_id: str, seen: Changed) -> int:
+def _unchanged(screen: Screen, run_id: str, seen: ChangeResult) -> int:
     """Tells that the crew is already as it would be: nothing is asked and nothing is recorded."""
     from crewlog.cli.screen import plain  # noqa: PLC0415
 
@@ -413,7 +415,9 @@ def _unchanged(screen: Screen, run_id: str, seen: Changed) -> int:
     return exits.OK
 
 
-async def _looked_at(run: Run, sight: Sight, what: dict[str, Any], *, on_record: bool) -> Changed:
+async def _looked_at(
+    run: Run, sight: Sight, what: dict[str, Any], *, on_record: bool
+) -> ChangeResult:
     """What the change would do to the run as it was seen.
 
     Args:
@@ -430,7 +434,9 @@ async def _looked_at(run: Run, sight: Sight, what: dict[str, Any], *, on_record:
     version = what["graph_version"] or sight.state.graph_version
     asked: dict[str, Any] = {**what, "graph_version": version}
     try:
-        found: Changed = await patiently(lambda: run.change(**asked, dry_run=True, id=identity))
+        found: ChangeResult = await patiently(
+            lambda: run.change(**asked, dry_run=True, id=identity)
+        )
     except NotPermitted:  # the journal has it
         raise
     except CommandRejected:

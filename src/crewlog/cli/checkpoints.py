@@ -117,7 +117,7 @@ def _what(each: CheckpointView, *, later: bool) -> list[Part]:
     from crewlog.state.checkpoints import exchange_name  # noqa: PLC0415
 
     begins = "a turn begins" if later else "the beginning"
-    ended = exchange_name(each.turn) if each.turn else "waits for the first message"
+    ended = exchange_name(each.exchange) if each.exchange else "waits for the first message"
     words = {"start": begins, "turn": ended, "tag": "named"}
     what = plain(each.step) or words.get(each.kind, each.kind)
     by = f" {plain(each.agent)}" if each.agent and each.agent != str(each.node) else ""

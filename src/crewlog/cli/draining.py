@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crewlog.client import Client, Run
     from crewlog.ids import StepId
     from crewlog.state.model import FrontierStep, PendingChange
-    from crewlog.wire import Changed, StepView
+    from crewlog.wire import ChangeResult, StepView
 
 QUIET = 3.0
 """Seconds between two looks at whether anybody polls the run's task queue."""
@@ -30,7 +30,9 @@ TICK = 0.5
 """Seconds between two looks at what is waited for; a change that takes less says nothing."""
 
 
-async def drained(screen: Screen, client: Client, run: Run, changed: Changed, queue: str) -> None:
+async def drained(
+    screen: Screen, client: Client, run: Run, changed: ChangeResult, queue: str
+) -> None:
     """Waits until the run has the graph of an accepted change, and shows what that waits for.
 
     Args:

@@ -545,7 +545,7 @@ class Follower:
             tool = str(question.action_requests[0]["name"])
             await self.run.edit_call(question.id, tool, args, by=self._manner.by, id=identity)
             return
-        await self.run.respond(
+        await self.run.answer(
             question.id, said.decision, by=self._manner.by, id=identity, reason=said.reason
         )
 

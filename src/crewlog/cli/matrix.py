@@ -225,19 +225,19 @@ def show_why(screen: Screen, page: PermissionsPage, cell: PermissionView) -> Non
     if cell.set is not None:
         screen.wrapped(["    "], set_words(cell.set), indent=4)
     screen.line()
-    width = max(len(look.rule) for look in cell.looks)
-    for look in cell.looks:
-        glyph, style = GLYPHS.get(look.outcome, ("–", "dim"))  # noqa: RUF001
-        if not look.applies:
+    width = max(len(check.rule) for check in cell.checks)
+    for check in cell.checks:
+        glyph, style = GLYPHS.get(check.outcome, ("–", "dim"))  # noqa: RUF001
+        if not check.applies:
             style = "dim"
-        mark: Part = ("▸ ", "bold") if look.decides else "  "
-        head: list[Part] = [mark, (glyph, style), f" {look.rule:{width}}  "]
-        aside = "" if look.applies or not look.outcome else " (does not count now)"
+        mark: Part = ("▸ ", "bold") if check.decides else "  "
+        head: list[Part] = [mark, (glyph, style), f" {check.rule:{width}}  "]
+        aside = "" if check.applies or not check.outcome else " (does not count now)"
         screen.wrapped(
             ["  ", *head],
-            f"{plain(look.says)}{aside}",
+            f"{plain(check.says)}{aside}",
             indent=8 + width,
-            style="" if look.applies else "dim",
+            style="" if check.applies else "dim",
         )
     if left := [*_left(cell), *next_window(cell)]:
         screen.line()
@@ -268,7 +268,7 @@ def remedies(run: str, cell: PermissionView) -> Iterator[tuple[str, str]]:
     """Commands that make it otherwise, each with what it does."""
     here = f"{run} {cell.agent} {cell.tool}"
     if cell.rule == "parent":
-        above = next(look for look in cell.looks if look.rule == "parent" and look.decides)
+        above = next(check for check in cell.checks if check.rule == "parent" and check.decides)
         yield f"crewlog permissions {run} --tool {cell.tool}", f"{above.says}: that one decides"
         return
     if cell.rule == "tools" and cell.tool in _MADE_BY:

@@ -75,7 +75,7 @@ async def _permissions(run_id: str, agents: list[str], tools: list[str], *, as_j
     async with connected(screen, both=True) as client:
         page = await client.run(run_id).permissions(agents, tools)
     if as_json:
-        screen.document(page.model_dump(mode="json", exclude={"cells": {"__all__": {"looks"}}}))
+        screen.document(page.model_dump(mode="json", exclude={"cells": {"__all__": {"checks"}}}))
     else:
         show_matrix(screen, page, whole=bool(tools))
     return exits.OK
@@ -103,7 +103,7 @@ async def _why(run_id: str, agent: str, tool: str, *, as_json: bool) -> int:
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        page = await client.run(run_id).permissions([agent], [tool], looks=True)
+        page = await client.run(run_id).permissions([agent], [tool], checks=True)
     cell = page.cells[0]
     if as_json:
         told = [{"command": command, "does": does} for command, does in remedies(run_id, cell)]

@@ -19,7 +19,7 @@ from crewlog.client.gateway import pauses
 from crewlog.client.talking import reply_of
 from crewlog.errors import CommandRejected, WaitTimeout, WorkerMissing
 from crewlog.state import journal as j
-from crewlog.wire import Reply
+from crewlog.wire import Response
 
 if TYPE_CHECKING:
     from crewlog.cli.hands import Hand
@@ -68,7 +68,7 @@ class Talker(Follower):
         """Who answers where no agent does."""
         self.under_way = False
         """Whether a turn was under way when the session was opened."""
-        self._last_reply: Reply | None = None
+        self._last_reply: Response | None = None
 
     async def opened(self) -> None:
         """Waits until the session is there, and looks where it is.
@@ -96,7 +96,7 @@ class Talker(Follower):
         else:
             raise AssertionError
         self.position, self._crew = state.position, state.crew
-        self._turn, self._last_reply = view.turn, view.last
+        self._turn, self._last_reply = view.exchange, view.last
         talk = state.conversation
         if talk is not None and not talk.is_idle:
             # From its beginning: what was asked before somebody came is asked here, too.
@@ -106,7 +106,7 @@ class Talker(Follower):
     def greet(self) -> None:
         """Says which session it is, and what was answered last."""
         if self.screen.as_json:
-            self.screen.record({"event": "session", "run": self.run.id, "turn": self._turn})
+            self.screen.record({"event": "session", "run": self.run.id, "exchange": self._turn})
             return
         if not self.screen.tty:
             return
@@ -201,7 +201,7 @@ class Talker(Follower):
             self.screen.line(("  The session has ended. ", "dim"), f"crewlog chat {self.run.id}")
         return code
 
-    def _tell_answer(self, reply: Reply, style: str = "") -> None:
+    def _tell_answer(self, reply: Response, style: str = "") -> None:
         self._still()
         if self.screen.as_json:
             found = reply.model_dump(mode="json")

@@ -45,7 +45,7 @@ def _places(count: int) -> str:
 
 
 _UPDATES = {
-    "respond": "an answer",
+    "answer": "an answer",
     "edit_state": "an edit",
     "message": "a message",
     "redirect": "a redirect",

@@ -13,11 +13,15 @@ from crewlog.ids import RunId
 from crewlog.wire import ComponentChangeView
 
 if TYPE_CHECKING:
-    from crewlog.wire import Changed
+    from crewlog.wire import ChangeResult
 
 
 def tell_graphs(
-    screen: Screen, run: str, changed: Changed, seen: Changed | None, before: GraphPlan | None
+    screen: Screen,
+    run: str,
+    changed: ChangeResult,
+    seen: ChangeResult | None,
+    before: GraphPlan | None,
 ) -> None:
     """Tells what becomes of the graphs of a run; nothing where they stay as they are.
 

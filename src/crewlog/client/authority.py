@@ -48,7 +48,7 @@ class Authority(ABC):
     async def _matrix(self, asked: PermissionsQuery) -> PermissionsPage: ...
 
     async def permissions(
-        self, agents: Sequence[str] = (), tools: Sequence[str] = (), *, looks: bool = False
+        self, agents: Sequence[str] = (), tools: Sequence[str] = (), *, checks: bool = False
     ) -> PermissionsPage:
         """Who may call which tool now, and why: all cells of the matrix that are asked for.
 
@@ -57,7 +57,7 @@ class Authority(ABC):
         Args:
             agents: The agents; none: all of them.
             tools: The tools; none: all of them.
-            looks: Whether each cell has every rule that was looked at.
+            checks: Whether each cell has every rule that was looked at.
 
         Raises:
             UsageError: the run has no such agent or tool.
@@ -70,7 +70,7 @@ class Authority(ABC):
                 PermissionsQuery(
                     agents=tuple(agents),
                     tools=tuple(tools),
-                    looks=looks,
+                    checks=checks,
                     after=len(cells),
                     limit=PAGE,
                 )
@@ -85,7 +85,10 @@ class Authority(ABC):
     ) -> None:
         for kind, named, known in (("agent", agents, page.agents), ("tool", tools, page.tools)):
             for name in named:
-                if kind == "agent" and (home := page.away.get(AgentName(name))) is not None:
+                if (
+                    kind == "agent"
+                    and (home := page.remote_agents.get(AgentName(name))) is not None
+                ):
                     raise UsageError(
                         f"{name!r} lives in {home!r} since the graph was split",
                         remedy=f"Name that run: {home}",
@@ -105,7 +108,7 @@ class Authority(ABC):
         Raises:
             UsageError: the run has no such agent or tool.
         """
-        return (await self.permissions([agent], [tool], looks=True)).cells[0]
+        return (await self.permissions([agent], [tool], checks=True)).cells[0]
 
     async def rule(
         self,

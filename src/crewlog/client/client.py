@@ -157,7 +157,7 @@ class Client(Session):
             crew: A registered name; a file (a path, or a text that ends in `.yaml`, `.yml` or
                 `.json`, or is an existing file); a definition, as data or as a model; or a prompt:
                 a text that has a space and so is no name, or a file of prose (`.md`, `.txt`). What
-                a prompt makes runs once it is approved (`Run.interrupts`, `Run.respond`). Left
+                a prompt makes runs once it is approved (`Run.interrupts`, `Run.answer`). Left
                 out: the default crew.
             input: What the crew is asked to do: a text, or JSON data.
             id: The run's id; by default the crew's name and four characters.

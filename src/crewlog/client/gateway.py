@@ -315,7 +315,7 @@ class Gateway:
             with external_payloads(True):
                 async with asyncio.timeout(READ_LIMIT):
                     told: Json = await self.handle(run).query(
-                        wire.READS, command, rpc_timeout=timedelta(seconds=READ_LIMIT)
+                        wire.PAYLOAD_HASH, command, rpc_timeout=timedelta(seconds=READ_LIMIT)
                     )
         except (TimeoutError, WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError):
             return False

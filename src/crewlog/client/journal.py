@@ -159,7 +159,7 @@ def _view(row: CheckpointRow) -> CheckpointView:
         position=row.position,
         kind=row.kind,
         step=row.step if turn is None else StepId(""),
-        turn=turn or 0,
+        exchange=turn or 0,
         node=row.node,
         agent=row.agent,
         at=row.at,

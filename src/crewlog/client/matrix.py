@@ -85,8 +85,8 @@ async def _stored(open_store: OpenStore, run: RunId, asked: PermissionsQuery) ->
         asked.tools,
         after=asked.after,
         limit=asked.limit,
-        looks=asked.looks,
+        checks=asked.checks,
     )
     told = {"tools": plan_tools(plan), "cells": found, "total": total}
-    who = {"agents": agents_in(plan), "away": remote_agents(plan)}
+    who = {"agents": agents_in(plan), "remote_agents": remote_agents(plan)}
     return page.model_copy(update={**who, **told})

@@ -192,7 +192,7 @@ async def _ended(run: Addressed, name: str) -> int:
 async def _ends_of(run: Addressed, until: int = LARGEST_POSITION) -> dict[str, int]:
     """Where the steps and turns of a run ended, up to a position."""
     return {
-        each.step or exchange_name(each.turn): each.position
+        each.step or exchange_name(each.exchange): each.position
         for each in await checkpoints_of(run)
         if each.kind in ("step", "turn") and each.position <= until
     }

@@ -88,8 +88,9 @@ from crewlog.store.checkpoints import load_last_state, taken_up
 from crewlog.store.journal_reader import find_command
 from crewlog.validation_errors import faults_of
 from crewlog.wire import (
+    Answer,
     Change,
-    Changed,
+    ChangeResult,
     CheckpointPage,
     Command,
     CommandResult,
@@ -100,7 +101,6 @@ from crewlog.wire import (
     MessageCommand,
     PermissionsPage,
     PermissionsQuery,
-    Respond,
     Rollback,
     RunResult,
     RunView,
@@ -712,7 +712,7 @@ class Run(ByHand, Authority, Talking):
         command = self._made(MessageCommand, by, id, text=text, to=to, **kept)
         return await self._signal("message", command)
 
-    async def respond(
+    async def answer(
         self,
         interrupt: str,
         decision: str,
@@ -819,9 +819,9 @@ class Run(ByHand, Authority, Talking):
         about: str,
     ) -> CommandResult:
         command = self._made(
-            Respond, by, id, interrupt=interrupt, decisions=[answer], reason=reason, hash=about
+            Answer, by, id, interrupt=interrupt, decisions=[answer], reason=reason, hash=about
         )
-        return await self._update("respond", command)
+        return await self._update("answer", command)
 
     @override
     async def _tag(self, command: TagCommand) -> CommandId:
@@ -878,7 +878,7 @@ class Run(ByHand, Authority, Talking):
             raise InternalError(f"the run {self.id!r} said that it is merged, and is not")
         to = renamed_log(said.to, map(rename_of, ended.renamed))
         if to != said.to:
-            said = said.model_copy(update={"to": to, "was": said.was or said.to})
+            said = said.model_copy(update={"to": to, "original_to": said.original_to or said.to})
         return Run(self._session, ended.merged_into), said
 
     async def change(
@@ -903,7 +903,7 @@ class Run(ByHand, Authority, Talking):
         by: str | None = None,
         id: str | None = None,
         reason: str = "",
-    ) -> Changed:
+    ) -> ChangeResult:
         """Changes the run's crew while it runs: by a prompt, a definition, or operations.
 
         Args:
@@ -974,7 +974,7 @@ class Run(ByHand, Authority, Talking):
                 f"on, and the change {command.id!r} may still come about"
             ) from error
 
-    async def _change(self, command: Change, *, wait: bool) -> Changed:
+    async def _change(self, command: Change, *, wait: bool) -> ChangeResult:
         for each in command.operations:
             if isinstance(each, Connect | Wire) and each.other is not None:
                 await _Server(self._session, RunId(each.other)).silent()
@@ -986,7 +986,7 @@ class Run(ByHand, Authority, Talking):
             limit=math.inf,
             digest=command.digest("change"),
         )
-        changed = Changed.model_validate(outcome, extra="ignore")
+        changed = ChangeResult.model_validate(outcome, extra="ignore")
         if changed.plan and not command.dry_run:
             raise _only_dry(command.id)
         if wait and changed.swap and not command.dry_run:
@@ -995,7 +995,7 @@ class Run(ByHand, Authority, Talking):
             await self.merged(changed)
         return changed
 
-    async def merged(self, changed: Changed) -> RunId:
+    async def merged(self, changed: ChangeResult) -> RunId:
         """Waits until two runs are one, or are not to be.
 
         Args:
@@ -1025,7 +1025,7 @@ class Run(ByHand, Authority, Talking):
             remedy=f"`crewlog show {self.id}` shows how.",
         )
 
-    async def swapped(self, changed: Changed) -> None:
+    async def swapped(self, changed: ChangeResult) -> None:
         """Waits until the run has the graph that an accepted change leads to.
 
         Args:
@@ -1136,7 +1136,7 @@ def _only_dry(command: CommandId) -> CommandConflict:
     )
 
 
-def _check_accepted(event: Event, changed: Changed) -> None:
+def _check_accepted(event: Event, changed: ChangeResult) -> None:
     """Checks that a change was accepted where its outcome says so: else no graph comes of it.
 
     Raises:

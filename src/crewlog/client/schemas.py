@@ -35,7 +35,7 @@ TAKES: dict[str, type[Model]] = {
     "Command": wire.Command,
     "InterruptCommand": wire.InterruptCommand,
     "MessageCommand": wire.MessageCommand,
-    "Respond": wire.Respond,
+    "Answer": wire.Answer,
     "AskRun": wire.AskRun,
     "Page": wire.Page,
     "TagCommand": wire.TagCommand,
@@ -49,7 +49,7 @@ TAKES: dict[str, type[Model]] = {
 GIVES: dict[str, type[Model]] = {
     "RunResult": wire.RunResult,
     "CommandResult": wire.CommandResult,
-    "Changed": wire.Changed,
+    "ChangeResult": wire.ChangeResult,
     "RunView": wire.RunView,
     "StateView": wire.StateView,
     "GraphView": wire.GraphView,
@@ -85,8 +85,8 @@ INDEX: dict[str, dict[str, dict[str, Json]]] = {
     },
     "updates": {
         "ask": {"takes": "AskRun", "gives": "RunResult"},
-        "respond": {"takes": "Respond", "gives": "CommandResult"},
-        "change": {"takes": "Change", "gives": "Changed"},
+        "answer": {"takes": "Answer", "gives": "CommandResult"},
+        "change": {"takes": "Change", "gives": "ChangeResult"},
         "edit_state": {"takes": "EditState", "gives": "CommandResult"},
         "redirect": {"takes": "Redirect", "gives": "CommandResult"},
         "rollback": {"takes": "Rollback", "gives": "CommandResult"},

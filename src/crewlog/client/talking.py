@@ -32,7 +32,7 @@ from crewlog.state import journal as j
 from crewlog.state.messages import message_from_json
 from crewlog.state.model import CrewState
 from crewlog.store.protocol import Store
-from crewlog.wire import AskRun, Command, ConversationView, MessageCommand, Reply, RunResult
+from crewlog.wire import AskRun, Command, ConversationView, MessageCommand, Response, RunResult
 
 C = TypeVar("C", bound=Command)
 
@@ -90,7 +90,7 @@ class Talking(ABC):
         by: str | None = None,
         id: str | None = None,
         timeout: float | None = None,
-    ) -> Reply:
+    ) -> Response:
         """Says something to a conversation, and waits for the answer of its turn.
 
         Sent in the middle of a turn, it waits for one of its own. Two with the same id are one: a
@@ -130,7 +130,7 @@ class Talking(ABC):
                 error.message, remedy=f"{error.remedy} {again}".strip(), place=error.place
             ) from error
 
-    async def _sent(self, command: AskRun) -> Reply:
+    async def _sent(self, command: AskRun) -> Response:
         try:
             outcome = await self._gateway.update(
                 self.id, "ask", self._signed("ask", command), limit=math.inf
@@ -138,19 +138,21 @@ class Talking(ABC):
         except RunBusy:
             return await self._told(command)
         try:
-            found = RunResult.model_validate(outcome, extra="ignore").reply
+            found = RunResult.model_validate(outcome, extra="ignore").response
         except ValidationError:  # it ended meanwhile, and only knows that the message was taken
             found = None
         return found if found is not None else await self.answer_to(command.id)
 
-    async def _told(self, command: AskRun) -> Reply:
+    async def _told(self, command: AskRun) -> Response:
         """Says it by a signal, and waits for what the journal tells of that."""
         said = MessageCommand(id=command.id, by=command.by, text=command.text)
         since = (await self.state()).position
         await self._signal("message", said)
         return await self.answer_to(command.id, since=since)
 
-    async def answer_to(self, message: str, after: int = 0, *, since: int | None = None) -> Reply:
+    async def answer_to(
+        self, message: str, after: int = 0, *, since: int | None = None
+    ) -> Response:
         """The answer to a message that was sent, as the journal tells it; waited for.
 
         Args:
@@ -193,7 +195,7 @@ class Talking(ABC):
         reply = await self._told(command)
         return _result_of(await self.state(), reply)
 
-    async def whole(self, reply: Reply) -> Reply:
+    async def whole(self, reply: Response) -> Response:
         """An answer with its words, which may be in the store only.
 
         Those that no model said are stored right after a run has told of them: it is waited for.
@@ -201,9 +203,9 @@ class Talking(ABC):
         Raises:
             StoreIncomplete: the store does not get them.
         """
-        if reply.text or reply.response is None:
+        if reply.text or reply.body is None:
             return reply
-        body = await self._stored(reply.response)
+        body = await self._stored(reply.body)
         if not isinstance(body, dict):
             return reply
         said = message_from_json(cast("dict[str, Json]", body))
@@ -221,7 +223,7 @@ class Talking(ABC):
         raise AssertionError
 
 
-def _result_of(state: CrewState, reply: Reply) -> RunResult:
+def _result_of(state: CrewState, reply: Response) -> RunResult:
     """What `ask` is answered by a conversation."""
     return RunResult(
         run=state.run,
@@ -236,17 +238,17 @@ def _result_of(state: CrewState, reply: Reply) -> RunResult:
         ms=int(time.time() * 1000) - state.started_at,
         warning=reply.warning,
         end_reason=reply.end_reason,
-        reply=reply,
+        response=reply,
     )
 
 
-def reply_of(entry: j.ExchangeEnded, message: str = "") -> Reply:
+def reply_of(entry: j.ExchangeEnded, message: str = "") -> Response:
     """The answer of a turn; its words are the store's."""
-    return Reply(
-        turn=entry.exchange,
+    return Response(
+        exchange=entry.exchange,
         message=CommandId(message),
         agent=entry.agent,
-        response=entry.ref.body if entry.ref is not None else entry.response,
+        body=entry.ref.body if entry.ref is not None else entry.response,
         error=entry.error,
         warning=entry.warning,
         end_reason=entry.end_reason,

@@ -66,7 +66,7 @@ def cells(
     *,
     after: int = 0,
     limit: int = 1000,
-    looks: bool = False,
+    checks: bool = False,
 ) -> tuple[tuple[PermissionView, ...], int]:
     """Cells of the matrix, row by row, and how many there are in all.
 
@@ -76,18 +76,18 @@ def cells(
         tools: The columns, likewise.
         after: Cells to pass over.
         limit: At most so many.
-        looks: Whether each has the rules that were looked at.
+        checks: Whether each has the rules that were looked at.
     """
     rows = [name for name in agents_in(run.plan) if not agents or name in agents]
     columns = [name for name in plan_tools(run.plan) if not tools or name in tools]
     total = len(rows) * len(columns)
     places = range(min(after, total), min(after + limit, total))
     found = (divmod(place, len(columns)) for place in places)
-    return tuple(cell(run, rows[r], columns[c], looks=looks) for r, c in found), total
+    return tuple(cell(run, rows[r], columns[c], checks=checks) for r, c in found), total
 
 
 def cell(
-    run: RunContext, agent: AgentName, tool: ToolName, *, looks: bool = False
+    run: RunContext, agent: AgentName, tool: ToolName, *, checks: bool = False
 ) -> PermissionView:
     """What holds for an agent's calls of a tool now."""
     decision = _checked(run, agent, tool)
@@ -108,7 +108,7 @@ def cell(
         set=made,
         changes=any(rule.when is not None and (rule.quota or not ruled) for rule in covering),
         quotas=tuple(quotas),
-        looks=tuple(_decided(_looks(run, agent, tool), decision.rule)) if looks else (),
+        checks=tuple(_decided(_checks(run, agent, tool), decision.rule)) if checks else (),
     )
 
 
@@ -165,25 +165,25 @@ def with_quota_use(cell: PermissionView, used: Mapping[QuotaUseView, int]) -> Pe
     """
     quotas = tuple(_used(q, used[q]) if q in used else q for q in cell.quotas)
     told = {now.rule: now for q, now in zip(cell.quotas, quotas, strict=True) if q in used}
-    looks = tuple(
-        look.model_copy(update={"says": f"{look.says}: {told[look.rule].left} left"})
-        if look.rule in told and look.applies
-        else look
-        for look in cell.looks
+    checks = tuple(
+        check.model_copy(update={"says": f"{check.says}: {told[check.rule].left} left"})
+        if check.rule in told and check.applies
+        else check
+        for check in cell.checks
     )
-    found = cell.model_copy(update={"quotas": quotas, "looks": looks})
+    found = cell.model_copy(update={"quotas": quotas, "checks": checks})
     full = next((quota for quota in told.values() if quota.left == 0), None)
     if full is None or cell.outcome == "deny":
         return found
     decided = tuple(
-        look.model_copy(update={"outcome": "deny", "decides": True})
-        if look.rule == full.rule
-        else look.model_copy(update={"decides": False})
-        for look in looks
+        check.model_copy(update={"outcome": "deny", "decides": True})
+        if check.rule == full.rule
+        else check.model_copy(update={"decides": False})
+        for check in checks
     )
     reason = f"{full.rule} is used up: at most {full.quota} over all runs of the crew"
     return found.model_copy(
-        update={"outcome": "deny", "reason": reason, "rule": full.rule, "looks": decided}
+        update={"outcome": "deny", "reason": reason, "rule": full.rule, "checks": decided}
     )
 
 
@@ -212,7 +212,7 @@ def _told(said: LivePermissionView, made: ChangeRecord | None) -> LivePermission
 # -- every rule ------------------------------------------------------------------------------
 
 
-def _looks(run: RunContext, agent: AgentName, tool: ToolName) -> Iterator[PermissionCheckView]:
+def _checks(run: RunContext, agent: AgentName, tool: ToolName) -> Iterator[PermissionCheckView]:
     """What was looked at, in the order in which it is."""
     rules = run.plan.agents[agent]
     ruled = live_permission(agent, tool, offered=rules.tools, rulings=run.state.live_permissions)
@@ -284,10 +284,10 @@ def _rule(run: RunContext, rule: Permission, *, free: bool) -> Iterator[Permissi
     yield PermissionCheckView(rule=rule.called, says=says, outcome=outcome, applies=free)
 
 
-def _decided(looks: Iterator[PermissionCheckView], rule: str) -> Iterator[PermissionCheckView]:
+def _decided(checks: Iterator[PermissionCheckView], rule: str) -> Iterator[PermissionCheckView]:
     """The same, with what decided marked."""
     marked = False
-    for look in looks:
-        decides = not marked and look.applies and bool(look.outcome) and look.rule == rule
+    for check in checks:
+        decides = not marked and check.applies and bool(check.outcome) and check.rule == rule
         marked = marked or decides
-        yield look.model_copy(update={"decides": True}) if decides else look
+        yield check.model_copy(update={"decides": True}) if decides else check

@@ -331,7 +331,7 @@ class CrewlogLocal:
 
         Raises:
             RunFailed: the run failed.
-            UsageError: the run waits for people: use `start` and `respond`.
+            UsageError: the run waits for people: use `start` and `answer`.
             TimeoutError: it did not end in time.
         """
         run = await self.start(crew, input, model=model, id=id, timeout=timeout)
@@ -340,7 +340,7 @@ class CrewlogLocal:
                 lambda v: v.status in CLOSED or bool(v.waiting_for), timeout=timeout
             )
             if view.status not in CLOSED:
-                how = "answer with `respond`" if view.interrupts else "talk to it with `send`"
+                how = "use `answer`" if view.interrupts else "talk to it with `send`"
                 raise UsageError(
                     f"the run waits for people: {view.waiting_for}",
                     remedy=f"Start it with `start`, and {how}.",

@@ -11,8 +11,8 @@ of the engine: `crewlog.reporting.wire_views` maps the engine's models to these 
 | signal | `message` | `MessageCommand` | |
 | signal | `tag` | `TagCommand` | |
 | update | `ask` | `AskRun` | `RunResult` |
-| update | `respond` | `Respond` | `CommandResult` |
-| update | `change` | `Change` | `Changed` |
+| update | `answer` | `Answer` | `CommandResult` |
+| update | `change` | `Change` | `ChangeResult` |
 | update | `edit_state` | `EditState` | `CommandResult` |
 | update | `redirect` | `Redirect` | `CommandResult` |
 | update | `rollback` | `Rollback` | `CommandResult` |
@@ -28,6 +28,7 @@ of the engine: `crewlog.reporting.wire_views` maps the engine's models to these 
 """
 
 from crewlog.wire.commands import (
+    Answer,
     AskRun,
     Change,
     Command,
@@ -39,7 +40,6 @@ from crewlog.wire.commands import (
     Page,
     PermissionsQuery,
     Redirect,
-    Respond,
     Rollback,
     SetPermission,
     TagCommand,
@@ -48,9 +48,9 @@ from crewlog.wire.protocol import (
     BUSY,
     CLOSING,
     LARGEST_POSITION,
-    MERGING,
+    NOTIFY_MERGE,
+    PAYLOAD_HASH,
     QUERIES,
-    READS,
     SEARCH_ATTRIBUTES,
     SIGNALS,
     STORE_WAIT,
@@ -64,12 +64,12 @@ from crewlog.wire.protocol import (
 from crewlog.wire.results import (
     ArtifactResult,
     BlockedNodeView,
-    Changed,
     ChangeReport,
+    ChangeResult,
     CommandResult,
     ComponentChangeView,
     RenameView,
-    Reply,
+    Response,
     RunResult,
     StepChange,
     StepFate,
@@ -109,21 +109,22 @@ __all__ = [
     "BUSY",
     "CLOSING",
     "LARGEST_POSITION",
-    "MERGING",
+    "NOTIFY_MERGE",
+    "PAYLOAD_HASH",
     "QUERIES",
-    "READS",
     "SEARCH_ATTRIBUTES",
     "SIGNALS",
     "STORE_WAIT",
     "TASK_QUEUE",
     "UPDATES",
     "WORKFLOW_TYPE",
+    "Answer",
     "ArtifactResult",
     "AskRun",
     "BlockedNodeView",
     "Change",
     "ChangeReport",
-    "Changed",
+    "ChangeResult",
     "CheckpointPage",
     "CheckpointView",
     "Command",
@@ -155,8 +156,7 @@ __all__ = [
     "QuotaView",
     "Redirect",
     "RenameView",
-    "Reply",
-    "Respond",
+    "Response",
     "Rollback",
     "RunResult",
     "RunView",

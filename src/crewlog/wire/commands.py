@@ -21,7 +21,7 @@ DIGEST = 12
 """Characters of a command's digest: 72 bits."""
 _TAG = re.compile(r"[^\W_][\w.-]*")
 _NOT_IN_DIGEST = frozenset(
-    {"id", "by", "reason", "hash", "graph_version", "expect", "dry_run", "proof", "said_to"}
+    {"id", "by", "reason", "hash", "graph_version", "expect", "dry_run", "proof", "original_run"}
 )
 
 
@@ -70,19 +70,19 @@ class MessageCommand(Command):
     """Files of the message, as in `StartRun`."""
     to: LogName = LogName("public")
     """The log that gets the message: `public`, `group:G`, `channel:C` or `private:A`."""
-    was: LogName | None = None
+    original_to: LogName | None = None
     """The name of that log in the run that got the message first, if a run merge renamed it. The
     digest uses this name, so a repetition is the same command."""
-    said_to: RunId | None = None
+    original_run: RunId | None = None
     """The run that got the message first, if it was merged into this run before it applied the
     message. `to` is then a name of that run, and the signature names that run and does not cover
     this field."""
 
     @override
     def digest(self, name: str) -> str:
-        if self.was is None:
+        if self.original_to is None:
             return super().digest(name)
-        return self.model_copy(update={"to": self.was, "was": None}).digest(name)
+        return self.model_copy(update={"to": self.original_to, "original_to": None}).digest(name)
 
 
 class EditedAction(WireInput):
@@ -113,7 +113,7 @@ class Decision(WireInput):
         return self
 
 
-class Respond(Command):
+class Answer(Command):
     """Answer an open interrupt."""
 
     interrupt: InterruptId
@@ -291,7 +291,7 @@ class PermissionsQuery(WireInput):
     """The agents. Empty: all."""
     tools: tuple[str, ...] = Field(default=(), max_length=1000)
     """The tools. Empty: all."""
-    looks: bool = False
+    checks: bool = False
     """Whether to return each check of each cell."""
     after: int = Field(default=0, ge=0)
     """The number of cells to skip, row by row."""

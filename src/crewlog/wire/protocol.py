@@ -9,7 +9,7 @@ TASK_QUEUE = "crewlog"
 """The default task queue."""
 
 SIGNALS = ("pause", "resume", "stop", "interrupt", "message", "tag")
-UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "set_permission")
+UPDATES = ("ask", "answer", "change", "edit_state", "redirect", "rollback", "set_permission")
 QUERIES = (
     "status",
     "state",
@@ -20,9 +20,9 @@ QUERIES = (
     "permissions",
     "conversation",
 )
-MERGING = "merging"
+NOTIFY_MERGE = "notify_merge"
 """The signal by which a run asks another run to read its stored state, for a run merge."""
-READS = "reads"
+PAYLOAD_HASH = "payload_hash"
 """The query that returns the hash of its argument. The answer proves that the workers can read a
 payload that a client has put into external storage."""
 
@@ -39,7 +39,7 @@ STORE_WAIT = "waits for the store: "
 LARGEST_POSITION = 2**53
 """The largest journal position that a command may name: every language has it as an integer."""
 
-_CLI_NAMES = {"respond": "answer", "edit_state": "edit", "message": "inject"}
+_CLI_NAMES = {"edit_state": "edit", "message": "inject"}
 
 
 def spoken(name: str) -> str:
@@ -57,7 +57,7 @@ def noun(name: str) -> str:
 
 
 _NAMED = re.compile(
-    r"\b(this|that) (respond|set_permission|edit_state|message)(?= needs|,| has| is)"
+    r"\b(this|that) (answer|set_permission|edit_state|message)(?= needs|,| has| is)"
 )
 
 

@@ -118,7 +118,7 @@ class ChangeReport(Model):
     channels are."""
 
 
-class Changed(CommandResult):
+class ChangeResult(CommandResult):
     """A change was accepted, or what it would do."""
 
     graph_version: int
@@ -139,10 +139,10 @@ class Changed(CommandResult):
     `RunEndedByMerge` or `MergeFailed` with that id follows in the journal within minutes."""
 
 
-class Reply(Model):
+class Response(Model):
     """The response that ends an exchange of a conversation."""
 
-    turn: int
+    exchange: int
     """The number of the exchange, from 1."""
     message: CommandId = CommandId("")
     """The command of the message that began the exchange; `input` for a run input without an id."""
@@ -150,7 +150,7 @@ class Reply(Model):
     """The text of the response. Empty if only the store still has it."""
     agent: AgentName | None = None
     """The agent of the response; none if no agent produced a message."""
-    response: ContentHash | None = None
+    body: ContentHash | None = None
     """The hash of the response in the store."""
     error: str = ""
     """The last error of the exchange."""
@@ -220,5 +220,5 @@ class RunResult(Model):
     renamed: tuple[RenameView, ...] = ()
     """Of a merged run: the new names of its agents, channels and groups in the surviving run, where
     the old name may mean something else."""
-    reply: Reply | None = None
+    response: Response | None = None
     """Of a conversation: the response."""

@@ -19,7 +19,7 @@ from crewlog.ids import (
 from crewlog.model import Json, Model
 from crewlog.run_status import EndReason, RunStatus
 from crewlog.usage import Usage
-from crewlog.wire.results import Reply
+from crewlog.wire.results import Response
 
 
 class StepView(Model):
@@ -257,7 +257,7 @@ class CheckpointView(Model):
     with a tag."""
     step: StepId
     """The step that ended; empty for other kinds."""
-    turn: int = 0
+    exchange: int = 0
     """The exchange that ended; 0 for other kinds."""
     node: NodeName
     """The node of the step; empty for other kinds."""
@@ -351,7 +351,7 @@ class PermissionView(Model):
     """Whether a condition may change the outcome."""
     quotas: tuple[QuotaUseView, ...] = ()
     """The quotas that a call would be counted in now."""
-    looks: tuple[PermissionCheckView, ...] = ()
+    checks: tuple[PermissionCheckView, ...] = ()
     """Every check in order, if the query asks for them."""
 
 
@@ -365,7 +365,7 @@ class PermissionsPage(Model):
     """The journal position."""
     agents: tuple[AgentName, ...] = ()
     """All agents of the run."""
-    away: dict[AgentName, RunId] = Field(default_factory=dict[AgentName, RunId])
+    remote_agents: dict[AgentName, RunId] = Field(default_factory=dict[AgentName, RunId])
     """Remote agents, with the runs that a split moved them to."""
     tools: tuple[ToolName, ...] = ()
     """All tools that agents of the crew may have."""
@@ -394,13 +394,13 @@ class ConversationView(Model):
     """The query `conversation`: where a conversation is."""
 
     run: RunId
-    turn: int
+    exchange: int
     """The number of the current or last exchange; 0: none has begun."""
     waiting: bool
     """Whether the run waits for the next message."""
     queued: int = 0
     """Messages in the message queue."""
-    due: int = 0
+    deadline: int = 0
     """The deadline for the next message, in milliseconds since the epoch; 0: none."""
-    last: Reply | None = None
+    last: Response | None = None
     """The last response."""

@@ -20,4 +20,4 @@ async def test_people_are_asked_when_the_checker_never_approves(
     run = await crewlog_local.start("crew.yaml", model=scripted(stubborn))
     view = await run.wait_until(lambda view: bool(view.interrupts))
     assert view.status == "waiting"
-    await run.respond(view.interrupts[0], "approve")
+    await run.answer(view.interrupts[0], "approve")
