@@ -39,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.model import CommandOutcome, CrewState, Interrupt
     from crewlog.state.run_merge.renames import renamed_log
     from crewlog.wire import (
+        Answer,
         Change,
         Command,
         CommandResult,
@@ -47,7 +48,6 @@ with workflow.unsafe.imports_passed_through():
         InterruptCommand,
         MessageCommand,
         Redirect,
-        Answer,
         Rollback,
         SetPermission,
         TagCommand,

@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
     from crewlog.state.calls import FIND_COMMAND, FindCommand, FindCommandResult
-    from crewlog.wire import NOTIFY_MERGE, Change, Answer, Rollback
+    from crewlog.wire import NOTIFY_MERGE, Answer, Change, Rollback
 
 from crewlog.workflows import answer_edits, authorization, changes, restore
 from crewlog.workflows.activity_options import LOCAL
