@@ -84,7 +84,7 @@ async def test_each_item_is_taken_by_the_agent_that_it_names_after_those_that_it
     assert sim.ran() == ["maker#1", "work#1.3", "work#1.1", "work#1.2", "end_er#1"]
     assert who(sim) == {"1": "a", "2": "b", "3": "b"}
     (mapped,) = sim.facts("ParentStepStarted")
-    assert (mapped["agents"], mapped["whose"], mapped["after"]) == (
+    assert (mapped["agents"], mapped["owners"], mapped["after"]) == (
         ["a", "b"], [0, 1, 1], [[3], [1], []],
     )  # fmt: skip
     assert as_json(folded(sim.journal)) == as_json(sim.state)
