@@ -36,7 +36,7 @@ from crewlog.graph.bypasses import (
     reused_answers,
 )
 from crewlog.graph.plan import DetachedStep, GraphPlan
-from crewlog.graph.swap import detached_step
+from crewlog.graph.swap.report import detached_step
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j

@@ -38,7 +38,7 @@ from crewlog.definition.operations import (
     Wire,
 )
 from crewlog.graph.lowering_pass import expanded_component
-from crewlog.graph.run_merge_definition import merged_definition
+from crewlog.graph.run_merge.definition import merged_definition
 from crewlog.ids import ContentHash, RunId
 from crewlog.state.calls import PrepareChange
 from crewlog.state.components import Component, change_of_components, parts_of

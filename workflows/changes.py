@@ -23,10 +23,10 @@ with workflow.unsafe.imports_passed_through():
         InternalError,
     )
     from crewlog.failure_details import failure_details
-    from crewlog.graph import live_change
     from crewlog.graph.engine import Engine
     from crewlog.graph.prompt_compilation import COMPILER
-    from crewlog.graph.swap import SwapReport
+    from crewlog.graph.swap import live_change
+    from crewlog.graph.swap.report import SwapReport
     from crewlog.ids import RESERVED, AgentName, CommandId, ContentHash, RunId, ToolName
     from crewlog.reporting.wire_views import change_report
     from crewlog.state import journal as j

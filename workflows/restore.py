@@ -13,10 +13,11 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.authority.principals import CommandAuthorization, authorize_right
     from crewlog.errors import CommandRejected, CrewlogError, InternalError, NotPermitted
     from crewlog.failure_details import failure_details, non_retryable_copy
-    from crewlog.graph import live_change, restore
+    from crewlog.graph import restore
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.swap import swap_report
+    from crewlog.graph.swap import live_change
+    from crewlog.graph.swap.report import swap_report
     from crewlog.ids import ContentHash, RunId, StepId
     from crewlog.model import Json
     from crewlog.state.calls import (

@@ -25,7 +25,7 @@ from temporalio.exceptions import ActivityError, FailureError
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import CrewlogError, RunAlreadyMerged
     from crewlog.graph.engine import Engine
-    from crewlog.graph.run_merge import apply_merge
+    from crewlog.graph.run_merge.surviving_run import apply_merge
     from crewlog.ids import RunId
     from crewlog.state import journal as j
     from crewlog.state.calls import (

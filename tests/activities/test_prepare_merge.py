@@ -15,7 +15,7 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ComponentConflict, StoreUnavailable
 from crewlog.graph.lowering_pass import lower
-from crewlog.graph.run_merge import apply_merge
+from crewlog.graph.run_merge.surviving_run import apply_merge
 from crewlog.ids import RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import PrepareMerge, PrepareMergeResult

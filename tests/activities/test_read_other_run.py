@@ -13,7 +13,7 @@ from test_prepare_merge import ONE, TWO, crew, keep, prepared, stored
 
 from crewlog.activities import run_merge as looking
 from crewlog.activities.run_merge import Ending, ended_executions, find_no_end, read_other_run
-from crewlog.graph.run_merge import apply_merge
+from crewlog.graph.run_merge.surviving_run import apply_merge
 from crewlog.ids import ContentHash, RunId
 from crewlog.state import journal as j
 from crewlog.state.calls import ReadOtherRun, ReadOtherRunResult

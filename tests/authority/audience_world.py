@@ -29,11 +29,11 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Engine
 from crewlog.graph.inputs import agent_inputs
-from crewlog.graph.live_change import accept_change, change_report, swap
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import fork, roll_back
 from crewlog.graph.run_context import CallRequest
+from crewlog.graph.swap.live_change import accept_change, change_report, swap
 from crewlog.ids import AgentName, CommandId, RunId, StepId, ToolName, item_number, visit_of
 from crewlog.state.batch_codec import pack_view
 from crewlog.state.calls import (

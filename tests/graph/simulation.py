@@ -20,10 +20,10 @@ from crewlog.canonical_json import hash_json
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.answers import answer_expired_interrupts
 from crewlog.graph.engine import Engine
-from crewlog.graph.live_change import accept_change, change_report, swap
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.run_context import CallRequest
-from crewlog.graph.swap import SwapReport
+from crewlog.graph.swap.live_change import accept_change, change_report, swap
+from crewlog.graph.swap.report import SwapReport
 from crewlog.ids import CommandId, RunId, visit_of
 from crewlog.state import journal as j
 from crewlog.state.calls import (

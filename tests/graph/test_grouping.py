@@ -21,7 +21,7 @@ from crewlog.errors import CommandRejected, InvalidDefinition, UsageError
 from crewlog.graph.group_tools import authorize_group_change, change_result_text, group_command_id
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.run_context import CallRequest
-from crewlog.graph.swap import SwapReport
+from crewlog.graph.swap.report import SwapReport
 from crewlog.ids import AgentName, ContentHash, NodeName, RunId, StepId
 from crewlog.state.calls import GraphOperationsReturned, PrepareChangeResult, SentMessage
 from crewlog.state.components import ComponentChange

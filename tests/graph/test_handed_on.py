@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from crewlog.authority.principals import signed_text
-from crewlog.graph.run_merge import apply_merge
+from crewlog.graph.run_merge.surviving_run import apply_merge
 from crewlog.ids import RunId
 from crewlog.state.components import Rename
 from crewlog.state.model import MergeOutcome

@@ -10,9 +10,9 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from crewlog.errors import ChangeConflict, RunAlreadyMerged
-from crewlog.graph import live_change
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import reopen, roll_back
+from crewlog.graph.swap import live_change
 from crewlog.ids import CommandId, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import MergeNotification, PrepareChangeResult, StoreBatchResult

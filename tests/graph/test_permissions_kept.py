@@ -6,7 +6,7 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.restore import start_split_run as begun_as_part
-from crewlog.graph.run_merge import apply_merge
+from crewlog.graph.run_merge.surviving_run import apply_merge
 from crewlog.ids import AgentName
 from crewlog.state.fold import fold
 from crewlog.state.journal import ComponentChanged, entry_from_json

@@ -14,10 +14,10 @@ import pytest
 
 from crewlog.errors import CommandRejected, UsageError
 from crewlog.graph.engine import Engine
-from crewlog.graph.live_change import accept_change, change_report
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import fork, reopen, roll_back
 from crewlog.graph.run_context import CallRequest
+from crewlog.graph.swap.live_change import accept_change, change_report
 from crewlog.ids import (
     ContentHash,
     RunId,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from crewlog.errors import ChangeConflict
-from crewlog.graph import live_change
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.swap import SwapReport, permissions_after, swap_report
+from crewlog.graph.swap import live_change
+from crewlog.graph.swap.report import SwapReport, permissions_after, swap_report
 from crewlog.ids import AgentName, CommandId
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue, PrepareChangeResult

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected
-from crewlog.graph import live_change
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.swap import live_change
 from crewlog.ids import CommandId
 from crewlog.state.calls import PrepareChangeResult
 from graph.simulation import Replies, Simulation, says

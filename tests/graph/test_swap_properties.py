@@ -11,7 +11,7 @@ import pytest
 from crewlog.graph.engine import Engine
 from crewlog.graph.joins import times_met
 from crewlog.graph.plan import GraphPlan, PlanNode
-from crewlog.graph.swap import SwapReport
+from crewlog.graph.swap.report import SwapReport
 from crewlog.ids import NodeName, node_of
 from crewlog.state import journal as j
 from crewlog.state.fold import fold

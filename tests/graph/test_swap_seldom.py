@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
-from crewlog.graph import live_change
-from crewlog.graph.swap import permissions_after, swap_report
+from crewlog.graph.swap import live_change
+from crewlog.graph.swap.report import permissions_after, swap_report
 from crewlog.ids import AgentName, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue, PrepareChangeResult, StructuredOutput

@@ -17,8 +17,8 @@ from crewlog.errors import ChangeConflict, CommandRejected, ComponentConflict
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.restore import roll_back
 from crewlog.graph.run_context import CallRequest
-from crewlog.graph.run_merge import apply_merge
-from crewlog.graph.run_merge_definition import merged_definition
+from crewlog.graph.run_merge.definition import merged_definition
+from crewlog.graph.run_merge.surviving_run import apply_merge
 from crewlog.ids import AgentName, InterruptId, LogName, RunId, StepId
 from crewlog.reporting.trace.builder import run_trace
 from crewlog.state.calls import PrepareMergeResult

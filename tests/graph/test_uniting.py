@@ -13,7 +13,7 @@ from crewlog.definition.model import CrewDefinition, Rule
 from crewlog.definition.operations import AddAgent, Disconnect
 from crewlog.errors import ComponentConflict
 from crewlog.graph.lowering_pass import lower
-from crewlog.graph.run_merge_definition import MergedDefinition, merged_definition
+from crewlog.graph.run_merge.definition import MergedDefinition, merged_definition
 from crewlog.graph.run_split import definitions
 from crewlog.ids import AgentName, RunId
 from crewlog.state.components import parts_of, split_run_id

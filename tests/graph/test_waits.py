@@ -12,7 +12,7 @@ from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lowering_pass import lower
 from crewlog.graph.plan import Wait
-from crewlog.graph.swap import swap_report
+from crewlog.graph.swap.report import swap_report
 from crewlog.reporting.drawing.mermaid import mermaid
 from crewlog.reporting.dry_run.runner import dry_run
 from crewlog.reporting.explanation import explain

@@ -14,7 +14,7 @@ from crewlog.definition.findings import listed
 from crewlog.definition.group_tools import BROUGHT
 from crewlog.errors import CrewlogError
 from crewlog.graph.run_context import RunContext
-from crewlog.graph.swap import SwapReport
+from crewlog.graph.swap.report import SwapReport
 from crewlog.ids import GROUP_COMMAND, AgentName, CommandId, StepId, private_log
 from crewlog.state.components import Component
 from crewlog.state.run_merge.surviving_state import removed_agents

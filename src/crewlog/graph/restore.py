@@ -13,7 +13,7 @@ from crewlog.definition.audiences import CHANNEL
 from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.graph.engine import Engine
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.swap import is_same_graph, permissions_after
+from crewlog.graph.swap.report import is_same_graph, permissions_after
 from crewlog.ids import (
     AgentName,
     InterruptId,

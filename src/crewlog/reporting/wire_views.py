@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from crewlog import wire
 from crewlog.graph import interrupts
-from crewlog.graph.blocked_nodes import BlockedNode
-from crewlog.graph.swap import StepRemap, SwapReport
+from crewlog.graph.swap.blocked_nodes import BlockedNode
+from crewlog.graph.swap.report import StepRemap, SwapReport
 from crewlog.model import Json
 from crewlog.state.components import ComponentChange, Rename
 from crewlog.state.initial_state import InitialMessage, InitialState

@@ -15,9 +15,14 @@ from typing import Any
 from crewlog.errors import ChangeConflict, ComponentConflict, InternalError
 from crewlog.graph.budgets import has_divisible_limits, merged_budget, stricter_budget
 from crewlog.graph.engine import Engine
-from crewlog.graph.live_change import check_consistency, new_run_outputs, plan_change, withdrawals
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.swap import SwapReport, is_same_flow, with_detached_steps
+from crewlog.graph.swap.live_change import (
+    check_consistency,
+    new_run_outputs,
+    plan_change,
+    withdrawals,
+)
+from crewlog.graph.swap.report import SwapReport, is_same_flow, with_detached_steps
 from crewlog.graph.wakes import component_events
 from crewlog.ids import AgentName, InterruptId, ToolName
 from crewlog.state import journal as j

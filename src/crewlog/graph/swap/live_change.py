@@ -20,7 +20,7 @@ from crewlog.errors import ChangeConflict, CommandRejected, InternalError
 from crewlog.graph.budgets import DIVIDED, divided_budgets, has_divisible_limits
 from crewlog.graph.engine import Engine
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.swap import (
+from crewlog.graph.swap.report import (
     StepRemap,
     SwapReport,
     check_wake_nodes,

@@ -13,11 +13,11 @@ from typing import Literal
 
 from crewlog.definition.conditions import render_condition
 from crewlog.errors import CommandRejected
-from crewlog.graph.blocked_nodes import BlockedNode, blocked_nodes
 from crewlog.graph.joins import lost_targets, missing_sources
 from crewlog.graph.loops import forward_edges
 from crewlog.graph.plan import DetachedStep, GraphPlan, PlanAgent, PlanNode
-from crewlog.graph.remap import JoinRemap, has_begun
+from crewlog.graph.swap.blocked_nodes import BlockedNode, blocked_nodes
+from crewlog.graph.swap.join_remap import JoinRemap, has_begun
 from crewlog.graph.timers import step_wait_text
 from crewlog.graph.wakes import plan_component_change
 from crewlog.ids import (

@@ -1,0 +1,1 @@
+"""Two runs become one: their definitions, and the run that survives."""
