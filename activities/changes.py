@@ -37,7 +37,7 @@ from crewlog.definition.operations import Operation
 from crewlog.definition.validate import standing
 from crewlog.errors import ChangeConflict, Diagnostic, InvalidDefinition, UsageError
 from crewlog.graph import run_split
-from crewlog.graph.lowering_pass import expanded_component
+from crewlog.graph.lowering.components import expanded_component
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt

@@ -14,7 +14,7 @@ from crewlog.definition.findings import did_you_mean
 from crewlog.definition.load import load_data, load_stored, read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import Diagnostic, InvalidDefinition
-from crewlog.graph.lowering_pass import lower_validated
+from crewlog.graph.lowering.plans import lower_validated
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json

@@ -29,7 +29,7 @@ from crewlog.definition.prices import SCRIPTED
 from crewlog.definition.reaching import mcp_tool
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import ComponentConflict, InvalidDefinition, StoreUnavailable, UsageError
-from crewlog.graph.lowering_pass import expanded_component
+from crewlog.graph.lowering.components import expanded_component
 from crewlog.graph.run_merge.definition import merged_definition
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, artifact_log
 from crewlog.state import journal as j

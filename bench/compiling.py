@@ -18,8 +18,8 @@ from bench.cases import Bench
 from bench.crews import blocks
 from bench.pairs import Figure, figure, ratio, rounds
 from crewlog.definition.load import load_data
-from crewlog.graph.compiler import compile_plan
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.compiler import compile_plan
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 
 REPEATS = 5

@@ -37,7 +37,7 @@ from crewlog.definition.operations import (
     Unwire,
     Wire,
 )
-from crewlog.graph.lowering_pass import expanded_component
+from crewlog.graph.lowering.components import expanded_component
 from crewlog.graph.run_merge.definition import merged_definition
 from crewlog.ids import ContentHash, RunId
 from crewlog.state.calls import PrepareChange

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from crewlog.client import Client, Run, connect
     from crewlog.definition.builders import Built, Place
     from crewlog.definition.decisions import Decision, decision
-    from crewlog.graph.builders import builder
-    from crewlog.graph.conditional_edges import choose, route
+    from crewlog.graph.lowering.builders import builder
+    from crewlog.graph.lowering.conditional_edges import choose, route
     from crewlog.model import Model
     from crewlog.operations import artifact_update
     from crewlog.prompt.compile import compile_prompt
@@ -53,13 +53,13 @@ _HOME = {
     "Registry": "crewlog.prompt.registry",
     "Run": "crewlog.client",
     "artifact_update": "crewlog.operations",
-    "builder": "crewlog.graph.builders",
-    "choose": "crewlog.graph.conditional_edges",
+    "builder": "crewlog.graph.lowering.builders",
+    "choose": "crewlog.graph.lowering.conditional_edges",
     "compile_prompt": "crewlog.prompt.compile",
     "connect": "crewlog.client",
     "current_call": "crewlog.tool_call",
     "decision": "crewlog.definition.decisions",
-    "route": "crewlog.graph.conditional_edges",
+    "route": "crewlog.graph.lowering.conditional_edges",
 }
 
 

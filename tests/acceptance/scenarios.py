@@ -34,7 +34,7 @@ from crewlog.definition.operations import (
     Wire,
 )
 from crewlog.errors import CrewlogError, InternalError, WorkerMissing
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import PUBLIC, AgentName, RunId, private_log
 from crewlog.state.calls import View
 from crewlog.state.components import Component

@@ -20,7 +20,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from crewlog.client import Run
 from crewlog.definition.load import load_data
 from crewlog.graph.engine import Engine
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import AgentName, RunId
 from crewlog.model import Model
 from crewlog.state.calls import (

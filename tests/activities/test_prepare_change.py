@@ -17,7 +17,7 @@ from crewlog.definition.content import definition_hash
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import phases
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, CrewName
 from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PrepareChangeResult

@@ -14,7 +14,7 @@ from crewlog.activities.run_merge import STORED_WITHIN, Begun, MergePreparer
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ComponentConflict, StoreUnavailable
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.run_merge.surviving_run import apply_merge
 from crewlog.ids import RunId, StepId
 from crewlog.state import journal as j

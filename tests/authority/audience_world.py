@@ -29,7 +29,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Engine
 from crewlog.graph.inputs import agent_inputs
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import fork, roll_back
 from crewlog.graph.run_context import CallRequest

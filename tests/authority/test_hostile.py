@@ -12,7 +12,7 @@ import random
 from authority.hostile import AGENTS, RANK, SPELLINGS, TOOLS, Oracle, random_crew
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check
-from crewlog.graph.lowering_pass import lower_validated
+from crewlog.graph.lowering.plans import lower_validated
 from crewlog.graph.permission_commands import set_agent_permission, set_permission
 from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, FlagName, RunId

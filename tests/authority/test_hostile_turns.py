@@ -14,7 +14,7 @@ from authority.test_hostile import meanwhile
 from crewlog.canonical_json import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check
-from crewlog.graph.lowering_pass import lower_validated
+from crewlog.graph.lowering.plans import lower_validated
 from crewlog.graph.run_context import CallRequest
 from crewlog.ids import FlagName
 from crewlog.reporting.audit.auditor import audit_records

@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.crew_activities import CrewActivities
 from crewlog.graph.engine import Engine
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.restore import fork, reopen
 from crewlog.ids import PUBLIC, AgentName, ContentHash, LogName, RunId, StepId
 from crewlog.state.batch_codec import unpack

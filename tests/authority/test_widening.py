@@ -15,7 +15,7 @@ from crewlog.authority.permissions import authorize_tool, is_approval_required
 from crewlog.authority.widening import regained_permissions, widening
 from crewlog.definition.model import AgentDefinition, CrewDefinition, PatternUse
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.model import Model
 

@@ -19,7 +19,7 @@ from bench.steps import beside_bare, measures
 from crewlog.definition.load import load_data
 from crewlog.encryption.keys import KeyFile, new_key, write_keys
 from crewlog.encryption.rows import PREFIX
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import RunId
 
 

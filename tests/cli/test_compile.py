@@ -18,7 +18,7 @@ from crewlog.cli.files import is_file
 from crewlog.cli.main import run_cli
 from crewlog.definition.content import definition_hash
 from crewlog.definition.load import load_definition, load_file
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import NodeName
 from crewlog.prompt.forms import FORMS
 

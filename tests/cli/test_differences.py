@@ -13,7 +13,7 @@ from crewlog.cli.texts import bodies_of, lines_between, tell
 from crewlog.definition.diff import diff
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.reporting.diff.plan import plan_diff
 from crewlog.reporting.diff.state import StateChange, StateDiff
 

@@ -23,7 +23,7 @@ from crewlog.cli.timeline import WHOLE, Timeline
 from crewlog.cli.typed import Typed
 from crewlog.client import Event
 from crewlog.definition.load import load_data
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import ContentHash, InterruptId, RunId
 from crewlog.reporting.wire_views import interrupt_view

@@ -17,7 +17,7 @@ from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected, NotPermitted
 from crewlog.graph.engine import Engine
 from crewlog.graph.interrupts import detail as detail_of
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import InterruptId, RunId
 from crewlog.reporting.wire_views import interrupt_view
 from crewlog.state.calls import CompilePromptResult, PrepareRunResult

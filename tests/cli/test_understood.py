@@ -22,7 +22,7 @@ from crewlog.cli.understood import as_json, show_remarks, show_understood
 from crewlog.definition.model import DecisionPhase
 from crewlog.definition.phases import phases
 from crewlog.errors import Diagnostic
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.prompt.compile import assess, clauses_of, compile_prompt
 from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.explaining import clause_accounts

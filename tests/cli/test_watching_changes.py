@@ -19,7 +19,7 @@ from crewlog.cli.topology import graph_after
 from crewlog.cli.writing import LINES, Writing
 from crewlog.client import Event, TokenEvent
 from crewlog.definition.load import load_data
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
 from crewlog.reporting.audit.command_records import command_records

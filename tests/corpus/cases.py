@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 
 HERE = Path(__file__).parent
 DOMAINS = ("software", "research", "operations", "publishing", "back_office")

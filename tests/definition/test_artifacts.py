@@ -13,7 +13,7 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import RemoveAgent
 from crewlog.definition.validate import all_findings
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 
 
 def crew(agents: dict[str, Any] | None = None, **more: Any) -> CrewDefinition:

@@ -19,7 +19,7 @@ from crewlog.definition import builders as registry
 from crewlog.definition.builders import NoOptions, find_builder
 from crewlog.definition.load import load_data, load_definition
 from crewlog.errors import InvalidDefinition, UsageError
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.state.calls import PrepareRun
 
 CREW = """\

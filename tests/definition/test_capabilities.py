@@ -20,7 +20,7 @@ from crewlog.definition.capabilities import (
 from crewlog.definition.load import load_data, load_definition
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import ToolName
 from crewlog.prompt.registry import offer_of_registry
 from crewlog.prompt.registry_file import load_registry

@@ -13,7 +13,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import RemoveAgent
 from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.reporting.explanation import explain
 
 

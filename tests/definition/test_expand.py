@@ -15,7 +15,7 @@ from crewlog.definition.model import AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.definition.validate import check
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.run_context import CallRequest
 from crewlog.state.calls import CallModelResult, CallToolResult, OutputValue
 from definition.kit import registered

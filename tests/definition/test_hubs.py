@@ -14,7 +14,7 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition, RoutePhase
 from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 
 AGENTS = {name: {"prompt": "p"} for name in ("router", "billing", "technician")}
 

@@ -14,7 +14,7 @@ from crewlog.definition.operations import EditCrew, EditPermission, RemoveAgent
 from crewlog.definition.validate import check, warnings
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.reporting.explanation import explain
 
 

@@ -17,7 +17,7 @@ from crewlog.definition.operations import Operation
 from crewlog.definition.phases import phases
 from crewlog.definition.validate import check
 from crewlog.errors import Diagnostic, InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from definition.kit import registered
 from graph.crews import crew, flows
 

@@ -11,7 +11,7 @@ from crewlog.definition.load import load_data, load_stored
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent, AddPhase, EditAgent, EditCrew, Operation
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 
 EARS: dict[str, Any] = {"scout": {"prompt": "p", "listen": ["x"]}}
 SCOUT: dict[str, Any] = {"agent": "ann", "phase": "scout"}

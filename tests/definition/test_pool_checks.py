@@ -10,7 +10,7 @@ from crewlog.definition.diff import diff
 from crewlog.definition.expand import expand
 from crewlog.definition.load import load_data, load_definition
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.reporting.drawing.mermaid import mermaid
 from crewlog.reporting.explanation import explain
 from definition.test_operations import after, edit_phase, only, refused, remove

@@ -14,7 +14,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, RemoveAgent
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import AgentName
 from crewlog.state.components import Component, connected_agents
 

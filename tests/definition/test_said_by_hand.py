@@ -12,7 +12,7 @@ from crewlog.definition.expand import expand
 from crewlog.definition.load import load_data, load_definition
 from crewlog.definition.model import FILLED, AgentDefinition, CrewDefinition
 from crewlog.definition.write import to_yaml
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import AgentName
 from crewlog.model import Model
 from crewlog.prompt.keeping import kept

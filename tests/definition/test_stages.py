@@ -10,7 +10,7 @@ from crewlog.definition.expand import expand
 from crewlog.definition.load import load_data
 from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 
 NAMED = {"supervisor": "lead", "stages": ["find", "build"], "responder": "answer"}
 STAGES = ("find", "build")

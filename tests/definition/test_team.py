@@ -11,7 +11,7 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.team import Team
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.run_context import CallRequest
 from crewlog.state.calls import CallModelResult, CallToolResult, OutputValue, StructuredOutput
 from graph.simulation import Simulation, run, says

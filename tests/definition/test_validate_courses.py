@@ -17,7 +17,7 @@ import pytest
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import all_findings, check, warnings
 from crewlog.graph.joins import missing_sources
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from graph.crews import agents_in
 from graph.simulation import Simulation, dice
@@ -261,7 +261,7 @@ def plans_unchecked(definition: CrewDefinition) -> Iterator[GraphPlan]:
     """As `plans`, of a definition that is refused."""
     from unittest import mock
 
-    with mock.patch("crewlog.graph.lowering_pass.standing", return_value=[]):
+    with mock.patch("crewlog.graph.lowering.plans.standing", return_value=[]):
         yield from list(plans(definition))
 
 

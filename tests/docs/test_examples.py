@@ -27,7 +27,7 @@ from crewlog.definition.model import (
     WaitPhase,
 )
 from crewlog.errors import NotInAllowlist
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
 from crewlog.prompt.registry_file import load_registry
 from crewlog.testing.script_file import read_script

@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from crewlog.definition.load import load_data
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.prompt.compile import compile_prompt
 from crewlog.prompt.forms import forms_table
 from crewlog.prompt.registry import Registry

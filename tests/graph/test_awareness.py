@@ -19,7 +19,8 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.awareness import HEADING, AwarenessBlocks
-from crewlog.graph.lowering_pass import ABOUT, lower
+from crewlog.graph.lowering.components import ABOUT
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import AgentName, RunId
 from crewlog.state.components import Component, affected
 from graph.simulation import dice

@@ -11,7 +11,7 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent, EditCrew, Operation, RemoveChannel
 from crewlog.graph.engine import Engine
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.run_split import definitions, split_run_of
 from crewlog.graph.swap import live_change
 from crewlog.ids import CommandId, RunId

@@ -11,7 +11,7 @@ import pytest
 from crewlog.definition.load import load_data
 from crewlog.definition.renaming import NewNames
 from crewlog.graph.budgets import divide, divided_budgets, merged_budget
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, RunId
 from crewlog.state.model import CrewState

@@ -8,7 +8,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.definition.load import load_data
 from crewlog.errors import ApprovalMismatch, CommandRejected, InternalError
 from crewlog.graph.engine import Engine
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.prompt_compilation import (
     CHECK,

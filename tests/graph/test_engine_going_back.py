@@ -8,7 +8,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.definition.load import load_data
 from crewlog.graph.answers import answer, find_interrupt
 from crewlog.graph.engine import Engine
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import InterruptId, RunId
 from crewlog.state.calls import CallModelResult, CallToolResult, RequestedToolCall, ToolReturned
 from crewlog.state.journal import RunOutputSet

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.errors import UsageError
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.reporting.explanation import explain
 from graph.crews import crew
 

@@ -19,7 +19,7 @@ from crewlog.definition.model import GROUP_TOOLS, CrewDefinition
 from crewlog.definition.operations import AddChannel, Operation
 from crewlog.errors import CommandRejected, InvalidDefinition, UsageError
 from crewlog.graph.group_tools import authorize_group_change, change_result_text, group_command_id
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.run_context import CallRequest
 from crewlog.graph.swap.report import SwapReport
 from crewlog.ids import AgentName, ContentHash, NodeName, RunId, StepId

@@ -11,7 +11,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check, warnings
 from crewlog.graph.engine import Engine
 from crewlog.graph.inputs import agent_inputs
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import AgentName, RunId, StepId
 from crewlog.state.calls import CallModelResult, StructuredOutput, addressed_items
 from crewlog.state.fold import fold_journal

@@ -9,7 +9,7 @@ import pytest
 from crewlog.cli.told_hearers import hearing_in
 from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.wakes import check_log, unread_log_reason, woken_agents
 from crewlog.ids import AgentName, LogName, NodeName, StepId

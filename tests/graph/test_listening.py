@@ -13,7 +13,7 @@ from crewlog.definition.load import load_data
 from crewlog.definition.operations import RemoveAgent
 from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.run_context import CallRequest
 from crewlog.graph.wakes import component_events, plan_component_change, waking_message

@@ -12,7 +12,8 @@ from crewlog.definition.content import definition_hash
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.loops import Loops
-from crewlog.graph.lowering_pass import lower, requirements
+from crewlog.graph.lowering.coordination_rules import requirements
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan, Join
 from graph.crews import crew, flows, flutter, plan_of
 

@@ -10,7 +10,7 @@ from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data, load_stored
 from crewlog.definition.operations import RemoveChannel
 from crewlog.errors import ComponentConflict
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.run_split import definitions, split_run_of
 from crewlog.ids import AgentName, RunId
 from crewlog.state.components import parts_of, split_run_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.restore import start_split_run as begun_as_part
 from crewlog.graph.run_merge.surviving_run import apply_merge
 from crewlog.ids import AgentName

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crewlog.canonical_json import hash_json
 from crewlog.cli.timeline import Timeline
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan, PlanStructuredOutput
 from crewlog.graph.run_context import CallRequest
 from crewlog.reporting.dry_run.runner import dry_run

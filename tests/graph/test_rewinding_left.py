@@ -20,7 +20,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.client.extract import Place, Told, extract
 from crewlog.definition.model import CrewDefinition
 from crewlog.graph.engine import Engine
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import fork, reopen, roll_back
 from crewlog.ids import RunId

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from crewlog.graph.compiler import compile_plan
 from crewlog.graph.joins import complete_generations, dependents, has_fired, missing_sources
+from crewlog.graph.lowering.compiler import compile_plan
 from crewlog.graph.plan import GraphPlan, Join, PlanNode
 from crewlog.ids import AgentName, ContentHash, CrewName, NodeName
 from crewlog.state.fold import routing_after

@@ -10,7 +10,7 @@ from crewlog.cli.asking import _answers
 from crewlog.cli.ending import last_words
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import AgentName, RunId
 from crewlog.state.model import Output
 from crewlog.wire import RunResult

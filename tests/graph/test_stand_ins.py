@@ -13,7 +13,7 @@ from crewlog.definition.operations import EditPhase, RemovePhase
 from crewlog.definition.phases import phases
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.compiler import compile_plan
+from crewlog.graph.lowering.compiler import compile_plan
 from crewlog.graph.plan import GraphPlan, PlanNode
 from crewlog.graph.timers import TIMEOUT
 from crewlog.ids import AgentName, NodeName, item_number

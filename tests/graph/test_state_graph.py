@@ -19,8 +19,8 @@ from crewlog.definition.builders import Built, Place
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import DefinitionError
-from crewlog.graph.flow_translation import UntranslatableGraph, translate
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.flow_translation import UntranslatableGraph, translate
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.run_context import CallRequest
 from crewlog.state.calls import CallModelResult, CallToolResult
 from definition.kit import registered

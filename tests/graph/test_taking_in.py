@@ -14,7 +14,7 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent
 from crewlog.errors import ChangeConflict, CommandRejected, ComponentConflict
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.restore import roll_back
 from crewlog.graph.run_context import CallRequest
 from crewlog.graph.run_merge.definition import merged_definition

@@ -12,7 +12,7 @@ from crewlog.definition.load import load_data, load_stored
 from crewlog.definition.model import CrewDefinition, Rule
 from crewlog.definition.operations import AddAgent, Disconnect
 from crewlog.errors import ComponentConflict
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.run_merge.definition import MergedDefinition, merged_definition
 from crewlog.graph.run_split import definitions
 from crewlog.ids import AgentName, RunId

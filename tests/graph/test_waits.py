@@ -10,7 +10,7 @@ from crewlog.definition.load import load_data
 from crewlog.definition.times import duration_words, milliseconds, moment_words, parse_time
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import Wait
 from crewlog.graph.swap.report import swap_report
 from crewlog.reporting.drawing.mermaid import mermaid

@@ -11,8 +11,8 @@ import pytest
 from acceptance.harness import Site, calls, tool
 from crewlog.client import Run
 from crewlog.definition.load import load_data
-from crewlog.graph.compiler import compile_plan
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.compiler import compile_plan
+from crewlog.graph.lowering.plans import lower
 from crewlog.reporting.drawing.mermaid import mermaid
 from crewlog.reporting.drawing.terminal import picture
 from pace import paced

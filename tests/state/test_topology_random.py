@@ -20,7 +20,8 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
 from crewlog.errors import ComponentConflict, CrewlogError, InvalidDefinition
 from crewlog.graph.engine import Engine
-from crewlog.graph.lowering_pass import expanded_component, lower
+from crewlog.graph.lowering.components import expanded_component
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.swap.live_change import change_report
 from crewlog.ids import RunId
 from crewlog.state.calls import PrepareChange

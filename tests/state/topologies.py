@@ -14,7 +14,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent, Connect, Operation, Wire
 from crewlog.definition.validate import check
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import expanded_component
+from crewlog.graph.lowering.components import expanded_component
 from crewlog.graph.run_merge.definition import merged_definition
 from crewlog.graph.run_split import definitions
 from crewlog.ids import RunId

@@ -196,7 +196,7 @@ class _Approval:
     def show(self) -> None:
         """What the edit changed, and the graph that it makes."""
         from crewlog.cli.pictures import show_picture  # noqa: PLC0415
-        from crewlog.graph.lowering_pass import lower  # noqa: PLC0415
+        from crewlog.graph.lowering.plans import lower  # noqa: PLC0415
 
         self.screen.line("")
         show_diff(self.screen, _yaml(self.compiled), _yaml(self.definition))

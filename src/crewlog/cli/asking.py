@@ -197,7 +197,7 @@ def _tell(screen: Screen, result: RunResult, definition: CrewDefinition | None) 
 
 def _answers(result: RunResult, definition: CrewDefinition | None) -> dict[str, Json]:
     """What the agents said that nothing follows, or the root; of an unknown crew, all of them."""
-    from crewlog.graph.lowering_pass import lower  # noqa: PLC0415
+    from crewlog.graph.lowering.plans import lower  # noqa: PLC0415
 
     said = {str(agent): found["text"] for agent, found in result.outputs.items() if "text" in found}
     if definition is None:

@@ -173,7 +173,7 @@ async def show_found(screen: Screen, catalog: Catalog, found: Found) -> None:
 async def _show_crew(screen: Screen, catalog: Catalog, definition: CrewDefinition) -> None:
     from crewlog.cli.pictures import show_picture  # noqa: PLC0415
     from crewlog.errors import InvalidDefinition  # noqa: PLC0415
-    from crewlog.graph.lowering_pass import lower  # noqa: PLC0415
+    from crewlog.graph.lowering.plans import lower  # noqa: PLC0415
 
     _about(screen, definition.description)
     screen.line("")

@@ -14,7 +14,7 @@ from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.reaching import mcp_tool
 from crewlog.errors import UsageError
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 
 SCHEMAS = ("crew", "registry", "reading")
 

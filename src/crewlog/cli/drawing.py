@@ -57,7 +57,7 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
     number, url, statuses, over = 1, None, {}, ""
     plan: GraphPlan | None
     if is_file(target):
-        from crewlog.graph.lowering_pass import lower  # noqa: PLC0415
+        from crewlog.graph.lowering.plans import lower  # noqa: PLC0415
 
         if version is not None:
             raise UsageError(

@@ -88,7 +88,7 @@ def show_explanation(
     _tools(screen, "may call", [each for each in found.tools if each.allowed])
     _tools(screen, "may not call", [each for each in found.tools if not each.allowed])
     screen.line("")
-    from crewlog.graph.lowering_pass import on_error_text  # noqa: PLC0415 - slow to import
+    from crewlog.graph.lowering.coordination_rules import on_error_text  # noqa: PLC0415 - slow to import
 
     limits = found.limits
     bounds = (

@@ -28,7 +28,7 @@ from crewlog.client.stalled import stalled
 from crewlog.client.starting import check_attached, check_before
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound, StoreUnavailable
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.wakes import unread_log_reason
 from crewlog.ids import PUBLIC, ContentHash, CrewName, RunId

@@ -184,7 +184,7 @@ def _tell(
     from crewlog.cli.screen import write  # noqa: PLC0415
     from crewlog.cli.understood import as_json, show_understood  # noqa: PLC0415
     from crewlog.definition.write import to_yaml  # noqa: PLC0415
-    from crewlog.graph.lowering_pass import lower  # noqa: PLC0415
+    from crewlog.graph.lowering.plans import lower  # noqa: PLC0415
 
     document: dict[str, Any] = as_json(found)
     show_understood(screen, found, words=words, faults=faults is None)

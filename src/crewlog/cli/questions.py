@@ -18,7 +18,7 @@ from crewlog.cli.timeline import shortly
 from crewlog.cli.typed import Keys, Typed, columns, rows_of
 from crewlog.definition.times import moment_words
 from crewlog.graph.interrupts import reason_text
-from crewlog.graph.lowering_pass import ANY_WORDS
+from crewlog.graph.lowering.coordination_rules import ANY_WORDS
 from crewlog.wire import InterruptView
 
 if TYPE_CHECKING:

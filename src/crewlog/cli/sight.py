@@ -22,7 +22,7 @@ from crewlog.client.showing import with_shown
 from crewlog.client.stalled import Stalled, stalled
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.timers import (
     deadline_of,

@@ -8,7 +8,7 @@ from crewlog.cli.told_changes import STATEFUL, state_of
 from crewlog.client import Client, Run
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import ContentHash
 from crewlog.state import journal as j

@@ -109,7 +109,7 @@ def _head(screen: Screen, compiled: CompiledPrompt) -> None:
     definition = compiled.definition
     if definition is None:
         return
-    from crewlog.graph.lowering_pass import lower  # noqa: PLC0415
+    from crewlog.graph.lowering.plans import lower  # noqa: PLC0415
 
     parts = [counted(len(definition.agents), "agent")]
     if compiled.partial:
@@ -142,7 +142,7 @@ def _graph(screen: Screen, compiled: CompiledPrompt) -> None:
     if compiled.definition is None or not compiled.partial:
         return
     from crewlog.cli.pictures import show_picture  # noqa: PLC0415
-    from crewlog.graph.lowering_pass import lower  # noqa: PLC0415
+    from crewlog.graph.lowering.plans import lower  # noqa: PLC0415
 
     screen.line("")
     show_picture(screen, lower(compiled.definition))

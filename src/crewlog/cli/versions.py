@@ -8,7 +8,7 @@ from crewlog.client import Client, Run
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import UsageError
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.state.fold import fold
 from crewlog.state.journal import entry_from_json

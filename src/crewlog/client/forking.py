@@ -9,7 +9,7 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.store.checkpoints import checkpoint_state_position

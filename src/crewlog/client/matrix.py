@@ -7,7 +7,7 @@ from crewlog.client.journal import OpenStore
 from crewlog.client.quotas import with_quotas
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import RunNotFound, StoreIncomplete, WorkerMissing
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import RunId
 from crewlog.reporting.permission_matrix import (
     agents_in,

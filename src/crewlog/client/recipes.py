@@ -16,7 +16,7 @@ from crewlog.definition.difference import NOTHING, summary
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CommandRejected
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.ids import AgentName, ContentHash, CrewName, RunId
 from crewlog.model import Json
 from crewlog.run_status import RunStatus

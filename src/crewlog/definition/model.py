@@ -2,7 +2,7 @@
 
 Read top-down: a crew has agents, tools, a flow and permissions. Everything is data; a tool names
 its function, and only a worker ever imports it. `crewlog.definition.load` reads one from YAML with
-places in the text, `crewlog.graph.lowering_pass` turns one into a plan.
+places in the text, `crewlog.graph.lowering.plans` turns one into a plan.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from crewlog.definition.replies import RESPONSE
 from crewlog.errors import UsageError
 from crewlog.evaluation.cases import Case, StageInput, StageOutput
 from crewlog.graph.inputs import agent_inputs
-from crewlog.graph.lowering_pass import lower
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, ContentHash, RunId, StepId, item_number, node_of, visit_of

@@ -13,7 +13,7 @@ from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import phases
-from crewlog.graph.lowering_pass import component_of
+from crewlog.graph.lowering.components import component_of
 from crewlog.ids import AgentName
 from crewlog.state.components import ChannelAgent, Component, surroundings
 

@@ -24,7 +24,6 @@ from crewlog.graph import branches
 from crewlog.graph.agents_without_model import AgentsWithoutModel
 from crewlog.graph.budgets import Budgets, uses
 from crewlog.graph.child_steps import ChildSteps
-from crewlog.graph.compiler import compile_plan
 from crewlog.graph.driver import Target
 from crewlog.graph.exchanges import Exchanges
 from crewlog.graph.interrupts import shown_output_fields, text_target
@@ -38,6 +37,7 @@ from crewlog.graph.joins import (
     owed_arrivals,
 )
 from crewlog.graph.loops import Joins, Loops
+from crewlog.graph.lowering.compiler import compile_plan
 from crewlog.graph.outputs import reset_error_output, reset_outputs, start_position
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode, Route
 from crewlog.graph.prompt_compilation import NO_PLAN, STEP, PromptCompilation

@@ -14,7 +14,7 @@ from typing import Any
 
 from crewlog.definition.model import ChannelDefinition, CrewDefinition, GraphPolicy
 from crewlog.errors import ComponentConflict
-from crewlog.graph.lowering_pass import wake_nodes
+from crewlog.graph.lowering.components import wake_nodes
 from crewlog.ids import AgentName, RunId
 from crewlog.state.components import Component
 from crewlog.state.split import SplitContents

@@ -12,7 +12,8 @@ import re
 from collections.abc import Sequence
 
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.lowering_pass import lower_validated, requirements
+from crewlog.graph.lowering.coordination_rules import requirements
+from crewlog.graph.lowering.plans import lower_validated
 from crewlog.prompt.clauses import Clauses, cut
 from crewlog.prompt.compiled import CompiledPrompt, ReaderName
 from crewlog.prompt.faults import Fault

@@ -23,7 +23,8 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.phases import ASK_HUMAN, END, FAIL, NEXT, Phase, PhaseItem, phases
 from crewlog.definition.times import duration_words
-from crewlog.graph.lowering_pass import lower_validated, rules_of
+from crewlog.graph.lowering.coordination_rules import node_rules
+from crewlog.graph.lowering.plans import lower_validated
 from crewlog.prompt import reading as r
 from crewlog.prompt.names import crew_name
 
@@ -140,7 +141,7 @@ class _Told:
         self.phases = {phase.path: phase for phase in phases(definition)}
         self.by_name = {phase.name: phase for phase in self.phases.values()}
         nodes = lower_validated(definition).nodes if runs else {}
-        self.rules = {str(name): "; ".join(rules_of(name, node)) for name, node in nodes.items()}
+        self.rules = {str(name): "; ".join(node_rules(name, node)) for name, node in nodes.items()}
         for phase in self.phases.values():
             instead = getattr(phase.item, "on_error", None)
             if instead in self.rules and instead in self.by_name:

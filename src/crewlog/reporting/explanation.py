@@ -30,7 +30,8 @@ from crewlog.definition.replies import Reply
 from crewlog.definition.times import duration_words
 from crewlog.errors import UsageError
 from crewlog.graph.joins import dependents
-from crewlog.graph.lowering_pass import lower, on_error_text, wait_text
+from crewlog.graph.lowering.coordination_rules import on_error_text, wait_text
+from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import (
     ASK_HUMAN,
     BUILT_IN_TOOLS,

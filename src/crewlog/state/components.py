@@ -12,10 +12,9 @@ equal names decide, and nothing depends on the order of a set. A flow stays with
 that has it keeps the run's id, however small it is, and others are merged into the graph that has
 it.
 
-Pure. What an operation makes of the creatures is said in a crew's definition
-(`crewlog.definition.regrouping`), of which a graph is read
-(`crewlog.graph.lowering_pass.component_of`); what becomes of graphs by that is said here alone,
-for a run, for its dry runs, and for two that become one.
+Pure. An operation changes the definition (`crewlog.definition.regrouping`), and the component
+follows from the definition (`crewlog.graph.lowering.components`). How components change by that is
+computed here alone: for a run, for its dry runs, and for run merges.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from crewlog.definition.quotas import is_per_run
 from crewlog.definition.regrouping import channels_of, connect, wire
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import ComponentConflict
-from crewlog.graph.lowering_pass import expanded_component, wake_nodes
+from crewlog.graph.lowering.components import expanded_component, wake_nodes
 from crewlog.ids import AgentName, NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.components import (

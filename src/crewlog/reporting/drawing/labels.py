@@ -11,9 +11,7 @@ from collections.abc import Collection, Iterator
 
 from crewlog.authority.permissions import EVERY_CREW_HAS, is_approval_required
 from crewlog.definition.conditions import render_condition
-from crewlog.graph.lowering_pass import (
-    wait_text,
-)
+from crewlog.graph.lowering.coordination_rules import wait_text
 from crewlog.graph.plan import ASK_HUMAN, END, NEXT, Ask, GraphPlan, PlanNode, Wait
 from crewlog.ids import AgentName, NodeName, ToolName
 from crewlog.state.excerpt import shortened

@@ -8,7 +8,7 @@ from crewlog.definition.conditions import render_condition
 from crewlog.definition.findings import listed
 from crewlog.definition.times import duration_words
 from crewlog.graph.loops import Loops
-from crewlog.graph.lowering_pass import (
+from crewlog.graph.lowering.coordination_rules import (
     ANY_WORDS,
     condition_branch_text,
     on_error_text,

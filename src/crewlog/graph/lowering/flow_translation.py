@@ -24,24 +24,13 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
 from crewlog.definition.builders import Built, Place
-from crewlog.definition.conditions import (
-    AllOf,
-    Condition,
-    Fact,
-    Not,
-)
+from crewlog.definition.conditions import AllOf, Condition, Fact, Not
 from crewlog.definition.findings import did_you_mean, listed
-from crewlog.definition.model import (
-    After,
-    AgentPhase,
-    DecisionPhase,
-    FlowItem,
-    JoinAny,
-)
+from crewlog.definition.model import After, AgentPhase, DecisionPhase, FlowItem, JoinAny
 from crewlog.definition.phases import END as RUN_END
 from crewlog.definition.phases import reachable
 from crewlog.errors import DefinitionError
-from crewlog.graph.conditional_edges import Choice, langgraph_target
+from crewlog.graph.lowering.conditional_edges import Choice, langgraph_target
 
 _LIST = "Write add_edge([{0}], {1!r}) to wait for all of them."
 _MOST_COURSES = 4096

@@ -8,36 +8,19 @@ in between is `crewlog.graph.loops`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
 
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
-from crewlog.authority.permissions import permission_text
 from crewlog.authority.permissions import rules_of as call_rules
 from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.audiences import Audiences, scratch_tools
-from crewlog.definition.conditions import (
-    AllOf,
-    AnyOf,
-    Condition,
-    Fact,
-    Not,
-    render_condition,
-    skips_words,
-)
 from crewlog.definition.content import definition_hash
 from crewlog.definition.context import SUMMING
 from crewlog.definition.context_checks import window_of
-from crewlog.definition.creatures import (
-    channels_named,
-    creature_nodes,
-    creature_tools,
-    creatures_of,
-)
+from crewlog.definition.creatures import creature_nodes, creature_tools
 from crewlog.definition.decisions import reply_fields
 from crewlog.definition.expand import expand
-from crewlog.definition.findings import listed
 from crewlog.definition.interrupting import approvals_of
 from crewlog.definition.model import (
     MEMORY_TOOLS,
@@ -53,17 +36,17 @@ from crewlog.definition.model import (
     WaitPhase,
 )
 from crewlog.definition.parent_checks import ancestors
-from crewlog.definition.phases import Phase, at_work, phases
+from crewlog.definition.phases import Phase, phases
 from crewlog.definition.reading import Form
-from crewlog.definition.times import duration_words, time_words
 from crewlog.definition.validate import standing
 from crewlog.errors import InternalError, InvalidDefinition
+from crewlog.graph.lowering.components import component_of
+from crewlog.graph.lowering.coordination_rules import crew_rules, node_rules
 from crewlog.graph.plan import (
     ASK_HUMAN,
     BUILT_IN_TOOLS,
     END,
     NEXT,
-    SKIP,
     Ask,
     ConditionBranch,
     GraphPlan,
@@ -87,23 +70,6 @@ from crewlog.ids import (
     ToolName,
     private_log,
 )
-from crewlog.state.components import Channel, ChannelAgent, Component
-
-MERGED: dict[str, str] = {
-    "union": "makes a list in which each value stands once",
-    "sum": "is added up",
-    "max": "keeps the greatest",
-    "min": "keeps the least",
-    "update": "is put together to one object",
-    "agree": "must be the same",
-}
-"""What becomes of the values that several steps set, by how they are merged."""
-ABOUT = 300
-"""The most characters of what a channel is for, in the prompts of those who use it."""
-TALKS = "each message begins the flow anew, and is answered at its end"
-"""The rule of a crew that is talked to."""
-ANY_WORDS = "any words"
-"""What is said after the options of a question that takes words."""
 
 
 def lower(definition: CrewDefinition) -> GraphPlan:
@@ -156,9 +122,8 @@ def lower_validated(definition: CrewDefinition, address: ContentHash | None = No
         artifacts=_artifacts(definition, audiences),
         flags={FlagName(name): value for name, value in definition.flags.items()},
         rules=(
-            *(rule for name, node in nodes.items() for rule in rules_of(name, node)),
-            *_crew_coordination_rules(definition),
-            *([TALKS] if definition.conversation is not None else []),
+            *(rule for name, node in nodes.items() for rule in node_rules(name, node)),
+            *crew_rules(definition),
         ),
         limits=definition.limits,
         conversation=definition.conversation,
@@ -347,66 +312,6 @@ def _channel_tools(definition: CrewDefinition) -> dict[ToolName, PlanTool]:
     return {ToolName(name): PlanTool(effects="read", repeat="safe") for name in sorted(tools)}
 
 
-def expanded_component(definition: CrewDefinition) -> Component:
-    """The graph that the agents of a crew make, as it was written: with its builders."""
-    whole = expand(definition).definition
-    return component_of(whole, phases(whole))
-
-
-def wake_nodes(definition: CrewDefinition) -> dict[NodeName, AgentName]:
-    """Where agents of a crew hear, and which, as it was written: with its builders."""
-    whole = expand(definition).definition
-    nodes = creature_nodes(whole, phases(whole))
-    return {NodeName(node): AgentName(name) for node, name in nodes.items()}
-
-
-def component_of(definition: CrewDefinition, found: Sequence[Phase]) -> Component:
-    """The graph that a crew's agents make.
-
-    Args:
-        definition: The crew.
-        found: The phases of its flow, whose agents are in one graph.
-    """
-    living = creatures_of(definition)
-    creatures = {name: definition.agents[name] for name in living}
-    channels = {*definition.channels}
-    for agent in creatures.values():
-        channels.update(channels_named(agent))
-    said = definition.channels
-
-    @cache  # there may be hundreds, most of which are alike
-    def made(born: str, about: str | None) -> Channel:
-        return Channel(born=born, about=_about_line(about or ""))
-
-    return Component(
-        creatures={
-            AgentName(name): ChannelAgent(
-                listen=agent.listen,
-                send=agent.send,
-                wires=agent.wires,
-                parent=AgentName(agent.parent) if agent.parent is not None else None,
-                beside=AgentName(agent.beside) if agent.beside is not None else None,
-                privileged=definition.is_privileged(name),
-            )
-            for name, agent in creatures.items()
-        },
-        channels={
-            name: made(said[name].born, said[name].description) if name in said else made("", None)
-            for name in sorted(channels)
-        },
-        flow=tuple(AgentName(name) for name in at_work(found) if name in creatures),
-    )
-
-
-def _about_line(about: str) -> str:
-    """What a channel is for, as all who use it are told in their prompts: short, and plain.
-
-    Agents may write it, too: it is no place for a page of orders, or for signs that nobody sees.
-    """
-    seen = "".join(c for c in " ".join(about.split()) if c.isprintable())
-    return seen if len(seen) <= ABOUT else f"{seen[: ABOUT - 1]}…"
-
-
 def _plan_tool(tool: ToolDefinition) -> PlanTool:
     return PlanTool(
         effects=tool.effects,
@@ -419,172 +324,3 @@ def _plan_tool(tool: ToolDefinition) -> PlanTool:
         placed=tool.placed,
         risk=tool.risk,
     )
-
-
-def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
-    """The coordination rules of a node as sentences."""
-    waits: list[str] = []
-    if node.hears:
-        return
-    if node.join is not None:
-        of, need = node.join.of, node.join.need
-        if need == len(of):
-            waits.extend(of)
-        elif need == 1:
-            waits.append(f"the first of {listed(of)}")
-        else:
-            waits.append(f"{need} of {listed(of)}")
-    if node.when is not None:
-        waits.append(render_condition(node.when))
-    if node.wait is not None:
-        waits.append(wait_text(node.wait))
-    if waits:
-        yield f"{name} waits for {listed(waits)}"
-    elif node.entry:
-        yield f"{name} starts with the run"
-    else:
-        yield f"{name} starts when it is sent to"
-    yield from _start_rules(name, node)
-    yield from _failure_rules(name, node)
-    yield from _target_rules(name, node)
-
-
-def _target_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
-    """Where a node that works nothing itself sends the run."""
-    if node.decide is not None and not node.decide.passes:
-        yield f"{name}: {condition_branch_text(node.decide)}"
-    if node.route is not None:
-        yield f"{name}: {output_branch_text(node.route)}"
-    if node.ask is not None:
-        answers = [*node.ask.options, *([ANY_WORDS] if node.ask.words else [])]
-        yield f"{name} asks people: {listed(answers, 'or')}"
-
-
-def _failure_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
-    """What a node does that cannot run, and how long it waits for that."""
-    if node.when is not None and node.otherwise != ASK_HUMAN:
-        what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
-        yield f"{name} {what} where {render_condition(node.when)} can no longer hold"
-    elif node.for_each is not None and node.otherwise != ASK_HUMAN:
-        what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
-        yield f"{name} {what} where {node.for_each} cannot be worked on"
-    if node.when is not None and node.within is not None:
-        condition = render_condition(node.when)
-        yield f"{name} waits for {condition} at most {duration_words(node.within)}"
-    if node.timeout is not None:
-        yield f"{name} fails where a step of it takes more than {duration_words(node.timeout)}"
-    if node.on_error:
-        yield f"where {name} fails, {on_error_text(node.on_error)}"
-
-
-def on_error_text(policy: str) -> str:
-    """What happens where a step fails, by the `on_error` of its phase or of its agent."""
-    words = {
-        "ask": "people are asked",
-        "fail": "the run fails",
-        "continue": "the run continues without it",
-    }
-    return words.get(policy, f"{policy} runs instead")
-
-
-def wait_text(wait: Wait) -> str:
-    """`2h`, or `2026-12-01 09:00 +01:00`."""
-    return time_words(wait.until) if wait.until else duration_words(wait.seconds)
-
-
-def _start_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
-    """What else a node needs to run once it is reached, and how often it runs."""
-    if node.only_if is not None and node.ask is not None:
-        yield f"{name} is asked only if {render_condition(node.only_if)}"
-    elif node.only_if is not None and node.route is not None:
-        yield f"{name} goes somewhere only if {render_condition(node.only_if)}"
-    elif node.only_if is not None and node.wait is not None:
-        yield f"{name} is waited for only if {render_condition(node.only_if)}"
-    elif node.only_if is not None:
-        yield f"{name} is {skips_words(node.only_if)}"
-    if node.needs:
-        who = node.agent if not node.by else "an item's agent"
-        yield f"{name} is skipped unless {who} may call {listed(node.needs)}"
-    if node.for_each is not None:
-        yield f"{name} has a step for each item of {node.for_each}{concurrency_text(node)}"
-
-
-def concurrency_text(node: PlanNode) -> str:
-    """`, 2 at a time, by the agent that it names`."""
-    said = f", {node.at_once} at a time" if node.at_once is not None else ""
-    if node.by:
-        said += f", by the agent that its {node.by!r} names"
-    return said
-
-
-def _crew_coordination_rules(definition: CrewDefinition) -> Iterator[str]:
-    """The rules that are not about one node, as sentences."""
-    for name, agent in definition.agents.items():
-        if not agent.enabled:
-            yield f"{name} is switched off: its phases are skipped"
-    yield from _channel_coordination_rules(definition)
-    for tool, named in approvals_of(definition).items():
-        if named is None:
-            yield f"every call of {tool} waits for a person's yes"
-        elif named:
-            yield f"calls of {tool} by {listed(named)} wait for a person's yes"
-    for rule in call_rules(definition):
-        yield permission_text(rule)
-    for name, agent in definition.agents.items():
-        if agent.parent is not None:
-            yield f"{name} works for {agent.parent}, and may call no more than that"
-    for key, how in definition.merge.items():
-        if how == "append":
-            yield f"what steps set of {key} makes a list"
-        elif how != "last":
-            yield f"what steps set of {key} {MERGED[how]}"
-
-
-def _channel_coordination_rules(definition: CrewDefinition) -> Iterator[str]:
-    """Who hears what, and whose words go where, as sentences."""
-    for name, agent in definition.agents.items():
-        if agent.listen:
-            yield f"{name} has a turn for each message in {listed(agent.listen)}"
-        if agent.wires:
-            yield f"what {name} says at the end of a turn goes to {listed(agent.wires)}"
-
-
-def condition_branch_text(decide: ConditionBranch) -> str:
-    """`not approved → writer (≤ 3), else ask_human`."""
-    bound = f" (≤ {decide.at_most})" if decide.at_most is not None else ""
-    last = f", else {decide.otherwise}" if bound and decide.otherwise != NEXT else ""
-    return f"{render_condition(decide.when)} → {decide.go}{bound}{last}"
-
-
-def output_branch_text(route: Route) -> str:
-    """`where router.next says: billing or technician (≤ 1), else end`."""
-    used_up = f", then {route.used_up}" if route.used_up != END else ""
-    bound = f"(≤ {route.at_most} each{used_up})"
-    return f"where {route.by} says: {listed(route.to, 'or')} {bound}, else {route.otherwise}"
-
-
-def requirements(plan: GraphPlan) -> list[str]:
-    """What nodes require besides their sources: `audio depends on backend.models_ready`.
-
-    A bare flag that one agent alone writes is named with the agent.
-    """
-    return [
-        f"{name} depends on {render_condition(_qualified(node.when, plan))}"
-        for name, node in plan.nodes.items()
-        if node.when is not None
-    ]
-
-
-def _qualified(condition: Condition, plan: GraphPlan) -> Condition:
-    match condition:
-        case Fact():
-            writers = [name for name, rules in plan.agents.items() if condition.name in rules.flags]
-            if condition.agent is None and len(writers) == 1:
-                return condition.model_copy(update={"agent": writers[0]})
-            return condition
-        case Not():
-            return Not(of=_qualified(condition.of, plan))
-        case AllOf():
-            return AllOf(of=tuple(_qualified(part, plan) for part in condition.of))
-        case AnyOf():
-            return AnyOf(of=tuple(_qualified(part, plan) for part in condition.of))

@@ -8,8 +8,8 @@
         # Two agents argue, a third decides.
 
 The docstring's first line says what it is about. It may return flow items, a `Built` of them, or
-a LangGraph `StateGraph`, which is read as data (`crewlog.graph.flow_translation`). A package makes
-it installable by an entry point of the group `crewlog.builders`.
+a LangGraph `StateGraph`, which `crewlog.graph.lowering.flow_translation` reads as data. A package
+makes it installable by an entry point of the group `crewlog.builders`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import crewlog.definition.patterns  # noqa: F401  # pyright: ignore[reportUnused
 from crewlog.definition.builders import Builder, Built, NoOptions, Place, register
 from crewlog.definition.model import NAME_PATTERN, FlowItem
 from crewlog.errors import UsageError
-from crewlog.graph.flow_translation import translate
+from crewlog.graph.lowering.flow_translation import translate
 from crewlog.model import Model
 
 Made = Built | Sequence[FlowItem] | StateGraph[Any, Any, Any, Any]
