@@ -15,7 +15,12 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.ids import AgentName, NodeName, StepId, node_of
     from crewlog.model import Json
     from crewlog.reporting.drawing.mermaid import MermaidDrawing, mermaid
-    from crewlog.reporting.permission_matrix import agents_in, cells, plan_tools, remote_agents
+    from crewlog.reporting.permission_matrix.builder import (
+        agents_in,
+        cells,
+        plan_tools,
+        remote_agents,
+    )
     from crewlog.reporting.wire_views import entry_view, interrupt_view
     from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.excerpt import fenced, shortened

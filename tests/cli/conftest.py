@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,23 +53,34 @@ class Done:
 
 VIEWS = {
     "audit": "AuditRecordView",
+    "checkpoints": "CheckpointListView",
     "diff": "DiffView",
     "explain": "ExplanationView",
     "graph": "GraphDrawingView",
     "log": "EventView",
+    "permissions": "PermissionMatrixView",
     "report": "ReportView",
     "trace": "TraceView",
+    "why": "PermissionExplanationView",
+    "artifact --diff": "ArtifactDiffView",
+    "trace --diff": "TraceDiffView",
+    "crews diff": "DefinitionDiffView",
 }
 """The view model that a command prints with `--json`."""
+DRY_RUNS = ("compile", "validate")
+"""The commands whose documents have a `DryRunView` as `dry_run`."""
 GRAPH_COMMANDS = {"add", "remove", "wire", "channel", "connect", "disconnect"}
 
 
-def check_views(arguments: tuple[str, ...], records: list[dict[str, Any]]) -> None:
+def check_views(arguments: Sequence[str], records: list[dict[str, Any]]) -> None:
     """Checks that what a command printed is valid by the published schema of its view model."""
-    name = VIEWS.get(arguments[0], "")
-    if arguments[0] == "trace" and "--diff" in arguments:
-        name = "TraceDiffView"
-    if not name or (name == "GraphDrawingView" and arguments[1] in GRAPH_COMMANDS):
+    command, option = arguments[0], "--diff" if "--diff" in arguments else ""
+    name = VIEWS.get(f"{command} {option}") or VIEWS.get(command)
+    name = name or VIEWS.get(" ".join(arguments[:2]))
+    if command in DRY_RUNS:
+        name = "DryRunView"
+        records = [each["dry_run"] for each in records if "dry_run" in each]
+    if name is None or (name == "GraphDrawingView" and arguments[1] in GRAPH_COMMANDS):
         return
     schema = json.loads((ROOT / "docs/schemas/reporting" / f"{name}.json").read_text())
     for record in records:

@@ -13,17 +13,26 @@ from covers import covers
 from crewlog.cli.auditing import said, when
 from crewlog.cli.editing import value_of
 from crewlog.cli.inboxing import answerer, others
-from crewlog.cli.matrix import _legend, next_window, remedies, show_matrix, tables
+from crewlog.cli.matrix import _legend, next_window, show_matrix, tables
 from crewlog.cli.screen import Screen
 from crewlog.client.inbox import OpenQuestion
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName, CrewName, RunId, ToolName
 from crewlog.reporting.audit.view import AuditRecord
+from crewlog.reporting.permission_matrix.view import (
+    RemedyView,
+    permission_explanation,
+    permission_matrix_view,
+)
 from crewlog.wire import LivePermissionView, PermissionsPage, PermissionView, QuotaUseView
 
 from .conftest import Cli
 
 RUN = f"guarded-{uuid4().hex[:6]}"
+
+
+def remedies(cell: PermissionView) -> tuple[RemedyView, ...]:
+    return permission_explanation(PermissionsPage(run=RunId("r"), cells=(cell,))).remedies
 
 
 def cell(agent: str, tool: str, **more: Any) -> PermissionView:
@@ -93,11 +102,8 @@ def test_a_large_matrix_tells_together_what_needs_no_reason(
 ) -> None:
     cells = [cell(agent, f"t{n}") for agent in "ab" for n in range(30)]
     cells[3] = cell("a", "t3", outcome="deny", rule="rules[0]", reason="rules[0] says never")
-    page = PermissionsPage(
-        run=RunId("r"), crew=CrewName("c"), graph_version=1, position=1, agents=(), tools=(),
-        total=60, cells=tuple(cells),
-    )  # fmt: skip
-    show_matrix(Screen(), page)
+    page = PermissionsPage(run=RunId("r"), crew=CrewName("c"), total=60, cells=tuple(cells))
+    show_matrix(Screen(), permission_matrix_view(page))
     out = capsys.readouterr().out
     assert "✗ t3  rules[0] says never" in out
     assert "✓ among its tools: t0, t1, t2, t4" in out
@@ -109,18 +115,18 @@ def test_why_a_day_is_used_up_says_when_the_next_begins_and_what_changes_it() ->
     full = cell("a", "look", outcome="deny", rule="rules[2]", quotas=(quota,))
     (window,) = next_window(full)
     assert "the next day begins at 2" in window
-    ((command, does),) = remedies("r", full)
-    assert command == "crewlog change r --operations FILE"
-    operations = value_of(does.partition(": ")[2])
+    (remedy,) = remedies(full)
+    assert remedy.command == "crewlog change r --operations FILE"
+    operations = value_of(remedy.effect.partition(": ")[2])
     assert operations == [{"op": "edit_rule", "place": 2, "set": {"quota": "10 per day"}}]
 
 
 def test_who_lacks_what_no_ruling_gives_is_told_what_does() -> None:
     for tool, edit in (("group_wire", "privileged=true"), ("send_message", "send=[CHANNEL]")):
         lacks = cell("a", tool, outcome="deny", rule="tools")
-        ((command, _),) = remedies("r", lacks)
-        assert command == f"crewlog change r --edit agent.a.{edit}"
-    commands = [command for command, _ in remedies("r", cell("a", "look", outcome="deny"))]
+        (remedy,) = remedies(lacks)
+        assert remedy.command == f"crewlog change r --edit agent.a.{edit}"
+    commands = [each.command for each in remedies(cell("a", "look", outcome="deny"))]
     assert commands == ["crewlog allow r a look", "crewlog ask r a look"]
 
 

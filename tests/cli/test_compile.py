@@ -22,6 +22,8 @@ from crewlog.graph.lowering.plans import lower
 from crewlog.ids import NodeName
 from crewlog.prompt.forms import FORMS
 
+from .conftest import check_views
+
 PROMPT = """\
 The collector gathers the changes, then the writer drafts notes. The checker
 reviews; unless approved, back to the writer, at most 3 times, otherwise ask me.
@@ -56,7 +58,9 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) ->
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
-    return json.loads(shown(capsys, *arguments, "--json", code=code))
+    data = json.loads(shown(capsys, *arguments, "--json", code=code))
+    check_views(arguments, [data])
+    return data
 
 
 def table(text: str) -> dict[str, list[str]]:

@@ -133,6 +133,10 @@ def test_checkpoints_are_compared(crewlog: Cli, runs: tuple[str, str]) -> None:
     nowhere = crewlog("diff", f"{run}@100000")
     assert nowhere.code != 0
     assert "100000" in nowhere.err
+    changed = crewlog("checkpoints", run, "--diff", "--json").records[0]["checkpoints"]
+    assert [each["position"] for each in changed] == [each["position"] for each in listed]
+    assert "first.score" in [each["name"] for row in changed for each in row["changes"]]
+    assert {each["changes"] for each in listed} == {None}
     points = crewlog("checkpoints", run, "--diff")
     assert points.code == 0, points.err
     assert "first#1" in points.out

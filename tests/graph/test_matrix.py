@@ -8,7 +8,7 @@ import pytest
 
 from crewlog.definition.model import GraphPolicy
 from crewlog.ids import AgentName, ToolName
-from crewlog.reporting.permission_matrix import (
+from crewlog.reporting.permission_matrix.builder import (
     PermissionView,
     agents_in,
     cell,

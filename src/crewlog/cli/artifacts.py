@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
     from crewlog.cli.texts import Told
     from crewlog.client import ArtifactView
-    from crewlog.client.artifacts import ArtifactChange
     from crewlog.model import Json
     from crewlog.reporting.diff.content import ContentChange
+    from crewlog.reporting.diff.view import ArtifactStepView
 
 LOOK = "Look"
 _LONGEST = 88
@@ -103,9 +103,10 @@ async def _diff(
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.texts import tell  # noqa: PLC0415
-    from crewlog.client.artifacts import artifact_changes, artifacts_of  # noqa: PLC0415
+    from crewlog.client.artifacts import artifacts_of, find_artifact_steps  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
     from crewlog.reporting.diff.content import content_diff  # noqa: PLC0415
+    from crewlog.reporting.diff.view import ArtifactDiffView  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     names = None if name is None else [name]
@@ -119,18 +120,19 @@ async def _diff(
                 remedy=f"Say which: {', '.join(known) or 'it has none'}.",
             )
         old, new = (side[0] for side in sides)
-        found = list(content_diff(_part(old, path), _part(new, path)))
-        changed = [] if found else await artifact_changes(handle, new.name)
+        changes = tuple(content_diff(_part(old, path), _part(new, path)))
+        steps = [] if changes else await find_artifact_steps(handle, new.name)
     if as_json:
-        screen.document(
+        view = ArtifactDiffView.model_validate(
             {
                 "artifact": new.name,
                 "from": old.position,
                 "to": new.position,
-                "changes": [each._asdict() for each in found],
-                **({} if found else {"changed_by": [each._asdict() for each in changed]}),
+                "changes": changes,
+                "steps": tuple(steps),
             }
         )
+        screen.document(view.model_dump(mode="json"))
         return exits.OK
     calls = new.calls - old.calls
     later = f"  {abs(calls)} call{'s' * (abs(calls) != 1)} {'later' if calls > 0 else 'earlier'}"
@@ -141,17 +143,17 @@ async def _diff(
         (later if calls else "", "dim"),
     )
     screen.line("")
-    tell(screen, map(_told, found))
-    if not found:
-        _when(screen, run_id, new.name, changed)
+    tell(screen, map(_told, changes))
+    if not changes:
+        _when(screen, run_id, new.name, steps)
     return exits.OK
 
 
-def _when(screen: Screen, run_id: str, name: str, changed: list[ArtifactChange]) -> None:
-    """That nothing differs, and between which positions something does."""
+def _when(screen: Screen, run_id: str, name: str, steps: list[ArtifactStepView]) -> None:
+    """Shows that nothing differs, and the positions at which steps changed the artifact."""
     from crewlog.cli.screen import counted, plain  # noqa: PLC0415
 
-    if not changed:
+    if not steps:
         screen.line(f"  nothing differs: nobody has changed {plain(name)} yet")
         return
     screen.line("  nothing differs; it was changed by")
@@ -161,11 +163,11 @@ def _when(screen: Screen, run_id: str, name: str, changed: list[ArtifactChange])
             f"@{each.first}" + (f" to @{each.last}" if each.last > each.first else ""),
             (counted(each.operations, "operation"), "dim"),
         ]
-        for each in changed[:_STEPS]
+        for each in steps[:_STEPS]
     ]
     screen.rows(("", "", ""), rows)
-    if len(changed) > _STEPS:
-        screen.line((f"  … and {counted(len(changed) - _STEPS, 'step')} more", "dim"))
+    if len(steps) > _STEPS:
+        screen.line((f"  … and {counted(len(steps) - _STEPS, 'step')} more", "dim"))
     screen.line(("  Look     ", "dim"), f"crewlog checkpoints {run_id}")
 
 

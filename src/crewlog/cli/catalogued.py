@@ -157,7 +157,7 @@ async def show_found(screen: Screen, catalog: Catalog, found: Found) -> None:
         (plain(found.name), "bold"),
         f" version {found.version}",
         (f" of {versions[-1].version}" if len(versions) > 1 else "", "dim"),
-        (f"{when} · {found.described['hash']}", "dim"),
+        (f"{when} · {found.reference.hash}", "dim"),
     )
     content = found.content
     if isinstance(content, CrewDefinition):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
     from crewlog.client import Client, Run
     from crewlog.reporting.diff.state import StateDiff
+    from crewlog.reporting.diff.view import CheckpointListView
     from crewlog.wire import CheckpointView
 
 REWIND = "Rewind"
@@ -46,7 +47,7 @@ async def _checkpoints(run_id: str, *, diff: bool, full: bool, as_json: bool) ->
         found = await checkpoints_of(run)
         changed = await _changes(run, found) if diff else {}
         if as_json:
-            screen.document({"run": run_id, "checkpoints": _as_json(found, changed)})
+            screen.document(_view(run, found, changed).model_dump(mode="json"))
             return exits.OK
         await _show(screen, client, run, found, changed, full=full)
     return exits.OK
@@ -62,14 +63,20 @@ async def _changes(run: Run, found: list[CheckpointView]) -> dict[int, StateDiff
     return changes_by_position(run.id, entries, [each.position for each in found])
 
 
-def _as_json(found: list[CheckpointView], changed: dict[int, StateDiff]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _view(
+    run: Run, found: list[CheckpointView], changed: dict[int, StateDiff]
+) -> CheckpointListView:
+    from crewlog.reporting.diff.view import (  # noqa: PLC0415
+        CheckpointChangesView,
+        CheckpointListView,
+    )
+
+    rows: list[CheckpointChangesView] = []
     for each in found:
-        row = each.model_dump(mode="json")
-        if each.position in changed:
-            row["changes"] = [change.to_json() for change in changed[each.position].changes]
-        rows.append(row)
-    return rows
+        diff = changed.get(each.position)
+        changes = diff.changes if diff is not None else None
+        rows.append(CheckpointChangesView(**dict(each), changes=changes))
+    return CheckpointListView(run=run.id, checkpoints=tuple(rows))
 
 
 async def _show(

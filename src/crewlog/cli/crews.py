@@ -98,7 +98,8 @@ async def _show(name: str, *, as_yaml: bool, as_json: bool) -> int:
             versions = [
                 each.version for each in await client.catalog.history(found.kind, found.name)
             ]
-            screen.document(found.described | {"versions": versions, "content": found.data})
+            reference = found.reference.model_dump(mode="json")
+            screen.document({**reference, "versions": versions, "content": found.data})
         else:
             await show_found(screen, client.catalog, found)
     return exits.OK
@@ -229,6 +230,7 @@ async def _diff(old: str, new: str | None, *, as_json: bool) -> int:
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.definition.diff import diff_models  # noqa: PLC0415
+    from crewlog.reporting.diff.view import DefinitionDiffView  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with AsyncExitStack() as stack:
@@ -250,9 +252,10 @@ async def _diff(old: str, new: str | None, *, as_json: bool) -> int:
         )
     found = diff_models(one.content, other.content)
     if as_json:
-        changes = [change.model_dump(mode="json") for change in found.changes]
-        document = {"old": one.described, "new": other.described}
-        screen.document({"same": not found, **document, "changes": changes})
+        view = DefinitionDiffView(
+            same=not found, old=one.reference, new=other.reference, changes=found.changes
+        )
+        screen.document(view.model_dump(mode="json"))
     else:
         show_diff(screen, one, other, found)
     return exits.OK

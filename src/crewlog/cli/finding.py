@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from crewlog.canonical_json import hash_json
 from crewlog.cli.files import SUFFIXES, is_registry, load_crew
@@ -16,6 +16,7 @@ from crewlog.errors import UsageError
 from crewlog.model import Json, Model
 from crewlog.prompt.registry import Registry, offer_of_registry
 from crewlog.prompt.registry_file import load_registry_file
+from crewlog.reporting.diff.view import DefinitionReference
 
 if TYPE_CHECKING:
     from crewlog.store.protocol import CatalogRow, CrewRow, Kind
@@ -50,16 +51,16 @@ class Found:
         return self.content.to_json()
 
     @property
-    def described(self) -> dict[str, Any]:
-        """What it is, as JSON."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "version": self.version,
-            "at": self.at,
-            "file": self.file or None,
-            "hash": hash_json(self.data),
-        }
+    def reference(self) -> DefinitionReference:
+        """Its name and hash."""
+        return DefinitionReference(
+            kind=self.kind,
+            name=self.name,
+            version=self.version,
+            at=self.at,
+            file=self.file or None,
+            hash=hash_json(self.data),
+        )
 
     @property
     def offer(self) -> Offer:

@@ -11,12 +11,15 @@ from zoneinfo import ZoneInfo
 
 from crewlog.cli.screen import Part, Screen, ago, plain
 from crewlog.definition.findings import listed
-from crewlog.definition.model import GROUP_TOOLS, SEND_MESSAGE
 from crewlog.definition.quotas import quota_of, window_ends
 from crewlog.graph.plan import BUILT_IN_TOOLS
 
 if TYPE_CHECKING:
-    from crewlog.wire import LivePermissionView, PermissionsPage, PermissionView
+    from crewlog.reporting.permission_matrix.view import (
+        PermissionExplanationView,
+        PermissionMatrixView,
+    )
+    from crewlog.wire import LivePermissionView, PermissionView
 
 GLYPHS = {"allow": ("✓", "green"), "ask": ("?", "yellow"), "deny": ("✗", "red")}
 _HAS_NOT = ("·", "dim")
@@ -29,7 +32,7 @@ _LONGEST_NAME = 24
 """Columns of an agent's name."""
 
 
-def show_matrix(screen: Screen, page: PermissionsPage, *, whole: bool = False) -> None:
+def show_matrix(screen: Screen, page: PermissionMatrixView, *, whole: bool = False) -> None:
     """All cells: first as a table, then each with its reason.
 
     Args:
@@ -210,23 +213,17 @@ _VERBS = {
 }
 
 
-def show_why(screen: Screen, page: PermissionsPage, cell: PermissionView) -> None:
-    """What holds for a cell, every rule that was looked at, and what one can do about it.
-
-    Args:
-        screen: Where it is shown.
-        page: The matrix that has the cell.
-        cell: The cell.
-    """
-    glyph, style = GLYPHS[cell.outcome]
-    said = f"{plain(cell.agent)} {_VERBS[cell.outcome]} {plain(cell.tool)}"
+def show_why(screen: Screen, view: PermissionExplanationView) -> None:
+    """Shows whether an agent may call a tool, every check, and the commands that change it."""
+    glyph, style = GLYPHS[view.outcome]
+    said = f"{plain(view.agent)} {_VERBS[view.outcome]} {plain(view.tool)}"
     screen.line("  ", (glyph, style), (f" {said}", "bold"))
-    screen.wrapped(["    "], plain(cell.reason), indent=4)
-    if cell.set is not None:
-        screen.wrapped(["    "], set_words(cell.set), indent=4)
+    screen.wrapped(["    "], plain(view.reason), indent=4)
+    if view.set is not None:
+        screen.wrapped(["    "], set_words(view.set), indent=4)
     screen.line()
-    width = max(len(check.rule) for check in cell.checks)
-    for check in cell.checks:
+    width = max(len(check.rule) for check in view.checks)
+    for check in view.checks:
         glyph, style = GLYPHS.get(check.outcome, ("–", "dim"))  # noqa: RUF001
         if not check.applies:
             style = "dim"
@@ -239,56 +236,14 @@ def show_why(screen: Screen, page: PermissionsPage, cell: PermissionView) -> Non
             indent=8 + width,
             style="" if check.applies else "dim",
         )
-    if left := [*_left(cell), *next_window(cell)]:
+    if left := [*_left(view), *next_window(view)]:
         screen.line()
         screen.line("  ", ("Quota   ", "dim"), "; ".join(left))
-    if not page.live:
+    if not view.live:
         screen.line()
         screen.line("  ", ("From the store: the run does not answer, or has ended.", "dim"))
         return
     screen.line()
-    for number, (command, does) in enumerate(remedies(page.run, cell)):
-        screen.line("  ", ("Change  " if number == 0 else "        ", "dim"), command)
-        screen.line("          ", (does, "dim"))
-
-
-_MADE_BY = {
-    "set_flag": ("writes_flags=[FLAG]", "who may set a flag has that tool; no ruling gives it"),
-    "set_output": ("outputs=[NAME]", "who has outputs to set has that tool; no ruling gives it"),
-    SEND_MESSAGE: ("send=[CHANNEL]", "who sends to a channel has that tool; no ruling gives it"),
-    **dict.fromkeys(
-        GROUP_TOOLS,
-        ("privileged=true", "who is privileged changes the graph; no ruling makes anybody so"),
-    ),
-}
-"""What makes an agent have a tool that is in every crew, by the tool, with what it does."""
-
-
-def remedies(run: str, cell: PermissionView) -> Iterator[tuple[str, str]]:
-    """Commands that make it otherwise, each with what it does."""
-    here = f"{run} {cell.agent} {cell.tool}"
-    if cell.rule == "parent":
-        above = next(check for check in cell.checks if check.rule == "parent" and check.decides)
-        yield f"crewlog permissions {run} --tool {cell.tool}", f"{above.says}: that one decides"
-        return
-    if cell.rule == "tools" and cell.tool in _MADE_BY:
-        field, does = _MADE_BY[cell.tool]
-        yield f"crewlog change {run} --edit agent.{cell.agent}.{field}", does
-        return
-    full = next((q for q in cell.quotas if q.left == 0), None)
-    if full is not None and cell.outcome == "deny" and cell.rule == full.rule:
-        edit = f"crewlog change {run} --operations FILE"
-        place = full.rule.removeprefix("rules[").removesuffix("]")
-        new = f"{quota_of(full.quota).most * 2} per {quota_of(full.quota).per}"
-        operation = f"{{op: edit_rule, place: {place}, set: {{quota: {new}}}}}"
-        yield edit, f"no ruling lifts a quota, a change does: [{operation}]"
-        return
-    if cell.set is not None and cell.set.do != "permission":
-        whom = "'*'" if cell.set.agent == "*" else cell.agent
-        yield f"crewlog inherit {run} {whom} {cell.tool}", "what the definition says holds again"
-    if cell.outcome != "allow":
-        yield f"crewlog allow {here}", "it may call it, from the next call on"
-    if cell.outcome != "ask":
-        yield f"crewlog ask {here}", "each call waits for a person's yes"
-    if cell.outcome != "deny":
-        yield f"crewlog deny {here}", "it may not, from the next call on"
+    for number, remedy in enumerate(view.remedies):
+        screen.line("  ", ("Change  " if number == 0 else "        ", "dim"), remedy.command)
+        screen.line("          ", (remedy.effect, "dim"))

@@ -70,14 +70,15 @@ async def _permissions(run_id: str, agents: list[str], tools: list[str], *, as_j
     from crewlog.cli.matrix import show_matrix  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.reporting.permission_matrix.view import permission_matrix_view  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        page = await client.run(run_id).permissions(agents, tools)
+        view = permission_matrix_view(await client.run(run_id).permissions(agents, tools))
     if as_json:
-        screen.document(page.model_dump(mode="json", exclude={"cells": {"__all__": {"checks"}}}))
+        screen.document(view.model_dump(mode="json"))
     else:
-        show_matrix(screen, page, whole=bool(tools))
+        show_matrix(screen, view, whole=bool(tools))
     return exits.OK
 
 
@@ -97,19 +98,19 @@ def why(
 
 
 async def _why(run_id: str, agent: str, tool: str, *, as_json: bool) -> int:
-    from crewlog.cli.matrix import remedies, show_why  # noqa: PLC0415
+    from crewlog.cli.matrix import show_why  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.reporting.permission_matrix.view import permission_explanation  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         page = await client.run(run_id).permissions([agent], [tool], checks=True)
-    cell = page.cells[0]
+    view = permission_explanation(page)
     if as_json:
-        told = [{"command": command, "does": does} for command, does in remedies(run_id, cell)]
-        screen.document({"run": run_id, **cell.model_dump(mode="json"), "remedies": told})
+        screen.document(view.model_dump(mode="json"))
     else:
-        show_why(screen, page, cell)
+        show_why(screen, view)
     return exits.OK
 
 

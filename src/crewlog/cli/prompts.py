@@ -285,7 +285,7 @@ def explain(
     from crewlog.cli.compiling import compiled, find_offer, is_prompt, read_source  # noqa: PLC0415
     from crewlog.cli.explained import origin, show_explanation  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
-    from crewlog.cli.understood import account_json  # noqa: PLC0415
+    from crewlog.cli.understood import clause_view  # noqa: PLC0415
     from crewlog.reporting.explanation import explain as explain_node  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
@@ -304,10 +304,10 @@ def explain(
         return exits.USAGE
     explained = explain_node(definition, node)
     if as_json:
-        document = explained.model_dump(mode="json")
         if found is not None:
-            document["clauses"] = [account_json(each) for each in origin(found, explained)]
-        screen.document(document)
+            clauses = tuple(map(clause_view, origin(found, explained)))
+            explained = explained.model_copy(update={"clauses": clauses})
+        screen.document(explained.model_dump(mode="json"))
     else:
         show_explanation(screen, explained, found)
     return exits.OK

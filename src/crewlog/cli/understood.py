@@ -12,6 +12,7 @@ from crewlog.cli.problems import excerpt
 from crewlog.cli.screen import Part, Screen, counted, plain
 from crewlog.definition.content import definition_hash
 from crewlog.prompt.explaining import ClauseAccount, clause_accounts
+from crewlog.reporting.explanation import ClauseView
 from crewlog.state.excerpt import shortened
 
 if TYPE_CHECKING:
@@ -193,25 +194,27 @@ def as_json(compiled: CompiledPrompt) -> dict[str, Any]:
         "definition": None if definition is None else definition.to_json(),
         "requirements": list(compiled.requirements),
         "remarks": remarks_json(compiled),
-        "clauses": [account_json(each) for each in clause_accounts(compiled)],
+        "clauses": [
+            clause_view(each).model_dump(mode="json") for each in clause_accounts(compiled)
+        ],
     }
 
 
-def account_json(account: ClauseAccount) -> dict[str, Any]:
-    """A clause with its status and its parts as data."""
+def clause_view(account: ClauseAccount) -> ClauseView:
+    """A clause with its status and its parts."""
     clause = account.clause
-    return {
-        "clause": clause.number,
-        "line": account.line,
-        "column": account.column,
-        "start": clause.span.start,
-        "end": clause.span.end,
-        "text": clause.text,
-        "kind": clause.kind,
-        "status": account.status,
-        "why": account.why,
-        "parts": list(account.parts),
-    }
+    return ClauseView(
+        clause=clause.number,
+        line=account.line,
+        column=account.column,
+        start=clause.span.start,
+        end=clause.span.end,
+        text=clause.text,
+        kind=clause.kind,
+        status=account.status,
+        why=account.why,
+        parts=account.parts,
+    )
 
 
 def approval_json(compiled: CompiledPrompt, approved: CrewDefinition) -> dict[str, Any]:

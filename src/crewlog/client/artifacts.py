@@ -15,6 +15,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, StepId, artifact_log, is_artifact
 from crewlog.model import Json, Model
+from crewlog.reporting.diff.view import ArtifactStepView
 from crewlog.state.artifacts import Content, after, begin, first
 from crewlog.state.fold import fold
 from crewlog.state.journal import ArtifactOperationsApplied, MessageRef, entry_from_json
@@ -52,18 +53,6 @@ class ArtifactView(Model):
     """Whether it keeps its schema; none where it has none."""
     faults: tuple[str, ...] = ()
     """How it does not."""
-
-
-class ArtifactChange(NamedTuple):
-    """What a step did to an artifact."""
-
-    step: StepId
-    first: int
-    """The journal position of its first operations."""
-    last: int
-    """That of its last ones."""
-    operations: int
-    """How many it asked for, those that were left out included."""
 
 
 class _Reads(Protocol):
@@ -113,9 +102,9 @@ async def artifacts_of(
     return found
 
 
-async def artifact_changes(run: _Reads, name: str) -> list[ArtifactChange]:
-    """The steps that changed an artifact, or tried to, by where they began to."""
-    found: dict[StepId, ArtifactChange] = {}
+async def find_artifact_steps(run: _Reads, name: str) -> list[ArtifactStepView]:
+    """The steps that changed an artifact, or tried to, in the order of their first operations."""
+    found: dict[StepId, ArtifactStepView] = {}
     position = 0
     while items := (await run.journal(position, _PAGE)).entries:
         for item in items:
@@ -123,8 +112,13 @@ async def artifact_changes(run: _Reads, name: str) -> list[ArtifactChange]:
             if entry.get("kind") != "ArtifactOperationsApplied" or entry.get("artifact") != name:
                 continue
             step, count = StepId(entry["step"]), int(entry.get("count", 0))
-            known = found.get(step, ArtifactChange(step, item.position, 0, 0))
-            found[step] = known._replace(last=item.position, operations=known.operations + count)
+            known = found.get(step)
+            found[step] = ArtifactStepView(
+                step=step,
+                first=known.first if known else item.position,
+                last=item.position,
+                operations=count + (known.operations if known else 0),
+            )
         position = items[-1].position
     return list(found.values())
 

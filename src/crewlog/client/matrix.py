@@ -9,7 +9,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import RunNotFound, StoreIncomplete, WorkerMissing
 from crewlog.graph.lowering.plans import lower
 from crewlog.ids import RunId
-from crewlog.reporting.permission_matrix import (
+from crewlog.reporting.permission_matrix.builder import (
     agents_in,
     cells,
     plan_tools,

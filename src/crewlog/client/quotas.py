@@ -10,7 +10,7 @@ from crewlog.client.inbox import OpenQuestion
 from crewlog.client.journal import OpenStore
 from crewlog.definition.quotas import quota_of, window_ends, window_of
 from crewlog.errors import StoreUnavailable
-from crewlog.reporting.permission_matrix import with_quota_use
+from crewlog.reporting.permission_matrix.builder import with_quota_use
 from crewlog.state.calls import quota_store_name
 from crewlog.store.quotas import time_zone
 from crewlog.wire import InterruptView, PermissionsPage, QuotaUseView, QuotaView

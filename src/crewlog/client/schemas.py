@@ -18,11 +18,20 @@ from crewlog import wire
 from crewlog.errors import UsageError
 from crewlog.model import Json, Model
 from crewlog.reporting.audit.view import AuditRecordView
-from crewlog.reporting.diff.view import DiffView
+from crewlog.reporting.diff.view import (
+    ArtifactDiffView,
+    CheckpointListView,
+    DefinitionDiffView,
+    DiffView,
+)
 from crewlog.reporting.drawing.view import GraphDrawingView
 from crewlog.reporting.dry_run.view import DryRunView
 from crewlog.reporting.events.view import EventView
 from crewlog.reporting.explanation import ExplanationView
+from crewlog.reporting.permission_matrix.view import (
+    PermissionExplanationView,
+    PermissionMatrixView,
+)
 from crewlog.reporting.report.view import ReportView
 from crewlog.reporting.trace.view import TraceDiffView, TraceView
 from crewlog.state.journal import JournalEntry
@@ -60,12 +69,17 @@ GIVES: dict[str, type[Model]] = {
     "ConversationView": wire.ConversationView,
 }
 VIEWS: dict[str, type[Model]] = {
+    "ArtifactDiffView": ArtifactDiffView,
     "AuditRecordView": AuditRecordView,
+    "CheckpointListView": CheckpointListView,
+    "DefinitionDiffView": DefinitionDiffView,
     "DiffView": DiffView,
     "DryRunView": DryRunView,
     "EventView": EventView,
     "ExplanationView": ExplanationView,
     "GraphDrawingView": GraphDrawingView,
+    "PermissionExplanationView": PermissionExplanationView,
+    "PermissionMatrixView": PermissionMatrixView,
     "ReportView": ReportView,
     "TraceDiffView": TraceDiffView,
     "TraceView": TraceView,

@@ -74,6 +74,27 @@ class ToolAccessView(Model):
     risk: str = "low"
 
 
+class ClauseView(Model):
+    """A clause of a prompt, and what became of it."""
+
+    clause: int
+    """Its number."""
+    line: int
+    column: int
+    start: int
+    """The offset of its first character in the prompt, from 0."""
+    end: int
+    """The offset after its last character."""
+    text: str
+    kind: str
+    status: str
+    """Its status in the clause ledger; `open`: the ledger has no entry for it."""
+    why: str
+    """The reason for the status, for people."""
+    parts: tuple[str, ...]
+    """The parts of the crew that come from it, as text."""
+
+
 class ExplanationView(Model):
     """A node of a crew."""
 
@@ -133,6 +154,8 @@ class ExplanationView(Model):
     """Outputs it may set, besides `text`."""
     limits: dict[str, Json] = Field(default_factory=dict[str, Json])
     """Bounds of its turns."""
+    clauses: tuple[ClauseView, ...] | None = None
+    """The clauses that the node comes from; none if the crew does not come from a prompt."""
 
 
 def explain(definition: CrewDefinition, node: str) -> ExplanationView:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from crewlog.canonical_json import canonical
 from crewlog.json_diff import Difference, Path, differences
-from crewlog.model import Json
+from crewlog.model import Json, Model
 from crewlog.state.artifacts import after, begin, body_of, escaped
 
 IDENTIFIES = ("id", "name", "key")
@@ -22,7 +22,7 @@ LONGEST_LIST = 2_000
 """Items of a list that are aligned; longer ones are compared place by place."""
 
 
-class ContentChange(NamedTuple):
+class ContentChange(Model):
     """A difference of two contents of an artifact."""
 
     kind: Literal["added", "removed", "changed"]
@@ -48,7 +48,7 @@ def content_diff(old: Json, new: Json) -> Iterator[ContentChange]:
     """The changes that make `new` of `old`, in an order in which they can be applied."""
     for each in differences(old, new, lists=_list_diff):
         path = "".join(f"/{escaped(key)}" for key in each.path)
-        yield ContentChange(each.kind, path, each.old, each.new, each.label)
+        yield ContentChange(kind=each.kind, path=path, old=each.old, new=each.new, label=each.label)
 
 
 def patched(old: Json, found: Iterable[ContentChange]) -> Json:

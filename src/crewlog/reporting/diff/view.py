@@ -1,8 +1,8 @@
-"""The diff of two checkpoints as a typed view: state, graph and definition."""
+"""Diffs as typed views: of two checkpoints, two definitions, or two contents of an artifact."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -10,11 +10,13 @@ from crewlog.definition.diff import Change as DefinitionChange
 from crewlog.definition.diff import diff as definition_diff
 from crewlog.definition.model import CrewDefinition
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import RunId
+from crewlog.ids import RunId, StepId
 from crewlog.model import Model
+from crewlog.reporting.diff.content import ContentChange
 from crewlog.reporting.diff.plan import PlanDiff, plan_diff
 from crewlog.reporting.diff.state import StateChange, difference
 from crewlog.state.model import CrewState
+from crewlog.wire import CheckpointView
 
 
 class Checkpoint(NamedTuple):
@@ -46,6 +48,73 @@ class DiffView(Model):
     """The differences of the graphs; none if one of the runs has no graph yet."""
     definition: tuple[DefinitionChange, ...] | None
     """The differences of the definitions; none likewise."""
+
+
+class CheckpointChangesView(CheckpointView):
+    """A checkpoint, and what differs from the checkpoint before it."""
+
+    changes: tuple[StateChange, ...] | None = None
+    """The differences of the states, by section; none if they are not requested."""
+
+
+class CheckpointListView(Model):
+    """The checkpoints of a run."""
+
+    run: RunId
+    checkpoints: tuple[CheckpointChangesView, ...]
+    """In the order of their positions."""
+
+
+class DefinitionReference(Model):
+    """The name of a crew, a registry, or a part of one: in a file or in the catalog."""
+
+    kind: Literal["crew", "registry", "agent", "tool", "builder", "model"]
+    name: str
+    version: int | None = None
+    """The version in the catalog; none for a file."""
+    at: int | None = None
+    """When it was registered, in milliseconds since the epoch; none for a file."""
+    file: str | None = None
+    """The path of the file; none for the catalog."""
+    hash: str
+    """The hash of the content."""
+
+
+class DefinitionDiffView(Model):
+    """What differs between two crews, registries or parts of registries."""
+
+    same: bool
+    """Whether nothing differs."""
+    old: DefinitionReference
+    new: DefinitionReference
+    changes: tuple[DefinitionChange, ...]
+    """In the order of a definition's keys."""
+
+
+class ArtifactStepView(Model):
+    """A step that changed an artifact, or tried to."""
+
+    step: StepId
+    first: int
+    """The journal position of its first operations."""
+    last: int
+    """The journal position of its last operations."""
+    operations: int
+    """The number of operations, also of those that were left out."""
+
+
+class ArtifactDiffView(Model):
+    """What differs between an artifact at two positions of a run."""
+
+    artifact: str
+    old: int = Field(alias="from")
+    """The one journal position."""
+    new: int = Field(alias="to")
+    """The other journal position."""
+    changes: tuple[ContentChange, ...]
+    """The differences, in an order in which they can be applied."""
+    steps: tuple[ArtifactStepView, ...] = ()
+    """If nothing differs: all steps that changed the artifact, or tried to."""
 
 
 def checkpoint_diff(old: Checkpoint, new: Checkpoint) -> DiffView:

@@ -1,0 +1,1 @@
+"""The permission matrix: whether agents may call tools now, and why."""
