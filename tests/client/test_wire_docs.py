@@ -78,7 +78,13 @@ def test_every_answer_in_the_page_is_valid(content: str) -> None:
     for one in data if isinstance(data, list) else [data]:
         names = [
             name
-            for name in ("RunResult", "CommandResult", "ChangeResult", "InterruptView", "JournalPage")
+            for name in (
+                "RunResult",
+                "CommandResult",
+                "ChangeResult",
+                "InterruptView",
+                "JournalPage",
+            )
             if not list(jsonschema.Draft202012Validator(schemas()[name]).iter_errors(one))
         ]
         assert names
