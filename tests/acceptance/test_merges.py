@@ -190,7 +190,7 @@ async def test_turns_go_on_in_the_run_that_stays(crews: Site) -> None:
     changed = await one.change(
         operations=[to(two, "ann", "eve", "tie")], id="tie", by="fay", wait=False
     )
-    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
     await one.message("meanwhile", to="channel:y", by="fay")  # who is not in it goes on
     await one.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
     crews.open_gate(two, "g")
@@ -210,7 +210,7 @@ async def tied_in_the_last_turn(crews: Site, one: Run, two: Run) -> ChangeResult
     await two.change(operations=[RemoveAgent(name="dan")], id="gone", by="fay")
     tie = to(two, "ann", "eve", "tie")
     changed = await one.change(operations=[tie], id="tie", by="fay", wait=False)
-    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
     crews.open_gate(two, "g")
     return changed
 
@@ -384,7 +384,7 @@ async def test_who_asks_a_run_in_a_merge_is_answered_when_that_has_ended(
     for each in (one, three):
         await rested(each)
     first = await one.change(operations=[to(two, "ann", "dan", "r1")], wait=False)
-    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
     tie = to(one, "ida", "ann", "r2") if asked == "who stays" else to(two, "ida", "dan", "r2")
     second = await three.change(operations=[tie], wait=False)
     began = time.monotonic()
@@ -515,8 +515,8 @@ async def test_what_comes_in_a_runs_last_moments_is_heard_by_whom_is_meant(crews
     await two.message("first", to="channel:x", by="fay")
     await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
     await one.change(operations=[to(two, "cid", "eve", "tie")], wait=False)
-    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
-    await one.wait_until(lambda view: view.merging == "survives", LIMIT)
+    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
+    await one.wait_until(lambda view: view.merging == "surviving", LIMIT)
     worker.kill()
     crews.open_gate(two, "g")
     await two.wait_until(lambda view: view.merging == "offered", LIMIT)

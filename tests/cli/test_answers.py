@@ -99,9 +99,11 @@ def question(**more: Any) -> OpenQuestion:
 
 def test_the_inbox_says_how_a_question_is_answered() -> None:
     assert answer_command("r", question()) == "crewlog answer r i1 approve|reject"
-    call = question(kind="tool_approval", tool="drop", options=("approve", "reject"), words=True)
+    call = question(
+        kind="tool_approval", tool="drop", options=("approve", "reject"), takes_text=True
+    )
     assert answer_command("r", call) == "crewlog answer r i1 approve|edit|reject|respond WORDS"
-    budget = question(kind="budget", options=("go on", "stop"), words=True)
+    budget = question(kind="budget", options=("go on", "stop"), takes_text=True)
     assert answer_command("r", budget) == "crewlog answer r i1 'go on'|stop|NUMBER"
     assert call.review_configs[0]["allowed_decisions"] == ["approve", "edit", "reject", "respond"]
 
@@ -208,7 +210,7 @@ def test_who_was_first_is_told(was: InterruptAnswer, told: str, decision: str | 
         run="r",
         questions=[view(id="i2", words=True, to=("carla",), escalated=was.expired)],
         over=False,
-        state=SimpleNamespace(answered={InterruptId("i1"): was}),
+        state=SimpleNamespace(answers={InterruptId("i1"): was}),
     )
     sight: Sight = seen
     with pytest.raises(InterruptNotOpen, match=told):

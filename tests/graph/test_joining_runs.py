@@ -293,7 +293,7 @@ async def test_what_is_said_to_a_merged_run_is_handed_on_by_the_names_of_there(
 ) -> None:
     for data in (
         {"text": "1", "to": "channel:x"},
-        {"text": "2", "to": "channel:x", "was": "channel:w"},
+        {"text": "2", "to": "channel:x", "original_to": "channel:w"},
         {"text": "3", "to": "public"},
         {"text": "4"},
         {"text": "5", "to": 7},
@@ -301,8 +301,8 @@ async def test_what_is_said_to_a_merged_run_is_handed_on_by_the_names_of_there(
     ):
         await merging_runs.forward(merged(into), QueuedCommand("message", data))
     assert sent == [
-        (into, "message", {"text": "1", "to": "channel:x-2", "was": "channel:x"}),
-        (into, "message", {"text": "2", "to": "channel:x-2", "was": "channel:w"}),
+        (into, "message", {"text": "1", "to": "channel:x-2", "original_to": "channel:x"}),
+        (into, "message", {"text": "2", "to": "channel:x-2", "original_to": "channel:w"}),
         (into, "message", {"text": "3", "to": "public"}),
         (into, "message", {"text": "4"}),
         (into, "message", {"text": "5", "to": 7}),

@@ -69,7 +69,7 @@ class RunView(Model):
     rests: bool = False
     """Whether the run is idle: it waits for a message to its agents with channels."""
     merging: str = ""
-    """The status of a run merge: `asked`, `survives`, `joins` or `offered`; empty without one."""
+    """The status of a run merge: `requested`, `draining`, `surviving` or `offered`; else empty."""
     usage: Usage = Usage()
     error: str = ""
     end_reason: EndReason = ""
