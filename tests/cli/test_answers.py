@@ -14,11 +14,10 @@ from crewlog.cli.hearing import Heard, heard, heard_before
 from crewlog.cli.questions import answer_command
 from crewlog.cli.screen import Screen
 from crewlog.cli.sight import Sight
-from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.errors import InterruptNotOpen, UsageError
-from crewlog.ids import InterruptId
-from crewlog.state.model import InterruptAnswer
-from crewlog.store.protocol import InterruptRow
+from crewlog.ids import InterruptId, RunId
+from crewlog.reporting.inbox import InboxInterruptView, inbox_interrupt_view
+from crewlog.state.model import Interrupt, InterruptAnswer
 from crewlog.wire import InterruptView
 
 
@@ -92,9 +91,9 @@ def test_arguments_that_are_none(question: InterruptView, args: str | None, told
         edited_args(Screen(as_json=True), question, args)
 
 
-def question(**more: Any) -> OpenQuestion:
+def question(**more: Any) -> InboxInterruptView:
     asked = {"id": "i1", "kind": "ask", "question": "Go on?"} | more
-    return open_question(InterruptRow(run="r", id="i1", position=3, at=5, interrupt=asked))  # type: ignore[arg-type]
+    return inbox_interrupt_view(RunId("r"), 5, Interrupt.from_json(asked))
 
 
 def test_the_inbox_says_how_a_question_is_answered() -> None:

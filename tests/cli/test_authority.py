@@ -15,15 +15,16 @@ from crewlog.cli.editing import value_of
 from crewlog.cli.inboxing import answerer, others
 from crewlog.cli.matrix import _legend, next_window, show_matrix, tables
 from crewlog.cli.screen import Screen
-from crewlog.client.inbox import OpenQuestion
 from crewlog.errors import UsageError
-from crewlog.ids import AgentName, CrewName, RunId, ToolName
+from crewlog.ids import AgentName, CrewName, InterruptId, RunId, ToolName
 from crewlog.reporting.audit.view import AuditRecord
+from crewlog.reporting.inbox import inbox_interrupt_view
 from crewlog.reporting.permission_matrix.view import (
     RemedyView,
     permission_explanation,
     permission_matrix_view,
 )
+from crewlog.state.model import Interrupt
 from crewlog.wire import LivePermissionView, PermissionsPage, PermissionView, QuotaUseView
 
 from .conftest import Cli
@@ -149,8 +150,10 @@ def test_the_audit_says_with_what_a_call_was_made() -> None:
 
 
 def test_the_inbox_of_one_says_who_is_asked_else() -> None:
-    asked = {"id": "i1", "kind": "ask", "question": "Go?", "options": ["yes", "no"]}
-    every = [OpenQuestion.model_validate({**asked, "run": f"r{n}", "to": ["ana"]}) for n in (1, 2)]
+    asked = Interrupt(
+        id=InterruptId("i1"), kind="ask", question="Go?", options=("yes", "no"), to=("ana",)
+    )
+    every = [inbox_interrupt_view(RunId(f"r{n}"), 0, asked) for n in (1, 2)]
     assert others(every, 2, "ben") == ""
     assert others(every, 0, "ben") == "2 questions are asked of others: ana"
 

@@ -14,7 +14,7 @@ import pytest
 from crewlog.cli import services
 from crewlog.cli.main import run_cli
 from crewlog.client import keys
-from crewlog.client.inbox import OpenQuestion
+from crewlog.reporting.inbox import InboxInterruptView
 from crewlog.store.in_process import InMemoryStore
 
 SERVER = Path(__file__).parents[1] / "servers" / "server.py"
@@ -29,7 +29,7 @@ class Connected:
         self.kept = InMemoryStore()
         self.key: keys.Key | None = None
 
-    async def inbox(self) -> list[OpenQuestion]:
+    async def inbox(self) -> list[InboxInterruptView]:
         return []
 
     async def store(self) -> InMemoryStore:

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from crewlog.errors import UsageError
 from crewlog.wire import InterruptView
-
-if TYPE_CHECKING:
-    from crewlog.client.inbox import OpenQuestion
 
 _CREWS_OWN = frozenset({"ask", "tool_approval", "approval"})
 """The kinds of questions that a crew's author foresaw; the others tell of trouble."""
@@ -59,7 +56,7 @@ def chosen(question: InterruptView, typed: str) -> str:
     return begin[0] if len(begin) == 1 else text
 
 
-def _yes_or_no(question: InterruptView | OpenQuestion, text: str) -> str | None:
+def _yes_or_no(question: InterruptView, text: str) -> str | None:
     """The option that a yes or a no means; none where the question has none that is clear."""
     said, options = text.lower().rstrip(".!"), question.options
     if question.kind not in _CREWS_OWN or said not in _YES | _NO:
@@ -129,7 +126,7 @@ def _slip(question: InterruptView, typed: str) -> UsageError:
     )
 
 
-def options_of(question: InterruptView | OpenQuestion) -> list[str]:
+def options_of(question: InterruptView) -> list[str]:
     """A question's options by name; a call's arguments may be edited too."""
     named = list(question.options)
     if question.kind == "tool_approval":

@@ -16,7 +16,7 @@ from crewlog.cli.options import AsJson, Debug
 if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
     from crewlog.client import Client
-    from crewlog.client.inbox import OpenQuestion
+    from crewlog.reporting.inbox import InboxInterruptView
 
 TALK = "Talk"
 MOST = 200
@@ -58,7 +58,7 @@ async def _inbox(mine: str, *, watch: bool, as_json: bool) -> int:
     from crewlog.cli.services import connected  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
-    shown: dict[tuple[str, str], OpenQuestion] = {}
+    shown: dict[tuple[str, str], InboxInterruptView] = {}
     waits: dict[str, str] = {}
     async with connected(screen, both=True) as client:
         while True:
@@ -119,7 +119,7 @@ async def _told_of(
     return found
 
 
-def others(every: Sequence[OpenQuestion], shown: int, mine: str) -> str:
+def others(every: Sequence[InboxInterruptView], shown: int, mine: str) -> str:
     """Whom the questions are asked of that `--for` leaves out; empty where it leaves out none.
 
     Args:
@@ -147,7 +147,7 @@ def answerer(to: Sequence[str], user: str) -> str:
     return f" --by {shlex.quote(to[0])}" if to and user not in to else ""
 
 
-def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
+def _show(screen: Screen, each: InboxInterruptView, *, as_json: bool) -> None:
     from crewlog.cli.questions import answer_command, whom  # noqa: PLC0415
     from crewlog.cli.screen import ago, plain  # noqa: PLC0415
     from crewlog.client.approvals import MCP_APPROVAL  # noqa: PLC0415
@@ -157,7 +157,7 @@ def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
     if as_json:
         screen.record({"event": "open", **each.model_dump(mode="json")})
         return
-    told = [*([ago(each.at)] if each.at else []), *whom(each)]
+    told = [*([ago(each.raised_at)] if each.raised_at else []), *whom(each)]
     screen.line("")
     run: Part = (plain(each.run), "bold")
     screen.line("  ", run, f"  {each.id}  ", (plain(" · ".join(told)), "dim"))

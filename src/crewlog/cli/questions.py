@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from crewlog.cli.hearing import is_id, options_of
 from crewlog.cli.screen import Part, Screen, plain, text_of
@@ -20,9 +19,6 @@ from crewlog.definition.times import moment_words
 from crewlog.graph.interrupts import reason_text
 from crewlog.graph.lowering.coordination_rules import ANY_WORDS
 from crewlog.wire import InterruptView
-
-if TYPE_CHECKING:
-    from crewlog.client.inbox import OpenQuestion
 
 _LONGEST_LINE = 65_536
 _SIGN = "    › "  # noqa: RUF001
@@ -52,7 +48,7 @@ def show_question(screen: Screen, question: InterruptView, run: str) -> None:
         screen.paragraph(detail, style="dim", indent=4)
 
 
-def whom(question: InterruptView | OpenQuestion) -> list[str]:
+def whom(question: InterruptView) -> list[str]:
     """Who may answer a question, and until when; nothing where everyone may, at any time."""
     told: list[str] = []
     if question.to:
@@ -95,7 +91,7 @@ def answer_line(run: str, question: InterruptView) -> list[Part]:
     return [("answer:  ", "dim"), answer_command(run, question)]
 
 
-def answer_command(run: str, question: InterruptView | OpenQuestion) -> str:
+def answer_command(run: str, question: InterruptView) -> str:
     """What somebody types to answer a question: `crewlog answer music-7f3a i1 yes|no`.
 
     Args:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from crewlog.authority.signatures import APPROVE, Signature, SignedApproval
-from crewlog.client.inbox import OpenQuestion
 from crewlog.client.journal import OpenStore
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
@@ -27,7 +26,7 @@ MCP_APPROVAL = "mcp_approval"
 """The kind of question that asks for an approval of a server's tool."""
 _TOOL = re.compile(r"the tool '([^']+)'")
 """How such a question names the crew's tool."""
-Asked = TypeVar("Asked", InterruptView, OpenQuestion)
+Asked = TypeVar("Asked", bound=InterruptView)
 
 
 async def with_approved(
@@ -69,9 +68,7 @@ async def _with_approved(store: Store, run: RunId, asked: Asked) -> Asked:
     return asked.model_copy(update={"approved_at": at, "detail": detail})
 
 
-async def asked_tool(
-    store: Store, run: RunId, asked: InterruptView | OpenQuestion
-) -> tuple[str, str] | None:
+async def asked_tool(store: Store, run: RunId, asked: InterruptView) -> tuple[str, str] | None:
     """The tool that a question asks an approval of: its server's `source`, and its name there.
 
     Args:

@@ -33,7 +33,6 @@ from crewlog.client.catalog import Catalog, Crew, definition_of, is_file, no_cre
 from crewlog.client.deletion import Deleting, Deletion, check_ended
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES
 from crewlog.client.graphs import Graph, family_of, living
-from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.client.memories import CrewMemory
 from crewlog.client.pending_calls import calls_of, descriptions_of, doing
 from crewlog.client.quotas import with_used_up
@@ -70,6 +69,7 @@ from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
 from crewlog.reporting.events.filters import EventFilter
 from crewlog.reporting.events.view import Event
+from crewlog.reporting.inbox import InboxInterruptView, inbox_interrupt_view
 from crewlog.run_status import CLOSED, OPEN
 from crewlog.state.model import Interrupt
 from crewlog.store.protocol import CatalogRow, CrewRow, RunRow
@@ -676,13 +676,17 @@ class Client(Session):
             return graph
         return replace(graph, status=seen.status, ended=seen.ended)
 
-    async def inbox(self) -> Sequence[OpenQuestion]:
+    async def inbox(self) -> Sequence[InboxInterruptView]:
         """The open questions of all runs, oldest first, as the store has them.
 
         A run stores its questions before it waits; no worker is needed to look at them.
         """
         rows = await (await self.store()).list_interrupts()
-        asked = await with_shown(self.store, [open_question(row) for row in rows])
+        views = [
+            inbox_interrupt_view(row.run, row.at, Interrupt.from_json(row.interrupt))
+            for row in rows
+        ]
+        asked = await with_shown(self.store, views)
         asked = [q for each in asked for q in await with_approved(self.store, each.run, [each])]
         return await with_used_up(self.store, asked)
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import TypeVar
 
-from crewlog.client.inbox import OpenQuestion
 from crewlog.client.journal import OpenStore
 from crewlog.definition.quotas import quota_of, window_ends, window_of
 from crewlog.errors import StoreUnavailable
@@ -47,7 +46,7 @@ async def with_quotas(
     )
 
 
-Asked = TypeVar("Asked", InterruptView, OpenQuestion)
+Asked = TypeVar("Asked", bound=InterruptView)
 
 
 async def with_used_up(

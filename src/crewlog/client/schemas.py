@@ -28,6 +28,7 @@ from crewlog.reporting.drawing.view import GraphDrawingView
 from crewlog.reporting.dry_run.view import DryRunView
 from crewlog.reporting.events.view import EventView
 from crewlog.reporting.explanation import ExplanationView
+from crewlog.reporting.inbox import InboxInterruptView
 from crewlog.reporting.permission_matrix.view import (
     PermissionExplanationView,
     PermissionMatrixView,
@@ -78,6 +79,7 @@ VIEWS: dict[str, type[Model]] = {
     "EventView": EventView,
     "ExplanationView": ExplanationView,
     "GraphDrawingView": GraphDrawingView,
+    "InboxInterruptView": InboxInterruptView,
     "PermissionExplanationView": PermissionExplanationView,
     "PermissionMatrixView": PermissionMatrixView,
     "ReportView": ReportView,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TypeVar, cast
 
-from crewlog.client.inbox import OpenQuestion
 from crewlog.client.journal import OpenStore
 from crewlog.errors import StoreIncomplete, StoreUnavailable
 from crewlog.graph import interrupts
@@ -16,7 +15,7 @@ from crewlog.wire import InterruptView
 
 _MESSAGE = ".text"
 """The output that every agent has: its final message, which is kept as one."""
-Question = TypeVar("Question", InterruptView, OpenQuestion)
+Question = TypeVar("Question", bound=InterruptView)
 
 
 async def with_shown(open_store: OpenStore, questions: Sequence[Question]) -> list[Question]:

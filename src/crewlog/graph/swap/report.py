@@ -8,7 +8,8 @@ the frontier, what is blocked and why; its `remap` is all that `reduce` needs to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Literal
 
 from crewlog.definition.conditions import render_condition
@@ -28,6 +29,7 @@ from crewlog.ids import (
     ToolName,
     step_id,
 )
+from crewlog.json_diff import Difference, differences
 from crewlog.model import Model
 from crewlog.state.components import ComponentChange
 from crewlog.state.journal import ReachedNode, Remap
@@ -501,47 +503,64 @@ def activity_text(entry: FrontierStep) -> str:
     return said.get(entry.status, entry.status)
 
 
+_SETTINGS = {
+    "agents": 2,
+    "tools": 1,
+    "flags": 1,
+    "permissions": 1,
+    "approvals": 1,
+    "limits": 0,
+    "interrupts": 0,
+    "merge": 0,
+}
+"""The settings of a plan besides its nodes, with the number of levels at which they differ."""
+
+
 def plan_notes(old: GraphPlan, new: GraphPlan) -> Iterator[str]:
-    """What changes besides the graph, for people."""
-    for name, rules in new.agents.items():
-        before = old.agents.get(name)
-        if before is None:
-            continue
-        if before.enabled != rules.enabled:
-            yield f"{name} is switched {'on' if rules.enabled else 'off'}"
-        fields = [f for f in PlanAgent.model_fields if f not in {"enabled", "shares"}]
-        others = [f for f in fields if getattr(before, f) != getattr(rules, f)]
-        if others:
-            yield f"{name} changes: {', '.join(others)}"
-    yield from _name_notes("tool", old.tools, new.tools)
-    yield from _name_notes("flag", old.flags, new.flags)
-    yield from _permission_notes(
-        "may call", old.permissions, new.permissions, "every agent that has it"
-    )
-    yield from _permission_notes("needs a yes to call", old.approvals, new.approvals, "every agent")
-    if old.limits != new.limits:
+    """What changes besides the nodes, for people."""
+    before, after = (plan.model_dump(mode="json", include={*_SETTINGS}) for plan in (old, new))
+    found = {
+        section: list(differences(before[section], after[section], depth=depth))
+        for section, depth in _SETTINGS.items()
+    }
+    yield from _agent_notes(found["agents"])
+    yield from _name_notes("tool", found["tools"])
+    yield from _name_notes("flag", found["flags"])
+    yield from _permission_notes("may call", found["permissions"], "every agent that has it")
+    yield from _permission_notes("needs a yes to call", found["approvals"], "every agent")
+    if found["limits"]:
         yield "the limits change"
-    if old.interrupts != new.interrupts:
+    if found["interrupts"]:
         yield "when people are asked, and for how long, changes"
-    if old.merge != new.merge:
+    if found["merge"]:
         yield "how values are combined changes"
 
 
-def _name_notes(what: str, old: Iterable[str], new: Iterable[str]) -> Iterator[str]:
-    was, now = [*old], [*new]
-    yield from (f"the {what} {name} is new" for name in now if name not in was)
-    yield from (f"the {what} {name} is gone" for name in was if name not in now)
+def _agent_notes(found: Iterable[Difference]) -> Iterator[str]:
+    """Notes on agents that both plans have."""
+    fields = [each for each in found if len(each.path) == 2 and each.path[1] != "shares"]
+    for name, changes in groupby(fields, key=lambda each: each.path[0]):
+        others: list[str] = []
+        for each in changes:
+            if each.path[1] == "enabled":
+                yield f"{name} is switched {'on' if each.new else 'off'}"
+            else:
+                others.append(each.path[1])
+        if others:
+            yield f"{name} changes: {', '.join(others)}"
 
 
-def _permission_notes(
-    what: str,
-    old: Mapping[ToolName, tuple[AgentName, ...] | None],
-    new: Mapping[ToolName, tuple[AgentName, ...] | None],
-    everybody: str,
-) -> Iterator[str]:
-    for tool in sorted({*old, *new}):
-        if tool in old and tool in new and old[tool] == new[tool]:
-            continue
-        named = new.get(tool) if what == "may call" or tool in new else ()
-        who = everybody if named is None else ", ".join(named) or "nobody"
-        yield f"{who} {what} {tool}"
+def _name_notes(what: str, found: Iterable[Difference]) -> Iterator[str]:
+    says = {"added": "is new", "removed": "is gone"}
+    for each in found:
+        if each.kind in says:
+            yield f"the {what} {each.path[0]} {says[each.kind]}"
+
+
+def _permission_notes(what: str, found: Iterable[Difference], everybody: str) -> Iterator[str]:
+    for each in sorted(found, key=lambda each: each.path):
+        agents: Sequence[str] | None = each.new
+        if each.kind == "removed" and what != "may call":
+            agents = ()
+        who = everybody if agents is None else ", ".join(agents) or "nobody"
+        yield f"{who} {what} {each.path[0]}"
