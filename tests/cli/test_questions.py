@@ -86,14 +86,14 @@ async def test_a_refused_answer_is_told_once(capsys: Any) -> None:
 def test_an_answer_in_advance_fits_what_it_was_meant_for(
     kind: str, options: tuple[str, ...], words: bool, fitting: list[str]
 ) -> None:
-    question = interrupt_view(asked(kind=kind, options=options, words=words))
+    question = interrupt_view(asked(kind=kind, options=options, takes_text=words))
     given = ["yes", "approve", "reject", "retry", "later"]
     assert [answer for answer in given if heard_before(question, answer)] == fitting
 
 
 def test_a_yes_in_advance_answers_also_where_words_go_to_an_agent() -> None:
     options = ("go", "planner", "stop")
-    question = interrupt_view(asked(options=options, words=True, words_to="planner"))
+    question = interrupt_view(asked(options=options, takes_text=True, text_option="planner"))
     assert heard_before(question, "approve") == Heard("approve")
     assert heard_before(question, "reject") == Heard("reject")
     assert heard_before(question, "plannr") is None
@@ -101,7 +101,7 @@ def test_a_yes_in_advance_answers_also_where_words_go_to_an_agent() -> None:
 
 def test_a_yes_in_advance_prolongs_no_loop() -> None:
     options = ("continue", "again", "stop")
-    question = interrupt_view(asked(options=options, bound="retry_budget_exhausted"))
+    question = interrupt_view(asked(options=options, limit_reached="retry_budget_exhausted"))
     assert heard_before(question, "approve") is None
     assert heard_before(question, "continue") == Heard("continue")
 
@@ -163,7 +163,7 @@ def test_a_question_that_takes_words_says_so() -> None:
         (False, "crewlog answer shop i1 yes|no", "1 yes   2 no"),
         (True, "crewlog answer shop i1 yes|no|respond WORDS", "1 yes   2 no   or any words"),
     ):
-        question = interrupt_view(asked(words=words))
+        question = interrupt_view(asked(takes_text=words))
         assert answer_line("shop", question)[1] == line
         assert text_of(*numbered(question)).plain.strip() == prompt
 
@@ -201,14 +201,16 @@ def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
 
 
 def test_words_are_told_for_what_they_do() -> None:
-    told = numbered(interrupt_view(asked(words=True, words_to="planner")))
+    told = numbered(interrupt_view(asked(takes_text=True, text_option="planner")))
     assert text_of(*told).plain.endswith("or words, for planner")
     for kind, told in (
         ("tool_approval", "or a sentence, which refuses it"),
         ("budget", "or a number: how much more"),
         ("ask", "or any words"),
     ):
-        assert text_of(*numbered(interrupt_view(asked(kind=kind, words=True)))).plain.endswith(told)
+        assert text_of(*numbered(interrupt_view(asked(kind=kind, takes_text=True)))).plain.endswith(
+            told
+        )
 
 
 def test_people_are_told_a_command_and_no_hash(capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,7 +253,7 @@ async def test_edit_at_the_prompt_edits_the_call() -> None:
             edits.append((interrupt, tool, args))
 
     call = asked(
-        kind="tool_approval", options=("approve", "reject", "stop"), words=True, tool="drop"
+        kind="tool_approval", options=("approve", "reject", "stop"), takes_text=True, tool="drop"
     )
     run: Any = Edits(call)
     follower = Follower(Screen(), run, manner=Manner(ask=True, leave=False))
