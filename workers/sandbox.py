@@ -81,7 +81,6 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.workflows.authorization": "pure functions, and one that waits; no module state",
     "crewlog.workflows.command_queue": "classes without module state",
     "crewlog.workflows.local_activity": "a function that waits; no module state",
-    "crewlog.workflows.view_models": "pure functions",
 }
 """Never the root package: all of its modules would pass through, without reasons.
 

@@ -34,6 +34,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.prompt_compilation import NO_PLAN
     from crewlog.ids import CommandId, RunId
     from crewlog.payload_storage.converter import payload_hash
+    from crewlog.reporting.live_run import results
+    from crewlog.reporting.live_run.markdown import run_markdown
     from crewlog.reporting.wire_views import initial_state, state_view
     from crewlog.state.calls import PREPARE_RUN, PrepareRun, PrepareRunResult, SignedStart
     from crewlog.state.carry import PromptCarry, read_carry
@@ -53,12 +55,7 @@ with workflow.unsafe.imports_passed_through():
         StartRun,
     )
 
-from crewlog.workflows import (
-    authorization,
-    conversation,
-    restore,
-    view_models,
-)
+from crewlog.workflows import authorization, conversation, restore
 from crewlog.workflows.command_queue import (
     TOGETHER,
     InvalidPayload,
@@ -429,7 +426,7 @@ class CrewRun:
             raise failure(missing_response_error(execution.engine.state.run))
         if found is None:
             raise closing()
-        return view_models.replied(execution.engine, found).model_dump(mode="json")
+        return results.exchange_result(execution.engine, found).model_dump(mode="json")
 
     async def _check_view_right(self, asked: QueuedCommand) -> None:
         """Waits until the processor has authorised a client to wait for the result.
@@ -457,7 +454,7 @@ class CrewRun:
     def status(self) -> dict[str, Any]:
         """Where the run is: a `RunView`."""
         execution = self._ready()
-        view = view_models.run_view(
+        view = results.run_view(
             execution.engine, execution.calls_in_flight, execution.drained_steps
         )
         return view.model_dump(mode="json")
@@ -470,28 +467,28 @@ class CrewRun:
     @workflow.query(name="graph")
     def graph(self) -> dict[str, Any]:
         """The plan and its picture: a `GraphView`."""
-        return view_models.graph_view(self._ready().engine).model_dump(mode="json")
+        return results.graph_view(self._ready().engine).model_dump(mode="json")
 
     @workflow.query(name="interrupts")
     def interrupts(self) -> list[dict[str, Any]]:
         """The open questions: `InterruptView`s."""
-        views = view_models.interrupt_views(self._ready().engine)
+        views = results.interrupt_views(self._ready().engine)
         return [each.model_dump(mode="json") for each in views]
 
     @workflow.query(name="journal")
     def journal(self, raw: RawValue = WHOLE) -> dict[str, Any]:
         """A `Page` of the journal: a `JournalPage`."""
-        return view_models.journal_page(self._ready().engine, _page(raw)).model_dump(mode="json")
+        return results.journal_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
     @workflow.query(name="checkpoints")
     def checkpoints(self, raw: RawValue = WHOLE) -> dict[str, Any]:
         """A `Page` of the checkpoints: a `CheckpointPage`."""
-        return view_models.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
+        return results.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
     @workflow.query(name="permissions")
     def permissions(self, raw: RawValue = WHOLE) -> dict[str, Any]:
         """Who may call which tool now: a `PermissionsPage` for a `PermissionsQuery`."""
-        page = view_models.permissions_page(self._ready().engine, _permissions_query(raw))
+        page = results.permissions_page(self._ready().engine, _permissions_query(raw))
         return page.model_dump(mode="json")
 
     @workflow.query(name="conversation")
@@ -512,9 +509,7 @@ class CrewRun:
         if self._execution is None:
             return ""
         execution = self._execution
-        return view_models.details(
-            execution.engine, execution.calls_in_flight, execution.drained_steps
-        )
+        return run_markdown(execution.engine, execution.calls_in_flight, execution.drained_steps)
 
     def _ready(self) -> Execution:
         if self._execution is None:

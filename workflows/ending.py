@@ -10,6 +10,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.ids import RESERVED, CommandId
+    from crewlog.reporting.live_run.results import ordered_outputs
     from crewlog.reporting.wire_views import rename_view
     from crewlog.state import journal as j
     from crewlog.state.calls import END_RUN, EndRun, EndRunResult
@@ -18,7 +19,6 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.model import ListElement, Output
     from crewlog.wire import ArtifactResult, RunResult
 
-from crewlog.workflows import view_models
 from crewlog.workflows.activity_options import STORING
 from crewlog.workflows.command_queue import InvalidPayload, present
 from crewlog.workflows.commands import CommandProcessor
@@ -131,7 +131,7 @@ class ExecutionEnd:
                 status=state.status,
                 outputs={
                     agent: {key: value(output) for key, output in found.items()}
-                    for agent, found in view_models.ordered_outputs(
+                    for agent, found in ordered_outputs(
                         state.agent_outputs, self._context.engine.plan
                     )
                 },

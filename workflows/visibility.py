@@ -10,8 +10,8 @@ from temporalio.common import SearchAttributeKey
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.ids import StepId
+    from crewlog.reporting.live_run.progress import search_attributes
 
-from crewlog.workflows import view_models
 from crewlog.workflows.context import ExecutionContext
 
 POSITION_MEMO = "position"
@@ -48,11 +48,11 @@ class Visibility:
         """Updates the search attributes that changed."""
         if not self._context.search_attributes:
             return
-        new = view_models.attributes(
+        new = search_attributes(
             self._context.engine.plan,
             self._context.engine.state,
             self._calls_in_flight(),
-            drains_for=self._drained_steps(),
+            drained_steps=self._drained_steps(),
             quiet=self._context.quiet,
         )
         changed = {key: value for key, value in new.items() if self._shown.get(key) != value}

@@ -19,13 +19,13 @@ from crewlog.graph.engine import Engine
 from crewlog.graph.interrupts import detail as detail_of
 from crewlog.graph.lowering.plans import lower
 from crewlog.ids import InterruptId, RunId
+from crewlog.reporting.live_run.results import interrupt_views
 from crewlog.reporting.wire_views import interrupt_view
 from crewlog.state.calls import CompilePromptResult, PrepareRunResult
 from crewlog.state.carry import PromptCarry
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import Interrupt, PromptDiagnostic
 from crewlog.wire import InterruptView
-from crewlog.workflows.view_models import interrupt_views
 
 
 def asked(**more: Any) -> Interrupt:

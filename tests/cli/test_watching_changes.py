@@ -23,6 +23,7 @@ from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
 from crewlog.reporting.audit.command_records import command_records
+from crewlog.reporting.live_run.progress import node_statuses
 from crewlog.reporting.wire_views import entry_view
 from crewlog.state.fold import fold_journal
 from crewlog.state.journal import JournalEntry, entry_from_json
@@ -35,7 +36,6 @@ from crewlog.state.model import (
     PendingMerge,
 )
 from crewlog.wire import JournalPage, RunResult
-from crewlog.workflows.view_models import statuses
 
 DEFINITION = "d" * 27
 OTHER = "e" * 27
@@ -453,7 +453,7 @@ def test_a_run_as_it_was_started_has_its_recipe_alone(capsys: Any) -> None:
 
 def test_steps_without_a_node_are_no_part_of_the_picture() -> None:
     state = changed_state()
-    assert statuses(state, plan("ui", "audio").nodes) == {}
+    assert node_statuses(state, plan("ui", "audio").nodes) == {}
     assert "old" in statuses_of(state), "the picture itself leaves out what it has not"
 
 

@@ -12,12 +12,12 @@ from crewlog.canonical_json import hash_json
 from crewlog.graph.engine import Engine
 from crewlog.graph.run_context import CallRequest
 from crewlog.ids import ContentHash, StepId
+from crewlog.reporting.live_run.markdown import run_markdown
 from crewlog.state.calls import CallModelResult, RequestedToolCall
 from crewlog.state.excerpt import fenced
 from crewlog.state.model import ChangeRecord, PendingChange
 from crewlog.state.recorder import Journal
 from crewlog.workflows.activity_options import tool_options
-from crewlog.workflows.view_models import details
 from graph.crews import plan_of
 from graph.simulation import Outcome, Simulation, final, returns, says
 
@@ -80,7 +80,7 @@ async def test_a_question_about_a_call_shows_its_arguments_as_they_are(text: str
     sim = await Simulation.begin(plan, script)
     await sim.run()
     assert sim.asked().kind == "tool_approval"
-    check(details(sim.engine, {}), f"call act with {text}")
+    check(run_markdown(sim.engine, {}), f"call act with {text}")
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -106,6 +106,6 @@ async def test_the_calls_under_way_and_the_changes_show_theirs(text: str) -> Non
         }
     )
     engine = Engine(sim.engine.plan, Journal(state))
-    shown = details(engine, {(entry.step, asked.call): f"a worker that has {text}"})
+    shown = run_markdown(engine, {(entry.step, asked.call): f"a worker that has {text}"})
     check(shown, f"act {text}", f"a worker that has {text}")
     assert shown.count(fenced(text)) >= 4, "who changed it, and what"

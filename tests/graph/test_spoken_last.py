@@ -12,9 +12,9 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.graph.lowering.plans import lower
 from crewlog.ids import AgentName, RunId
+from crewlog.reporting.live_run.results import ordered_outputs
 from crewlog.state.model import Output
 from crewlog.wire import RunResult
-from crewlog.workflows.view_models import ordered_outputs
 
 
 def crew(root: str | None, **more: Any) -> CrewDefinition:
