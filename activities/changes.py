@@ -104,9 +104,9 @@ class ChangePreparer:
             _said_of(crew, force)
         away = {name: home for name, home in force.away.items() if name in crew.agents}
         found = await self._homes(task, away)
-        homes = found.live
+        homes = found.runs
         made = load_stored(elsewhere(crew, homes).to_json())
-        back = await self._made(made, force, task, compared=task.against, claimed=found.back)
+        back = await self._made(made, force, task, compared=task.against, claimed=found.claimable)
         what = "goes back to the definition that it was started with"
         if back.what != NOTHING:
             what += f": {back.what}"
@@ -126,7 +126,7 @@ class ChangePreparer:
         found = await find_remote_agents(
             self.store, task.run, away, ended_executions(self.ended), taker
         )
-        return found if taker is not None else found._replace(back={})
+        return found if taker is not None else found._replace(claimable={})
 
     async def _in_force(self, task: PrepareChange, base: CrewDefinition) -> CrewDefinition:
         if not task.against:

@@ -47,7 +47,7 @@ from crewlog.state.journal import Batch, ComponentChanged, SplitRun, entry_from_
 from crewlog.state.model import CrewState, LogHead
 from crewlog.state.split import split_run_state
 from crewlog.store.checkpoints import checkpoint_state_position, load_last_state, taken_up
-from crewlog.store.claims import claim_agents, goes_on
+from crewlog.store.claims import claim_agent, claim_agents
 from crewlog.store.journal_reader import load_state as state_at
 from crewlog.store.protocol import Store
 from crewlog.store.remote_agents import claimable_agents, remote_agent_logs
@@ -307,15 +307,15 @@ async def _check_ours(
     """
     taker = ClaimOwner(run, 0, current_execution_id())
     for name in creatures if await store.get_run(run) is None else ():
-        word = await goes_on(
+        result = await claim_agent(
             store, ClaimedAgent(run=run, name=name), ended_executions(ended), taker
         )
-        if word.say == "about to":
-            raise SplitNotRecorded(f"the run {word.run!r} is about to claim the agent {name!r}")
-        if word.say == "went on":
+        if result.status == "pending":
+            raise SplitNotRecorded(f"the run {result.run!r} is about to claim the agent {name!r}")
+        if result.status == "continued":
             raise SplitNeverRecorded(
-                f"the run {word.run!r} claimed the agent {name!r} before {run!r} started",
-                remedy=f"Its agents are in {word.run!r}: `crewlog graphs` shows them.",
+                f"the run {result.run!r} claimed the agent {name!r} before {run!r} started",
+                remedy=f"Its agents are in {result.run!r}: `crewlog graphs` shows them.",
             )
 
 

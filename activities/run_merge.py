@@ -54,7 +54,7 @@ from crewlog.state.run_merge.surviving_state import (
 )
 from crewlog.state.split import split_source_run_id
 from crewlog.store.checkpoints import load_last_state
-from crewlog.store.claims import Over
+from crewlog.store.claims import EndedExecutions
 from crewlog.store.journal_reader import load_state
 from crewlog.store.protocol import Store
 
@@ -81,14 +81,14 @@ async def find_no_end(run: RunId) -> Ending | None:
     return None
 
 
-def ended_executions(ended: Ended) -> Over:
-    """What the server says of a run's last executions, for those who look where creatures live."""
+def ended_executions(ended: Ended) -> EndedExecutions:
+    """An `EndedExecutions` that asks the server."""
 
-    async def over(run: RunId) -> tuple[str, ...] | None:
+    async def executions_of(run: RunId) -> tuple[str, ...] | None:
         ending = await ended(run)
         return None if ending is None else ending.executions
 
-    return over
+    return executions_of
 
 
 async def read_other_run(task: ReadOtherRun, store: Store, ended: Ended) -> ReadOtherRunResult:

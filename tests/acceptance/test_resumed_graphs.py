@@ -264,7 +264,7 @@ async def test_who_came_back_does_not_live_on_where_it_had_left_for(crews: Site,
     await run.reopen("recipe", execution_timeout=RUN_LIMIT)
     await rested(run)
     assert {"ann"} <= (await graph(run))[0]
-    with pytest.raises(UsageError, match=f"{run.id}.*has ann of .* again"):
+    with pytest.raises(UsageError, match=f"{run.id}.*continues ann of"):
         await part.reopen(execution_timeout=RUN_LIMIT)
     # Nor where a client of another version starts it, which does not look itself.
     handle = await crews.temporal.start_workflow(

@@ -23,7 +23,7 @@ from crewlog.run_status import RunStatus
 from crewlog.state.components import connected_agents
 from crewlog.state.journal import RunMerged, entry_from_json
 from crewlog.state.model import CrewState
-from crewlog.store.claims import Over
+from crewlog.store.claims import EndedExecutions
 from crewlog.store.protocol import CrewRow, Store
 from crewlog.store.remote_agents import find_remote_agents
 
@@ -70,7 +70,7 @@ async def _newest(store: Store, crew: CrewName, recipe: ContentHash) -> CrewRow 
 
 
 async def recipe_for(
-    store: Store, state: CrewState, given: Written | None, over: Over
+    store: Store, state: CrewState, given: Written | None, ended_executions: EndedExecutions
 ) -> CrewDefinition | None:
     """The recipe that a live run goes back to; none where it has that already.
 
@@ -80,15 +80,15 @@ async def recipe_for(
         store: The store.
         state: The run.
         given: See `edited`.
-        over: See `crewlog.store.claims.Over`.
+        ended_executions: See `crewlog.store.claims.EndedExecutions`.
     """
     found = await edited(store, state.crew, state.recipe, given)
     if found is None and state.recipe == state.definition:
         return None
     data = found.definition if found is not None else await store.get_definition(state.recipe)
     force = CrewDefinition.from_json(await store.get_definition(state.definition))
-    homes = await find_remote_agents(store, state.run, force.away, over)
-    return elsewhere(CrewDefinition.from_json(data), homes.live)
+    homes = await find_remote_agents(store, state.run, force.away, ended_executions)
+    return elsewhere(CrewDefinition.from_json(data), homes.runs)
 
 
 class Leaver(NamedTuple):
@@ -159,20 +159,22 @@ def check_nobody_comes_home(run: RunId, way: WayBack) -> None:
         )
 
 
-async def way_back(store: Store, state: CrewState, given: Written | None, over: Over) -> WayBack:
+async def way_back(
+    store: Store, state: CrewState, given: Written | None, ended_executions: EndedExecutions
+) -> WayBack:
     """What going on from its recipe would make of a run; nothing is changed.
 
     Args:
         store: The store.
         state: The run, open or ended.
         given: See `edited`.
-        over: See `crewlog.store.claims.Over`.
+        ended_executions: See `crewlog.store.claims.EndedExecutions`.
 
     Raises:
         InvalidDefinition: what is given is no crew.
     """
     now = CrewDefinition.from_json(await store.get_definition(state.definition))
-    made = await recipe_for(store, state, given, over) or now
+    made = await recipe_for(store, state, given, ended_executions) or now
     here, there = creatures_of(now), creatures_of(made)
     gone = [AgentName(name) for name in here if name not in there]
     came = await _came_with(store, state.run) if gone else {}

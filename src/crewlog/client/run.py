@@ -455,7 +455,7 @@ class Run(ByHand, Authority, Talking):
         return await self._is_over(self.id)
 
     async def _has_ended(self, run: RunId) -> tuple[str, ...] | None:
-        """As `crewlog.store.claims.Over`; its executions are told to nobody, who only looks."""
+        """An `EndedExecutions` without executions: nothing is claimed here."""
         try:
             return () if await self._is_over(run) else None
         except RunNotFound:

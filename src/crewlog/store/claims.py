@@ -1,8 +1,9 @@
-"""Who goes on with a creature whose run has ended: that run once more, or one that it had left.
+"""Claims: a run takes ownership of the agents of an ended run before it continues them.
 
-Both of them read, decide, and record it later, each in its own journal. So each claims the creature
-first, and the claim of one who died before it recorded anything does not stand. See
-docs/decisions/0057.
+Two runs may want to continue the agents of an ended run: that run itself, when it is reopened, and
+the run that they were split from, when it is reopened from its recipe. Each records in its own
+journal that it continues them, and only after it has read the other one. So each claims every agent
+first. A claim whose owner ended without recording anything is void. See docs/decisions/0057.
 """
 
 from __future__ import annotations
@@ -24,155 +25,186 @@ from crewlog.state.journal import (
 from crewlog.store.journal_reader import load_state
 from crewlog.store.protocol import Store
 
-Over = Callable[[RunId], Awaitable[Collection[str] | None]]
-"""The last executions of a run that has ended, as the server says; none while it is open."""
+EndedExecutions = Callable[[RunId], Awaitable[Collection[str] | None]]
+"""Returns the last executions of an ended run, from the server; None while the run is open."""
 
 
-class Word(NamedTuple):
-    """Who goes on with a creature."""
+class ClaimResult(NamedTuple):
+    """The result of a claim."""
 
-    say: Literal["ours", "moved", "about to", "went on"]
-    """Whoever asks; nobody yet, but its run is not where it was; another run is about to, or
-    did."""
+    status: Literal["granted", "run_changed", "pending", "continued"]
+    """`granted`: the claimant owns the agent, or nobody does. `run_changed`: nobody does, but its
+    run was executed again since it was looked up. `pending`: another run has claimed it, and has
+    not recorded yet that it continues it. `continued`: another run has recorded that."""
     run: RunId = RunId("")
-    """That other run."""
+    """The other run."""
     name: AgentName = AgentName("")
-    """What it is called there."""
+    """The name of the agent there."""
 
 
-OURS = Word("ours")
+GRANTED = ClaimResult("granted")
 
 
-async def goes_on(store: Store, left: ClaimedAgent, over: Over, taker: ClaimOwner | None) -> Word:
-    """Claims a creature whose run has ended.
+async def claim_agent(
+    store: Store,
+    agent: ClaimedAgent,
+    ended_executions: EndedExecutions,
+    claimant: ClaimOwner | None,
+) -> ClaimResult:
+    """Claims an agent of an ended run.
 
     Args:
         store: The store.
-        left: The creature.
-        over: Tells whether a run has ended.
-        taker: For whom; none: nothing is claimed, and it is only looked who has it.
+        agent: The agent.
+        ended_executions: Returns the executions of a run if it has ended.
+        claimant: The run that claims it; None: nothing is claimed, the owner is only read.
     """
     link = 0
     while True:
         link += 1
-        key = left.key(link)
-        owner = await (store.key_owner(key) if taker is None else store.claim(key, taker.owner))
-        if owner is None or (taker is not None and owner == taker.owner):
-            return OURS
-        if await store.key_owner(left.key(link + 1)) is not None:
-            continue  # somebody has seen that it does not stand
-        word = await _stands(store, left, claim_owner(owner), over, taker)
-        if word is not None:
-            return word
+        key = agent.key(link)
+        owner = await (
+            store.key_owner(key) if claimant is None else store.claim(key, claimant.owner)
+        )
+        if owner is None or (claimant is not None and owner == claimant.owner):
+            return GRANTED
+        if await store.key_owner(agent.key(link + 1)) is not None:
+            continue  # another run has found that this claim is void
+        result = await _check_claim(store, agent, claim_owner(owner), ended_executions, claimant)
+        if result is not None:
+            return result
 
 
-async def _stands(
-    store: Store, left: ClaimedAgent, by: ClaimOwner, over: Over, taker: ClaimOwner | None
-) -> Word | None:
-    """What a claim says; none where it does not stand: its owner is gone, and recorded nothing.
+async def _check_claim(
+    store: Store,
+    agent: ClaimedAgent,
+    owner: ClaimOwner,
+    ended_executions: EndedExecutions,
+    claimant: ClaimOwner | None,
+) -> ClaimResult | None:
+    """The result of a claim of another owner; None if the claim is void.
 
-    Whoever finds that has the store take nothing more of that owner first.
+    It is void if its owner has ended and recorded nothing. Before a claimant relies on that, the
+    store rejects the executions of the owner, so that it cannot record anything later.
     """
-    own = by.run == left.run
-    if not own and (entry := await _next(store, by)) is not None:
-        return _home(entry, left, by)
-    # An earlier execution of the run that asks has ended.
-    executions = () if taker is not None and by.run == taker.run else await over(by.run)
+    is_own_run = owner.run == agent.run
+    if not is_own_run and (entry := await _next_entry(store, owner)) is not None:
+        return _continuation(entry, agent, owner)
+    # A claim of the claimant's own run is of an earlier execution, which has ended.
+    executions = (
+        ()
+        if claimant is not None and owner.run == claimant.run
+        else await ended_executions(owner.run)
+    )
     if executions is None:
-        return Word("about to", by.run, left.name)
-    if taker is None:
+        return ClaimResult("pending", owner.run, agent.name)
+    if claimant is None:
         return None
-    await reject_executions(store, by.run, {by.execution, *executions})
-    if own:
-        return None if await _is_there(store, left) else Word("moved")
-    entry = await _next(store, by)
-    return None if entry is None else _home(entry, left, by)
+    await reject_executions(store, owner.run, {owner.execution, *executions})
+    if is_own_run:
+        return None if await _is_unchanged(store, agent) else ClaimResult("run_changed")
+    entry = await _next_entry(store, owner)
+    return None if entry is None else _continuation(entry, agent, owner)
 
 
-async def _next(store: Store, by: ClaimOwner) -> JournalEntry | None:
-    """What a run recorded when it went on; none where it has not."""
-    for row in await store.read_journal(by.run, by.position, 3):
+async def _next_entry(store: Store, owner: ClaimOwner) -> JournalEntry | None:
+    """The first entry that a run recorded after its claim; None if there is none."""
+    for row in await store.read_journal(owner.run, owner.position, 3):
         entry = entry_from_json(row.entry)
-        if not isinstance(entry, SwapFailed | MergeFailed):  # of what it was about when it ended
+        # These end a swap or a run merge that the run had begun before it ended.
+        if not isinstance(entry, SwapFailed | MergeFailed):
             return entry
     return None
 
 
-def _home(entry: JournalEntry, left: ClaimedAgent, by: ClaimOwner) -> Word | None:
-    """What that says of a creature."""
-    home = entry.claimed if isinstance(entry, RunReopened) else {}
-    return next((Word("went on", by.run, n) for n, each in home.items() if each == left), None)
+def _continuation(
+    entry: JournalEntry, agent: ClaimedAgent, owner: ClaimOwner
+) -> ClaimResult | None:
+    claimed = entry.claimed if isinstance(entry, RunReopened) else {}
+    return next(
+        (ClaimResult("continued", owner.run, n) for n, each in claimed.items() if each == agent),
+        None,
+    )
 
 
-async def _is_there(store: Store, left: ClaimedAgent) -> bool:
-    """Whether the run is where it was when its creature was looked for."""
-    if await store.get_run(left.run) is None:
-        return not left.began
-    return (await load_state(store, left.run)).execution == left.execution
+async def _is_unchanged(store: Store, agent: ClaimedAgent) -> bool:
+    """Whether the run of an agent was not executed again since the agent was looked up."""
+    if await store.get_run(agent.run) is None:
+        return not agent.began
+    return (await load_state(store, agent.run)).execution == agent.execution
 
 
 async def reject_executions(store: Store, run: RunId, executions: Collection[str]) -> None:
-    """Has the store take nothing more of executions that have ended."""
-    if known := sorted({*executions} - {""}):  # the empty name is that of what a rebuild stores
+    """Makes the store reject all further entries of ended executions."""
+    if known := sorted({*executions} - {""}):  # a rebuild stores entries under the empty name
         await store.reject_executions(run, known)
 
 
 async def claim_agents(
-    store: Store, creatures: Collection[ClaimedAgent], over: Over, taker: ClaimOwner | None
+    store: Store,
+    agents: Collection[ClaimedAgent],
+    ended_executions: EndedExecutions,
+    claimant: ClaimOwner | None,
 ) -> None:
-    """Claims the creatures of a run that has ended, for itself: it is about to be taken up.
+    """Claims the agents of an ended run for that run, before it is reopened.
 
-    Once one of them is not its own, it claims none of the others: it does not go on, and whoever
-    has that one may be about to claim them.
+    After the first agent that another run owns, it claims no more: the run will not be reopened,
+    and the other run may be about to claim the rest.
 
     Args:
         store: The store.
-        creatures: Those of the run.
-        over: Tells whether a run has ended.
-        taker: The run itself; none: nothing is claimed, and it is only looked who has them.
+        agents: The agents of the run.
+        ended_executions: Returns the executions of a run if it has ended.
+        claimant: The run itself; None: nothing is claimed, the owners are only read.
 
     Raises:
-        UsageError: another run has taken some of them home, or is about to.
+        UsageError: another run continues some of them, or is about to.
     """
-    gone: dict[Word, list[str]] = {}
+    conflicts: dict[ClaimResult, list[str]] = {}
     run = RunId("")
-    for each in sorted(creatures, key=lambda each: each.name):
-        word, run = await goes_on(store, each, over, None if gone else taker), each.run
-        if word.say != "ours":
-            gone.setdefault(word._replace(name=AgentName("")), []).append(each.name)
-    for word, names in gone.items():
-        raise _refusal(word, run, names)
+    for agent in sorted(agents, key=lambda agent: agent.name):
+        result = await claim_agent(store, agent, ended_executions, None if conflicts else claimant)
+        run = agent.run
+        if result.status != "granted":
+            conflicts.setdefault(result._replace(name=AgentName("")), []).append(agent.name)
+    for result, names in conflicts.items():
+        raise _claim_conflict_error(result, run, names)
 
 
-def _refusal(word: Word, run: RunId, names: Collection[str]) -> UsageError:
-    copies = f"`crewlog fork {run}@POSITION` goes on with copies of them."
-    if word.say == "moved":
-        return UsageError(f"the run {run!r} went on meanwhile", remedy=f"`crewlog show {run}`.")
-    if word.say == "about to":
+def _claim_conflict_error(result: ClaimResult, run: RunId, names: Collection[str]) -> UsageError:
+    fork = f"`crewlog fork {run}@POSITION` starts a run with copies of them."
+    if result.status == "run_changed":
         return UsageError(
-            f"the run {word.run!r} is about to go back to its recipe, and takes {listed(names)} of "
-            f"{run!r} home",
-            remedy=f"`crewlog show {word.run}` tells what came of it. If it did not, resume "
-            f"{run!r} again; else {copies}",
+            f"the run {run!r} was executed again since its agents were looked up",
+            remedy=f"`crewlog show {run}` shows its status.",
+        )
+    if result.status == "pending":
+        return UsageError(
+            f"the run {result.run!r} is about to continue {listed(names)} of {run!r}: it is being "
+            "reopened from its recipe",
+            remedy=f"`crewlog show {result.run}` shows whether it was. If not, resume {run!r} "
+            f"again; otherwise {fork}",
         )
     return UsageError(
-        f"the run {word.run!r} went back to its recipe, and has {listed(names)} of {run!r} again",
-        remedy=copies,
+        f"the run {result.run!r} was reopened from its recipe, and continues {listed(names)} of "
+        f"{run!r}",
+        remedy=fork,
     )
 
 
-async def rebuild_claim(store: Store, taker: ClaimOwner, left: ClaimedAgent) -> None:
-    """Claims what a journal says that its run went on with, where no claim of that is there.
+async def rebuild_claim(store: Store, claimant: ClaimOwner, agent: ClaimedAgent) -> None:
+    """Stores the claim that a journal entry proves, unless it is there.
 
     Args:
         store: The store.
-        taker: The run; its position is the one before the entry that says so.
-        left: The creature.
+        claimant: The run; its position is the one before the entry.
+        agent: The agent.
     """
     link = 0
     while True:
         link += 1
-        by = claim_owner(await store.claim(left.key(link), taker.owner))
-        # It may have recorded what it gave up in between.
-        if by.run == taker.run and taker.position - 2 <= by.position <= taker.position:
+        owner = claim_owner(await store.claim(agent.key(link), claimant.owner))
+        # Up to two `SwapFailed` or `MergeFailed` may be recorded between the claim and the entry.
+        is_same_run = owner.run == claimant.run
+        if is_same_run and claimant.position - 2 <= owner.position <= claimant.position:
             return

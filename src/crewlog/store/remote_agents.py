@@ -1,4 +1,4 @@
-"""Creatures that left a run when its graph was split: where they live, and what they took."""
+"""Remote agents: the agents that splits moved to other runs. Where they are now, and their logs."""
 
 from __future__ import annotations
 
@@ -13,86 +13,88 @@ from crewlog.state.claim import ClaimedAgent, ClaimOwner
 from crewlog.state.journal import ComponentChanged, entry_from_json
 from crewlog.state.model import CrewState, LogHead
 from crewlog.state.split import split_source_run_id
-from crewlog.store.claims import Over, claim_agents, goes_on, reject_executions
+from crewlog.store.claims import EndedExecutions, claim_agent, claim_agents, reject_executions
 from crewlog.store.journal_reader import load_state
 from crewlog.store.protocol import Store
 
 
 class RemoteAgents(NamedTuple):
-    """Where creatures are that left a run."""
+    """Where the remote agents of a run are."""
 
-    live: Mapping[str, str]
-    """The runs in which some live, by name."""
-    back: Mapping[AgentName, ClaimedAgent]
-    """Those that may come home: their runs have ended."""
+    runs: Mapping[str, str]
+    """The runs that have them now, by the name of the agent."""
+    claimable: Mapping[AgentName, ClaimedAgent]
+    """The agents whose runs have ended: the run may continue them."""
 
 
 async def find_remote_agents(
     store: Store,
     run: RunId,
-    away: Mapping[str, str],
-    over: Over,
-    taker: ClaimOwner | None = None,
+    remote: Mapping[str, str],
+    ended_executions: EndedExecutions,
+    claimant: ClaimOwner | None = None,
 ) -> RemoteAgents:
-    """Where creatures are that left a run; those whose run has ended live nowhere.
+    """Finds the runs that the remote agents of a run are in now.
 
     Args:
         store: The store.
-        run: The run that they left.
-        away: The runs that they left for.
-        over: Tells whether a run has ended.
-        taker: The run, where it is about to take home who lives nowhere: they are claimed, and
-            whom another run has claimed first lives there. None: it is only looked.
+        run: The run.
+        remote: Its remote agents, with the runs that splits moved them to.
+        ended_executions: Returns the executions of a run if it has ended.
+        claimant: The run, if it is about to continue its claimable agents: they are claimed, and
+            those that another run has claimed first are in that run. None: nothing is claimed.
     """
-    live: dict[str, str] = {}
-    back: dict[AgentName, ClaimedAgent] = {}
-    # A run that is about to go on does so with all of its creatures, or with none: were the rest
-    # taken from it, it would not, and these would live nowhere.
-    busy: set[RunId] = set()
-    for name, home in sorted(away.items()):
-        found = await _find_remote_agent(
-            store, run, AgentName(name), RunId(home), over, taker, busy
+    runs: dict[str, str] = {}
+    claimable: dict[AgentName, ClaimedAgent] = {}
+    # A run is reopened with all of its agents or not at all. So if it is about to be reopened with
+    # one of them, the others stay in it: otherwise it would fail, and no run would have that one.
+    reopening: set[RunId] = set()
+    for name, moved_to in sorted(remote.items()):
+        place = await _find_remote_agent(
+            store, run, AgentName(name), RunId(moved_to), ended_executions, claimant, reopening
         )
-        if isinstance(found, ClaimedAgent):
-            back[AgentName(name)] = found
-        elif found is not None:
-            live[name] = found
-    return RemoteAgents(live, back)
+        if isinstance(place, ClaimedAgent):
+            claimable[AgentName(name)] = place
+        elif place is not None:
+            runs[name] = place
+    return RemoteAgents(runs, claimable)
 
 
-async def check_claimable(store: Store, then: CrewState, end: CrewState) -> None:
-    """Checks that creatures of a run that is to go on do not live again where they had left.
+async def check_claimable(store: Store, state: CrewState, end_state: CrewState) -> None:
+    """Checks that no other run continues the agents of a run that is to be reopened.
 
     Args:
         store: The store.
-        then: The run, as it would go on.
-        end: The same, as it ended.
+        state: The state that the run would continue from.
+        end_state: Its state when it ended.
 
     Raises:
-        UsageError: they do: that run went back to its recipe while this one had ended.
+        UsageError: the run that they were split from was reopened from its recipe meanwhile.
     """
-    await claim_agents(store, await claimable_agents(store, then, end), _ended, None)
+    await claim_agents(store, await claimable_agents(store, state, end_state), _assume_ended, None)
 
 
-async def claimable_agents(store: Store, then: CrewState, end: CrewState) -> list[ClaimedAgent]:
-    """The creatures of a run that has ended which another run may take home.
+async def claimable_agents(
+    store: Store, state: CrewState, end_state: CrewState
+) -> list[ClaimedAgent]:
+    """The agents of an ended run that another run may claim.
 
-    Of a run that is no part of another one, and never had one come into it, nobody does.
+    There are none unless the run is a split run, or has merged another one.
 
     Args:
         store: The store.
-        then: The run, as it would go on.
-        end: The same, as it ended.
+        state: The state that the run would continue from.
+        end_state: Its state when it ended.
     """
-    if not split_source_run_id(end):
-        ties = await store.lineage_links([end.run])
-        if not any(each.run == end.run and each.by_merge for each in ties):
+    if not split_source_run_id(end_state):
+        links = await store.lineage_links([end_state.run])
+        if not any(each.run == end_state.run and each.by_merge for each in links):
             return []
-    return [_left(end, name) for name in creatures_of(await _crew(store, then))]
+    return [_claimed_agent(end_state, name) for name in creatures_of(await _crew(store, state))]
 
 
-async def _ended(run: RunId) -> tuple[str, ...]:
-    """Takes every run for one that has ended: then only what is recorded counts."""
+async def _assume_ended(run: RunId) -> tuple[str, ...]:
+    """An `EndedExecutions` for which every run has ended: only what is recorded counts."""
     del run
     return ()
 
@@ -105,106 +107,106 @@ async def _find_remote_agent(
     store: Store,
     run: RunId,
     name: AgentName,
-    home: RunId,
-    over: Over,
-    taker: ClaimOwner | None,
-    busy: set[RunId],
+    moved_to: RunId,
+    ended_executions: EndedExecutions,
+    claimant: ClaimOwner | None,
+    reopening: set[RunId],
 ) -> RunId | ClaimedAgent | None:
-    """The run in which a creature lives that left one for another.
+    """Finds the run that a remote agent is in now.
 
-    It may have gone on from there, by another split, or by a merge, and be called otherwise; or it
-    went home to a run between the two.
+    From the run that it was moved to, another split or a run merge may have moved it further, and
+    renamed it; or a run in between may have been reopened with it.
 
     Returns:
-        The run; what the creature was where all of these have ended; or none where it is the run's
-        own again, or nobody knows what it was.
+        The run; the agent as it was if all of these runs have ended; None if the run itself has it
+        again, or the store does not have the rows.
     """
     seen: set[tuple[RunId, str]] = set()
-    shut: set[RunId] = set()
-    has: RunId | None = None
-    while home != run and (home, name) not in seen:
-        left, closed = ClaimedAgent(run=home, name=name), False
-        if await store.get_run(home) is not None:
+    rejected: set[RunId] = set()
+    continued_in: RunId | None = None
+    at = moved_to
+    while at != run and (at, name) not in seen:
+        agent, is_ended = ClaimedAgent(run=at, name=name), False
+        if await store.get_run(at) is not None:
             try:
-                state = await load_state(store, home)
+                state = await load_state(store, at)
                 crew = await _crew(store, state)
             except StoreIncomplete:
                 return None
-            on = _next_run(state, crew, name)
-            if on is not None:
-                seen.add((home, name))
-                home, name = on
+            next_run = _next_run(state, crew, name)
+            if next_run is not None:
+                seen.add((at, name))
+                at, name = next_run
                 continue
-            if home in busy:
-                return home
-            closed = state.is_ended
-            left = _left(state, name)
-        if not closed:
-            executions = await over(home)
+            if at in reopening:
+                return at
+            is_ended = state.is_ended
+            agent = _claimed_agent(state, name)
+        if not is_ended:
+            executions = await ended_executions(at)
             if executions is None:
-                return home
-            if taker is not None and home not in shut:
-                await reject_executions(store, home, executions)
-                shut.add(home)
-                continue  # what it was storing meanwhile counts
-        word = await goes_on(store, left, over, taker)
-        if word.say == "ours":
-            return left
-        if word.say == "about to":
-            busy |= {word.run} & {home}
-            return word.run
-        if word.say == "went on":
-            seen.add((home, name))
-            has = home = word.run
-            name = word.name
-    return None if home == run else has
+                return at
+            if claimant is not None and at not in rejected:
+                await reject_executions(store, at, executions)
+                rejected.add(at)
+                continue  # it may have stored entries until then
+        result = await claim_agent(store, agent, ended_executions, claimant)
+        if result.status == "granted":
+            return agent
+        if result.status == "pending":
+            reopening |= {result.run} & {at}
+            return result.run
+        if result.status == "continued":
+            seen.add((at, name))
+            continued_in = at = result.run
+            name = result.name
+    return None if at == run else continued_in
 
 
 def _next_run(
     state: CrewState, crew: CrewDefinition, name: AgentName
 ) -> tuple[RunId, AgentName] | None:
-    """Where a creature went on from a run, and its name there; none where it did not."""
+    """The run that an agent was moved to, by a split or a run merge, with its name there."""
     if name in crew.away:
         return RunId(crew.away[name]), name
     if state.surviving_run is None:
         return None
-    called = {each.was: each.now for each in state.surviving_run_renames if each.kind == "creature"}
-    return state.surviving_run, AgentName(called.get(name, name))
+    new_names = {
+        each.was: each.now for each in state.surviving_run_renames if each.kind == "creature"
+    }
+    return state.surviving_run, AgentName(new_names.get(name, name))
 
 
-def _left(state: CrewState, name: str) -> ClaimedAgent:
+def _claimed_agent(state: CrewState, name: str) -> ClaimedAgent:
     return ClaimedAgent(
         run=state.run, name=AgentName(name), began=state.started_at, execution=state.execution
     )
 
 
-async def remote_agent_logs(store: Store, run: RunId, then: CrewState) -> dict[LogName, LogHead]:
-    """The logs that left a run with creatures that are away, as they were when each left.
+async def remote_agent_logs(store: Store, run: RunId, state: CrewState) -> dict[LogName, LogHead]:
+    """The logs that splits moved away from a run, at their heads before the split.
 
     Args:
         store: The store.
         run: The run.
-        then: Its state: the splits before it count.
+        state: Its state: the splits before it count.
 
     Raises:
         StoreIncomplete: the store lacks a part of its journal.
     """
-    crew = CrewDefinition.from_json(await store.get_definition(then.definition))
+    crew = CrewDefinition.from_json(await store.get_definition(state.definition))
     if not crew.away:
         return {}
-    found: dict[LogName, LogHead] = {}
+    logs: dict[LogName, LogHead] = {}
     after = 0
     while rows := await store.read_journal(run, after):
         for row in rows:
             entry = entry_from_json(row.entry)
-            if (
-                isinstance(entry, ComponentChanged)
-                and entry.split_runs
-                and row.position <= then.position
-            ):
+            is_split = isinstance(entry, ComponentChanged) and entry.split_runs
+            if is_split and row.position <= state.position:
                 now = await load_state(store, run, row.position)
                 before = await load_state(store, run, row.position - 1)
-                gone = before.messages.keys() - now.messages.keys()
-                found |= {log: before.messages[log] for log in sorted(gone)}
+                removed = before.messages.keys() - now.messages.keys()
+                logs |= {log: before.messages[log] for log in sorted(removed)}
         after = rows[-1].position
-    return found
+    return logs
