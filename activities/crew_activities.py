@@ -265,7 +265,7 @@ class CrewActivities:
             await check_replacement(task, self._store, self._executions)
             await self._store.reject_executions(task.run, task.executions)
             # The client that replaces a run has waited for the forks of it that were starting.
-            await self._store.delete([task.run], Clock().now(), forked=True)
+            await self._store.delete([task.run], Clock().now(), ignore_pending_forks=True)
 
     @activity.defn(name=READ_TIME)
     async def read_time(self) -> int:

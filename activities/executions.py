@@ -177,7 +177,7 @@ class Executions:
             alone: Whether the store rejects the earlier executions of the run from now on.
         """
         if signed or await self._store.accepted_executions(run):
-            await self._store.accept_executions(run, [use.execution], alone=alone)
+            await self._store.accept_executions(run, [use.execution], replace=alone)
 
     async def _goes_on(self, run: RunId, execution: str, known: Collection[str]) -> bool:
         """Whether an execution continues one that the store knows, or one of an open run.

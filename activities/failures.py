@@ -132,7 +132,7 @@ def convert_errors(
     except ApplicationError:
         raise
     except MissingRows as error:
-        raise converted(error.of(run) if clock is not None else error) from error
+        raise converted(error.for_run(run) if clock is not None else error) from error
     except ServiceError as error:
         # Without a cause: the server drops the failure of a pending activity if it is longer than
         # 4 KB, and the failure tells people why the run waits.

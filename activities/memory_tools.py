@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, create_model
 
 from crewlog.activities.caches import LruCache
 from crewlog.activities.tools import Tool, make_tool
-from crewlog.authority.memory_scopes import Way, agent_scope, authorize_memory, memory_scopes
+from crewlog.authority.memory_scopes import Access, agent_scope, authorize_memory, memory_scopes
 from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition, MemoryPolicy
 from crewlog.embeddings import Embedders
 from crewlog.errors import ToolFailed
@@ -26,15 +26,15 @@ from crewlog.memory import keep, recall
 from crewlog.model import Json
 from crewlog.store.memories import (
     LONGEST_KEY,
-    MOST_AT_ONCE,
+    MOST_WRITES,
     Author,
     Memory,
     MemoryFilter,
     MemorySearchResult,
     NewMemory,
-    clean_query,
+    build_memories,
+    check_query,
     expiry_cutoff,
-    new_memories,
 )
 from crewlog.store.protocol import Store
 from crewlog.tool_call import ToolCall, current_call
@@ -82,11 +82,11 @@ class MemoryTools:
         key = (name, id(crew), agent)
         if found := self._tools.get(key):
             return found[1]
-        way: Way = "read" if name == "memory_read" else "write"
-        scopes = memory_scopes(crew, agent, way)
+        access: Access = "read" if name == "memory_read" else "write"
+        scopes = memory_scopes(crew, agent, access)
         if not scopes:
             return None
-        make = self._reads if way == "read" else self._writes
+        make = self._reads if access == "read" else self._writes
         return self._tools.put(key, (crew, make_tool(make(crew, agent, scopes))))[1]
 
     async def remembers(self, crew: CrewDefinition, agent: AgentName) -> bool:
@@ -102,14 +102,14 @@ class MemoryTools:
         if crew.memory is None:
             return False
         name, scope, now = CrewName(crew.crew), agent_scope(agent), self._now()
-        return bool(await self._store.memories.newest(name, scope, now=now, limit=1))
+        return bool(await self._store.memories.list_newest(name, scope, now=now, limit=1))
 
     async def sweep(self, crew: CrewDefinition) -> None:
         """Deletes the expired memory of a crew."""
         if crew.memory is None:
             return
         now, name = self._now(), CrewName(crew.crew)
-        await self._store.memories.forget(MemoryFilter(crew=name, expired=now))
+        await self._store.memories.forget(MemoryFilter(crew=name, expired_at=now))
         if since := expiry_cutoff(crew.memory, now):
             await self._store.memories.forget(MemoryFilter(crew=name, before=since + 1))
 
@@ -120,7 +120,7 @@ class MemoryTools:
             wanted = [scope] if scope else list(scopes)
             for each in wanted:
                 _refuse(crew, current_call(), agent, each, "read")
-            found = await self._search(crew, wanted, clean_query(query), limit)
+            found = await self._search(crew, wanted, check_query(query), limit)
             return shown(found, wanted)
 
         fields: dict[str, Any] = {
@@ -152,7 +152,7 @@ class MemoryTools:
         fields: dict[str, Any] = {
             "artifacts": (
                 list[Note],
-                Field(min_length=1, max_length=MOST_AT_ONCE, description="What to remember."),
+                Field(min_length=1, max_length=MOST_WRITES, description="What to remember."),
             ),
             "scope": (
                 Literal[tuple(scopes)],
@@ -185,8 +185,8 @@ class MemoryTools:
     ) -> list[str]:
         policy, now = _policy(crew), self._now()
         author = Author(agent=call.agent, run=call.run, step=call.step)
-        memories = new_memories(
-            CrewName(crew.crew), scope, given, author, policy, now=now, name=call.key
+        memories = build_memories(
+            CrewName(crew.crew), scope, given, author, policy, now=now, key_seed=call.key
         )
         # A start record of the call with the number 0: attempts are counted from 1.
         claim = f"{call.key}/0"
@@ -232,15 +232,17 @@ def _policy(crew: CrewDefinition) -> MemoryPolicy:
     return crew.memory or MemoryPolicy()
 
 
-def _refuse(crew: CrewDefinition, call: ToolCall, agent: AgentName, scope: str, way: Way) -> None:
+def _refuse(
+    crew: CrewDefinition, call: ToolCall, agent: AgentName, scope: str, access: Access
+) -> None:
     """Checks that the definition gives the calling agent a right.
 
     Raises:
         ToolFailed: it does not.
     """
-    decision = authorize_memory(crew, agent, scope, way)
+    decision = authorize_memory(crew, agent, scope, access)
     if call.agent != agent or not decision.allowed:
         raise ToolFailed(
-            f"you may not {way} the memory {scope!r}: {decision.reason}",
-            remedy=f"You may {way}: {', '.join(memory_scopes(crew, agent, way)) or 'none'}.",
+            f"you may not {access} the memory {scope!r}: {decision.reason}",
+            remedy=f"You may {access}: {', '.join(memory_scopes(crew, agent, access)) or 'none'}.",
         )

@@ -40,7 +40,7 @@ from crewlog.state.calls import (
     quota_store_name,
 )
 from crewlog.store.protocol import Store
-from crewlog.store.quotas import quota_period, time_zone
+from crewlog.store.quotas import find_time_zone, quota_period
 
 FRESH = 0.005
 """Seconds for which a check of the permissions is valid, from the query to the store."""
@@ -174,7 +174,7 @@ def _name(quota: CallQuota) -> str:
 
 
 def _zone(quota: CallQuota) -> tzinfo:
-    zone = time_zone(quota.zone)
+    zone = find_time_zone(quota.zone)
     if zone is None:
         raise ToolFailed(
             f"this worker does not know the time zone {quota.zone!r}, whose days a quota counts",

@@ -17,8 +17,8 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.executions import Executions, record_start
 from crewlog.activities.lifecycle import Probe, lower_stored_definition
 from crewlog.activities.run_merge import Ended, ended_executions
-from crewlog.authority.guards import names_in
-from crewlog.authority.widening import freed, regained_permissions, widening
+from crewlog.authority.guards import condition_names
+from crewlog.authority.widening import regained_permissions, widened_live_permissions, widening
 from crewlog.canonical_json import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
@@ -375,7 +375,7 @@ async def _widens(
     if task.against:  # the run that rolls back compares its live permissions itself
         return ways
     now = await load_last_state(store, task.run)
-    read = names_in(rule.if_ for rule in force.rules if rule.if_ is not None)
+    read = condition_names(rule.if_ for rule in force.rules if rule.if_ is not None)
     return (
         *ways,
         *restored_permission_conditions(read, now, then),
@@ -383,7 +383,7 @@ async def _widens(
         *(() if task.reopen else reused_answers(plan, None, then)),  # it keeps its steps
         *restored_guard_conditions(plan, now, then),
         *regained_permissions(now.tool_permissions, then.tool_permissions, definition.agents),
-        *freed(now.live_permissions, then.live_permissions),
+        *widened_live_permissions(now.live_permissions, then.live_permissions),
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.lifecycle import lowered
-from crewlog.authority.permissions import rules_of
+from crewlog.authority.permissions import definition_permissions
 from crewlog.authority.widening import widening
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
@@ -482,7 +482,7 @@ def _scripts(crew: CrewDefinition) -> set[str]:
 
 def _bounds(crew: CrewDefinition) -> tuple[Any, ...]:
     """What a crew may use."""
-    quotas = sorted((rule.key, rule.quota) for rule in rules_of(crew) if rule.quota)
+    quotas = sorted((rule.key, rule.quota) for rule in definition_permissions(crew) if rule.quota)
     return crew.limits.tokens, crew.limits.cost, quotas
 
 

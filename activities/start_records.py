@@ -31,7 +31,9 @@ async def write_start_record(store: Store, task: CallTool, owner: str) -> None:
         PermissionsChanged: permissions changed after the call was scheduled; nothing is written.
         StoreUnavailable: the store does not answer; the call has not begun.
     """
-    found = await store.claim(start_record_key(task.run, task), owner, knows=(task.run, task.knows))
+    found = await store.claim(
+        start_record_key(task.run, task), owner, permissions_as_of=(task.run, task.knows)
+    )
     if not found:
         raise permissions_changed_error(task)
     if found != owner:

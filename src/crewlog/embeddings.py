@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from crewlog.canonical_json import hash_bytes
 from crewlog.errors import CrewlogError, ModelRequestRejected, ModelUnavailable
 from crewlog.redaction import remember
-from crewlog.store.memories import Embeddings, words_of
+from crewlog.store.memories import Embeddings, split_words
 
 TIMEOUT = 20.0
 """Seconds for one request: a call of the memory's tools may take 60."""
@@ -52,7 +52,7 @@ class HashEmbedder:
 
     def _vector(self, text: str) -> list[float]:
         vector = [0.0] * self._places
-        for word in words_of(text):
+        for word in split_words(text):
             digest = hash_bytes(word.encode()).encode()
             vector[int.from_bytes(digest[:8]) % self._places] += 1.0
         return vector

@@ -13,11 +13,11 @@ from crewlog.ids import CrewName
 from crewlog.store.memories import (
     Memories,
     Memory,
+    MemoryQuery,
     MemorySearchResult,
-    Wanted,
     expiry_cutoff,
-    searched,
-    words_of,
+    search_text,
+    split_words,
     write_options,
 )
 
@@ -48,14 +48,16 @@ async def recall(
     embedded = None
     if policy.embedding is not None and query.strip():
         embedded = await embedding.embedded(policy.embedding, [query])
-    wanted = Wanted(
-        words=tuple(words_of(query)),
+    wanted = MemoryQuery(
+        words=tuple(split_words(query)),
         language=policy.language,
-        embedded=embedded,
+        embeddings=embedded,
         limit=limit,
         half_life=int((policy.half_life or 0) * 1000),
     )
-    return await memories.search(crew, scopes, wanted, now=now, since=expiry_cutoff(policy, now))
+    return await memories.search(
+        crew, scopes, wanted, now=now, expired_at=expiry_cutoff(policy, now)
+    )
 
 
 async def keep(
@@ -79,5 +81,5 @@ async def keep(
     """
     embedded = None
     if policy.embedding is not None:
-        embedded = await embedding.embedded(policy.embedding, [searched(each) for each in kept])
-    await memories.write(kept, write_options(policy, now, call=call, embedded=embedded))
+        embedded = await embedding.embedded(policy.embedding, [search_text(each) for each in kept])
+    await memories.write(kept, write_options(policy, now, call=call, embeddings=embedded))

@@ -39,7 +39,7 @@ from crewlog.ids import PUBLIC, AgentName, RunId, private_log
 from crewlog.state.calls import View
 from crewlog.state.components import Component
 from crewlog.state.run_merge.protocol import ASK_LIMIT, OFFER_LIMIT
-from crewlog.store.projection import in_order
+from crewlog.store.projection import sort_messages
 
 from .accounts import Accounts, RunAccount
 from .harness import PATIENT, Site, tool
@@ -403,7 +403,7 @@ class Scenario:
                 assert (at is not None) == bool(wanted), (account.run, log)
                 if at is None:
                     continue
-                links = in_order(await self.site.store.read_log(at.head))
+                links = sort_messages(await self.site.store.read_log(at.head))
                 assert [(link.position, link.body) for link in links] == wanted, (account.run, log)
                 view = View(
                     heads={log: at.head},

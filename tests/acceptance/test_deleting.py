@@ -167,7 +167,7 @@ async def test_a_source_stays_while_nobody_begins_its_fork(
     run, _ = await crews.finish(talk(crews))
     end = (await run.checkpoints()).checkpoints[1]
     fork = await crews.client("nobody").run(run.id).fork(end.position, execution_timeout=RUN_LIMIT)
-    with pytest.raises(UsageError, match=f"its fork '{fork.id}' has not begun"):
+    with pytest.raises(UsageError, match=f"its fork '{fork.id}' has not started"):
         await crews.client().delete(run.id)
     assert (await run.status()).status == "completed", "nothing was removed"
     assert run.id not in {
@@ -200,11 +200,11 @@ async def test_a_source_stays_until_its_parts_have_begun(
         await until_true(lambda: parted(site, run))
         worker.kill()
     assert await site.store.get_run(RunId(part.id)) is None, "it has not begun"
-    with pytest.raises(UsageError, match=f"its fork '{part.id}' has not begun") as caught:
+    with pytest.raises(UsageError, match=f"its fork '{part.id}' has not started") as caught:
         await site.client(queue).delete(run.id, force=True)
     assert f"`crewlog delete {part.id} --force`" in caught.value.remedy
     await run.terminate()
-    with pytest.raises(UsageError, match="has not begun"):
+    with pytest.raises(UsageError, match="has not started"):
         await site.client(queue).delete(run.id)
     assert await site.journal(run), "nothing was removed"
     await site.start_worker(queue)

@@ -11,7 +11,7 @@ from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, Disconnect, Operation, RemoveAgent
 from crewlog.ids import LogName, RunId
 from crewlog.state.journal import RunForked, RunMerged
-from crewlog.store.projection import in_order
+from crewlog.store.projection import sort_messages
 
 from .harness import LIMIT, Site
 from .test_creatures import living, rested
@@ -29,7 +29,7 @@ async def says(run: Run, text: str, channel: str, turns: int) -> None:
 async def texts(site: Site, run: Run, log: str) -> list[str]:
     """All that a log of a run holds, in its order."""
     at = (await run.state()).messages[LogName(log)]
-    links = in_order(await site.store.read_log(at.head))
+    links = sort_messages(await site.store.read_log(at.head))
     bodies = await site.store.get_bodies({link.body for link in links})
     return [str(bodies[link.body]["content"]) for link in links]
 

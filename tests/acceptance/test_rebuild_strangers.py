@@ -37,7 +37,7 @@ async def test_a_strangers_execution_is_not_what_the_run_was(crews: Site, folder
     carry = await forged(other, run.id, journal[-1][0], by="ada")
     assert "does not belong to the run" in await refused(crews, "Stranger", run.id, "", carry)
     # Where nothing that the server has is known, nothing is believed.
-    await crews.store.accept_executions(run.id, ["gone"], alone=True)
+    await crews.store.accept_executions(run.id, ["gone"], replace=True)
     with pytest.raises(NotPermitted, match="known to be the run's"):
         await run.rebuild(replace=True)
     assert await crews.journal(run) == journal

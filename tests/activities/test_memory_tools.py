@@ -91,7 +91,7 @@ async def test_a_retry_writes_once(tool_call, store):
     first = await tool_call("memory_write", given, crew=crew())
     again = await tool_call("memory_write", given, crew=crew(), attempt=2)
     assert content(first) == content(again)
-    assert (await store.memories.scopes())[0].count == 2
+    assert (await store.memories.list_scopes())[0].count == 2
     await put(store, note("public", "newer", key=content(first).split('"')[1]))
     await tool_call("memory_write", given, crew=crew(), attempt=3)
     assert "newer" in content(await tool_call("memory_read", {"query": "newer"}, crew=crew()))
@@ -120,7 +120,7 @@ async def test_what_cannot_be_is_told_to_the_model(tool_call, store, tool, args,
     result = await tool_call(tool, args, crew=crew(longest=8))
     assert not result.ok
     assert message in content(result)
-    assert await store.memories.scopes() == []
+    assert await store.memories.list_scopes() == []
 
 
 async def test_without_a_scope_there_is_no_tool(tool_call, activities):
@@ -163,12 +163,12 @@ async def test_what_is_over_is_not_read_and_is_swept(store):
     kept = note("public", "other crew").model_copy(update={"crew": CrewName("d")})
     await put(store, kept, now=1)
     await MemoryTools(store, now=lambda: 5_500).sweep(definition)
-    assert [(s.crew, s.scope) for s in await store.memories.scopes()] == [
+    assert [(s.crew, s.scope) for s in await store.memories.list_scopes()] == [
         ("c", "agent:other"),
         ("d", "public"),
     ]
     await MemoryTools(store, now=lambda: 10**12).sweep(crew())
-    assert len(await store.memories.scopes()) == 2, "without a retention nothing is over"
+    assert len(await store.memories.list_scopes()) == 2, "without a retention nothing is over"
 
 
 # -- embeddings -------------------------------------------------------------------------------

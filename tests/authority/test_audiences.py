@@ -204,7 +204,7 @@ def test_who_may_write_to_a_log_and_see_what_is_for_its_readers() -> None:
     assert may_see_item(ANN, (other, PUBLIC), reads=[]).allowed
     refused = may_see_item(ANN, (other, group), reads=[PUBLIC])
     assert not refused.allowed
-    assert refused.reason == "it is for who reads group:h or group:g, and 'ann' does not"
+    assert refused.reason == "it is for readers of group:h or group:g, and 'ann' reads none"
     assert authority.may_see_item is may_see_item
 
 

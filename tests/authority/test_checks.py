@@ -10,8 +10,8 @@ from crewlog.authority.permissions import (
     Decision,
     Permission,
     authorize_tool,
-    bounded,
-    rules_of,
+    definition_permissions,
+    limit_to_parent,
     with_live_permission,
     without_milder_permissions,
 )
@@ -22,7 +22,7 @@ TOOLS = ("act", "read")
 
 
 def check(agent: str = "a", tool: str = "act", *rules: Permission, **more: Any) -> Decision:
-    given = {"offered": TOOLS, "known": TOOLS, "permissions": {}, "rules": rules}
+    given = {"agent_tools": TOOLS, "crew_tools": TOOLS, "permissions": {}, "rules": rules}
     return authorize_tool(agent, tool, **{**given, **more})
 
 
@@ -53,7 +53,7 @@ def test_a_reasons_full_stop_does_not_stand_before_what_goes_on() -> None:
     tools = {"tools": {"act": {"run": "m:f"}}}
     for said, kept in (("Be brief.", "Be brief"), ("Wait...", "Wait..."), ("Why? ", "Why?")):
         rules = {"rules": [{"tool": "act", "quota": "1 per run", "reason": said}]}
-        (found,) = rules_of(CrewDefinition.from_json({**data, **tools, **rules}))
+        (found,) = definition_permissions(CrewDefinition.from_json({**data, **tools, **rules}))
         assert found.reason == kept
         assert (
             check("a", "act", found, used={found.key: 1}).reason
@@ -72,7 +72,7 @@ def test_every_tool_does_not_mean_those_that_every_crew_has() -> None:
     every = rule("never", tools=())
     assert told(check("a", "act", every)) == ("deny", "rules[0]")
     own = ("set_flag",)
-    assert told(check("a", "set_flag", every, offered=own, known=own)) == ("allow", "")
+    assert told(check("a", "set_flag", every, agent_tools=own, crew_tools=own)) == ("allow", "")
 
 
 @pytest.mark.parametrize(
@@ -91,16 +91,16 @@ def test_what_people_ruled_counts_in_the_place_of_the_definition(
     rulings: Any, agent: str, outcome: str
 ) -> None:
     never = rule("never")
-    assert check(agent, "act", never, rulings={"act": rulings}).outcome == outcome
+    assert check(agent, "act", never, live_permissions={"act": rulings}).outcome == outcome
 
 
 def test_a_ruling_gives_a_tool_to_an_agent_by_name_and_never_one_that_is_not_there() -> None:
-    given: Any = {"offered": ("read",), "rulings": {"act": {"a": "allow"}}}
+    given: Any = {"agent_tools": ("read",), "live_permissions": {"act": {"a": "allow"}}}
     assert told(check("a", "act", **given)) == ("allow", "ruling")
     assert told(check("b", "act", **given)) == ("deny", "tools")
-    every: Any = {"offered": ("read",), "rulings": {"act": {"*": "allow"}}}
+    every: Any = {"agent_tools": ("read",), "live_permissions": {"act": {"*": "allow"}}}
     assert told(check("a", "act", **every)) == ("deny", "tools")
-    gone: Any = {"known": ("read",), "rulings": {"act": {"a": "allow"}}}
+    gone: Any = {"crew_tools": ("read",), "live_permissions": {"act": {"a": "allow"}}}
     assert told(check("a", "act", **gone)) == ("deny", "tools")
 
 
@@ -111,7 +111,7 @@ def test_a_quota_is_used_up_for_all_that_its_rule_is_about_and_no_ruling_lifts_i
     assert told(full) == ("deny", "rules[0]")
     assert "at most 2 per run" in full.reason
     assert check("a", "act", limit, used={"k": 2}, counted=("k",)).allowed
-    ruled: Any = {"used": {"k": 2}, "rulings": {"act": {"a": "allow"}}}
+    ruled: Any = {"used": {"k": 2}, "live_permissions": {"act": {"a": "allow"}}}
     assert not check("a", "act", limit, **ruled).allowed
     # Hours and days are counted over runs, by the store.
     assert check("a", "act", rule("always", quota="2 per day", key="k"), used={"k": 9}).allowed
@@ -123,7 +123,7 @@ def test_a_child_never_may_more_than_its_parent(child: Any, parent: Any) -> None
     mine = Decision.model_validate({"outcome": child, "reason": "mine"})
     theirs = Decision.model_validate({"outcome": parent, "reason": "theirs"})
     order = ["allow", "ask", "deny"]
-    found = bounded(mine, theirs)
+    found = limit_to_parent(mine, theirs)
     assert order.index(found.outcome) == max(order.index(child), order.index(parent))
     assert ("theirs" in found.reason) == (order.index(parent) > order.index(child))
 
@@ -149,7 +149,7 @@ def test_a_quotas_name_does_not_depend_on_how_many_nor_on_where_the_rule_stands(
             "tools": {t: {"run": "m:f"} for t in TOOLS},
             "rules": rules,
         }
-        return [*rules_of(CrewDefinition.from_json(crew))][-1].key
+        return [*definition_permissions(CrewDefinition.from_json(crew))][-1].key
 
     one = key({"tool": "act", "quota": "2 per day"})
     assert one == key({"tool": "read", "do": "never"}, {"tool": ["act"], "quota": "9 per day"})

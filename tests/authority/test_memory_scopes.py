@@ -6,7 +6,12 @@ import itertools
 import random
 from typing import Any
 
-from crewlog.authority.memory_scopes import WAYS, accessible_scopes, authorize_scope, memory_scopes
+from crewlog.authority.memory_scopes import (
+    ACCESSES,
+    accessible_scopes,
+    authorize_scope,
+    memory_scopes,
+)
 from crewlog.definition.model import CrewDefinition
 
 AGENTS = ("a", "b", "c")
@@ -36,12 +41,14 @@ def test_every_decision_is_the_rules() -> None:
         table = {key: rng.choice(TABLES) for key in rng.sample(keys, rng.randint(0, 4))}
         logs = set(rng.sample(("public", "group:g", "group:h"), rng.randint(0, 3)))
         for agent, scope in itertools.product(AGENTS, SCOPES):
-            decision = authorize_scope(agent, scope, way=rng.choice(WAYS), table=table, logs=logs)
+            decision = authorize_scope(
+                agent, scope, access=rng.choice(ACCESSES), table=table, logs=logs
+            )
             assert decision.allowed == expected(agent, scope, table, logs), (agent, scope, table)
             assert decision.reason
             seen[decision.allowed] += 1
         for agent in AGENTS:
-            found = accessible_scopes(agent, way="read", table=table, logs=logs)
+            found = accessible_scopes(agent, access="read", table=table, logs=logs)
             assert set(found) == {s for s in SCOPES if expected(agent, s, table, logs)}
     assert min(seen.values()) > 1_000
 
@@ -50,13 +57,13 @@ def test_a_reason_names_the_rule() -> None:
     table = {"public": ("a",), "agent": None}
 
     def reason(agent: str, scope: str, logs: set[str]) -> str:
-        return authorize_scope(agent, scope, way="write", table=table, logs=logs).reason
+        return authorize_scope(agent, scope, access="write", table=table, logs=logs).reason
 
     assert reason("b", "public", {"public"}) == "memory.write does not give 'public' to 'b'"
     assert reason("a", "public", set()) == "'a' may not write to the log 'public'"
-    assert reason("a", "agent:b", set()) == "'agent:b' is the memory of 'b' alone"
+    assert reason("a", "agent:b", set()) == "only 'b' may use 'agent:b'"
     assert reason("a", "group:g", {"group:g"}) == "memory.write does not name 'group:g'"
-    assert reason("a", "private:a", set()) == "there is no scope 'private:a' of a memory"
+    assert reason("a", "private:a", set()) == "there is no memory scope 'private:a'"
 
 
 def test_a_crew_without_a_memory_has_no_scopes() -> None:

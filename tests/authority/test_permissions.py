@@ -28,7 +28,9 @@ KNOWN = {"read", "write", "act"}
     ],
 )
 def test_tools(tool: str, offered: list[str], permissions: Any, reason: str | None) -> None:
-    decision = authorize_tool("a", tool, offered=offered, known=KNOWN, permissions=permissions)
+    decision = authorize_tool(
+        "a", tool, agent_tools=offered, crew_tools=KNOWN, permissions=permissions
+    )
     assert decision.allowed is (reason is None)
     assert decision.reason == (reason or "'read' is among the tools of 'a'")
 
@@ -36,7 +38,7 @@ def test_tools(tool: str, offered: list[str], permissions: Any, reason: str | No
 def test_a_permission_never_widens_what_a_definition_offers() -> None:
     for permitted in (None, (), ("a",), ("a", "b")):
         decision = authorize_tool(
-            "a", "act", offered=["read"], known=KNOWN, permissions={"act": permitted}
+            "a", "act", agent_tools=["read"], crew_tools=KNOWN, permissions={"act": permitted}
         )
         assert not decision.allowed
 

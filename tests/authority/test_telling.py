@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.authority.authority_text import terms
+from crewlog.authority.authority_text import authority_lines
 from crewlog.cli.explained import show_explanation
 from crewlog.cli.screen import Screen
 from crewlog.definition.load import load_data
@@ -73,10 +73,12 @@ TOLD = [
 
 
 def test_all_of_it_is_told() -> None:
-    assert list(terms(load_data({**BARE, **MORE}))) == TOLD
-    assert list(terms(load_data(BARE))) == []
+    assert list(authority_lines(load_data({**BARE, **MORE}))) == TOLD
+    assert list(authority_lines(load_data(BARE))) == []
     opened = load_data({**BARE, "policy": {"mode": "open"}})
-    assert list(terms(opened)) == [("policy", "open: whoever reaches the server commands")]
+    assert list(authority_lines(opened)) == [
+        ("policy", "open: whoever reaches the server commands")
+    ]
 
 
 def test_a_node_is_explained_with_what_bounds_its_agent() -> None:

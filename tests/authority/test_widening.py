@@ -69,7 +69,7 @@ SIGNED = {
         (agent(BASE, "b", writes=["channel:x"]), "agent b writes channel:x"),
         (other(BASE, permissions={}), None),  # a does not have it
         (other(agent(BASE, "a", tools=None), permissions={}), "agent a may call write"),
-        (other(BASE, approvals={}), "calls of write by agent b need no approval any more"),
+        (other(BASE, approvals={}), "calls of write by agent b no longer need an approval"),
         (other(BASE, approvals={"write": ["a"]}), "calls of write by agent b"),
         (agent(BASE, "b", prompt="Other words.", max_calls=3, timeout=9, on_error="fail"), None),
         (agent(BASE, "b", model="scripted:x"), "agent b: the model scripted:x"),
@@ -127,7 +127,7 @@ def test_what_widens_is_told_and_what_does_not_is_let_pass(
         ({"limits": {"cost": 5}}, {"limits": {"cost": 6}}, "limits: cost"),
         ({"limits": {"wall": 5}}, {"limits": {}}, "limits: wall"),
         ({"limits": {"tokens": 5}}, {"limits": {"tokens": 4}}, None),
-        ({"rules": [{"tool": "*", "do": "ask"}]}, {"rules": []}, "a rule that the crew had"),
+        ({"rules": [{"tool": "*", "do": "ask"}]}, {"rules": []}, "a rule of the crew"),
         ({"rules": []}, {"rules": [{"tool": "*", "quota": "5 per day"}]}, None),
         ({"interrupts": {"approve_risk": "low"}}, {"interrupts": {}}, "interrupts"),
         ({"policy": SIGNED}, {"policy": None}, "the policy"),
@@ -177,16 +177,16 @@ FLOWS: list[tuple[list[Any], str | None]] = [
     ([ASK, END, "b"], None),
     (["a", "c", ASK, END, "b"], None),
     (["a", ["c", ASK], END, "b"], None),
-    (["a", END, "b"], "the question 'Publish?' is gone"),
-    (["a", ASK, "b"], "without the decision 'not ok' before it"),
+    (["a", END, "b"], "the question 'Publish?' is removed"),
+    (["a", ASK, "b"], "without the branch 'not ok' before it"),
     (["a", "b", ASK, END], "its turn b without the question 'Publish?'"),
     (["a", ASK, END, {"agent": "b", "after": "a"}], "without the question 'Publish?'"),
     (["a", ASK, END, {"agent": "b", "after": []}], "without the question 'Publish?'"),
     ([["a", ASK], {"agent": "b", "after": "a"}, END], "without the question 'Publish?'"),
-    (["a", {**ASK, "ask": "Tea?"}, END, "b"], "the question 'Publish?' is gone"),
-    (["a", {**ASK, "options": ["no", "yes"]}, END, "b"], "is gone, or is another one"),
-    (["a", {**ASK, "options": ["approve", "b", "reject"]}, END, "b"], "is gone"),
-    (["a", ASK, {"if": "not ok", "go": "b"}, {"agent": "a", "phase": "z"}, "b"], "decision"),
+    (["a", {**ASK, "ask": "Tea?"}, END, "b"], "the question 'Publish?' is removed"),
+    (["a", {**ASK, "options": ["no", "yes"]}, END, "b"], "is removed or changed"),
+    (["a", {**ASK, "options": ["approve", "b", "reject"]}, END, "b"], "is removed"),
+    (["a", ASK, {"if": "not ok", "go": "b"}, {"agent": "a", "phase": "z"}, "b"], "branch"),
     (["a", {"if": "x", "go": "b"}, ASK, END, "b"], "without the question 'Publish?'"),
     (
         ["a", {"parallel": ["c", ASK], "join": "any"}, END, "b"],
@@ -194,7 +194,7 @@ FLOWS: list[tuple[list[Any], str | None]] = [
     ),
     (["a", {"agent": "c", "when": "x", "else": "b"}, ASK, END, "b"], "without the question"),
     (["a", {"ask": "What?", "sets": "ok", "options": ["x"]}, ASK, END, "b"], "sets ok"),
-    (["a", {**ASK, "only_if": "late"}, END, "b"], "is gone, or is another one"),
+    (["a", {**ASK, "only_if": "late"}, END, "b"], "is removed or changed"),
 ]
 
 
@@ -219,7 +219,7 @@ def test_what_the_condition_of_a_rule_reads_is_not_changed() -> None:
         "the flag closed": other(base, flags={"closed": False}),
         "agent b sets closed": agent(base, "b", writes_flags=["closed"]),
         "agent a sets risk": agent(base, "a", outputs=["risk"]),
-        "how the values of closed": other(base, merge={"closed": "append"}),
+        "the reducer of closed": other(base, merge={"closed": "append"}),
         "the crew's flow": other(base, flow=["b", "a"]),
     }.items():
         assert way in "; ".join(widening(base, new))
@@ -325,8 +325,8 @@ def _cells(plan: GraphPlan) -> dict[tuple[str, str], bool]:
             decision = authorize_tool(
                 name,
                 each,
-                offered=rules.tools,
-                known=plan.tools,
+                agent_tools=rules.tools,
+                crew_tools=plan.tools,
                 permissions=plan.permissions,
             )
             if decision.allowed:

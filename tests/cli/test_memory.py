@@ -30,7 +30,7 @@ def test_it_is_written_read_and_forgotten(cli: Cli) -> None:
     assert "Be kind" not in found.out
     data = cli("memory", "read", crew, "kind", "--scope", "agent:desk", "--json").records[0]
     assert (data["by"], [m["text"] for m in data["memories"]]) == ("words", ["Be kind."])
-    assert data["memories"][0]["expires"] - data["memories"][0]["at"] == 86_400_000
+    assert data["memories"][0]["expires_at"] - data["memories"][0]["at"] == 86_400_000
     listed = cli("memory", "list", "--json").records[0]["scopes"]
     assert [(s["scope"], s["count"]) for s in listed if s["crew"] == crew] == [
         ("agent:desk", 2),
@@ -46,13 +46,13 @@ def test_it_is_written_read_and_forgotten(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["write", "c", "private:a", "x"], "there is no scope 'private:a'"),
+        (["write", "c", "private:a", "x"], "there is no memory scope 'private:a'"),
         (["write", "c", "public", "x", "y", "--key", "k"], "--key goes with one text"),
         (["write", "c", "public", "x", "--keep", "soon"], "--keep 'soon'"),
         (["write", "c", "public", ""], "a text has a character at least"),
         (["write", "c", "public", "x" * 8_001], "8,001 characters, and one may have 8,000"),
         (["forget", "c"], "say what is to be forgotten"),
-        (["forget", "c", "--key", "k"], "a key is one within a scope"),
+        (["forget", "c", "--key", "k"], "a key is unique only within a scope"),
         (["read", "c", "x" * 2_001], "may have 2,000"),
     ],
 )

@@ -13,7 +13,7 @@ from crewlog.client.outcomes import uncertain
 from crewlog.ids import AgentName, ContentHash, CrewName, RunId, StepId, ToolName
 from crewlog.state import calls
 from crewlog.store import InMemoryStore
-from crewlog.store.protocol import RESERVED, QuotaPeriod
+from crewlog.store.protocol import COUNTED_CALL_RETENTION, QuotaPeriod
 
 RUN, DAY = RunId("r"), 86_400_000
 NOW = 20 * DAY
@@ -59,7 +59,9 @@ async def test_results_say_where_their_calls_count() -> None:
         result(2, NOW, dict([TODAY])),
         result(3, NOW, dict([TODAY])),  # more than the quota allows: it was made
         result(4, NOW, {}),  # refused
-        result(5, NOW - RESERVED, {"c/k": "1970-01-21"}),  # so long ago that it is forgotten
+        result(
+            5, NOW - COUNTED_CALL_RETENTION, {"c/k": "1970-01-21"}
+        ),  # so long ago that it is forgotten
     ]
     assert await counts(Execution("e", Ends("", ""), extract(told), frozenset())) == (2, 1)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.authority.permissions import rules_of
+from crewlog.authority.permissions import definition_permissions
 from crewlog.definition.apply import apply_operations
 from crewlog.definition.counting import as_counted
 from crewlog.definition.load import load_data
@@ -35,7 +35,7 @@ def crew(*rules: dict[str, Any], agents: tuple[str, ...] = AGENTS, **more: Any) 
 
 def keys(definition: CrewDefinition) -> list[str]:
     """Where calls are counted: of a run the key, of others that of the place."""
-    found = rules_of(load_data(definition.to_json()))
+    found = definition_permissions(load_data(definition.to_json()))
     return [rule.counted.key if rule.counted is not None else rule.key for rule in found]
 
 
@@ -110,4 +110,4 @@ def test_only_the_engine_says_where_a_quota_is_counted() -> None:
     assert as_counted(crew(rule), theirs) == theirs, "who leaves it out changes nothing"
     assert as_counted(crew(rule), None) == crew(rule)
     other = Counted(crew="other", key="k", zone="Asia/Tokyo")
-    assert [each.counted for each in rules_of(theirs)] == [other]
+    assert [each.counted for each in definition_permissions(theirs)] == [other]

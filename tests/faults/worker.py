@@ -109,7 +109,7 @@ class StoreAtPoints(PostgresStore):
 
     async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
         _pass("claim.before")
-        found = await super().claim(key, owner, knows=knows)
+        found = await super().claim(key, owner, permissions_as_of=knows)
         if found == owner:
             here().ledger.claimed(key, owner)
         _pass("claim.after")

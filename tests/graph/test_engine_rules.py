@@ -212,7 +212,7 @@ async def test_a_child_uses_up_its_parents_quota_and_may_no_more_than_that() -> 
     sim = await run(plan, asks("act", "act", "read"))
     assert [call for call, _ in denied(sim)] == [3, 4]
     reasons = [e["reason"] for e in sim.facts("PermissionDenied")]
-    assert "works for an agent that may not do more" in reasons[1]
+    assert "its parent agent may not do more" in reasons[1]
     refold(sim)
 
 

@@ -176,7 +176,7 @@ async def test_what_may_be_on_its_way_waits(store: Store, run: RunId) -> None:
     one, two = journal.bodies
     deleted = await store.delete([run], NOW)
     assert (deleted.entries, deleted.bodies) == (3, 0)
-    assert deleted.left >= 3
+    assert deleted.unreferenced >= 3
     await store.put_bodies({two: {"text": f"{run} two"}})  # another run's, not named yet
     await store.put_definition({"crew": run})
     deleted = await store.delete([], NOW + GRACE - 1)

@@ -27,7 +27,7 @@ async def test_one_that_goes_on_alone_leaves_the_others_unknown(
     other = RunId(f"{run}-other")
     await store.accept_executions(other, ["a"])
     await store.accept_executions(run, ["a", "b"])
-    await store.accept_executions(run, [new], alone=True)
+    await store.accept_executions(run, [new], replace=True)
     assert sorted(await store.accepted_executions(run)) == [new]
     assert sorted(await store.accepted_executions(other)) == ["a"]
 

@@ -15,7 +15,7 @@ from crewlog.state.calls import View
 from crewlog.state.fold import fold_journal
 from crewlog.state.logs import joined
 from crewlog.store import Store
-from crewlog.store.projection import in_order
+from crewlog.store.projection import sort_messages
 from crewlog.store.protocol import LineageLink, LogLink
 from store.branches import BODIES, Branch, Said, World, parted, texts
 from store.journals import CHANNEL, PRIVATE
@@ -24,7 +24,7 @@ ANN = AgentName("ann")
 
 
 def spots(links: list[LogLink]) -> list[tuple[int, ContentHash]]:
-    return [(link.position, link.body) for link in in_order(links)]
+    return [(link.position, link.body) for link in sort_messages(links)]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -102,7 +102,7 @@ async def test_a_join_is_a_link_with_two_parents_and_no_message(store: Store, ru
     join = next(link for link in links if link.other)
     assert (join.previous, join.other) == join.parents == heads
     assert (join.body, join.head) == ("", joined(*heads, join.position))
-    assert [BODIES[link.body] for link in in_order(links)] == [
+    assert [BODIES[link.body] for link in sort_messages(links)] == [
         *("yes", "no", "perhaps", "never", "yes"),
     ]  # fmt: skip
     assert [link.head for link in links][-2:] == [join.head, one.heads[PUBLIC]]

@@ -24,13 +24,13 @@ from crewlog.store.memories import (
     Embeddings,
     Memory,
     MemoryFilter,
+    MemoryQuery,
     NewMemory,
-    Wanted,
     WriteOptions,
-    clean_query,
+    build_memories,
+    check_query,
     expiry_cutoff,
-    new_memories,
-    words_of,
+    split_words,
     write_options,
 )
 
@@ -56,7 +56,7 @@ async def put(store: Store, *memories: Memory, **terms: Any) -> bool:
 async def keys(
     store: Store, crew: CrewName, text: str = "", *scopes: str, **more: Any
 ) -> list[str]:
-    wanted = Wanted(words=tuple(words_of(text)), limit=more.pop("limit", 50))
+    wanted = MemoryQuery(words=tuple(split_words(text)), limit=more.pop("limit", 50))
     found = await store.memories.search(crew, scopes or ("public",), wanted, **{"now": 100, **more})
     return [each.key for each in found.memories]
 
@@ -71,7 +71,11 @@ async def test_memories_fade_behind_newer_ones_and_then_go(store: Store, crew: C
 
     async def found(now: int, **more: Any) -> list[str]:
         rows = await store.memories.search(
-            crew, ["public"], Wanted(**(wanted | more)), now=now, since=expiry_cutoff(policy, now)
+            crew,
+            ["public"],
+            MemoryQuery(**(wanted | more)),
+            now=now,
+            expired_at=expiry_cutoff(policy, now),
         )
         return [each.key for each in rows.memories]
 
@@ -86,10 +90,12 @@ async def test_memories_fade_behind_newer_ones_and_then_go(store: Store, crew: C
 
 
 async def test_a_memory_comes_back_exactly(store: Store, crew: CrewName) -> None:
-    memory = note(crew, HOSTILE, HOSTILE, metadata={HOSTILE: [HOSTILE, 1.0, None]}, expires=10**15)
+    memory = note(
+        crew, HOSTILE, HOSTILE, metadata={HOSTILE: [HOSTILE, 1.0, None]}, expires_at=10**15
+    )
     assert await put(store, memory)
-    assert await store.memories.newest(crew, now=100) == [memory]
-    found = await store.memories.search(crew, ["public"], Wanted(words=("drop",)), now=100)
+    assert await store.memories.list_newest(crew, now=100) == [memory]
+    found = await store.memories.search(crew, ["public"], MemoryQuery(words=("drop",)), now=100)
     assert found.memories == (memory,)
     assert found.by == "words"
 
@@ -116,11 +122,11 @@ async def test_nothing_of_another_scope_or_crew_is_found(store: Store, crew: Cre
     assert await keys(store, crew, "secret") == []
     assert await keys(store, crew, "secret", "agent:b", "agent:", "agent:a ", "%", "*") == []
     assert await keys(store, crew, "secret", "agent:a", "group:g") == ["k", "k"]
-    assert [each.scope for each in await store.memories.newest(crew, now=100)] == [
+    assert [each.scope for each in await store.memories.list_newest(crew, now=100)] == [
         "agent:a",
         "group:g",
     ]
-    assert [(c.scope, c.count) for c in await store.memories.scopes(crew)] == [
+    assert [(c.scope, c.count) for c in await store.memories.list_scopes(crew)] == [
         ("agent:a", 1),
         ("group:g", 1),
     ]
@@ -129,33 +135,33 @@ async def test_nothing_of_another_scope_or_crew_is_found(store: Store, crew: Cre
 async def test_what_is_over_is_not_found_and_goes_with_the_next(
     store: Store, crew: CrewName
 ) -> None:
-    await put(store, note(crew, "short", expires=50))
-    await put(store, note(crew, "long", expires=500))
+    await put(store, note(crew, "short", expires_at=50))
+    await put(store, note(crew, "long", expires_at=500))
     await put(store, note(crew, "old", at=5))
-    assert await keys(store, crew, now=49, since=4) == ["long", "short", "old"]
-    assert await keys(store, crew, now=50, since=5) == ["long"]
-    assert await keys(store, crew, "x", now=50, since=5) == ["long"]
-    listed = await store.memories.newest(crew, now=50)
+    assert await keys(store, crew, now=49, expired_at=4) == ["long", "short", "old"]
+    assert await keys(store, crew, now=50, expired_at=5) == ["long"]
+    assert await keys(store, crew, "x", now=50, expired_at=5) == ["long"]
+    listed = await store.memories.list_newest(crew, now=50)
     assert [each.key for each in listed] == ["long", "old"]
-    await put(store, note(crew, "new", at=60), since=5)
-    assert (await store.memories.scopes(crew))[0].count == 2
+    await put(store, note(crew, "new", at=60), expired_at=5)
+    assert (await store.memories.list_scopes(crew))[0].count == 2
 
 
 async def test_a_scope_has_no_more_than_it_may(store: Store, crew: CrewName) -> None:
     for at in range(10, 20):
-        await put(store, note(crew, f"k{at}", at=at), most=3)
+        await put(store, note(crew, f"k{at}", at=at), most_memories=3)
     assert await keys(store, crew) == ["k19", "k18", "k17"]
-    await put(store, note(crew, "k17", at=20), most=3)
+    await put(store, note(crew, "k17", at=20), most_memories=3)
     assert await keys(store, crew) == ["k17", "k19", "k18"], "one that is replaced makes no room"
-    await put(store, note(crew, "a", at=21), note(crew, "b", at=21), most=2)
+    await put(store, note(crew, "a", at=21), note(crew, "b", at=21), most_memories=2)
     assert await keys(store, crew) == ["a", "b"]
-    await put(store, note(crew, "z", scope="group:g"), most=1)
+    await put(store, note(crew, "z", scope="group:g"), most_memories=1)
     assert await keys(store, crew) == ["a", "b"], "another scope has room of its own"
 
 
 async def test_many_writers_at_once_keep_to_it(store: Store, crew: CrewName) -> None:
-    await asyncio.gather(*(put(store, note(crew, f"k{n}"), most=5) for n in range(20)))
-    assert (await store.memories.scopes(crew))[0].count == 5
+    await asyncio.gather(*(put(store, note(crew, f"k{n}"), most_memories=5) for n in range(20)))
+    assert (await store.memories.list_scopes(crew))[0].count == 5
 
 
 async def test_a_call_writes_once(store: Store, crew: CrewName) -> None:
@@ -164,7 +170,7 @@ async def test_a_call_writes_once(store: Store, crew: CrewName) -> None:
     assert sorted(await asyncio.gather(*first)) == [False] * 4 + [True]
     await put(store, note(crew, "k", "second", at=11), call=f"{crew}/a#1/2/0")
     assert not await put(store, note(crew, "k", "first"), call=call)
-    assert [each.text for each in await store.memories.newest(crew, now=100)] == ["second"]
+    assert [each.text for each in await store.memories.list_newest(crew, now=100)] == ["second"]
 
 
 async def test_what_is_forgotten_is_what_was_said(store: Store, crew: CrewName) -> None:
@@ -172,15 +178,15 @@ async def test_what_is_forgotten_is_what_was_said(store: Store, crew: CrewName) 
         await store.memories.forget(MemoryFilter(crew=crew))
         other = Author(agent=AgentName("b"), run=RunId("q"), step=StepId("b#1"))
         await put(store, note(crew, "k1"), note(crew, "k2"))
-        await put(store, note(crew, "k1", scope="group:g", author=other, expires=30))
+        await put(store, note(crew, "k1", scope="group:g", author=other, expires_at=30))
         await put(store, note(crew, "k3", at=20, author=other))
         await put(store, note(CrewName(f"{crew}x"), "k1", author=other))
 
     async def left(**which: Any) -> int:
         await fill()
-        before = sum(each.count for each in await store.memories.scopes(crew))
+        before = sum(each.count for each in await store.memories.list_scopes(crew))
         gone = await store.memories.forget(MemoryFilter(crew=crew, **which))
-        after = sum(each.count for each in await store.memories.scopes(crew))
+        after = sum(each.count for each in await store.memories.list_scopes(crew))
         assert before - after == gone
         return after
 
@@ -191,12 +197,12 @@ async def test_what_is_forgotten_is_what_was_said(store: Store, crew: CrewName) 
     assert await left(run=RunId("q")) == 2
     assert await left(run=RunId("q"), step=StepId("a#1")) == 4
     assert await left(before=20) == 1
-    assert await left(expired=30) == 3
-    assert await left(expired=29) == 4
-    assert (await store.memories.scopes(CrewName(f"{crew}x")))[0].count == 1
-    with pytest.raises(UsageError, match="of which crew or run"):
+    assert await left(expired_at=30) == 3
+    assert await left(expired_at=29) == 4
+    assert (await store.memories.list_scopes(CrewName(f"{crew}x")))[0].count == 1
+    with pytest.raises(UsageError, match="need a crew or a run"):
         await store.memories.forget(MemoryFilter())
-    with pytest.raises(UsageError, match="of which crew or run"):
+    with pytest.raises(UsageError, match="need a crew or a run"):
         await store.memories.forget(MemoryFilter(before=10**15))
     with pytest.raises(UsageError, match="within a scope"):
         await store.memories.forget(MemoryFilter(crew=crew, key="k1"))
@@ -218,7 +224,7 @@ async def test_words_by_their_stems(postgres: PostgresStore, crew: CrewName) -> 
     await put(postgres, note(crew, "k", "The runners were running"), language="english")
 
     async def found(word: str, language: Any) -> bool:
-        wanted = Wanted(words=(word,), language=language)
+        wanted = MemoryQuery(words=(word,), language=language)
         return bool((await postgres.memories.search(crew, ["public"], wanted, now=100)).memories)
 
     assert await found("runs", "english")
@@ -235,7 +241,7 @@ def embedded(*vectors: tuple[float, ...], model: str = "m") -> Embeddings:
 async def by_meaning(
     store: Store, crew: CrewName, vector: tuple[float, ...], *words: str, **more: Any
 ) -> tuple[str, list[str]]:
-    wanted = Wanted(words=words, embedded=embedded(vector, **more), limit=2)
+    wanted = MemoryQuery(words=words, embeddings=embedded(vector, **more), limit=2)
     found = await store.memories.search(crew, ["public"], wanted, now=100)
     assert not found.note, "the embedded PostgreSQL has pgvector"
     return found.by, [each.key for each in found.memories]
@@ -243,8 +249,8 @@ async def by_meaning(
 
 async def test_by_meaning(store: Store, crew: CrewName) -> None:
     x, y, d = (note(crew, key, key) for key in ("x", "y", "d"))
-    await put(store, x, y, d, embedded=embedded((1.0, 0.0), (0.0, 1.0), (0.9, 0.4)))
-    await put(store, note(crew, "z", "y", "group:g"), embedded=embedded((1.0, 0.0)))
+    await put(store, x, y, d, embeddings=embedded((1.0, 0.0), (0.0, 1.0), (0.9, 0.4)))
+    await put(store, note(crew, "z", "y", "group:g"), embeddings=embedded((1.0, 0.0)))
     assert await by_meaning(store, crew, (1.0, 0.01)) == ("meaning", ["x", "d"])
     assert await by_meaning(store, crew, (0.0, 2.0), "x") == ("meaning", ["y", "d"])
     await put(store, note(crew, "plain", "old words", at=11))
@@ -254,7 +260,7 @@ async def test_by_meaning(store: Store, crew: CrewName) -> None:
 
 
 async def test_what_has_no_vector_fills_up_what_has(store: Store, crew: CrewName) -> None:
-    await put(store, note(crew, "near", "tea"), embedded=embedded((1.0, 0.0)))
+    await put(store, note(crew, "near", "tea"), embeddings=embedded((1.0, 0.0)))
     await put(store, note(crew, "plain", "tea", at=11))
     assert await by_meaning(store, crew, (1.0, 0.0), "tea") == ("meaning", ["near", "plain"])
 
@@ -263,8 +269,8 @@ async def test_a_database_without_pgvector_finds_by_words_and_says_so(
     postgres: PostgresStore, crew: CrewName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres.memories, "_schema", "")
-    await put(postgres, note(crew, "k", "tea"), embedded=embedded((1.0, 0.0)))
-    wanted = Wanted(words=("tea",), embedded=embedded((1.0, 0.0)))
+    await put(postgres, note(crew, "k", "tea"), embeddings=embedded((1.0, 0.0)))
+    wanted = MemoryQuery(words=("tea",), embeddings=embedded((1.0, 0.0)))
     found = await postgres.memories.search(crew, ["public"], wanted, now=100)
     assert found.by == "words"
     assert "no pgvector" in found.note
@@ -304,23 +310,23 @@ async def test_both_stores_find_the_same(postgres: PostgresStore, steps: list[An
                 _, scope, given, most, keep, call = step
                 expires = None if keep is None else now + keep
                 rows = [
-                    note(crew, key, text, scope, at=now, expires=expires) for key, text in given
+                    note(crew, key, text, scope, at=now, expires_at=expires) for key, text in given
                 ]
                 key = f"{crew}/a#1/{call[1:]}/0" if call else ""
-                terms = WriteOptions(now=now, most=max(most, len(rows)), call=key)
+                terms = WriteOptions(now=now, most_memories=max(most, len(rows)), call=key)
                 outcomes.append(await memories.write(rows, terms))
             elif step[0] == "search":
                 _, scopes, text, since = step
                 half_life = since % 3 * 7  # none fades, or they fade fast
-                wanted = Wanted(words=tuple(words_of(text)), limit=4, half_life=half_life)
+                wanted = MemoryQuery(words=tuple(split_words(text)), limit=4, half_life=half_life)
                 outcomes.append(
-                    await memories.search(crew, sorted(scopes), wanted, now=now, since=since)
+                    await memories.search(crew, sorted(scopes), wanted, now=now, expired_at=since)
                 )
             else:
                 outcomes.append(
                     await memories.forget(MemoryFilter(crew=crew, scope=step[1], key=step[2]))
                 )
-            outcomes[-1] = (outcomes[-1], await memories.newest(crew, now=now))
+            outcomes[-1] = (outcomes[-1], await memories.list_newest(crew, now=now))
         assert outcomes[0] == outcomes[1]
 
 
@@ -330,12 +336,12 @@ async def test_both_stores_order_vectors_alike(postgres: PostgresStore, crew: Cr
     rows = [note(crew, f"k{n}", "x") for n in range(20)]
     vectors = [tuple(rng.uniform(-1, 1) for _ in range(8)) for _ in rows]
     for store in pair:
-        await put(store, *rows[:10], embedded=embedded(*vectors[:10]))
-        await put(store, *rows[10:], embedded=embedded(*vectors[10:]), now=50)
+        await put(store, *rows[:10], embeddings=embedded(*vectors[:10]))
+        await put(store, *rows[10:], embeddings=embedded(*vectors[10:]), now=50)
     for _ in range(20):
         vector = tuple(rng.uniform(-1, 1) for _ in range(8))
         half_life = rng.choice([0, 40])
-        wanted = Wanted(embedded=embedded(vector), limit=10, half_life=half_life)
+        wanted = MemoryQuery(embeddings=embedded(vector), limit=10, half_life=half_life)
         one, other = [await s.memories.search(crew, ["public"], wanted, now=99) for s in pair]
         assert one == other
 
@@ -344,14 +350,14 @@ async def test_both_stores_order_vectors_alike(postgres: PostgresStore, crew: Cr
 
 
 def made(*artifacts: NewMemory, **policy: Any) -> list[Memory]:
-    return new_memories(
+    return build_memories(
         CrewName("c"),
         "public",
         artifacts,
         Author(),
         MemoryPolicy(**policy),
         now=1_000,
-        name="call",
+        key_seed="call",
     )
 
 
@@ -371,9 +377,9 @@ def test_bounds_are_kept() -> None:
             "bytes, and may have 4,096",
             lambda: made(NewMemory(text="a", metadata={"x": "y" * LONGEST_METADATA})),
         ),
-        ("cannot be kept", lambda: made(NewMemory(text="a", metadata={"x": float("nan")}))),
+        ("cannot be stored", lambda: made(NewMemory(text="a", metadata={"x": float("nan")}))),
         ("nested deeper", lambda: made(NewMemory(text="a", metadata={"x": nested(200)}))),
-        ("may have 2,000", lambda: clean_query("x" * 2_001)),
+        ("may have 2,000", lambda: check_query("x" * 2_001)),
     ]
     for message, case in cases:
         with pytest.raises(UsageError, match=message):
@@ -390,7 +396,7 @@ def nested(depth: int) -> Any:
 def test_it_is_kept_as_long_as_the_shorter_of_both_says() -> None:
     def expires(keep: float | None, retention: float | None) -> int | None:
         (memory,) = made(NewMemory(text="a", keep=keep), retention=retention)
-        return memory.expires
+        return memory.expires_at
 
     assert expires(None, None) is None
     assert expires(5, None) == 6_000
@@ -398,7 +404,7 @@ def test_it_is_kept_as_long_as_the_shorter_of_both_says() -> None:
     assert expires(1, 2) == 2_000
     assert expiry_cutoff(MemoryPolicy(retention=2), 1_000) == 0
     assert expiry_cutoff(MemoryPolicy(retention=2), 5_000) == 3_000
-    assert write_options(MemoryPolicy(max=3, retention=2), 5_000).most == 3
+    assert write_options(MemoryPolicy(max=3, retention=2), 5_000).most_memories == 3
 
 
 def test_keys_are_made_of_the_call_and_differ() -> None:
@@ -408,9 +414,9 @@ def test_keys_are_made_of_the_call_and_differ() -> None:
 
 
 def test_words() -> None:
-    assert words_of("Die STRASSE, die Straße!") == ["die", "strasse"]
-    assert words_of("a_b-c.d '\"|&!:*<->\\\x00\ud83d") == ["a", "b", "c", "d"]
-    assert words_of("茶が好き") == ["茶", "が", "好", "き"]
-    assert words_of("हिन्दी") == ["हिन्दी"]
-    assert words_of("x" * 100) == ["x" * 64]
-    assert words_of("") == []
+    assert split_words("Die STRASSE, die Straße!") == ["die", "strasse"]
+    assert split_words("a_b-c.d '\"|&!:*<->\\\x00\ud83d") == ["a", "b", "c", "d"]
+    assert split_words("茶が好き") == ["茶", "が", "好", "き"]
+    assert split_words("हिन्दी") == ["हिन्दी"]
+    assert split_words("x" * 100) == ["x" * 64]
+    assert split_words("") == []

@@ -20,7 +20,7 @@ from crewlog.state.recorder import Journal
 from crewlog.state.run_merge.surviving_state import transferred_state
 from crewlog.store import Store
 from crewlog.store.journal_reader import load_state
-from crewlog.store.projection import in_order
+from crewlog.store.projection import sort_messages
 from crewlog.store.protocol import Snapshot
 from store.branches import BODIES, Branch, parted
 
@@ -108,10 +108,10 @@ async def test_its_logs_are_read_in_order(store: Store, run: RunId) -> None:
     one, two = await merged(store, run)
     words = ["yes", "no", "perhaps", "never", "yes", "never"]
     links = await store.read_log(one.heads[PUBLIC])
-    assert sorted(BODIES[link.body] for link in in_order(links)) == sorted(words)
-    assert BODIES[in_order(links)[-1].body] == "never"
+    assert sorted(BODIES[link.body] for link in sort_messages(links)) == sorted(words)
+    assert BODIES[sort_messages(links)[-1].body] == "never"
     found = await Hydrator(store).hydrate(run, ANN, View(heads=dict(one.heads)))
-    assert [each.text for each in found] == [BODIES[link.body] for link in in_order(links)]
+    assert [each.text for each in found] == [BODIES[link.body] for link in sort_messages(links)]
     assert await store.lineage(run) == {two.run}
     await store.delete([two.run], 1, grace=0)
     assert len(await Hydrator(store).hydrate(run, ANN, View(heads=dict(one.heads)))) == len(words)

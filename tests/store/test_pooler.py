@@ -95,7 +95,7 @@ async def test_a_pooler_is_told_from_a_server(postgres_dsn: str, pooled_dsn: str
     async with address(postgres_dsn) as relay:  # it passes on what the server says
         for dsn, pooled in ((postgres_dsn, False), (relay.dsn, False), (pooled_dsn, True)):
             found = await Pool.connect(dsn, max_size=1)
-            assert found.pooled is pooled, dsn
+            assert found.has_pooler is pooled, dsn
             await found.close()
 
 

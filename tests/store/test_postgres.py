@@ -227,7 +227,7 @@ async def test_processes_that_start_at_once_on_an_empty_database(postgres_dsn: s
         assert await process.stdout.readline() == b"ready\n"
     results = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
     assert [process.returncode for process in processes] == [0, 0, 0], results
-    store = await PostgresStore.connect(url, any_rows=True)
+    store = await PostgresStore.connect(url, allow_unreadable=True)
     rows = await store._pool.fetch("SELECT version FROM crewlog.schema_migrations")
     assert [row["version"] for row in rows] == [one.version for one in migrations()]
     await store.close()

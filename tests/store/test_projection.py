@@ -89,12 +89,12 @@ def test_interrupt_facts_merge_in_any_order() -> None:
     name, question = InterruptId("i"), {"question": "?"}
     asked = InterruptProjection(name, 3, 5, question, asked_position=3)
     answer = InterruptProjection(name, decision="yes", answered_by="eve", answered_position=4)
-    assert asked.open(0)
-    assert not answer.open(0)
-    assert not asked.merge(answer).open(0)
+    assert asked.is_open(0)
+    assert not answer.is_open(0)
+    assert not asked.merge(answer).is_open(0)
     again = InterruptProjection(name, 3, 9, question, asked_position=6)
-    assert asked.merge(answer).merge(again).open(6)
-    assert not asked.merge(answer).merge(again).open(7), "it was rolled back since"
+    assert asked.merge(answer).merge(again).is_open(6)
+    assert not asked.merge(answer).merge(again).is_open(7), "it was rolled back since"
     other = InterruptProjection(name, decision="no", answered_by="ann", answered_position=8)
     merged = set()
     for order in itertools.permutations([asked, answer, again, other]):
@@ -115,9 +115,13 @@ def test_interrupt_facts_merge_in_any_order() -> None:
 
 def test_waiting_is_running_with_a_question() -> None:
     run = RunId("r")
-    assert run_row(run, RunProjection(status="running"), asking=True).status == "waiting"
-    assert run_row(run, RunProjection(status="running"), asking=False).status == "running"
-    assert run_row(run, RunProjection(status="paused"), asking=True).status == "paused"
+    assert (
+        run_row(run, RunProjection(status="running"), has_open_interrupt=True).status == "waiting"
+    )
+    assert (
+        run_row(run, RunProjection(status="running"), has_open_interrupt=False).status == "running"
+    )
+    assert run_row(run, RunProjection(status="paused"), has_open_interrupt=True).status == "paused"
 
 
 def test_projection_is_pure_and_splits() -> None:

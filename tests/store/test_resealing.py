@@ -14,7 +14,14 @@ from crewlog.encryption.rows import PREFIX, RowCipher
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.ids import AgentName, CrewName
 from crewlog.store import InMemoryStore, PostgresStore
-from crewlog.store.memories import Author, Memory, MemoryFilter, Wanted, WriteOptions, words_of
+from crewlog.store.memories import (
+    Author,
+    Memory,
+    MemoryFilter,
+    MemoryQuery,
+    WriteOptions,
+    split_words,
+)
 from crewlog.store.reencryption import key_uses, reencrypt
 
 CREW = CrewName("canary-free")
@@ -53,11 +60,13 @@ def note(key: str, text: str, at: int = 10, scope: str = "public") -> Memory:
 
 
 async def write(store: PostgresStore, *memories: Memory, most: int = 100) -> None:
-    assert await store.memories.write(memories, WriteOptions(now=memories[0].at, most=most))
+    assert await store.memories.write(
+        memories, WriteOptions(now=memories[0].at, most_memories=most)
+    )
 
 
 async def found(store: PostgresStore, text: str = "") -> list[tuple[str, str]]:
-    wanted = Wanted(words=tuple(words_of(text)), limit=20)
+    wanted = MemoryQuery(words=tuple(split_words(text)), limit=20)
     hits = await store.memories.search(CREW, ["public"], wanted, now=100)
     return [(each.key, each.text) for each in hits.memories]
 
@@ -110,7 +119,7 @@ async def test_memories_are_found_after_their_key_is_retired(database: str, path
     assert await key_uses(store) == {FIRST.id: 9}
     told: list[str] = []
     assert await reencrypt(store, told.append) == 3
-    assert told == ["memories: 3 of them"]
+    assert told == ["memories: 3 rows"]
     assert await key_uses(store) == {SECOND.id: 9}
     assert await reencrypt(store, told.append) == 0, "it is done once"
     await store.close()
@@ -182,7 +191,7 @@ async def test_without_the_keys_nothing_is_read(database: str, path: Path) -> No
     await store.close()
     with pytest.raises(EncryptionKeyMissing, match="this process has no keys"):
         await opened(database, None)
-    store = await PostgresStore.connect(database, any_rows=True)
+    store = await PostgresStore.connect(database, allow_unreadable=True)
     with pytest.raises(EncryptionKeyMissing, match="CREWLOG_ENCRYPTION_KEYS"):
         await found(store)
     with pytest.raises(UsageError, match="encryption is off"):
@@ -196,7 +205,7 @@ async def test_a_key_is_within_a_crew_and_a_scope(database: str, path: Path) -> 
     store = await opened(database, path)
     which = MemoryFilter(crew=CREW, scope="public", key="k")
     for lacking in ({"crew": None, "run": "r"}, {"scope": None}):
-        with pytest.raises(UsageError, match="a key is one within a scope of a crew"):
+        with pytest.raises(UsageError, match="a key is unique only within a scope"):
             await store.memories.forget(dataclasses.replace(which, **lacking))
     await store.close()
 

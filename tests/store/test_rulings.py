@@ -9,7 +9,7 @@ from crewlog.ids import AgentName, ContentHash, CrewName, RunId
 from crewlog.state import journal as j
 from crewlog.state.journal import Batch, entry_to_json
 from crewlog.store import Store
-from crewlog.store.protocol import RESERVED, QuotaPeriod
+from crewlog.store.protocol import COUNTED_CALL_RETENTION, QuotaPeriod
 
 
 def batch(first: int, *entries: Any) -> Batch:
@@ -47,11 +47,13 @@ async def test_rulings_go_with_the_journal_that_has_them(store: Store) -> None:
 async def test_nothing_is_claimed_where_something_was_ruled_that_is_not_known(store: Store) -> None:
     run = RunId("ruled-2")
     await store.append(run, batch(1, STARTED, RULED))
-    assert await store.claim("ruled-2/a#1/1/1", "me", knows=(run, 1)) == ""
+    assert await store.claim("ruled-2/a#1/1/1", "me", permissions_as_of=(run, 1)) == ""
     assert await store.key_owner("ruled-2/a#1/1/1") is None
-    assert await store.claim("ruled-2/a#1/1/1", "me", knows=(run, 2)) == "me"
-    assert await store.claim("ruled-2/a#1/1/1", "you", knows=(run, 2)) == "me"
-    assert await store.claim("ruled-2/a#1/2/1", "me", knows=(RunId("ruled-3"), 0)) == "me"
+    assert await store.claim("ruled-2/a#1/1/1", "me", permissions_as_of=(run, 2)) == "me"
+    assert await store.claim("ruled-2/a#1/1/1", "you", permissions_as_of=(run, 2)) == "me"
+    assert (
+        await store.claim("ruled-2/a#1/2/1", "me", permissions_as_of=(RunId("ruled-3"), 0)) == "me"
+    )
 
 
 def wanted(most: int = 3, quota: str = "t/k", span: str = "2026-03-29") -> QuotaPeriod:
@@ -107,7 +109,7 @@ async def test_what_is_counted_is_told(store: Store) -> None:
     for _ in range(2):
         await store.release_call("c1", ["t7/k", "t7/other"])
         assert await used() == [1, 0, 2]
-    await store.count_call("c4", [wanted(2, "t7/k", span="2026-03-30")], RESERVED + 2)
+    await store.count_call("c4", [wanted(2, "t7/k", span="2026-03-30")], COUNTED_CALL_RETENTION + 2)
     assert await used() == [0, 1, 2]  # what is old of one quota is forgotten when it counts again
     await store.release_call("c4", ["t7/k"])
     assert await used() == [0, 0, 2]
@@ -136,10 +138,13 @@ async def test_as_many_calls_at_once_as_there_may_be_pass(store: Store) -> None:
 
 async def test_what_was_counted_long_ago_is_forgotten(store: Store) -> None:
     assert await store.count_call("c1", [wanted(1, "t6/k")], 1) is None
-    assert await store.count_call("c2", [wanted(1, "t6/k", span="later")], RESERVED + 2) is None
-    assert await store.count_call("c3", [wanted(1, "t6/k")], RESERVED + 2) is None
+    assert (
+        await store.count_call("c2", [wanted(1, "t6/k", span="later")], COUNTED_CALL_RETENTION + 2)
+        is None
+    )
+    assert await store.count_call("c3", [wanted(1, "t6/k")], COUNTED_CALL_RETENTION + 2) is None
     # A call that comes again long after it was counted is counted still, and once.
-    for at in (2 * RESERVED + 4, 2 * RESERVED + 5):
+    for at in (2 * COUNTED_CALL_RETENTION + 4, 2 * COUNTED_CALL_RETENTION + 5):
         assert await store.count_call("c3", [wanted(1, "t6/k")], at) is None
         assert await store.counted_calls([("t6/k", "2026-03-29")]) == {("t6/k", "2026-03-29"): 1}
 

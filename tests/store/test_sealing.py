@@ -15,7 +15,7 @@ from crewlog.encryption.rows import RowCipher
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
 from crewlog.ids import ContentHash, RunId
 from crewlog.store import PostgresStore
-from crewlog.store.key_check import refused
+from crewlog.store.key_check import find_key_problem
 from crewlog.store.protocol import Snapshot
 from crewlog.store.reencryption import reencrypt
 from store.journals import Journal, asked, started
@@ -43,7 +43,7 @@ async def write(database: str, cipher: RowCipher, content: str = "any") -> None:
 
 async def opened(database: str, cipher: RowCipher) -> None:
     """Opens it, and finds that nobody is told otherwise beforehand."""
-    if (told := await refused(database, cipher)) is not None:
+    if (told := await find_key_problem(database, cipher)) is not None:
         with pytest.raises(type(told), match=re.escape(str(told))):
             await PostgresStore.connect(database, max_size=1, cipher=cipher)
         raise told
@@ -112,8 +112,8 @@ async def test_a_store_is_one_namespace_s(database: str, path: Path) -> None:
 
 
 async def test_a_database_without_tables_is_not_refused(database: str, path: Path) -> None:
-    assert await refused(database, keyed(path)) is None
-    assert await refused(database, OFF) is None
+    assert await find_key_problem(database, keyed(path)) is None
+    assert await find_key_problem(database, OFF) is None
     connection = await asyncpg.connect(database)
     assert await connection.fetchval("SELECT to_regnamespace('crewlog')") is None
     await connection.close()
@@ -159,7 +159,7 @@ async def test_a_row_that_is_moved_plain_or_another_namespace_s_is_refused_with_
     place = rf"\({kind} '{mine}"
     assert await read(filled)
     elsewhere = await PostgresStore.connect(
-        database, max_size=1, cipher=keyed(path, "other"), any_rows=True
+        database, max_size=1, cipher=keyed(path, "other"), allow_unreadable=True
     )
     with pytest.raises(DecryptionFailed, match=f"changed or moved since.*{place}"):
         await read(elsewhere)

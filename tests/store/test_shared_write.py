@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from crewlog.store.shared_queries import MOST, SharedWrite
+from crewlog.store.shared_queries import MOST_VALUES, SharedWrite
 
 
 class Table:
@@ -65,12 +65,12 @@ async def test_a_statement_has_a_bound() -> None:
     table = Table()
     shared = SharedWrite(table.write)
     first = await behind_one(table, shared)
-    rest = [asyncio.create_task(shared.put({f"k{n}": n})) for n in range(MOST + 1)]
-    large = asyncio.create_task(shared.put({f"l{n}": n for n in range(2 * MOST)}))
+    rest = [asyncio.create_task(shared.put({f"k{n}": n})) for n in range(MOST_VALUES + 1)]
+    large = asyncio.create_task(shared.put({f"l{n}": n for n in range(2 * MOST_VALUES)}))
     await asyncio.sleep(0)
     table.gate.set()
     await asyncio.gather(first, *rest, large)
-    assert [len(each) for each in table.statements] == [1, MOST, 1, 2 * MOST]
+    assert [len(each) for each in table.statements] == [1, MOST_VALUES, 1, 2 * MOST_VALUES]
 
 
 async def test_a_refused_value_fails_its_own_caller_alone() -> None:

@@ -22,7 +22,7 @@ async def test_a_source_stays_until_its_fork_has_begun(store: Store, run: RunId)
     assert [(s.source, s.fork, s.at) for s in await store.list_pending_forks([run])] == [
         (run, fork, NOW)
     ]
-    with pytest.raises(UsageError, match="has not begun") as refused:
+    with pytest.raises(UsageError, match="has not started") as refused:
         await store.delete([run], NOW, grace=0)
     assert str(fork) in refused.value.message
     assert await store.read_journal(run), "nothing was removed"
@@ -68,7 +68,7 @@ async def test_a_source_stays_until_its_parts_have_begun(store: Store, run: RunI
         (run, part, NOW)
     ]
     await store.append(run, parted_into(part, 3))  # it comes again
-    with pytest.raises(UsageError, match="has not begun"):
+    with pytest.raises(UsageError, match="has not started"):
         await store.delete([run], NOW, grace=0)
     assert await store.read_journal(run), "nothing was removed"
     await begun(store, fork_of(journal, part, base=2), 2)
@@ -102,7 +102,7 @@ def parted_into(part: RunId, position: int) -> Batch:
 async def test_a_run_whose_id_is_taken_over_goes_all_the_same(store: Store, run: RunId) -> None:
     await talk(store, run)
     await store.add_pending_fork(run, RunId(f"{run}-fork"), NOW)
-    await store.delete([run], NOW, grace=0, forked=True)
+    await store.delete([run], NOW, grace=0, ignore_pending_forks=True)
     assert await store.get_run(run) is None
 
 

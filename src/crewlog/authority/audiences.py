@@ -1,13 +1,10 @@
-"""Who may read and write a log: asked before a view is made, and again before it is hydrated.
+"""Authorization of agents to read and write logs, items, inputs and artifacts.
 
-Logs are audiences: what is in one is for those who read it, and for nobody else. The logs that a
-crew's agents read and write follow from its definition (`crewlog.definition.audiences`); a plan has
-them by agent.
+Log permissions are checked when a view is built, and again when it is hydrated. The logs that an
+agent reads and writes follow from the definition (`crewlog.definition.audiences`).
 
-Who sees an artifact and who may change it: asked of views, and where operations land.
-
-An artifact's audience is its own: it says itself who reads and who writes it, whatever an agent
-lists under `reads` and `writes`. So a stage that reads no log can still work on the artifact.
+An artifact declares its own readers and writers, independent of the `reads` and `writes` of agents.
+So an agent that reads no log can still work on an artifact.
 """
 
 from __future__ import annotations
@@ -30,14 +27,14 @@ from crewlog.ids import (
 def may_read(
     agent: AgentName, log: LogName, *, reads: Collection[LogName], step: StepId | None = None
 ) -> Decision:
-    """Whether an agent may read a log, in a step.
+    """Decides whether an agent may read a log in a step.
 
     Args:
         agent: The agent.
         log: The log.
-        reads: The logs that it reads besides its own; none at all where it reads nothing else, not
-            even what names it.
-        step: The step: that of an item has a log of its own.
+        reads: The logs that it reads besides its own. If empty, it does not even read logs that
+            name it as a reader.
+        step: The step; a child step has a log of its own.
     """
     if log == private_log(agent):
         return Decision(allowed=True, reason=f"it is the log of {agent!r}")
@@ -51,7 +48,7 @@ def may_read(
 
 
 def may_write(agent: AgentName, log: LogName, *, writes: Collection[LogName]) -> Decision:
-    """Whether what an agent says at the end of a turn may go to a log."""
+    """Decides whether an agent may write its final messages to a log."""
     if log in writes or log == private_log(agent):
         return Decision(allowed=True, reason=f"{agent!r} writes to {log!r}")
     return Decision(allowed=False, reason=f"{agent!r} may not write to {log!r}")
@@ -64,14 +61,14 @@ def may_see_item(
     reads: Collection[LogName],
     step: StepId | None = None,
 ) -> Decision:
-    """Whether an agent may be given what is for the readers of some logs: an item of a list.
+    """Decides whether an agent may see an item of a list.
 
-    What is public is for every agent whose phase the definition gives it to, also for one that
-    lists no log, so that its prompt is short.
+    A public item may be seen by every agent whose phase handles it, also by an agent that reads no
+    logs.
 
     Args:
         agent: The agent.
-        logs: The logs: who reads one of them may see it. None at all: it is for everybody.
+        logs: The logs whose readers may see the item; empty: it is public.
         reads: The logs that the agent reads besides its own.
         step: The step.
     """
@@ -79,9 +76,9 @@ def may_see_item(
         if may_read(agent, log, reads=reads, step=step).allowed:
             return Decision(allowed=True, reason=f"{agent!r} reads {log!r}")
     if not logs or PUBLIC in logs:
-        return Decision(allowed=True, reason="it is for everybody")
+        return Decision(allowed=True, reason="it is public")
     return Decision(
-        allowed=False, reason=f"it is for who reads {listed(logs, 'or')}, and {agent!r} does not"
+        allowed=False, reason=f"it is for readers of {listed(logs, 'or')}, and {agent!r} reads none"
     )
 
 
@@ -92,10 +89,10 @@ def may_read_input(
     reads: Collection[LogName],
     step: StepId | None = None,
 ) -> Decision:
-    """Whether an agent may be given an output that it asks for by name, under `inputs`.
+    """Decides whether an agent may read an output that it names under `inputs`.
 
-    As `may_see_item`; and what is for an agent by name reaches it also where it reads no log: that
-    keeps transcripts short, and nobody else is meant.
+    As `may_see_item`. Also, an agent may read an output whose audience names it even if it reads no
+    log.
     """
     for log in logs:
         if agent in named_readers(log):
@@ -104,19 +101,19 @@ def may_read_input(
 
 
 def authorize_artifact(
-    does: str, agent: str, name: str, allowed: Collection[str] | None, *, known: bool = True
+    action: str, agent: str, name: str, allowed: Collection[str] | None, *, known: bool = True
 ) -> Decision:
-    """Whether an agent may see or change an artifact.
+    """Decides whether an agent may see or change an artifact.
 
     Args:
-        does: `see` or `change`, for the reason.
+        action: `see` or `change`, for the reason.
         agent: The agent.
         name: The artifact.
-        allowed: Who may; none: every agent.
-        known: Whether there is such an artifact.
+        allowed: The agents that may; None: all.
+        known: Whether the artifact exists.
     """
     if not known:
         return Decision(allowed=False, reason=f"there is no artifact {name!r}")
     if allowed is None or agent in allowed:
-        return Decision(allowed=True, reason=f"{agent!r} may {does} the artifact {name!r}")
-    return Decision(allowed=False, reason=f"{agent!r} may not {does} the artifact {name!r}")
+        return Decision(allowed=True, reason=f"{agent!r} may {action} the artifact {name!r}")
+    return Decision(allowed=False, reason=f"{agent!r} may not {action} the artifact {name!r}")

@@ -101,8 +101,8 @@ def check_binding(hash_: str, binding: Binding, *, at: int) -> Decision:
     if not hash_ or not binding.interrupt:
         return Decision(allowed=False, reason=f"nobody has approved {call}")
     if not hmac.compare_digest(hash_.encode(), binding.hash.encode()):
-        told = f"what was approved by {binding.interrupt!r} is not {call} as it is about to be made"
-        return Decision(allowed=False, reason=told)
+        reason = f"the approval {binding.interrupt!r} is not valid for {call}: the call has changed"
+        return Decision(allowed=False, reason=reason)
     if binding.until and at > binding.until:
         reason = f"the approval {binding.interrupt!r} of {call} has expired"
         return Decision(allowed=False, reason=reason)

@@ -1,8 +1,8 @@
-"""Every field of a definition, and by what a change of it gives somebody more.
+"""The rule of each field of a definition: which changes of it widen authority.
 
-`crewlog.authority.widening` compares two definitions by this table. A field that is not in it
-counts as `same`: whatever a later build adds widens authority until somebody has thought about it.
-A model whose field is `same` needs no table of its own: all of it is compared.
+`crewlog.authority.widening` compares two definitions by this table. A field without a rule counts
+as `same`, so any change of a new field widens until a rule is added. The model of a `same` field
+needs no rules, since it is compared as a whole.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from crewlog.definition.model import (
 )
 from crewlog.model import Model
 
-Way = Literal["free", "same", "less", "more", "fewer", "inner", "own", "order", "flow"]
-"""What may be done to a field without more authority:
+WideningRule = Literal["free", "same", "less", "more", "fewer", "inner", "own", "order", "flow"]
+"""The changes of a field that do not widen authority:
 
-`free`: anything, it gives nobody anything; `same`: nothing; `less`: a bound, which may only go down
-(null is no bound); `more`: a demand, which may only go up (null is none); `fewer`: a list from
-which may only be taken; `inner`: what its own model's table says; `order`: see `ORDER`; `own`: what
-a function of `widening` says; `flow`: what `crewlog.authority.guards` says."""
+`free`: all; `same`: none; `less`: a limit may only decrease (null: no limit); `more`: a requirement
+may only increase (null: none); `fewer`: items may only be removed; `inner`: see the rules of its
+model; `order`: see `ORDER`; `own`: `crewlog.authority.widening` has a function for it; `flow`:
+`crewlog.authority.guards` compares it."""
 
-FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
+FIELDS: Mapping[type[Model], Mapping[str, WideningRule]] = {
     CrewDefinition: {
-        "crew": "same",  # it has its memory and its quotas by that
+        "crew": "same",  # the name of its memory and its quotas
         "description": "free",
         "model": "own",
         "agents": "own",
@@ -50,7 +50,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "approvals": "own",
         "groups": "same",
         "rules": "own",
-        "timezone": "same",  # whose days the quotas count
+        "timezone": "same",  # the days of its quotas
         "logs": "same",
         "artifacts": "same",
         "merge": "own",
@@ -58,17 +58,17 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "interrupts": "same",
         "checkpoints": "free",
         "channels": "same",
-        "graph": "same",  # who is root, and may change it
-        "conversation": "same",  # in one, steps, time and loops are bounded for each message anew
+        "graph": "same",  # its root agent may change it
+        "conversation": "same",  # limits apply to each message of a conversation anew
         "memory": "same",
-        "window": "free",  # of what its agents may read, how much they are shown
+        "window": "free",  # how much agents see of what they may read
         "approval": "order",
         "policy": "same",
     },
     AgentDefinition: {
         "does": "same",
         "in_order": "same",
-        "prompt": "free",  # what an agent may do is never a matter of its prompt
+        "prompt": "free",  # a prompt never decides what an agent may do
         "description": "free",
         "model": "own",
         "model_settings": "own",
@@ -77,7 +77,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "writes": "own",
         "outputs": "own",
         "writes_flags": "own",
-        "reply": "same",  # its fields decide, and so does what it falls back to
+        "reply": "same",  # conditions read its fields and its fallback
         "max_calls": "less",
         "on_cap": "same",
         "timeout": "less",
@@ -86,12 +86,12 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "on_error": "inner",
         "ask_below": "more",
         "enabled": "own",
-        "pattern": "free",  # what it stands for is compared
+        "pattern": "free",  # its expansion is compared
         "parent": "own",
         "window": "free",
         "inputs": "own",
         "shares": "own",
-        "scratch": "same",  # who else may look at its notes
+        "scratch": "same",  # other agents may read its notes
         "listen": "fewer",
         "send": "fewer",
         "wires": "fewer",
@@ -109,7 +109,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "on_error": "order",
         "queue": "same",
         "placed": "same",
-        "paths": "same",  # none means all of the workspace
+        "paths": "same",  # empty: all of the workspace
         "secrets": "same",
         "hosts": "fewer",
         "checks": "same",
@@ -124,7 +124,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "cost": "less",
         "wall": "less",
         "parallel": "less",
-        "events": "free",  # when an execution hands over to the next, and not what a run may do
+        "events": "free",  # when an execution continues as new
     },
     AgentPhase: {
         "agent": "flow",
@@ -179,11 +179,11 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "after": "flow",
     },
     ParallelPhase: {"parallel": "flow", "join": "flow", "after": "flow"},
-    # What builders and patterns stand for is put in their places before anything is compared.
+    # Definitions are compared after the expansion of builders and patterns.
     BuilderPhase: {"use": "free", "with_": "free", "phase": "free", "after": "free"},
     PatternUse: {"use": "free", "with_": "free", "off": "free"},
 }
-"""Each model's fields, by what may be done to them."""
+"""The rules of the fields of each model."""
 
 ORDER: Mapping[tuple[type[Model], str], tuple[str, ...]] = {
     (CrewDefinition, "approval"): ("understood", "required"),
@@ -193,7 +193,7 @@ ORDER: Mapping[tuple[type[Model], str], tuple[str, ...]] = {
     (ToolDefinition, "retry"): ("safe", "keyed", "never"),
     (ToolDefinition, "risk"): ("low", "high"),
 }
-"""Values of which the later ones allow no more than the earlier ones."""
+"""Values in order: a later one is stricter than an earlier one."""
 
 SETTINGS = frozenset(
     {
@@ -202,10 +202,10 @@ SETTINGS = frozenset(
         *("logprobs", "top_logprobs", "reasoning_effort", "verbosity"),
     }
 )
-"""Settings of a model that say how it answers; any other may say where prompts, and the secrets
-that settings name, are sent."""
+"""Settings of a model that only affect its answers. Any other one may decide where prompts and
+secrets are sent."""
 
 
-def widening_rule(model: type[Model], field: str) -> Way:
-    """What may be done to a field without more authority; of one that is not known, nothing."""
+def widening_rule(model: type[Model], field: str) -> WideningRule:
+    """The rule of a field; `same` if it has none."""
     return FIELDS.get(model, {}).get(field, "same")

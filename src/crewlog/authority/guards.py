@@ -1,12 +1,11 @@
-"""What stands before an agent's turns: questions to people, decisions, and conditions.
+"""Guards: the questions, branches and conditions on every path to an agent's turn.
 
     [author, {ask: Publish?, sets: ok}, {if: not ok, go: end}, publisher]
-    publisher's turn: after the question 'Publish?', and where the decision 'not ok' went on
+    guards of publisher's turn: the question 'Publish?', and the branch 'not ok' left by `on`
 
-A crew may ask people in its flow, and let an agent act only where they said yes. Whoever may change
-the flow could put the agent before the question. So a change is compared by what every way to an
-agent's turn leads through: none of it may be missing afterwards. Where a flow asks nobody,
-it says how the crew works, and not who may do what.
+A flow may ask people, and let an agent act only if they agree. A change of the flow could move the
+agent before the question. So a change that removes a guard from every path widens authority. A flow
+without questions only says how the crew works: its guards may change.
 """
 
 from __future__ import annotations
@@ -23,61 +22,60 @@ from crewlog.definition.phases import ASK_HUMAN, Phase, PhaseItem, phases
 from crewlog.definition.unused import conditions_of
 
 _ON = "on"
-"""The way from a phase to what waits for it."""
-_PLACE = {"phase", "after", "task", "agent", "for_each", "at_once", "by", "among", "on_error"}
-"""Fields of phases that say where they stand, what they are about, and what follows a failure; all
-else guards."""
+"""The edge from a phase to the phases that wait for it."""
+_UNGUARDING = {"phase", "after", "task", "agent", "for_each", "at_once", "by", "among", "on_error"}
+"""Fields of phases that guard nothing: their place, their task, and what follows a failure."""
 
 _LONGEST = 60
-"""Characters of a question or a condition that are told."""
+"""Characters of a question or a condition in a message."""
 
 
 class Guard(NamedTuple):
-    """Something that every way to a turn leads through."""
+    """A question, a branch or a condition on every path to a turn."""
 
-    said: str
-    """What it is, for people."""
+    text: str
+    """A description for people."""
     content: bytes
-    """All that it says, as canonical JSON."""
-    way: str
-    """By which way it was left: `on`, a decision's `go` or `else`, an option; empty: it is a
-    condition of the turn itself."""
+    """Its content as canonical JSON."""
+    edge: str
+    """The edge by which the path leaves it: `on`, `go` or `else` of a branch, an option. Empty for
+    a condition of the turn itself."""
 
 
-class Names(NamedTuple):
-    """Flags and outputs that conditions read."""
+class ConditionNames(NamedTuple):
+    """The flags and outputs that conditions read."""
 
     flags: frozenset[str]
     """Names of flags."""
     outputs: frozenset[tuple[str, str]]
-    """Agents and their outputs."""
+    """Agents with the names of outputs."""
 
 
-def names_in(conditions: Iterable[Condition]) -> Names:
+def condition_names(conditions: Iterable[Condition]) -> ConditionNames:
     """The flags and outputs that some conditions read."""
     facts = [fact for each in conditions for fact in facts_in(each)]
-    # `writer.ready` is the writer's output, and where that is not set the flag of that name.
-    return Names(
+    # `writer.ready` is the output of writer; if that is not set, the flag of that name.
+    return ConditionNames(
         frozenset(fact.name for fact in facts),
         frozenset((fact.agent, fact.name) for fact in facts if fact.agent is not None),
     )
 
 
-def decisive_names(definition: CrewDefinition) -> Names:
-    """What says whether a rule applies, or whether people are asked and what comes of it."""
-    found = [rule.if_ for rule in definition.rules if rule.if_ is not None]
+def decisive_names(definition: CrewDefinition) -> ConditionNames:
+    """The names that decide whether a permission applies, or whether and how people are asked."""
+    conditions = [rule.if_ for rule in definition.rules if rule.if_ is not None]
     if has_questions(definition):
         for phase in phases(definition):
-            found += conditions_of(phase).values()
-    return names_in(found)
+            conditions += conditions_of(phase).values()
+    return condition_names(conditions)
 
 
 def has_questions(definition: CrewDefinition) -> bool:
     """Whether the flow of an expanded definition asks people anything."""
-    return any(_asks(phase.item) for phase in phases(definition))
+    return any(_is_question(phase.item) for phase in phases(definition))
 
 
-def _asks(item: PhaseItem) -> bool:
+def _is_question(item: PhaseItem) -> bool:
     if isinstance(item, DecisionPhase):
         return item.otherwise == ASK_HUMAN
     if isinstance(item, RoutePhase):
@@ -85,34 +83,34 @@ def _asks(item: PhaseItem) -> bool:
     return isinstance(item, AskPhase)
 
 
-def unguarded(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
-    """Turns of agents that `new` lets come without what stands before them in `old`.
+def find_removed_guards(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
+    """Describes the turns of agents in `new` without guards that they have in `old`.
 
     Args:
-        old: The definition that there is, expanded.
-        new: What it is to be, expanded.
+        old: The live definition, expanded.
+        new: The changed definition, expanded.
     """
     if not has_questions(old):
         return
-    for _, said in sorted(_questions(old) - _questions(new)):
-        yield f"{said} is gone, or is another one"
+    for _, text in sorted(_count_questions(old) - _count_questions(new)):
+        yield f"{text} is removed or changed"
     before, after = guards_by_phase(old), guards_by_phase(new)
     for phase in phases(new):
         item = phase.item
         for agent in item.agents if isinstance(item, AgentPhase) else ():
             if agent not in old.agents:
-                continue  # what a new agent may do is new altogether
+                continue  # a new agent widens by itself
             turns = [each.name for each in phases(old) if _is_turn(each, agent)]
-            least = _all_of(before[name] for name in turns) if turns else _every(before)
-            for guard in sorted(least - after[phase.name]):
-                yield f"agent {agent} has its turn {phase.name} without {guard.said} before it"
+            required = _intersection(before[name] for name in turns) if turns else _union(before)
+            for guard in sorted(required - after[phase.name]):
+                yield f"agent {agent} has its turn {phase.name} without {guard.text} before it"
 
 
-def _questions(definition: CrewDefinition) -> Counter[tuple[bytes, str]]:
-    """What of a flow asks people, by what it says."""
-    asking = [phase.item for phase in phases(definition) if _asks(phase.item)]
-    left = [_left(item, _ON) for item in asking]
-    return Counter((guard.content, guard.said) for guard in left if guard is not None)
+def _count_questions(definition: CrewDefinition) -> Counter[tuple[bytes, str]]:
+    """The questions of a flow, by content and description."""
+    questions = [phase.item for phase in phases(definition) if _is_question(phase.item)]
+    guards = [_edge_guard(item, _ON) for item in questions]
+    return Counter((guard.content, guard.text) for guard in guards if guard is not None)
 
 
 def _is_turn(phase: Phase, agent: str) -> bool:
@@ -120,22 +118,27 @@ def _is_turn(phase: Phase, agent: str) -> bool:
 
 
 def guards_by_phase(definition: CrewDefinition) -> dict[str, frozenset[Guard]]:
-    """What every way to a phase leads through, by the phase's name.
+    """The guards on every path to a phase, by the name of the phase.
 
-    The greatest solution: each phase begins with all that there is, and keeps what each way to it
-    brings along. What nothing leads to keeps everything.
+    The greatest fixed point: each phase starts with all guards, and keeps those that are on each
+    edge to it. A phase without edges to it keeps all.
     """
-    there = {phase.name: phase for phase in phases(definition)}
-    jumps = _jumps(there)
+    by_name = {phase.name: phase for phase in phases(definition)}
+    jumps = _jump_edges(by_name)
     every = frozenset(
         guard
-        for phase in there.values()
-        for guard in (*_own(phase.item), *(_left(phase.item, way) for way in _edges_of(phase)))
+        for phase in by_name.values()
+        for guard in (
+            *_own_guards(phase.item),
+            *(_edge_guard(phase.item, edge) for edge in _edges_of(phase)),
+        )
         if guard is not None
     )
-    found = dict.fromkeys(there, every)
+    found = dict.fromkeys(by_name, every)
     while True:
-        now = {name: _arriving_guards(phase, there, jumps, found) for name, phase in there.items()}
+        now = {
+            name: _arriving_guards(phase, by_name, jumps, found) for name, phase in by_name.items()
+        }
         if now == found:
             return found
         found = now
@@ -143,27 +146,27 @@ def guards_by_phase(definition: CrewDefinition) -> dict[str, frozenset[Guard]]:
 
 def _arriving_guards(
     phase: Phase,
-    there: Mapping[str, Phase],
+    by_name: Mapping[str, Phase],
     jumps: Mapping[str, list[tuple[str, str]]],
     found: Mapping[str, frozenset[Guard]],
 ) -> frozenset[Guard]:
-    """What each way to a phase brings along, and what it says itself."""
+    """The guards on all edges to a phase, and those of the phase itself."""
 
-    def brought(source: str, way: str) -> frozenset[Guard]:
-        guard = _left(there[source].item, way)
+    def guards_via(source: str, edge: str) -> frozenset[Guard]:
+        guard = _edge_guard(by_name[source].item, edge)
         return found[source] if guard is None else found[source] | {guard}
 
-    arrivals = [brought(source, way) for source, way in jumps.get(phase.name, ())]
+    arrivals = [guards_via(source, edge) for source, edge in jumps.get(phase.name, ())]
     if phase.entry:
         arrivals.append(frozenset())
-    sources = [brought(source, _ON) for source in phase.sources if source in there]
+    sources = [guards_via(source, _ON) for source in phase.sources if source in by_name]
     if sources:
-        arrivals.append(_joined(sources, phase.need))
-    return (_all_of(arrivals) if arrivals else found[phase.name]) | _own(phase.item)
+        arrivals.append(_join_guards(sources, phase.need))
+    return (_intersection(arrivals) if arrivals else found[phase.name]) | _own_guards(phase.item)
 
 
-def _joined(sources: list[frozenset[Guard]], need: int) -> frozenset[Guard]:
-    """What whichever `need` of some sources bring along together."""
+def _join_guards(sources: list[frozenset[Guard]], need: int) -> frozenset[Guard]:
+    """The guards that any `need` of the sources have together."""
     return frozenset(
         guard
         for guard in frozenset[Guard]().union(*sources)
@@ -171,24 +174,24 @@ def _joined(sources: list[frozenset[Guard]], need: int) -> frozenset[Guard]:
     )
 
 
-def _jumps(there: Mapping[str, Phase]) -> dict[str, list[tuple[str, str]]]:
-    """The ways to each phase besides what it waits for: from where, and which."""
+def _jump_edges(by_name: Mapping[str, Phase]) -> dict[str, list[tuple[str, str]]]:
+    """The edges to each phase besides `on`: source and edge."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for phase in there.values():
-        for way, target in _edges_of(phase).items():
-            if target in there:
-                found.setdefault(target, []).append((phase.name, way))
+    for phase in by_name.values():
+        for edge, target in _edges_of(phase).items():
+            if target in by_name:
+                found.setdefault(target, []).append((phase.name, edge))
     return found
 
 
 def _edges_of(phase: Phase) -> dict[str, str]:
-    """The ways out of a phase, with where they lead; `on` leads to whatever waits for it."""
+    """The edges of a phase with their targets; `on` leads to the phases that wait for it."""
     match phase.item:
         case DecisionPhase() as item:
             return {_ON: "", "go": item.go, "else": item.otherwise or ""}
         case RoutePhase() as item:
-            ways = {f"to {to}": to for to in item.to}
-            return {_ON: "", **ways, "else": item.otherwise or ""}
+            targets = {f"to {to}": to for to in item.to}
+            return {_ON: "", **targets, "else": item.otherwise or ""}
         case AskPhase() as item:
             return {_ON: "", **{f"option {option}": option for option in item.options}}
         case AgentPhase() as item:
@@ -197,47 +200,45 @@ def _edges_of(phase: Phase) -> dict[str, str]:
             return {_ON: ""}
 
 
-def _left(item: PhaseItem, way: str) -> Guard | None:
-    """The guard that a phase is for what comes after it by a way; none where it is none."""
+def _edge_guard(item: PhaseItem, edge: str) -> Guard | None:
+    """The guard that a phase is for paths that leave it by an edge; None if it is none."""
     match item:
         case AskPhase():
-            said = f"the question {_short(item.ask)!r}"
+            text = f"the question {_excerpt(item.ask)!r}"
         case DecisionPhase() if not is_never(item.if_):
-            said = f"the decision {_short(render_condition(item.if_))!r}"
+            text = f"the branch {_excerpt(render_condition(item.if_))!r}"
         case RoutePhase():
-            said = f"the route by {item.route}"
-        case AgentPhase() if way != _ON:
-            said = f"what {item.agent or item.phase} waits for"
+            text = f"the route by {item.route}"
+        case AgentPhase() if edge != _ON:
+            text = f"the edge from {item.agent or item.phase}"
         case _:
             return None
-    return Guard(said, _content(item), way)
+    return Guard(text, _content(item), edge)
 
 
-def _own(item: PhaseItem) -> frozenset[Guard]:
-    """What a turn waits for itself."""
+def _own_guards(item: PhaseItem) -> frozenset[Guard]:
+    """The conditions of a turn itself."""
     if not isinstance(item, AgentPhase):
         return frozenset()
-    said = item.model_dump(mode="json", exclude_defaults=True, exclude=_PLACE)
+    fields = item.model_dump(mode="json", exclude_defaults=True, exclude=_UNGUARDING)
     return frozenset(
-        Guard(f"its {key} {_short(str(value))!r}", canonical(value), "")
-        for key, value in said.items()
+        Guard(f"its {key} {_excerpt(str(value))!r}", canonical(value), "")
+        for key, value in fields.items()
     )
 
 
 def _content(item: PhaseItem) -> bytes:
-    return canonical(item.model_dump(mode="json", exclude=_PLACE))
+    return canonical(item.model_dump(mode="json", exclude=_UNGUARDING))
 
 
-def _all_of(sets: Iterable[frozenset[Guard]]) -> frozenset[Guard]:
-    """What is in each of some sets, of which there is one at least."""
+def _intersection(sets: Iterable[frozenset[Guard]]) -> frozenset[Guard]:
     return reduce(lambda one, other: one & other, sets)
 
 
-def _every(found: Mapping[str, frozenset[Guard]]) -> frozenset[Guard]:
+def _union(found: Mapping[str, frozenset[Guard]]) -> frozenset[Guard]:
     return frozenset[Guard]().union(*found.values())
 
 
-def _short(text: str) -> str:
-    """A text in one line, cut where it is long."""
+def _excerpt(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

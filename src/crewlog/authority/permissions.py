@@ -1,11 +1,9 @@
-"""Who may call which tool, and who may read and write what: decisions with their reasons.
+"""Authorization of tool calls and outputs: the permissions of a definition and of a live run.
 
-Rules over calls as the engine keeps them: a definition's, with groups and names put in place.
-
-What people rule of tool calls while a run lives, one ruling after the other.
-
-Of two rulings the later one counts. A ruling for everyone also takes away what is milder among the
-rulings for single agents: who switches a tool off means it. What is stricter stays.
+`definition_permissions` resolves the groups and names of a definition's rules. People may set live
+permissions for tool calls while a run lives; for one agent and tool the last one counts. A live
+permission for all agents also removes milder ones of single agents, but keeps stricter ones: who
+denies a tool to everyone means everyone.
 """
 
 from __future__ import annotations
@@ -25,63 +23,65 @@ from crewlog.definition.rule_checks import members
 from crewlog.model import Model
 
 EVERY_CREW_HAS = frozenset({"set_flag", "set_output"})
-"""Tools that `"*"` does not mean: what they may set is said by the agent itself."""
+"""Tools that `"*"` does not cover: the agent declares what they may set."""
 
-# Kept short: this is data that every execution carries.
+# Every execution carries these, so their fields are short.
 
 
 class Permission(Model):
-    """A rule of the crew, as a plan has it."""
+    """A rule of the definition, as the plan has it."""
 
     place: int
-    """Which of the definition's rules, from 0."""
+    """The index of the rule in the definition, from 0."""
     tools: tuple[str, ...] = ()
-    """The tools; none: every tool of the crew."""
+    """The tools; empty: all tools of the crew."""
     agents: tuple[str, ...] | None = None
-    """The agents; null: every one."""
+    """The agents; null: all."""
     do: Literal["always", "never", "ask"] = "always"
     when: ConditionText | None = None
-    """It applies where this holds."""
+    """The condition under which it applies."""
     quota: str = ""
     """`5 per run`; empty: calls are not counted."""
     key: str = ""
-    """The quota's name: the same for the same tools, agents, condition and window, however many
-    calls it allows and wherever it stands."""
+    """The name of the quota. It depends on tools, agents, condition and period, not on the limit
+    or the index of the rule."""
     reason: str = ""
-    """Why, for people and the model."""
+    """The reason, for people and the model."""
     counted: Counted | None = None
-    """Where calls are counted, where that is not the run's own crew."""
+    """The crew in whose quota calls count, if it is another one."""
 
     def covers(self, agent: str, tool: str) -> bool:
-        """Whether it is about calls of a tool by an agent, whatever its condition."""
+        """Whether it is for calls of a tool by an agent, without regard to its condition."""
         if self.agents is not None and agent not in self.agents:
             return False
         return tool in self.tools if self.tools else tool not in EVERY_CREW_HAS
 
     @property
     def limit(self) -> Quota | None:
-        """Its quota."""
+        """The quota."""
         return quota_of(self.quota) if self.quota else None
 
     @property
-    def called(self) -> str:
-        """Its place in the definition: `rules[1]`."""
+    def path(self) -> str:
+        """Its path in the definition: `rules[1]`."""
         return f"rules[{self.place}]"
 
-    def told(self, verb: str) -> str:
+    def describe(self, verb: str) -> str:
         """`rules[1] says never: only on weekdays`, for people and for the model."""
-        return f"{self.called} {verb}{f': {self.reason}' if self.reason else ''}"
+        return f"{self.path} {verb}{f': {self.reason}' if self.reason else ''}"
 
 
-def rules_of(definition: CrewDefinition) -> Iterator[Permission]:
-    """A definition's rules; those of groups without agents are about nobody, and left out."""
+def definition_permissions(definition: CrewDefinition) -> Iterator[Permission]:
+    """The rules of a definition, without those for groups that have no agents."""
     for place, rule in enumerate(definition.rules):
-        named = members(definition, rule.agents)
-        if named != ():
-            yield _kept(place, rule, named, quota_key(definition, rule))
+        agents = members(definition, rule.agents)
+        if agents != ():
+            yield _build_permission(place, rule, agents, quota_key(definition, rule))
 
 
-def _kept(place: int, rule: Rule, named: tuple[str, ...] | None, key: str) -> Permission:
+def _build_permission(
+    place: int, rule: Rule, agents: tuple[str, ...] | None, key: str
+) -> Permission:
     tools = () if rule.tool == EVERY_TOOL else tuple(dict.fromkeys(rule.tools))
     counted = rule.counted
     if counted is not None and rule.quota is not None and is_per_run(rule.quota):
@@ -89,44 +89,44 @@ def _kept(place: int, rule: Rule, named: tuple[str, ...] | None, key: str) -> Pe
     return Permission(
         place=place,
         tools=tools,
-        agents=named,
+        agents=agents,
         do=rule.do,
         when=rule.if_,
         quota=rule.quota or "",
         key=key,
-        reason=_clause(rule.reason),
+        reason=_without_full_stop(rule.reason),
         counted=counted,
     )
 
 
-def _clause(reason: str) -> str:
-    """A reason without its full stop: in a message, more words come after it."""
+def _without_full_stop(reason: str) -> str:
+    # Messages continue after the reason.
     text = reason.strip()
     return text if text.endswith("..") else text.removesuffix(".")
 
 
 def permission_text(rule: Permission) -> str:
-    """The rule as a sentence: `publish is never called by writer if not approved`."""
+    """A permission as a sentence: `publish is never called by writer if not approved`."""
     tools = listed(rule.tools) if rule.tools else "every tool"
-    many = not rule.tools or len(rule.tools) == 1
+    verb = "is" if not rule.tools or len(rule.tools) == 1 else "are"
     by = "" if rule.agents is None else f" by {listed(rule.agents)}"
     when = "" if rule.when is None else f" if {render_condition(rule.when)}"
     parts: list[str] = []
     if rule.do == "never":
-        parts.append(f"{tools} {'is' if many else 'are'} never called{by}{when}")
+        parts.append(f"{tools} {verb} never called{by}{when}")
     elif rule.do == "ask":
         parts.append(f"calls of {tools}{by} wait for a person's yes{when}")
     elif not rule.quota:
-        parts.append(f"{tools} {'is' if many else 'are'} called{by} without asking{when}")
+        parts.append(f"{tools} {verb} called{by} without asking{when}")
     if rule.quota:
-        parts.append(f"{tools} {'is' if many else 'are'} called{by} at most {rule.quota}{when}")
+        parts.append(f"{tools} {verb} called{by} at most {rule.quota}{when}")
     return "; ".join(parts)
 
 
 def is_always_asked(definition: CrewDefinition, agent: str, tool: str) -> bool:
-    """Whether the definition alone says that people are asked before each such call."""
-    named = approvals_of(definition).get(tool, ())
-    if named is None or agent in named:
+    """Whether the definition requires an approval of each such call."""
+    agents = approvals_of(definition).get(tool, ())
+    if agents is None or agent in agents:
         return True
     return any(
         rule.do == "ask" and rule.if_ is None and is_covered(definition, rule, agent, tool)
@@ -135,54 +135,54 @@ def is_always_asked(definition: CrewDefinition, agent: str, tool: str) -> bool:
 
 
 def is_covered(definition: CrewDefinition, rule: Rule, agent: str, tool: str) -> bool:
-    """Whether a rule is about calls of a tool by an agent, whatever its condition."""
-    named = members(definition, rule.agents)
-    if named is not None and agent not in named:
+    """Whether a rule is for calls of a tool by an agent, without regard to its condition."""
+    agents = members(definition, rule.agents)
+    if agents is not None and agent not in agents:
         return False
     return tool in rule.tools or (rule.tool == EVERY_TOOL and tool not in EVERY_CREW_HAS)
 
 
 Outcome = Literal["allow", "ask", "deny"]
-"""What comes of a check, from the mildest to the strictest."""
-Ruling = Literal["allow", "ask", "deny"]
-"""What people said of an agent's calls of a tool while the run lived."""
+"""The result of a check, from the mildest to the strictest."""
+LivePermission = Literal["allow", "ask", "deny"]
+"""A permission that people set for the calls of a tool by an agent while the run lives."""
 EVERYONE = "*"
-"""In the place of an agent: a ruling for all of them."""
+"""Instead of an agent: a live permission for all agents."""
 _STRICTNESS: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class Decision(Model):
-    """The outcome of a check; its reason is written for people and goes into the journal."""
+    """The result of a check, with its reason. It goes into the journal."""
 
     allowed: bool
-    """Whether it may be done: with `ask`, once a person has said yes."""
+    """Whether it is permitted; with `ask`, after the approval of a person."""
     reason: str
-    """Why, with the rule and where that comes from."""
+    """The reason for people, with the rule and its source."""
     outcome: Outcome = "allow"
-    """`deny` is never done, `ask` waits for people."""
+    """`ask` needs the approval of a person."""
     rule: str = ""
-    """What decided: `tools`, `permissions`, `approvals`, `rules[1]`, `ruling`, `parent`; empty
-    where nothing speaks against it."""
+    """What decided: `tools`, `permissions`, `approvals`, `rules[1]`, `ruling` (a live permission),
+    `parent`; empty if nothing restricts the call."""
 
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, data: Any) -> Any:
-        """Of `allowed` and `outcome` one follows from the other."""
+        """Sets the one of `allowed` and `outcome` that is missing."""
         if isinstance(data, dict):
-            given: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
-            if "outcome" not in given and "allowed" in given:
-                return {**given, "outcome": "allow" if given["allowed"] else "deny"}
-            if "outcome" in given:
-                return {**given, "allowed": given["outcome"] != "deny"}
-            return given
+            fields: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
+            if "outcome" not in fields and "allowed" in fields:
+                return {**fields, "outcome": "allow" if fields["allowed"] else "deny"}
+            if "outcome" in fields:
+                return {**fields, "allowed": fields["outcome"] != "deny"}
+            return fields
         return data
 
 
-def bounded(child: Decision, parent: Decision) -> Decision:
-    """What a child may do, which is never more than its parent: the stricter of both."""
+def limit_to_parent(child: Decision, parent: Decision) -> Decision:
+    """The stricter of both decisions: an agent never may do more than its parent agent."""
     if _STRICTNESS[parent.outcome] <= _STRICTNESS[child.outcome]:
         return child
-    reason = f"it works for an agent that may not do more: {parent.reason}"
+    reason = f"its parent agent may not do more: {parent.reason}"
     return Decision(outcome=parent.outcome, allowed=True, reason=reason, rule="parent")
 
 
@@ -190,37 +190,35 @@ def authorize_tool(
     agent: str,
     tool: str,
     *,
-    offered: Collection[str],
-    known: Collection[str],
+    agent_tools: Collection[str],
+    crew_tools: Collection[str],
     permissions: Mapping[str, tuple[str, ...] | None],
     approvals: Mapping[Any, tuple[str, ...] | None] | None = None,
     rules: Sequence[Permission] = (),
-    rulings: Mapping[str, Mapping[str, Ruling]] | None = None,
+    live_permissions: Mapping[str, Mapping[str, LivePermission]] | None = None,
     holds: Callable[[Condition], bool] | None = None,
     used: Mapping[str, int] | None = None,
     counted: Collection[str] = (),
 ) -> Decision:
-    """Whether `agent` may call `tool` now: the strictest of all that is said of it.
+    """Decides whether `agent` may call `tool` now: the strictest permission that applies.
 
-    What people ruled of the agent and the tool while the run lived counts in the place of what the
-    definition says of them; but quotas count all the same, and no ruling brings a tool that the
-    crew does not have.
+    A live permission for the agent and the tool replaces the permissions of the definition. Quotas
+    count in any case, and no live permission adds a tool that the crew does not have.
 
     Args:
         agent: The caller.
-        tool: The tool, as the model spelled it.
-        offered: The tools that the agent's definition gives it.
-        known: All tools of the crew.
-        permissions: The matrix in force: null or absent inherits, an empty list means nobody.
-        approvals: The tools that need a person's yes, with the agents that it holds for; null:
-            every agent.
-        rules: The crew's rules.
-        rulings: What people ruled while the run lived, by tool and agent.
-        holds: Whether a condition holds now; none: rules that have one are left aside.
-        used: How many calls of a run's quotas are used, by the quota's key.
-        counted: The quotas that this very call is counted in already.
+        tool: The tool, as the model wrote it.
+        agent_tools: The tools of the agent in the definition.
+        crew_tools: All tools of the crew.
+        permissions: The agents that may call each tool; null or absent: all, an empty list: nobody.
+        approvals: The tools that need an approval, with the agents for which they do; null: all.
+        rules: The rules of the definition.
+        live_permissions: By tool and agent.
+        holds: Whether a condition is true now; None: rules with a condition are ignored.
+        used: The number of counted calls of each quota of the run, by key.
+        counted: The quotas in which this call is counted already.
     """
-    if tool not in known:
+    if tool not in crew_tools:
         return _deny(f"there is no tool {tool!r}", "tools")
     applying = [
         rule
@@ -228,15 +226,19 @@ def authorize_tool(
         if rule.covers(agent, tool)
         and (rule.when is None or (holds is not None and holds(rule.when)))
     ]
-    ruled = live_permission(agent, tool, offered=offered, rulings=rulings or {})
-    if ruled is None:
-        decision = _defined(agent, tool, offered, permissions, approvals or {}, applying)
+    live = live_permission(
+        agent, tool, agent_tools=agent_tools, live_permissions=live_permissions or {}
+    )
+    if live is None:
+        decision = _decide_by_definition(
+            agent, tool, agent_tools, permissions, approvals or {}, applying
+        )
     else:
-        decision = _ruled(agent, tool, ruled)
+        decision = _decide_by_live_permission(agent, tool, live)
     if decision.allowed and used is not None:
-        full = _used_up_quota(tool, applying, used, counted)
-        if full is not None:
-            return full
+        refusal = _find_used_up_quota(tool, applying, used, counted)
+        if refusal is not None:
+            return refusal
     return decision
 
 
@@ -244,75 +246,74 @@ def live_permission(
     agent: str,
     tool: str,
     *,
-    offered: Collection[str],
-    rulings: Mapping[str, Mapping[str, Ruling]],
-) -> Ruling | None:
-    """What people ruled of an agent's calls of a tool: its own ruling, else everyone's.
+    agent_tools: Collection[str],
+    live_permissions: Mapping[str, Mapping[str, LivePermission]],
+) -> LivePermission | None:
+    """The live permission for calls of a tool by an agent: its own, else the one for all agents.
 
-    A ruling for everyone gives the tool to nobody who does not have it.
+    The one for all agents gives the tool to no agent that does not have it.
     """
-    row = rulings.get(tool)
+    row = live_permissions.get(tool)
     if not row:
         return None
     own = row.get(agent)
     if own is not None:
         return own
     every = row.get(EVERYONE)
-    return every if every == "deny" or tool in offered else None
+    return every if every == "deny" or tool in agent_tools else None
 
 
-def _ruled(agent: str, tool: str, ruled: Ruling) -> Decision:
-    said = {
+def _decide_by_live_permission(agent: str, tool: str, live: LivePermission) -> Decision:
+    reason = {
         "allow": f"people allowed {agent!r} to call {tool!r}",
         "ask": f"people want to be asked before {agent!r} calls {tool!r}",
         "deny": f"people do not let {agent!r} call {tool!r}",
-    }[ruled]
-    return Decision(outcome=ruled, allowed=True, reason=said, rule="ruling")
+    }[live]
+    return Decision(outcome=live, allowed=True, reason=reason, rule="ruling")
 
 
-def _defined(
+def _decide_by_definition(
     agent: str,
     tool: str,
-    offered: Collection[str],
+    agent_tools: Collection[str],
     permissions: Mapping[str, tuple[str, ...] | None],
     approvals: Mapping[Any, tuple[str, ...] | None],
     applying: Sequence[Permission],
 ) -> Decision:
-    """What the definition says, with the matrix in force."""
-    if tool not in offered:
+    if tool not in agent_tools:
         return _deny(f"{tool!r} is not among the tools of {agent!r}", "tools")
     allowed = permissions.get(tool)
     if allowed is not None and agent not in allowed:
         return _deny(f"permissions do not let {agent!r} call {tool!r}", "permissions")
     for rule in applying:
         if rule.do == "never":
-            return _deny(f"{rule.told('says never')} ({agent!r} calls {tool!r})", rule.called)
+            return _deny(f"{rule.describe('says never')} ({agent!r} calls {tool!r})", rule.path)
     if is_approval_required(agent, tool, approvals):
         reason = f"approvals say that people are asked before {agent!r} calls {tool!r}"
         return Decision(outcome="ask", allowed=True, reason=reason, rule="approvals")
     for rule in applying:
         if rule.do == "ask":
-            reason = f"{rule.told('says ask')} ({agent!r} calls {tool!r})"
-            return Decision(outcome="ask", allowed=True, reason=reason, rule=rule.called)
+            reason = f"{rule.describe('says ask')} ({agent!r} calls {tool!r})"
+            return Decision(outcome="ask", allowed=True, reason=reason, rule=rule.path)
     always = next((rule for rule in applying if not rule.quota), None)
     reason = f"{tool!r} is among the tools of {agent!r}"
     if always is not None:
-        reason += f", and {always.told('says always')}"
-    return Decision(allowed=True, reason=reason, rule=always.called if always else "")
+        reason += f", and {always.describe('says always')}"
+    return Decision(allowed=True, reason=reason, rule=always.path if always else "")
 
 
-def _used_up_quota(
+def _find_used_up_quota(
     tool: str, applying: Sequence[Permission], used: Mapping[str, int], counted: Collection[str]
 ) -> Decision | None:
-    """The refusal by a run's quota that is used up; quotas over runs are the store's."""
+    """The refusal by a quota of the run that is used up; the store checks quotas over runs."""
     for rule in applying:
         limit = rule.limit
         if limit is None or limit.per != "run" or rule.key in counted:
             continue
         if used.get(rule.key, 0) >= limit.most:
-            of = listed(rule.tools) if rule.tools else tool
-            say = f"{rule.told('is used up')}: {of} at most {rule.quota}"
-            return _deny(say, rule.called)
+            tools = listed(rule.tools) if rule.tools else tool
+            reason = f"{rule.describe('is used up')}: {tools} at most {rule.quota}"
+            return _deny(reason, rule.path)
     return None
 
 
@@ -326,7 +327,7 @@ def quota_permissions(
     rules: Sequence[Permission],
     holds: Callable[[Condition], bool],
 ) -> list[Permission]:
-    """The rules by which a call is counted now."""
+    """The rules with a quota in which a call counts now."""
     return [
         rule
         for rule in rules
@@ -337,21 +338,21 @@ def quota_permissions(
 def is_approval_required(
     agent: str, tool: str, approvals: Mapping[Any, tuple[str, ...] | None]
 ) -> bool:
-    """Whether a person must say yes to each call that `agent` makes of `tool`.
+    """Whether each call of `tool` by `agent` needs an approval.
 
     Args:
         agent: The caller.
         tool: The tool.
-        approvals: The tools that need it, with the agents that it holds for; null: every agent.
+        approvals: The tools that need an approval, with the agents for which they do; null: all.
     """
     if tool not in approvals:
         return False
-    held = approvals[tool]
-    return held is None or agent in held
+    agents = approvals[tool]
+    return agents is None or agent in agents
 
 
 def authorize_output(kind: str, agent: str, name: str, allowed: Collection[str]) -> Decision:
-    """Whether `agent` may set the flag or output `name`; `kind` says which for the reason."""
+    """Decides whether `agent` may set `name`; `kind` is `flag` or `output`, for the reason."""
     if name in allowed:
         return Decision(allowed=True, reason=f"{agent!r} declares the {kind} {name!r}")
     return Decision(
@@ -359,49 +360,58 @@ def authorize_output(kind: str, agent: str, name: str, allowed: Collection[str])
     )
 
 
-Rulings = dict[str, dict[str, Ruling]]
-STRICTNESS: Mapping[Ruling, int] = {"allow": 0, "ask": 1, "deny": 2}
-"""Of two rulings the larger one lets less happen."""
+LivePermissions = dict[str, dict[str, LivePermission]]
+STRICTNESS: Mapping[LivePermission, int] = {"allow": 0, "ask": 1, "deny": 2}
+"""A larger number is stricter."""
 
 
 def with_live_permission(
-    rulings: Mapping[str, Mapping[str, Ruling]], tool: str, agent: str, do: Ruling | None
-) -> Rulings:
-    """The rulings once one more is made; without `do` it is taken back.
+    live_permissions: Mapping[str, Mapping[str, LivePermission]],
+    tool: str,
+    agent: str,
+    do: LivePermission | None,
+) -> LivePermissions:
+    """Sets a live permission, or removes it without `do`.
 
     Args:
-        rulings: Those in force, by tool and agent.
+        live_permissions: The current ones, by tool and agent.
         tool: The tool.
-        agent: The agent; `*`: every one.
-        do: What is ruled.
+        agent: The agent; `*`: all.
+        do: The live permission.
     """
-    row: dict[str, Ruling] = dict(rulings.get(tool, {}))
+    row: dict[str, LivePermission] = dict(live_permissions.get(tool, {}))
     if agent == EVERYONE and do is not None:
-        row = {who: was for who, was in row.items() if STRICTNESS[was] >= STRICTNESS[do]}
+        row = {name: old for name, old in row.items() if STRICTNESS[old] >= STRICTNESS[do]}
     if do is None:
         row.pop(agent, None)
     else:
         row[agent] = do
-    return _with(rulings, tool, row)
+    return _with_tool(live_permissions, tool, row)
 
 
 def without_milder_permissions(
-    rulings: Mapping[str, Mapping[str, Ruling]], tool: str, agents: Sequence[str] | None
-) -> Rulings:
-    """The rulings once people have said who may call a tool: nobody else keeps a milder one."""
-    row: dict[str, Ruling] = {
-        who: was
-        for who, was in rulings.get(tool, {}).items()
-        if was == "deny" or agents is None or who in agents
+    live_permissions: Mapping[str, Mapping[str, LivePermission]],
+    tool: str,
+    agents: Sequence[str] | None,
+) -> LivePermissions:
+    """Removes the live permissions of a tool that would allow calls to agents outside a list."""
+    row: dict[str, LivePermission] = {
+        name: old
+        for name, old in live_permissions.get(tool, {}).items()
+        if old == "deny" or agents is None or name in agents
     }
-    return _with(rulings, tool, row)
+    return _with_tool(live_permissions, tool, row)
 
 
-def _with(
-    rulings: Mapping[str, Mapping[str, Ruling]], tool: str, row: dict[str, Ruling]
-) -> Rulings:
-    """All rulings with those of one tool; a tool without any is left out."""
-    found: Rulings = {name: dict(each) for name, each in rulings.items() if name != tool}
+def _with_tool(
+    live_permissions: Mapping[str, Mapping[str, LivePermission]],
+    tool: str,
+    row: dict[str, LivePermission],
+) -> LivePermissions:
+    """Replaces the row of one tool; an empty row is left out."""
+    found: LivePermissions = {
+        name: dict(each) for name, each in live_permissions.items() if name != tool
+    }
     if row:
         found[tool] = row
     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from crewlog.authority.authority_text import terms
+from crewlog.authority.authority_text import authority_lines
 from crewlog.cli.screen import Part, Screen, ago, counted, plain, plain_lines
 from crewlog.client.catalog import RegisteredCrew, RegisteredRegistry
 from crewlog.definition.agent_outputs import outputs_of
@@ -199,7 +199,7 @@ async def _show_crew(screen: Screen, catalog: Catalog, definition: CrewDefinitio
         whose = "every call" if named is None else f"calls of {listed(named)}"
         _line(screen, "approvals", [plain(tool), (f"  {plain(whose)} waits for a yes", "dim")])
     last = ""
-    for label, words in terms(definition):
+    for label, words in authority_lines(definition):
         head: list[Part] = ["  ", ((label if label != last else "").ljust(_LABEL), "dim")]
         screen.wrapped(head, plain(words), indent=_LABEL + 2)
         last = label

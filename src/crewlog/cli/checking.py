@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crewlog.authority.authority_text import commands
+from crewlog.authority.authority_text import policy_lines
 from crewlog.cli import exits
 from crewlog.cli.dry import dry_run_of, show_dry_run
 from crewlog.cli.preflight import check_code
@@ -41,7 +41,7 @@ def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
             "tools": list(plan.tools),
             "nodes": list(plan.nodes),
             "rules": list(plan.rules),
-            "policy": list(commands(definition)) if definition.policy is not None else [],
+            "policy": list(policy_lines(definition)) if definition.policy is not None else [],
             "to_approve": unapproved(definition),
             "warnings": [fields_of(each) for each in warned],
         }
@@ -66,7 +66,7 @@ def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
         for rule in plan.rules:
             screen.line(("  ", ""), (plain(rule), "dim"))
     if definition.policy is not None:
-        for line in commands(definition):
+        for line in policy_lines(definition):
             screen.wrapped(["  "], f"policy: {plain(line)}", indent=4)
     if tools := unapproved(definition):
         told = f"a person must approve what the server says of {listed(map(plain, tools))}"

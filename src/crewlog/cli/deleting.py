@@ -144,10 +144,10 @@ def _tell(screen: Screen, what: str, done: Deletion) -> None:
     if done.memories:
         what = "memory" if done.memories == 1 else "memories"
         screen.line(f"  and {done.memories:,} {what} of its crew")
-    if rows.left:
+    if rows.unreferenced:
         screen.wrapped(
             ["  "],
-            f"{rows.left:,} unused messages and definitions stay for now: a run may be about to "
-            "use the same; later deletions take them, at the latest the first in an hour",
+            f"{rows.unreferenced:,} unused messages and definitions stay for now, since a run may "
+            "be about to use them: a deletion in an hour or later removes them",
             indent=2,
         )

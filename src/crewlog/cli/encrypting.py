@@ -97,7 +97,7 @@ async def _status(path: Path | None, *, as_json: bool) -> int:
 
     screen, where = Screen(as_json=as_json), _path(path)
     file = read_keys(where)
-    async with connected(screen, both=True, any_rows=True) as client:
+    async with connected(screen, both=True, allow_unreadable=True) as client:
         runs, rows = await _uses(client)
     ids = list(dict.fromkeys([*(key.id for key in file.keys), *file.retired, *runs, *rows]))
     found = [
@@ -215,7 +215,7 @@ async def _retire(key: str, where: Path, *, unknown: bool, as_json: bool) -> int
     screen, file = Screen(as_json=as_json), read_keys(where)
     _check_given(file, key, where, unknown=unknown)
     if not unknown:
-        async with connected(screen, both=True, any_rows=True) as client:
+        async with connected(screen, both=True, allow_unreadable=True) as client:
             await asyncio.sleep(_unsettled(where))
             runs, rows = await _uses(client)
         _check_unused(key, runs.get(key, []), rows.get(key, 0))

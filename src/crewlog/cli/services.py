@@ -117,7 +117,7 @@ async def connected(
     both: bool = False,
     tell: bool = False,
     hint: bool = True,
-    any_rows: bool = False,
+    allow_unreadable: bool = False,
 ) -> AsyncGenerator[Client]:
     """A client of the server that the environment names, or of the local one.
 
@@ -127,13 +127,15 @@ async def connected(
         both: Whether Postgres must be there, too.
         tell: Whether services that ran already are told as well.
         hint: Whether it is told how to end what was started, which stays when the command ends.
-        any_rows: Whether the store is opened even where rows of it could not be read.
+        allow_unreadable: Whether to open the store even if its rows cannot be decrypted.
     """
     progress = ServiceProgress(screen)
     try:
         if both:
             await all_services(screen, progress)
-        client = await connect(task_queue=queue, progress=progress, any_rows=any_rows)
+        client = await connect(
+            task_queue=queue, progress=progress, allow_unreadable=allow_unreadable
+        )
     finally:
         progress.close()
     client.mentions = False

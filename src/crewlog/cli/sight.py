@@ -320,7 +320,7 @@ async def _definition(store: Store, run: Run, state: CrewState) -> dict[str, Jso
     try:
         return await store.get_definition(hash_)
     except MissingRows as error:
-        raise error.of(run.id) from error
+        raise error.for_run(run.id) from error
 
 
 def as_json(sight: Sight, url: str | None) -> dict[str, Any]:

@@ -38,7 +38,7 @@ async def connect(
     store: Store | None = None,
     task_queue: str = wire.TASK_QUEUE,
     services: bool = True,
-    any_rows: bool = False,
+    allow_unreadable: bool = False,
     progress: Progress | None = None,
 ) -> Client:
     """Connects to Temporal: to the server that is named, or to the local one.
@@ -53,8 +53,7 @@ async def connect(
         task_queue: Where started runs find their workers.
         services: Whether to start the local services where they are needed and absent, and to
             start the local Temporal server again where it ends or no longer serves.
-        any_rows: Whether the store is opened even where rows of it could not be read, since they
-            are encrypted and we are not, or the other way about: to count them.
+        allow_unreadable: Whether to open the store even if its rows cannot be decrypted.
         progress: Told about their start.
 
     Raises:
@@ -78,7 +77,9 @@ async def connect(
 
     async def opener() -> Store:
         url = await _database(database_url, endpoints, services, told)
-        return await open_store(url, namespace=endpoints.namespace, any_rows=any_rows)
+        return await open_store(
+            url, namespace=endpoints.namespace, allow_unreadable=allow_unreadable
+        )
 
     client = Client(temporal, endpoints, LazyStore(store, opener), task_queue)
     if is_local and services:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from crewlog.client.histories import Chain, Execution
 from crewlog.ids import RunId, idempotency_key
 from crewlog.state.calls import quota_idempotency_key
-from crewlog.store.protocol import RESERVED, QuotaPeriod, Store
-from crewlog.store.quotas import quota_period, time_zone
+from crewlog.store.protocol import COUNTED_CALL_RETENTION, QuotaPeriod, Store
+from crewlog.store.quotas import find_time_zone, quota_period
 
 _ANY = 2**62
 """More calls than any quota has: what was made counts, also beyond what is allowed today."""
@@ -41,7 +41,7 @@ def counted(run: RunId, chain: Chain, now: int) -> Iterator[Counted]:
     """
     for execution in chain.executions:
         for each in (*_answered(run, execution), *_open(run, execution, now)):
-            if each.quotas and each.at > now - RESERVED:
+            if each.quotas and each.at > now - COUNTED_CALL_RETENTION:
                 yield each
 
 
@@ -63,7 +63,7 @@ def _open(run: RunId, execution: Execution, now: int) -> Iterator[Counted]:
         at = now if activity in execution.unanswered else execution.uncertain.get(activity)
         if at is None or activity in told.attempts:
             continue
-        zones = ((quota, time_zone(quota.zone)) for quota in task.quotas)
+        zones = ((quota, find_time_zone(quota.zone)) for quota in task.quotas)
         quotas = (quota_period(quota, at, zone) for quota, zone in zones if zone is not None)
         most = (each.model_copy(update={"limit": _ANY}) for each in quotas)
         call = quota_idempotency_key(

@@ -164,7 +164,7 @@ class Deleting:
                 entries=gone.entries + rows.entries,
                 bodies=gone.bodies + rows.bodies,
                 definitions=gone.definitions + rows.definitions,
-                left=rows.left,
+                unreferenced=rows.unreferenced,
             )
         return Deletion(runs=tuple(found), rows=gone)
 

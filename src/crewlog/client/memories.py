@@ -21,15 +21,15 @@ from crewlog.errors import UsageError
 from crewlog.ids import CrewName, RunId, StepId
 from crewlog.memory import keep, recall
 from crewlog.store.memories import (
-    MOST_FOUND,
+    MOST_RESULTS,
     Author,
     Memory,
     MemoryFilter,
     MemorySearchResult,
     NewMemory,
     ScopeCount,
-    clean_query,
-    new_memories,
+    build_memories,
+    check_query,
 )
 from crewlog.store.protocol import Store
 
@@ -70,13 +70,13 @@ class CrewMemory:
         memories = (await self._store()).memories
         policy, now = await self._policy(crew), _now()
         name = CrewName(crew)
-        if not 0 < limit <= MOST_FOUND:
+        if not 0 < limit <= MOST_RESULTS:
             raise UsageError(
-                f"{limit} memories cannot be shown", remedy=f"Ask for 1 to {MOST_FOUND}."
+                f"{limit} memories cannot be shown", remedy=f"Ask for 1 to {MOST_RESULTS}."
             )
-        text = clean_query(query)
+        text = check_query(query)
         if scope is None:
-            scopes = [each.scope for each in await memories.scopes(name)]
+            scopes = [each.scope for each in await memories.list_scopes(name)]
         else:
             scopes = [checked_scope(scope)]
         return await recall(
@@ -107,14 +107,14 @@ class CrewMemory:
         """
         policy, now = await self._policy(crew), _now()
         given = [NewMemory(text=each) if isinstance(each, str) else each for each in artifacts]
-        memories = new_memories(
+        memories = build_memories(
             CrewName(crew),
             checked_scope(scope),
             given,
             Author(by=self._user() if by is None else by),
             policy,
             now=now,
-            name=call or secrets.token_hex(8),
+            key_seed=call or secrets.token_hex(8),
         )
         claim = f"memory of {crew}: {call}" if call else ""
         store = (await self._store()).memories
@@ -127,12 +127,12 @@ class CrewMemory:
         """The newest memories of a crew, or of one of its scopes."""
         store = await self._store()
         where = None if scope is None else checked_scope(scope)
-        return await store.memories.newest(CrewName(crew), where, now=_now(), limit=limit)
+        return await store.memories.list_newest(CrewName(crew), where, now=_now(), limit=limit)
 
     async def scopes(self, crew: str | None = None) -> list[ScopeCount]:
         """The scopes that have memories, of a crew or of all."""
         name = None if crew is None else CrewName(crew)
-        return await (await self._store()).memories.scopes(name)
+        return await (await self._store()).memories.list_scopes(name)
 
     async def forget(
         self,
@@ -196,7 +196,7 @@ def checked_scope(scope: str) -> str:
     """
     if not _SCOPE.fullmatch(scope):
         raise UsageError(
-            f"there is no scope {scope!r} of a memory",
+            f"there is no memory scope {scope!r}",
             remedy="A scope is public, agent:NAME or group:NAME.",
         )
     return scope

@@ -11,7 +11,7 @@ from crewlog.definition.quotas import quota_of, window_ends, window_of
 from crewlog.errors import StoreUnavailable
 from crewlog.reporting.permission_matrix.builder import with_quota_use
 from crewlog.state.calls import quota_store_name
-from crewlog.store.quotas import time_zone
+from crewlog.store.quotas import find_time_zone
 from crewlog.wire import InterruptView, PermissionsPage, QuotaUseView, QuotaView
 
 
@@ -62,7 +62,7 @@ async def with_used_up(
         at: The time, in milliseconds since the epoch; by default now.
     """
     at = int(time.time() * 1000) if at is None else at
-    zones = {quota: time_zone(quota.zone) for each in questions for quota in each.quotas}
+    zones = {quota: find_time_zone(quota.zone) for each in questions for quota in each.quotas}
     spans = {
         quota: (quota.name, window_of(quota_of(quota.quota).per, at, zone))
         for quota, zone in zones.items()
@@ -92,5 +92,5 @@ async def with_used_up(
 
 def _span(quota: QuotaUseView, at: int) -> str:
     """The hour or the day that calls are counted in now; empty where that is not known."""
-    zone = time_zone(quota.zone) if quota.zone else None
+    zone = find_time_zone(quota.zone) if quota.zone else None
     return "" if zone is None else window_of(quota_of(quota.quota).per, at, zone)

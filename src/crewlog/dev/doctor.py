@@ -37,7 +37,7 @@ from crewlog.encryption.keys import ACCEPT_PLAIN, environment_keyring
 from crewlog.encryption.rows import RowCipher
 from crewlog.errors import CrewlogError
 from crewlog.store.database_health import check_database
-from crewlog.store.key_check import refused
+from crewlog.store.key_check import find_key_problem
 from crewlog.temporal_service import namespaces
 from crewlog.temporal_service.cli import INSTALL, look_up, program, remedy
 from crewlog.temporal_service.deployments import can_pin, current_build, make_current
@@ -336,10 +336,12 @@ async def _postgres(env: Mapping[str, str], listed: list[ServiceStatus]) -> Chec
     except CrewlogError as error:
         return Check(name, "fail", f"{where}: {error.message}", error.remedy)
     detail = f"{found.version} at {where}"
-    if found.pooled:
+    if found.has_pooler:
         detail += ", behind a pooler: its sessions keep nothing of ours"
-    if found.refusal is not None:
-        return Check(name, "fail", f"{detail}: {found.refusal.message}", found.refusal.remedy)
+    if found.write_error is not None:
+        return Check(
+            name, "fail", f"{detail}: {found.write_error.message}", found.write_error.remedy
+        )
     return Check(name, "ok", detail)
 
 
@@ -351,7 +353,7 @@ async def _encryption(env: Mapping[str, str], listed: list[ServiceStatus]) -> Ch
     namespace = (profile.namespace if profile.address else None) or temporal_server.NAMESPACE
     try:
         keys = environment_keyring()
-        error = await refused(env.get("DATABASE_URL") or local, RowCipher(keys, namespace))
+        error = await find_key_problem(env.get("DATABASE_URL") or local, RowCipher(keys, namespace))
     except CrewlogError as wrong:
         keys, error = None, wrong
     if error is not None:

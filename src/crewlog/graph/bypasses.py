@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from crewlog.authority.guards import Names, names_in
+from crewlog.authority.guards import ConditionNames, condition_names
 from crewlog.definition.conditions import Condition, Fact, holds, parse_condition
 from crewlog.definition.model import ConditionText
 from crewlog.graph.guards import PlanGuards
@@ -20,9 +20,9 @@ from crewlog.state.edits import FLAGS, OUTPUTS, path_parts
 from crewlog.state.model import CrewState, Interrupt
 
 
-def permission_condition_names(plan: GraphPlan) -> Names:
+def permission_condition_names(plan: GraphPlan) -> ConditionNames:
     """The flags and outputs that the conditions of a crew's rules read."""
-    return names_in(rule.when for rule in plan.checks if rule.when is not None)
+    return condition_names(rule.when for rule in plan.checks if rule.when is not None)
 
 
 def permission_condition_edits(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
@@ -62,11 +62,11 @@ def flow_condition_edits(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]
         conditions += [parse_condition(node.for_each) if node.by and node.for_each else None]
     if not asks:
         return
-    read = names_in(each for each in conditions if each is not None)
+    read = condition_names(each for each in conditions if each is not None)
     yield from (f"{path}, which the flow that asks people reads" for path in _read(read, paths))
 
 
-def _read(names: Names, paths: Iterable[str]) -> Iterator[str]:
+def _read(names: ConditionNames, paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
         kind, owner, name = path_parts(path)
         if _reads(names, kind, owner, name):
@@ -105,7 +105,9 @@ def other_people_asked(plan: GraphPlan, now: CrewState, who: str) -> tuple[str, 
     return next(others, ())
 
 
-def restored_permission_conditions(read: Names, now: CrewState, then: CrewState) -> Iterator[str]:
+def restored_permission_conditions(
+    read: ConditionNames, now: CrewState, then: CrewState
+) -> Iterator[str]:
     """What the conditions of rules read, and what is otherwise where a run goes back to.
 
     Args:
@@ -181,7 +183,7 @@ def requirement_edits(plan: GraphPlan, now: CrewState, paths: Iterable[str]) -> 
         step = now.frontier.get(asked.step) if asked.step is not None else None
         node = plan.nodes.get(step.node) if step is not None else None
         if asked.kind == "requirement" and node is not None and node.when is not None:
-            read = names_in([node.when])
+            read = condition_names([node.when])
             yield from (f"{path}, which {asked.id} asks about" for path in _read(read, paths))
 
 
@@ -220,7 +222,7 @@ def restored_guard_conditions(plan: GraphPlan, now: CrewState, then: CrewState) 
     set_anew = {flag for agent in agents for flag in plan.agents[agent].flags}
     flags = {*map(FlagName, read.flags)} - {*asking.answers} - set_anew
     outputs = {(owner, key) for owner, key in read.outputs if owner not in agents}
-    for name in _changed_values(Names(frozenset(flags), frozenset(outputs)), now, then):
+    for name in _changed_values(ConditionNames(frozenset(flags), frozenset(outputs)), now, then):
         yield f"{name} is what it was there, and decides whether people are asked"
 
 
@@ -247,13 +249,13 @@ def _holds(condition: Condition | None, state: CrewState) -> bool:
     return condition is None or holds(condition, state.flags, outputs)
 
 
-def _reads(read: Names, kind: str, owner: str, name: str) -> bool:
+def _reads(read: ConditionNames, kind: str, owner: str, name: str) -> bool:
     return (kind == FLAGS and name in read.flags) or (
         kind == OUTPUTS and (owner, name) in read.outputs
     )
 
 
-def _changed_values(read: Names, now: CrewState, then: CrewState) -> Iterator[str]:
+def _changed_values(read: ConditionNames, now: CrewState, then: CrewState) -> Iterator[str]:
     """Names of what has another value in one state than in the other."""
     for name in sorted(read.flags):
         if now.flags.get(FlagName(name)) != then.flags.get(FlagName(name)):

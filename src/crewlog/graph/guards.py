@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import reduce
 
-from crewlog.authority.guards import Names, names_in
+from crewlog.authority.guards import ConditionNames, condition_names
 from crewlog.definition.conditions import Condition, facts_in
 from crewlog.graph.joins import dependents
 from crewlog.graph.plan import ASK_HUMAN, GraphPlan, PlanNode
@@ -77,11 +77,13 @@ class PlanGuards:
             found |= more
         return found
 
-    def names(self) -> Names:
+    def names(self) -> ConditionNames:
         """What the conditions read that decide whether people are asked, or what comes of it."""
         nodes = self.deciding()
         read = (n for n in self._plan.nodes if n in nodes or self._reads_an_answer(n))
-        return names_in(each for name in read for each in _conditions(self._plan.nodes[name]))
+        return condition_names(
+            each for name in read for each in _conditions(self._plan.nodes[name])
+        )
 
     def behind(self, nodes: Nodes) -> Nodes:
         """The nodes to which every way leads through one of some nodes."""

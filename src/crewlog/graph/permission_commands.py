@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crewlog.authority.permissions import EVERY_CREW_HAS, EVERYONE, Ruling
+from crewlog.authority.permissions import EVERY_CREW_HAS, EVERYONE, LivePermission
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import GROUP_TOOLS
 from crewlog.errors import CommandRejected
@@ -52,7 +52,7 @@ def set_agent_permission(
     run: RunContext,
     tool: str,
     agent: str,
-    do: Ruling | None,
+    do: LivePermission | None,
     *,
     by: str = "",
     reason: str = "",

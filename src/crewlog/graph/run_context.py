@@ -14,7 +14,7 @@ from crewlog.authority.permissions import (
     Decision,
     Permission,
     authorize_tool,
-    bounded,
+    limit_to_parent,
     live_permission,
     quota_permissions,
 )
@@ -468,7 +468,7 @@ class RunContext:
                 offered = (*offered, ToolName(tool))
             # What everybody may set is the agent's own business: its flags and its outputs.
             if tool not in EVERY_CREW_HAS and not (rules.scratch and tool in SCRATCH_TOOLS):
-                decision = bounded(decision, self._check(parent, tool, offered, counted))
+                decision = limit_to_parent(decision, self._check(parent, tool, offered, counted))
         return decision
 
     def missing_tool_reason(self, agent: AgentName, needs: Sequence[ToolName]) -> str:
@@ -505,7 +505,7 @@ class RunContext:
                 crew=CrewName(where.crew),
                 quota=rule.quota,
                 zone=where.zone,
-                rule=rule.told("is used up"),
+                rule=rule.describe("is used up"),
             )
             for where, rule in sorted(found.items(), key=lambda each: (each[0].key, each[0].crew))
         )
@@ -518,7 +518,9 @@ class RunContext:
     def has_live_permission(self, agent: AgentName, tool: str, step: StepId | None = None) -> bool:
         """Whether people ruled of an agent and a tool while the run lived."""
         offered = self.rules_of(agent, step).tools
-        found = live_permission(agent, tool, offered=offered, rulings=self.state.live_permissions)
+        found = live_permission(
+            agent, tool, agent_tools=offered, live_permissions=self.state.live_permissions
+        )
         return found is not None
 
     def live_permission_reason(self, agent: AgentName, tool: str) -> str:
@@ -547,12 +549,12 @@ class RunContext:
         return authorize_tool(
             agent,
             tool,
-            offered=offered,
-            known={*self.plan.tools, *offered},
+            agent_tools=offered,
+            crew_tools={*self.plan.tools, *offered},
             permissions=self.state.tool_permissions,
             approvals=self.plan.approvals,
             rules=self.plan.checks,
-            rulings=self.state.live_permissions,
+            live_permissions=self.state.live_permissions,
             holds=self.holds,
             used=self.state.quotas,
             counted=counted,

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from crewlog.authority.authority_text import questions
-from crewlog.authority.permissions import permission_text
-from crewlog.authority.permissions import rules_of as call_rules
+from crewlog.authority.authority_text import interrupt_lines
+from crewlog.authority.permissions import definition_permissions, permission_text
 from crewlog.definition.builders import find_builder
 from crewlog.definition.conditions import Condition, Not, render_condition
 from crewlog.definition.findings import Path, listed
@@ -146,7 +145,9 @@ class _Told:
             instead = getattr(phase.item, "on_error", None)
             if instead in self.rules and instead in self.by_name:
                 self.rules[instead] = f"{instead} runs instead where {phase.name} fails"
-        self.calls = {rule.place: permission_text(rule) for rule in call_rules(definition)}
+        self.calls = {
+            rule.place: permission_text(rule) for rule in definition_permissions(definition)
+        }
 
     def lines(self, path: Path) -> Iterator[str]:  # noqa: C901 - a case for each part
         """The lines of a part of the definition; none for a part that another part includes."""
@@ -167,7 +168,9 @@ class _Told:
             case ("limits", str() as key):
                 yield self._limit(key)
             case ("interrupts",):
-                yield from (f"people: {text}" for text in questions(self.definition.interrupts))
+                yield from (
+                    f"people: {text}" for text in interrupt_lines(self.definition.interrupts)
+                )
             case ("conversation",):
                 yield from self._conversation()
             case ("artifacts", str() as name):

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast
 
-from crewlog.authority.widening import widens
+from crewlog.authority.widening import is_widening
 from crewlog.definition.audiences import Audiences, without_member
 from crewlog.definition.creatures import among_agents
 from crewlog.definition.diff import Change, diff
@@ -249,13 +249,13 @@ def _is_loss(change: Change, there: CrewDefinition, found: CrewDefinition) -> bo
             agent, key = there.agents[rest[0]], rest[1]
             if key in _LOGS:
                 return _states(agent, key) and _others(old, found) != _others(new, found)
-            looser = AGENT[key] == "strict" and widens(AgentDefinition, key, old, new)
+            looser = AGENT[key] == "strict" and is_widening(AgentDefinition, key, old, new)
             return _states(agent, key) and (AGENT[key] == "base" or looser)
         case "tools" if len(rest) > 1:
             within = rest[1] == "hosts" and _within(new, old)
             return _states(there.tools[rest[0]], rest[1]) and not within
         case "limits":
-            return _states(there.limits, rest[0]) and widens(Limits, rest[0], old, new)
+            return _states(there.limits, rest[0]) and is_widening(Limits, rest[0], old, new)
         case "interrupts" if rest[0] == "people":
             return bool(old) and not _is_less(old, new)
         case "interrupts" if rest[0] == "valid":
@@ -266,7 +266,7 @@ def _is_loss(change: Change, there: CrewDefinition, found: CrewDefinition) -> bo
         case "logs" | "artifacts" if change.kind == "changed":
             return not _is_less(old, new)
         case "approval":
-            return widens(CrewDefinition, section, old, new)
+            return is_widening(CrewDefinition, section, old, new)
         case _:
             return CREW[section] == "base" and len(rest) > 1  # a part of an MCP server
 

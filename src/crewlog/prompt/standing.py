@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from crewlog.authority.permissions import Permission, permission_text, rules_of
+from crewlog.authority.permissions import Permission, definition_permissions, permission_text
 from crewlog.definition.findings import Finding
 from crewlog.definition.model import EVERY_TOOL, GROUP, CrewDefinition, LogDefinition, Rule
 
@@ -102,9 +102,9 @@ def not_standing(crew: CrewDefinition, groups: Groups, rules: Sequence[Rule]) ->
         rules: The rules.
     """
     bare = crew.model_copy(update={"groups": {}, "rules": ()})
-    has = {_said(rule) for rule in rules_of(crew)}
+    has = {_said(rule) for rule in definition_permissions(crew)}
     wants = with_standing(bare, groups, rules)
-    for rule in rules_of(wants):
+    for rule in definition_permissions(wants):
         if not any(_covers(each, _said(rule)) for each in has):
             say = f"the registry has the rule that {permission_text(rule)}"
             yield Finding(("rules",), say, "Leave it as it was compiled: rules can only be added.")

@@ -8,13 +8,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from crewlog.authority.memory_scopes import WAYS, memory_scopes
+from crewlog.authority.memory_scopes import ACCESSES, memory_scopes
 from crewlog.authority.permissions import (
     Decision,
     authorize_tool,
-    bounded,
+    definition_permissions,
+    limit_to_parent,
     permission_text,
-    rules_of,
 )
 from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import render_condition
@@ -304,7 +304,7 @@ def _agent(
         "groups": tuple(g for g, members in definition.groups.items() if name in members),
         "rules": tuple(
             permission_text(rule)
-            for rule in rules_of(definition)
+            for rule in definition_permissions(definition)
             if rule.agents is None or name in rule.agents
         ),
         "bounded": (*_bounded(agent), *_shown(definition, agent)),
@@ -404,8 +404,8 @@ def _decided(definition: CrewDefinition, plan: GraphPlan, agent: AgentName, tool
         return authorize_tool(
             who,
             tool,
-            offered=plan.agents[who].tools,
-            known=plan.tools,
+            agent_tools=plan.agents[who].tools,
+            crew_tools=plan.tools,
             permissions=definition.permissions,
             approvals=plan.approvals,
             rules=plan.checks,
@@ -413,7 +413,7 @@ def _decided(definition: CrewDefinition, plan: GraphPlan, agent: AgentName, tool
 
     decision = check(agent)
     for parent in plan.agents[agent].within:
-        decision = bounded(decision, check(parent))
+        decision = limit_to_parent(decision, check(parent))
     return decision
 
 
@@ -421,7 +421,7 @@ def _memory_tool_access(
     definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: PlanAgent
 ) -> Iterator[ToolAccessView]:
     """The tools of the crew's memory that an agent has a scope for."""
-    for tool, way in zip(MEMORY_TOOLS, WAYS, strict=True):
+    for tool, way in zip(MEMORY_TOOLS, ACCESSES, strict=True):
         if definition.memory is None or tool not in rules.tools:
             continue
         decision = _decided(definition, plan, name, tool)

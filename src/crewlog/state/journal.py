@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, TypeAdapter
 from typing_extensions import override
 
-from crewlog.authority.permissions import Ruling
+from crewlog.authority.permissions import LivePermission
 from crewlog.ids import (
     AgentName,
     CommandId,
@@ -1212,7 +1212,7 @@ class AgentPermissionSet(Entry):
     tool: str
     agent: str
     """The agent; `*`: every one."""
-    do: Ruling | None
+    do: LivePermission | None
     """Null: what the definition says holds again."""
     by: str = ""
     reason: str = ""

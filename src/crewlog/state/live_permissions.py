@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crewlog.authority.permissions import EVERYONE, Ruling
+from crewlog.authority.permissions import EVERYONE, LivePermission
 from crewlog.state.model import ChangeRecord, CrewState
 
 
-def agent_permission_change(tool: str, agent: str, do: Ruling | None) -> str:
+def agent_permission_change(tool: str, agent: str, do: LivePermission | None) -> str:
     """What was changed by a ruling, in a line."""
     who = "every agent" if agent == EVERYONE else agent
     return f"ruling for {tool} by {who}: {do or 'as the definition says'}"
@@ -29,7 +29,7 @@ def last_change(state: CrewState, what: str) -> ChangeRecord | None:
     return next((each for each in reversed(state.changes) if each.what == what), None)
 
 
-def permission_description(tool: str, agent: str, do: Ruling | None) -> str:
+def permission_description(tool: str, agent: str, do: LivePermission | None) -> str:
     """`writer may call publish`, `people are asked before writer calls publish`."""
     who = "every agent" if agent == EVERYONE else agent
     match do:

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from crewlog.authority.permissions import Ruling
+from crewlog.authority.permissions import LivePermission
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -793,11 +793,11 @@ class CrewState(Model):
     ] = Field(default_factory=dict[str, tuple[AgentName, ...] | None])
     """Who may call a tool: null inherits, an empty list means nobody."""
     live_permissions: Annotated[
-        dict[str, dict[str, Ruling]],
+        dict[str, dict[str, LivePermission]],
         FieldPolicy(
             rollback="kept", fork="copied", split="copied", merge="transferred", diff=("rulings",)
         ),
-    ] = Field(default_factory=dict[str, dict[str, Ruling]])
+    ] = Field(default_factory=dict[str, dict[str, LivePermission]])
     """What people ruled while the run lived, by tool and agent, `*` for every agent: it counts in
     the place of what the definition says."""
     quotas: Annotated[

@@ -1,8 +1,8 @@
-"""The statement that appends rows: SQL for the tables that get any, and the rows as JSON.
+"""The statement that appends rows: the SQL for the tables that get rows, and the rows as JSON.
 
-All rows travel as one parameter, because asyncpg inspects each element of an array in Python. The
-statement has a part for each table that gets rows, because the server runs parts without rows, too.
-`pack`, `dump_json` and the row encryption leave no text that `jsonb` changes or refuses.
+All rows are one parameter, because asyncpg inspects each element of an array in Python. The
+statement has parts only for tables that get rows, because the server would run empty parts, too.
+`jsonb` returns the rows unchanged, since `pack`, `dump_json` and encryption make safe texts.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from crewlog.store.projection import (
 from crewlog.store.sql import queries
 
 _TableRows: TypeAlias = list[dict[str, Json]]
-"""Rows of a table, each with its columns by name; without the run, which is a parameter."""
+"""Rows of a table, by column; without the run, which is a parameter of the statement."""
 
 
 def append_statement(rows: Rows, cipher: RowCipher, execution: str = "") -> tuple[str, ...]:
     """The statement that appends the rows of a batch, and its parameters.
 
-    Its result is one row: the `position` of the last permission change of the run
-    that was stored when the statement began.
+    Its result is one row: the `position` of the last permission change of the run before this
+    batch.
 
     Args:
-        rows: The rows.
-        cipher: What encrypts their texts.
-        execution: The execution whose entries they are.
+        rows: The rows of the batch.
+        cipher: Encrypts their texts.
+        execution: The execution that sends the entries.
     """
     run = pack(rows.run)
     new: dict[str, _TableRows] = {}
@@ -207,9 +207,9 @@ _TABLES: Mapping[str, Callable[[Any, str, RowCipher], _TableRows]] = {
     "pending_forks": _pending_fork_rows,
     "runs": _run_rows,
 }
-"""The tables that a batch may add rows to, with what makes their rows of the field of `Rows`.
+"""The tables that a batch may add rows to, with the functions that build the rows.
 
 All statements have their tables in this order, so that two that overlap cannot deadlock.
 """
 TABLES = tuple(_TABLES)
-"""The names of these tables, in order."""
+"""The names of these tables in order."""

@@ -1,13 +1,13 @@
-r"""How JSON values and free text become Postgres `text`, and come back exactly.
+r"""Converts JSON values and texts to Postgres `text` and back, without any change.
 
-A body's hash must hold after a round trip, so `jsonb` is out: it reorders keys, drops `1.0`'s
-point and refuses `\u0000`. Values are kept as JSON text with their key order. Python strings can
-hold two things that a Postgres text cannot:
+The hash of a body must be the same after a round trip, so `jsonb` cannot be used: it reorders keys,
+changes `1.0` to `1` and refuses `\u0000`. Values are stored as JSON text with their key order.
+Python strings can have two things that a Postgres text cannot:
 
-- NUL. JSON spells it `\u0000`, so only text outside of JSON needs care.
-- Lone surrogates, which model services do produce when they cut a stream within an emoji. As a JSON
-  escape a lone one would come back, but two halves that stand side by side as separate code points
-  would come back as one character, under another hash. So such values get a spelling of their own.
+- NUL. JSON writes it as `\u0000`, so only text outside of JSON needs `pack`.
+- Lone surrogates, which models produce when a stream is cut within an emoji. JSON escapes would
+  keep a lone one, but would join two adjacent ones to one character, which changes the hash. So
+  values with surrogates are stored packed, after `~`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ import re
 
 from crewlog.model import Json
 
-_ESCAPED = "~"
-"""Starts the text of a JSON value that UTF-8 cannot hold; no JSON text starts with it."""
-_HOSTILE = re.compile(r"[\\\x00\ud800-\udfff]")
+_PACKED_PREFIX = "~"
+"""Starts the text of a JSON value with surrogates; no JSON text starts with it."""
+_UNSTORABLE = re.compile(r"[\\\x00\ud800-\udfff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\([0-9a-f]{4})")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-"""Made once: `json.dumps` makes an encoder for each call that has options."""
+"""Shared, since `json.dumps` with options makes an encoder for each call."""
 
 
 def pack(text: str) -> str:
-    r"""Any Python string as one that Postgres can hold: `\`, NUL and surrogates become `\hhhh`."""
-    return _HOSTILE.sub(lambda m: f"\\{ord(m[0]):04x}", text) if _HOSTILE.search(text) else text
+    r"""A string as Postgres text: `\`, NUL and surrogates become `\hhhh`."""
+    return (
+        _UNSTORABLE.sub(lambda m: f"\\{ord(m[0]):04x}", text) if _UNSTORABLE.search(text) else text
+    )
 
 
 def unpack(text: str) -> str:
@@ -37,31 +39,31 @@ def unpack(text: str) -> str:
 
 
 def pack_optional(text: str | None) -> str | None:
-    """`pack`, where there may be nothing."""
+    """`pack`, or None."""
     return None if text is None else pack(text)
 
 
 def dump_json(value: Json) -> str:
-    """A JSON value as text that Postgres can hold; plain JSON in all but the oddest cases.
+    """A JSON value as Postgres text: plain JSON, packed only if it has surrogates.
 
     Raises:
-        ValueError: for NaN and infinities, which JSON does not have.
-        TypeError: for what is not JSON.
+        ValueError: it has NaN or an infinity, which are not JSON.
+        TypeError: it is not JSON.
     """
     text = _ENCODER.encode(value)
-    if text.isascii():  # known to the string: no scan of a large body
+    if text.isascii():  # the string knows it, so a large body is not scanned
         return text
     try:
         text.encode()
     except UnicodeEncodeError:
-        return _ESCAPED + pack(text)
+        return _PACKED_PREFIX + pack(text)
     return text
 
 
-def spellings(key: str, value: str) -> tuple[str, str]:
-    """What the text of an object has in it that says `value` for `key`: one or the other."""
+def search_texts(key: str, value: str) -> tuple[str, str]:
+    """Texts of which one is in the stored text of an object with `value` for `key`."""
     text = json.dumps({key: value}, ensure_ascii=False, separators=(",", ":"))[1:-1]
-    packed = pack(text)  # where the object has something in it that UTF-8 cannot hold
+    packed = pack(text)  # in an object with surrogates
     return (packed if _SURROGATE.search(text) else text), packed
 
 
@@ -69,15 +71,15 @@ def load_json(text: str) -> Json:
     """The value that `dump_json` made `text` from.
 
     Raises:
-        ValueError: for what is not JSON, and for NaN and infinities, which it does not make.
+        ValueError: it is not JSON, or has NaN or an infinity.
     """
-    if text.startswith(_ESCAPED):
+    if text.startswith(_PACKED_PREFIX):
         text = unpack(text[1:])
     return _DECODER.decode(text)
 
 
-def _no_constant(name: str) -> Json:
+def _reject_constant(name: str) -> Json:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(parse_constant=_reject_constant)

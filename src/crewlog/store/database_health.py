@@ -1,4 +1,4 @@
-"""What state a database is in: whether it answers, what answers, and whether it takes writes."""
+"""The health of a database: its version, whether it has a pooler, and whether it takes writes."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from crewlog.store.pool import Connection, Pool
 _HAS_TABLES = "SELECT to_regclass('crewlog.bodies') IS NOT NULL"
 _WRITE = """
 INSERT INTO crewlog.bodies (hash, body)
-SELECT 'tried by crewlog doctor ' || gen_random_uuid(), string_agg(gen_random_uuid()::text, '')
+SELECT 'write test of crewlog doctor ' || gen_random_uuid(), string_agg(gen_random_uuid()::text, '')
 FROM generate_series(1, 4000)
 """
-"""More than fits into the pages that are there already, so that it needs room on the disk."""
-_WOULD_WRITE = """
+"""More than fits into the existing pages, so that it needs space on the disk."""
+_CHECK_READ_ONLY = """
 DO $$ BEGIN
     IF current_setting('transaction_read_only')::boolean THEN
         RAISE read_only_sql_transaction USING MESSAGE = 'transactions are read-only here';
     END IF;
 END $$
 """
-"""For a database that has no tables yet."""
+"""For a database without tables."""
 
 
 @dataclass(frozen=True)
-class Condition:
-    """A database that answers."""
+class DatabaseHealth:
+    """The health of a database that answers."""
 
     version: str
     """The server's version."""
-    pooled: bool
-    """Whether a pooler is between us and the server."""
-    refusal: CrewlogError | None = None
-    """Why it takes no writes; none where it does."""
+    has_pooler: bool
+    """Whether connections go through a pooler."""
+    write_error: CrewlogError | None = None
+    """Why it takes no writes; None if it does."""
 
 
-async def check_database(dsn: str) -> Condition:
-    """What state a database is in. What is written to find out is taken back.
+async def check_database(dsn: str) -> DatabaseHealth:
+    """Checks a database. The test write is rolled back.
 
     Args:
         dsn: A `postgresql://` URL.
@@ -49,12 +49,12 @@ async def check_database(dsn: str) -> Condition:
     try:
         [row] = await pool.fetch("SHOW server_version")
         version = str(row["server_version"]).split()[0]
-        return Condition(version, pool.pooled, await _refusal(pool))
+        return DatabaseHealth(version, pool.has_pooler, await _find_write_error(pool))
     finally:
         await pool.close()
 
 
-async def _refusal(pool: Pool) -> CrewlogError | None:
+async def _find_write_error(pool: Pool) -> CrewlogError | None:
     try:
         async with pool.acquire() as connection:
             await _try_to_write(connection)
@@ -68,6 +68,6 @@ async def _try_to_write(connection: Connection) -> None:
     transaction = connection.transaction()
     await transaction.start()
     try:
-        await connection.execute(_WRITE if has_tables else _WOULD_WRITE)
+        await connection.execute(_WRITE if has_tables else _CHECK_READ_ONLY)
     finally:
         await transaction.rollback()

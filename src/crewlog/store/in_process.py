@@ -1,7 +1,7 @@
-"""`InMemoryStore` and `InMemoryMemories`: the store without a database, for tests and first trials.
+"""`InMemoryStore` and `InMemoryMemories`: the store without a database, for tests and demos.
 
-The same conformance suite tests them and the Postgres store. Values are stored as JSON text, so
-that a caller cannot change them. No method awaits anything, so within one event loop every call is
+The conformance suite tests them and the Postgres store alike. Values are stored as JSON text, so
+that callers cannot change them. No method awaits anything, so in one event loop every call is
 atomic.
 """
 
@@ -22,29 +22,29 @@ from crewlog.run_status import CLOSED, RunStatus
 from crewlog.state.journal import Batch
 from crewlog.store.codec import dump_json, load_json
 from crewlog.store.deletion import (
+    chain_links,
     check_no_pending_fork,
+    hashes_in,
     journal_links,
-    links_made_by,
-    named_in,
-    reached,
+    shared_links,
     source_heads,
 )
 from crewlog.store.memories import (
-    MOST_FOUND,
+    MOST_RESULTS,
     MOST_WORDS,
     Memories,
     Memory,
     MemoryFilter,
+    MemoryQuery,
     MemorySearchResult,
     ScopeCount,
-    Wanted,
     WriteOptions,
+    check_filter,
     cosine_similarity,
     memory_weight,
-    merged,
-    searched,
-    where,
-    words_of,
+    merge_results,
+    search_text,
+    split_words,
 )
 from crewlog.store.missing_rows import BODY, DEFINITION, MissingRows
 from crewlog.store.projection import (
@@ -56,14 +56,14 @@ from crewlog.store.projection import (
     TagProjection,
     contiguous_rows,
     interrupt_row,
-    ordered_chain,
+    order_chain,
     project,
     reproject,
     run_row,
 )
 from crewlog.store.protocol import (
+    COUNTED_CALL_RETENTION,
     GRACE,
-    RESERVED,
     CatalogRow,
     CheckpointRow,
     CrewRow,
@@ -111,31 +111,30 @@ class _Run:
         return source | {parent for parent, _, _ in self.log_sources}
 
     @property
-    def asking(self) -> bool:
-        return any(self.open(facts) for facts in self.interrupts.values())
+    def has_open_interrupt(self) -> bool:
+        return any(self.is_open(facts) for facts in self.interrupts.values())
 
-    def open(self, facts: InterruptProjection) -> bool:
-        return facts.open(self.facts.restore_position if self.facts else 0)
+    def is_open(self, facts: InterruptProjection) -> bool:
+        return facts.is_open(self.facts.restore_position if self.facts else 0)
 
-    def names(self, checkpoint: int) -> tuple[str, ...]:
-        """The checkpoint's tags."""
+    def tags_of(self, checkpoint: int) -> tuple[str, ...]:
         return tuple(tag for tag, f in sorted(self.tags.items()) if f.checkpoint == checkpoint)
 
-    def hidden(self, checkpoint: int) -> bool:
+    def is_pruned(self, checkpoint: int) -> bool:
         """Whether a checkpoint was pruned, and not tagged since."""
-        named = (facts.position for facts in self.tags.values() if facts.checkpoint == checkpoint)
-        return self.pruned.get(checkpoint, 0) > max(named, default=0)
+        tagged = (facts.position for facts in self.tags.values() if facts.checkpoint == checkpoint)
+        return self.pruned.get(checkpoint, 0) > max(tagged, default=0)
 
     @property
-    def rows(self) -> list[JournalRow]:
-        """The journal, in order."""
+    def journal_rows(self) -> list[JournalRow]:
+        """The journal in order."""
         return [
             JournalRow(position=position, hash=hash_, entry=load_json(text))
             for position, (hash_, text) in sorted(self.journal.items())
         ]
 
     @property
-    def closed(self) -> bool:
+    def is_ended(self) -> bool:
         return self.facts is not None and self.facts.status in CLOSED
 
     def add(self, rows: Rows) -> None:
@@ -162,17 +161,17 @@ class _Run:
 
 
 class InMemoryStore:
-    """A `Store` that lives as long as its object. `close` keeps what is in it."""
+    """A `Store` in memory. `close` keeps its rows."""
 
     kind: Literal["postgres", "memory"] = "memory"
 
     def __init__(self) -> None:
         self._definitions: dict[ContentHash, str] = {}
         self._crews: dict[CrewName, list[CrewRow]] = {}
-        self._removed: dict[CrewName, int] = {}
-        """How many versions of a crew are removed: the first ones."""
+        self._removed_versions: dict[CrewName, int] = {}
+        """The number of removed versions of a crew: its first ones."""
         self._default_crew: CrewName | None = None
-        self._registered: dict[tuple[Kind, str], list[CatalogRow]] = {}
+        self._catalog: dict[tuple[Kind, str], list[CatalogRow]] = {}
         self._bodies: dict[ContentHash, str] = {}
         self._claims: dict[str, str] = {}
         self._quota_calls: dict[str, dict[str, tuple[str, int]]] = {}
@@ -194,10 +193,10 @@ class InMemoryStore:
         """Executions that are no longer part of the history of their run."""
         self._accepted_executions: set[tuple[RunId, str]] = set()
         """Accepted executions of signed runs."""
-        self._forked: dict[tuple[RunId, RunId], int] = {}
+        self._pending_forks: dict[tuple[RunId, RunId], int] = {}
         """Pending forks by source and fork, with the time."""
         self._unreferenced_at: dict[ContentHash, int] = {}
-        """Unreferenced bodies and definitions, with the time since when."""
+        """Unreferenced bodies and definitions, with the time since which they are."""
 
     async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
         """See `Store`."""
@@ -219,24 +218,24 @@ class InMemoryStore:
         """See `Store`."""
         hash_ = await self.put_definition(definition)
         versions = self._crews.setdefault(name, [])
-        left = self._left(name)
-        if not left or left[-1].definition != hash_:
+        current = self._current_versions(name)
+        if not current or current[-1].definition != hash_:
             row = CrewRow(name=name, version=len(versions) + 1, definition=hash_, at=at)
             versions.append(row)
         return versions[-1]
 
     async def get_crew(self, name: CrewName, version: int | None = None) -> CrewRow | None:
         """See `Store`."""
-        left = [row for row in self._left(name) if version in (None, row.version)]
-        return left[-1] if left else None
+        rows = [row for row in self._current_versions(name) if version in (None, row.version)]
+        return rows[-1] if rows else None
 
     async def remove_crew(self, name: CrewName) -> int:
         """See `Store`."""
-        gone = self._left(name)
-        self._removed[name] = len(self._crews.get(name, []))
+        removed = self._current_versions(name)
+        self._removed_versions[name] = len(self._crews.get(name, []))
         if self._default_crew == name:
             self._default_crew = None
-        return len(gone)
+        return len(removed)
 
     async def default_crew(self) -> CrewName | None:
         """See `Store`."""
@@ -248,24 +247,24 @@ class InMemoryStore:
 
     async def list_crews(self, *, all_versions: bool = False) -> list[CrewRow]:
         """See `Store`."""
-        by_name = [self._left(name) for name in sorted(self._crews)]
+        by_name = [self._current_versions(name) for name in sorted(self._crews)]
         return [row for rows in by_name for row in (rows if all_versions else rows[-1:])]
 
-    def _left(self, name: CrewName) -> list[CrewRow]:
+    def _current_versions(self, name: CrewName) -> list[CrewRow]:
         """The versions of a crew that are not removed."""
-        return self._crews.get(name, [])[self._removed.get(name, 0) :]
+        return self._crews.get(name, [])[self._removed_versions.get(name, 0) :]
 
     async def register(
         self, contents: Mapping[tuple[Kind, str], Mapping[str, Json]], at: int
     ) -> list[CatalogRow]:
         """See `Store`."""
-        # All that can fail comes before anything is stored.
+        # Nothing is stored if this fails.
         texts = [(hash_json(dict(c)), dump_json(dict(c))) for c in contents.values()]
         rows: list[CatalogRow] = []
         for (kind, name), (hash_, text) in zip(contents, texts, strict=True):
             self._definitions.setdefault(hash_, text)
             self._unreferenced_at.pop(hash_, None)
-            versions = self._registered.setdefault((kind, name), [])
+            versions = self._catalog.setdefault((kind, name), [])
             if not versions or versions[-1].content != hash_:
                 version = len(versions) + 1
                 row = CatalogRow(kind=kind, name=name, version=version, content=hash_, at=at)
@@ -277,7 +276,7 @@ class InMemoryStore:
         self, kind: Kind, name: str, version: int | None = None
     ) -> CatalogRow | None:
         """See `Store`."""
-        versions = self._registered.get((kind, name), [])
+        versions = self._catalog.get((kind, name), [])
         if version is None:
             return versions[-1] if versions else None
         return versions[version - 1] if 0 < version <= len(versions) else None
@@ -285,8 +284,8 @@ class InMemoryStore:
     async def list_catalog_entries(self, kind: Kind, name: str | None = None) -> list[CatalogRow]:
         """See `Store`."""
         if name is not None:
-            return list(self._registered.get((kind, name), []))
-        return [rows[-1] for (of, _), rows in sorted(self._registered.items()) if of == kind]
+            return list(self._catalog.get((kind, name), []))
+        return [rows[-1] for (of, _), rows in sorted(self._catalog.items()) if of == kind]
 
     async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
         """See `Store`."""
@@ -297,14 +296,19 @@ class InMemoryStore:
 
     async def get_bodies(self, hashes: Collection[ContentHash]) -> dict[ContentHash, Json]:
         """See `Store`."""
-        lacking = [hash_ for hash_ in hashes if hash_ not in self._bodies]
-        if lacking:
-            raise MissingRows(BODY, lacking)
+        missing = [hash_ for hash_ in hashes if hash_ not in self._bodies]
+        if missing:
+            raise MissingRows(BODY, missing)
         return {hash_: load_json(self._bodies[hash_]) for hash_ in hashes}
 
-    async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
+    async def claim(
+        self, key: str, owner: str, *, permissions_as_of: tuple[RunId, int] | None = None
+    ) -> str:
         """See `Store`."""
-        if knows is not None and await self.last_permission_position(knows[0]) > knows[1]:
+        if (
+            permissions_as_of is not None
+            and await self.last_permission_position(permissions_as_of[0]) > permissions_as_of[1]
+        ):
             return ""
         return self._claims.setdefault(key, owner)
 
@@ -354,15 +358,15 @@ class InMemoryStore:
         rows = project(run, batch, bodies)
         if (run, execution) in self._rejected_executions:
             known = self._runs[run].journal if run in self._runs else {}
-            for row in rows.journal_entries:  # what is there already may come again
+            for row in rows.journal_entries:  # stored entries may be repeated
                 if row.position not in known:
                     raise HistoryConflict(run, row.position)
-        # All that can fail comes before anything is stored.
+        # Nothing is stored if this fails.
         texts = {hash_: dump_json(body) for hash_, body in rows.bodies.items()}
         if batch.entries:
             self._runs.setdefault(run, _Run()).add(rows)
-        for part, at in rows.pending_forks:
-            self._forked.setdefault((run, part), at)
+        for fork, at in rows.pending_forks:
+            self._pending_forks.setdefault((run, fork), at)
         for facts in rows.log_links:
             self._links.setdefault(facts.link.head, facts)
         for hash_, text in texts.items():
@@ -376,7 +380,7 @@ class InMemoryStore:
 
     async def lineage(self, run: RunId) -> set[RunId]:
         """See `Store`."""
-        return _line([run], {**self._lineage, **self._forks(self._runs)}) - {run}
+        return _ancestors([run], {**self._lineage, **self._lineage_of(self._runs)}) - {run}
 
     async def lineage_links(self, runs: Collection[RunId]) -> list[LineageLink]:
         """See `Store`."""
@@ -392,26 +396,30 @@ class InMemoryStore:
                 LineageLink(run=run, source=parent, position=at, by_merge=True)
                 for parent, at, *_ in rows.log_sources
             )
-        there = {(each.run, each.source) for each in known}
+        existing = {(each.run, each.source) for each in known}
         known += (
             LineageLink(run=run, source=source, by_merge=by_merge)
             for (run, source), by_merge in self._lineage.items()
-            if (run, source) not in there
+            if (run, source) not in existing
         )
-        asked = set(runs)
-        found = [each for each in known if not asked.isdisjoint((each.run, each.source))]
+        wanted = set(runs)
+        found = [each for each in known if not wanted.isdisjoint((each.run, each.source))]
         return sorted(found, key=lambda each: (each.run, each.position, each.source))
 
-    async def count_call(self, call: str, wanted: Sequence[QuotaPeriod], at: int) -> str | None:
+    async def count_call(self, call: str, periods: Sequence[QuotaPeriod], at: int) -> str | None:
         """See `Store`."""
-        for each in sorted(wanted, key=lambda each: each.quota):
+        for each in sorted(periods, key=lambda each: each.quota):
             calls = self._quota_calls.get(each.quota, {})
             used = sum(span == each.period for span, _ in calls.values())
             if call not in calls and used >= each.limit:
                 return each.quota
-        for each in wanted:
+        for each in periods:
             calls = self._quota_calls.setdefault(each.quota, {})
-            for old in [k for k, (_, when) in calls.items() if when < at - RESERVED and k != call]:
+            for old in [
+                k
+                for k, (_, when) in calls.items()
+                if when < at - COUNTED_CALL_RETENTION and k != call
+            ]:
                 del calls[old]
             calls.setdefault(call, (each.period, at))
         return None
@@ -441,10 +449,10 @@ class InMemoryStore:
         return {execution for of, execution in self._accepted_executions if of == run}
 
     async def accept_executions(
-        self, run: RunId, executions: Collection[str], *, alone: bool = False
+        self, run: RunId, executions: Collection[str], *, replace: bool = False
     ) -> None:
         """See `Store`."""
-        if alone:
+        if replace:
             self._accepted_executions = {
                 each for each in self._accepted_executions if each[0] != run
             }
@@ -454,15 +462,17 @@ class InMemoryStore:
         self, head: ContentHash, known: Collection[ContentHash] = ()
     ) -> list[LogLink]:
         """See `Store`."""
-        met = dict[ContentHash, LinkProjection]()
+        visited = dict[ContentHash, LinkProjection]()
         stop, ahead = set(known), [head]
         while ahead:
             at = ahead.pop()
-            if at not in stop and at not in met and at in self._links:
-                facts = met[at] = self._links[at]
+            if at not in stop and at not in visited and at in self._links:
+                facts = visited[at] = self._links[at]
                 ahead += () if facts.is_first else facts.link.parents
-        walk = [facts.link for facts in met.values()]
-        return ordered_chain(head, walk, stop, {at for at, facts in met.items() if facts.is_first})
+        walk = [facts.link for facts in visited.values()]
+        return order_chain(
+            head, walk, stop, {at for at, facts in visited.items() if facts.is_first}
+        )
 
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
@@ -488,20 +498,23 @@ class InMemoryStore:
         rows = self._runs.get(run)
         if rows is None or rows.facts is None:
             return None
-        return run_row(run, rows.facts, asking=rows.asking)
+        return run_row(run, rows.facts, has_open_interrupt=rows.has_open_interrupt)
 
     async def list_runs(
         self, *, statuses: Sequence[RunStatus] = (), limit: int = 100
     ) -> list[RunRow]:
         """See `Store`."""
         found = [
-            (rows.facts.started_at is None, run_row(run, rows.facts, asking=rows.asking))
+            (
+                rows.facts.started_at is None,
+                run_row(run, rows.facts, has_open_interrupt=rows.has_open_interrupt),
+            )
             for run, rows in self._runs.items()
             if rows.facts is not None
         ]
         if statuses:
             found = [each for each in found if each[1].status in statuses]
-        # A run whose start is not stored yet comes last, as Postgres's NULLS LAST.
+        # A run whose start is not stored yet comes last, like NULLS LAST in Postgres.
         found.sort(key=lambda each: (each[0], -each[1].started_at, each[1].run))
         return [row for _, row in found[:limit]]
 
@@ -519,7 +532,7 @@ class InMemoryStore:
             if run in {None, name}
             for facts in rows.interrupts.values()
             if facts.interrupt is not None
-            and (not open_only or (rows.open(facts) and not rows.closed))
+            and (not open_only or (rows.is_open(facts) and not rows.is_ended))
         ]
         return sorted(found, key=lambda row: (row.at, row.run, row.position))
 
@@ -529,9 +542,9 @@ class InMemoryStore:
         """See `Store`."""
         rows = self._runs.get(run, _Run())
         found = dict(rows.checkpoints)
-        for tag in rows.tags.values():  # a position that is nothing but tagged
-            bare = CheckpointProjection(tag.checkpoint, StepId(""), NodeName(""), tag.at, "tag")
-            known = found.setdefault(tag.checkpoint, bare)
+        for tag in rows.tags.values():  # positions that are checkpoints only by their tags
+            tag_only = CheckpointProjection(tag.checkpoint, StepId(""), NodeName(""), tag.at, "tag")
+            known = found.setdefault(tag.checkpoint, tag_only)
             if known.kind == "tag":
                 found[tag.checkpoint] = replace(known, at=min(known.at, tag.at))
         return [
@@ -543,11 +556,11 @@ class InMemoryStore:
                 node=facts.node,
                 agent=rows.steps.get(facts.step),
                 at=facts.at,
-                tags=rows.names(position),
-                pruned=rows.hidden(position),
+                tags=rows.tags_of(position),
+                pruned=rows.is_pruned(position),
             )
             for position, facts in sorted(found.items())
-            if position > after and (pruned or not rows.hidden(position))
+            if position > after and (pruned or not rows.is_pruned(position))
         ][:limit]
 
     async def prune(
@@ -582,7 +595,7 @@ class InMemoryStore:
 
     async def truncate_journal(self, run: RunId, after: int = 0) -> None:
         """See `Store`."""
-        self._lineage = {**self._forks([run]), **self._lineage}
+        self._lineage = {**self._lineage_of([run]), **self._lineage}
         old = self._runs.pop(run, _Run())
         kept = {at: row for at, row in sorted(old.journal.items()) if at <= after}
         snapshots = {at: text for at, text in old.snapshots.items() if at <= after}
@@ -596,62 +609,71 @@ class InMemoryStore:
         rows = self._runs.get(source)
         if rows is None or rows.facts is None:
             return False
-        self._forked[source, fork] = at
+        self._pending_forks[source, fork] = at
         return True
 
     async def list_pending_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
         """See `Store`."""
         return [
             PendingFork(source=source, fork=fork, at=at)
-            for (source, fork), at in sorted(self._forked.items())
+            for (source, fork), at in sorted(self._pending_forks.items())
             if source in sources and fork not in sources
             if fork not in self._runs or self._runs[fork].facts is None
         ]
 
     async def remove_pending_fork(self, source: RunId, fork: RunId) -> None:
         """See `Store`."""
-        self._forked.pop((source, fork), None)
+        self._pending_forks.pop((source, fork), None)
 
     async def delete(
-        self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
+        self,
+        runs: Collection[RunId],
+        at: int,
+        *,
+        grace: int = GRACE,
+        ignore_pending_forks: bool = False,
     ) -> DeletionResult:
         """See `Store`."""
-        if not forked:
+        if not ignore_pending_forks:
             check_no_pending_fork(await self.list_pending_forks(runs))
-        self._forked = {
-            both: noted for both, noted in self._forked.items() if not {*both} & {*runs}
+        self._pending_forks = {
+            pair: stored_at
+            for pair, stored_at in self._pending_forks.items()
+            if not {*pair} & {*runs}
         }
         links = {head: self._links[head].link for head in self._orphaned_links}
-        entries, named = 0, set[ContentHash]()
+        entries, references = 0, set[ContentHash]()
         self._sources |= {source for rows in self._runs.values() for source in rows.sources}
-        self._lineage = {**self._forks(runs), **self._lineage}
+        self._lineage = {**self._lineage_of(runs), **self._lineage}
         self._accepted_executions = {
             each for each in self._accepted_executions if each[0] not in runs
         }
         for run in runs:
-            gone = self._runs.pop(run, _Run())
-            entries += len(gone.journal)
-            links |= journal_links(run, gone.rows)
-            for _, text in gone.journal.values():
-                named |= named_in(text)
-            for key in [key for key in self._claims if _is_start_record_of(key, run)]:
-                named |= named_in(dump_json([self._claims.pop(key)]))
+            deleted = self._runs.pop(run, _Run())
+            entries += len(deleted.journal)
+            links |= journal_links(run, deleted.journal_rows)
+            for _, text in deleted.journal.values():
+                references |= hashes_in(text)
+            for key in [key for key in self._claims if _is_call_of(key, run)]:
+                references |= hashes_in(dump_json([self._claims.pop(key)]))
             for calls in self._quota_calls.values():
-                # They still count, under names that no call of a later run with its id has.
-                for key in [key for key in calls if _is_start_record_of(f"{key}/1", run)]:
+                # They still count, under keys that no call of a later run with this id can have.
+                for key in [key for key in calls if _is_call_of(f"{key}/1", run)]:
                     calls[f"{key}@{uuid4()}"] = calls.pop(key)
         self._sources &= self._runs.keys()
-        needed = _line(self._runs, {**self._lineage, **self._forks(self._runs)})
-        self._lineage = {both: how for both, how in self._lineage.items() if both[0] in needed}
+        needed = _ancestors(self._runs, {**self._lineage, **self._lineage_of(self._runs)})
+        self._lineage = {
+            pair: by_merge for pair, by_merge in self._lineage.items() if pair[0] in needed
+        }
         self._orphaned_links = self._used_links(links)
         for head in links.keys() - self._orphaned_links:
             if head in self._links:
-                named.add(self._links.pop(head).link.body)
-        for hash_ in named & (self._bodies.keys() | self._definitions.keys()):
+                references.add(self._links.pop(head).link.body)
+        for hash_ in references & (self._bodies.keys() | self._definitions.keys()):
             self._unreferenced_at.setdefault(hash_, at)
         return self._sweep(at - grace, entries)
 
-    def _forks(self, runs: Iterable[RunId]) -> dict[tuple[RunId, RunId], bool]:
+    def _lineage_of(self, runs: Iterable[RunId]) -> dict[tuple[RunId, RunId], bool]:
         """The lineage of some runs: run and source, and whether by a run merge."""
         found = {run: self._runs[run] for run in runs if run in self._runs}
         return {
@@ -661,54 +683,57 @@ class InMemoryStore:
         }
 
     def _used_links(self, links: Mapping[ContentHash, LogLink]) -> set[ContentHash]:
-        """Those of some links that remaining runs use."""
-        held = set[ContentHash]()
+        """The links among these that remaining runs use."""
+        used = set[ContentHash]()
         for run, each in self._runs.items():
             if run in self._sources or each.sources:
-                rows = each.rows
-                held |= reached(links, source_heads(row.entry for row in rows))
-                held |= links_made_by(run, rows, links)
-        return held
+                rows = each.journal_rows
+                used |= chain_links(links, source_heads(row.entry for row in rows))
+                used |= shared_links(run, rows, links)
+        return used
 
     def _sweep(self, before: int, entries: int) -> DeletionResult:
         used = {facts.link.body for facts in self._links.values()}
         used |= {row.definition for rows in self._crews.values() for row in rows}
-        used |= {row.content for rows in self._registered.values() for row in rows}
+        used |= {row.content for rows in self._catalog.values() for row in rows}
         for rows in self._runs.values():
             for _, text in rows.journal.values():
-                used |= named_in(text)
+                used |= hashes_in(text)
         bodies = definitions = 0
         for hash_ in [hash_ for hash_, at in self._unreferenced_at.items() if at <= before]:
             del self._unreferenced_at[hash_]
             if hash_ not in used:
                 bodies += self._bodies.pop(hash_, None) is not None
                 definitions += self._definitions.pop(hash_, None) is not None
-        left = len(self._unreferenced_at)
-        return DeletionResult(entries=entries, bodies=bodies, definitions=definitions, left=left)
+        unreferenced = len(self._unreferenced_at)
+        return DeletionResult(
+            entries=entries, bodies=bodies, definitions=definitions, unreferenced=unreferenced
+        )
 
     async def close(self) -> None:
         """See `Store`."""
 
 
-def _line(runs: Iterable[RunId], known: Collection[tuple[RunId, RunId]]) -> set[RunId]:
+def _ancestors(runs: Iterable[RunId], links: Collection[tuple[RunId, RunId]]) -> set[RunId]:
     """The ancestors of some runs."""
-    line = set[RunId]()
+    found = set[RunId]()
     at = set(runs)
-    while at := {source for run, source in known if run in at} - line:
-        line |= at
-    return line
+    while at := {source for run, source in links if run in at} - found:
+        found |= at
+    return found
 
 
-def _is_start_record_of(key: str, run: RunId) -> bool:
+def _is_call_of(key: str, run: RunId) -> bool:
+    """Whether a start record is of a call or an agent of a run, whose id may contain slashes."""
     rest = key.removeprefix(f"{run}/")
     return rest != key and re.fullmatch(r"[^/]+/[0-9]+/[0-9]+", rest) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredMemory:
-    """A memory, with its words and its vector."""
+    """A memory with its words and its vector."""
 
-    kept: Memory
+    stored: Memory
     words: frozenset[str]
     embedder: str
     vector: tuple[float, ...]
@@ -716,92 +741,106 @@ class _StoredMemory:
     @property
     def memory(self) -> Memory:
         """A copy, since a caller may change its metadata."""
-        return self.kept.model_copy(deep=True)
+        return self.stored.model_copy(deep=True)
 
 
 class InMemoryMemories:
-    """See `Memories`. It takes words as they are, whatever their language."""
+    """See `Memories`. It compares words as they are, without stems."""
 
     def __init__(self, claims: dict[str, str]) -> None:
         self._claims = claims
-        """The store's: the calls that have written are among them."""
-        self._held: dict[tuple[str, str, str], _StoredMemory] = {}
+        """The start records of the store: calls that write memories are among them."""
+        self._memories: dict[tuple[str, str, str], _StoredMemory] = {}
         """By crew, scope and key."""
 
-    async def write(self, memories: Sequence[Memory], terms: WriteOptions) -> bool:
+    async def write(self, memories: Sequence[Memory], options: WriteOptions) -> bool:
         """See `Memories`."""
-        if terms.call:
-            if terms.call in self._claims:
+        if options.call:
+            if options.call in self._claims:
                 return False
-            self._claims[terms.call] = "memory"
+            self._claims[options.call] = "memory"
         place = memories[0].crew, memories[0].scope
         new = {(*place, each.key) for each in memories}
-        old = [at for at in self._held if at[:2] == place and at not in new]
-        gone = [at for at in old if _over(self._held[at].memory, terms.now, terms.since)]
+        old = [at for at in self._memories if at[:2] == place and at not in new]
+        expired = [
+            at
+            for at in old
+            if _is_expired(self._memories[at].memory, options.now, options.expired_at)
+        ]
         alive = sorted(
-            (at for at in old if at not in gone),
-            key=lambda at: (self._held[at].memory.at, at[2]),
+            (at for at in old if at not in expired),
+            key=lambda at: (self._memories[at].memory.at, at[2]),
             reverse=True,
         )
-        for at in [*gone, *alive[max(0, terms.most - len(new)) :]]:
-            del self._held[at]
+        for at in [*expired, *alive[max(0, options.most_memories - len(new)) :]]:
+            del self._memories[at]
         for number, each in enumerate(memories):
-            self._held[*place, each.key] = _StoredMemory(
-                kept=each.model_copy(update={"at": terms.now}, deep=True),
-                words=frozenset(words_of(searched(each))),
-                embedder=terms.embedded.model if terms.embedded else "",
-                vector=terms.embedded.vectors[number] if terms.embedded else (),
+            self._memories[*place, each.key] = _StoredMemory(
+                stored=each.model_copy(update={"at": options.now}, deep=True),
+                words=frozenset(split_words(search_text(each))),
+                embedder=options.embeddings.model if options.embeddings else "",
+                vector=options.embeddings.vectors[number] if options.embeddings else (),
             )
         return True
 
     async def search(
-        self, crew: CrewName, scopes: Sequence[str], wanted: Wanted, *, now: int, since: int = 0
+        self,
+        crew: CrewName,
+        scopes: Sequence[str],
+        query: MemoryQuery,
+        *,
+        now: int,
+        expired_at: int = 0,
     ) -> MemorySearchResult:
         """See `Memories`."""
-        limit = min(wanted.limit, MOST_FOUND)
+        limit = min(query.limit, MOST_RESULTS)
         found = [
-            (held, memory)
-            for (of, scope, _), held in self._held.items()
-            if of == crew and scope in scopes and not _over(memory := held.memory, now, since)
+            (stored, memory)
+            for (of, scope, _), stored in self._memories.items()
+            if of == crew
+            and scope in scopes
+            and not _is_expired(memory := stored.memory, now, expired_at)
         ]
-        alike: list[Memory] = []
-        if wanted.embedded is not None:
-            model, vector = wanted.embedded.model, wanted.embedded.vectors[0]
+        by_meaning: list[Memory] = []
+        if query.embeddings is not None:
+            model, vector = query.embeddings.model, query.embeddings.vectors[0]
             near = [
-                (-_similarity(held, vector, wanted, now), *_newest(memory), memory)
-                for held, memory in found
-                if held.embedder == model and len(held.vector) == len(vector)
+                (-_similarity(stored, vector, query, now), *_by_age(memory), memory)
+                for stored, memory in found
+                if stored.embedder == model and len(stored.vector) == len(vector)
             ]
-            alike = [each[-1] for each in sorted(near, key=lambda each: each[:-1])[:limit]]
-        words = frozenset(wanted.words[:MOST_WORDS])
-        if len(alike) == limit or (alike and not words):
-            return MemorySearchResult(memories=tuple(alike), by="meaning")
+            by_meaning = [each[-1] for each in sorted(near, key=lambda each: each[:-1])[:limit]]
+        words = frozenset(query.words[:MOST_WORDS])
+        if len(by_meaning) == limit or (by_meaning and not words):
+            return MemorySearchResult(memories=tuple(by_meaning), by="meaning")
         ranked = [
             (
                 -round(
-                    len(words & held.words) * memory_weight(memory.at, now, wanted.half_life), 9
+                    len(words & stored.words) * memory_weight(memory.at, now, query.half_life), 9
                 ),
-                *_newest(memory),
+                *_by_age(memory),
                 memory,
             )
-            for held, memory in found
-            if words & held.words or not words
+            for stored, memory in found
+            if words & stored.words or not words
         ]
         best = [each[-1] for each in sorted(ranked, key=lambda each: each[:-1])[:limit]]
-        return merged(alike, best, limit, words=bool(words))
+        return merge_results(by_meaning, best, limit, has_words=bool(words))
 
-    async def newest(
+    async def list_newest(
         self, crew: CrewName, scope: str | None = None, *, now: int, limit: int = 100
     ) -> list[Memory]:
         """See `Memories`."""
         found = [
             memory
             for memory in self._all()
-            if memory.crew == crew and scope in {None, memory.scope} and not _over(memory, now, -1)
+            if memory.crew == crew
+            and scope in {None, memory.scope}
+            and not _is_expired(memory, now, -1)
         ]
-        return sorted(found, key=_newest)[:limit]
+        return sorted(found, key=_by_age)[:limit]
 
-    async def scopes(self, crew: CrewName | None = None) -> list[ScopeCount]:
+    async def list_scopes(self, crew: CrewName | None = None) -> list[ScopeCount]:
         """See `Memories`."""
         times: dict[tuple[CrewName, str], list[int]] = {}
         for memory in self._all():
@@ -812,49 +851,53 @@ class InMemoryMemories:
             for (of, scope), at in sorted(times.items())
         ]
 
-    async def forget(self, which: MemoryFilter) -> int:
+    async def forget(self, memory_filter: MemoryFilter) -> int:
         """See `Memories`."""
-        where(which)
-        gone = [at for at, held in self._held.items() if _named(held.memory, which)]
-        for at in gone:
-            del self._held[at]
-        return len(gone)
+        check_filter(memory_filter)
+        removed = [
+            at for at, each in self._memories.items() if _matches(each.memory, memory_filter)
+        ]
+        for at in removed:
+            del self._memories[at]
+        return len(removed)
 
     def _all(self) -> Iterator[Memory]:
-        return (held.memory for held in self._held.values())
+        return (each.memory for each in self._memories.values())
 
 
-def _similarity(held: _StoredMemory, vector: Sequence[float], wanted: Wanted, now: int) -> float:
-    """How like a query a memory is, from 0 to 1, as far as it has not faded."""
+def _similarity(
+    memory: _StoredMemory, vector: Sequence[float], query: MemoryQuery, now: int
+) -> float:
+    """The similarity of a memory to a query, from 0 to 1, times its weight."""
     return (
-        (1 + cosine_similarity(held.vector, vector))
+        (1 + cosine_similarity(memory.vector, vector))
         / 2
-        * memory_weight(held.kept.at, now, wanted.half_life)
+        * memory_weight(memory.stored.at, now, query.half_life)
     )
 
 
-def _over(memory: Memory, now: int, since: int) -> bool:
-    return memory.at <= since or (memory.expires is not None and memory.expires <= now)
+def _is_expired(memory: Memory, now: int, expired_at: int) -> bool:
+    return memory.at <= expired_at or (memory.expires_at is not None and memory.expires_at <= now)
 
 
-def _newest(memory: Memory) -> tuple[int, str, str]:
+def _by_age(memory: Memory) -> tuple[int, str, str]:
     return -memory.at, memory.scope, memory.key
 
 
-def _named(memory: Memory, which: MemoryFilter) -> bool:
+def _matches(memory: Memory, memory_filter: MemoryFilter) -> bool:
     author = memory.author
     pairs = (
-        (which.crew, memory.crew),
-        (which.scope, memory.scope),
-        (which.key, memory.key),
-        (which.run, author.run),
-        (which.step, author.step),
+        (memory_filter.crew, memory.crew),
+        (memory_filter.scope, memory.scope),
+        (memory_filter.key, memory.key),
+        (memory_filter.run, author.run),
+        (memory_filter.step, author.step),
     )
     return (
         all(wanted in {None, there} for wanted, there in pairs)
-        and (which.before is None or memory.at < which.before)
+        and (memory_filter.before is None or memory.at < memory_filter.before)
         and (
-            which.expired is None
-            or (memory.expires is not None and memory.expires <= which.expired)
+            memory_filter.expired_at is None
+            or (memory.expires_at is not None and memory.expires_at <= memory_filter.expired_at)
         )
     )

@@ -1,11 +1,8 @@
-"""The state of a run at any position: the journal is the truth, and a state is folded from it.
+"""Reads the journal: the state of a run at any position, and the outcome of any command.
 
-A snapshot is kept where the workflow has its state at hand as JSON: where an execution leaves,
-where a run comes to rest with many entries since the last one, and at the end of the run. A state
-is folded from the newest snapshot before it, which is at most about one execution. One that is
-missing costs time and nothing else.
-
-The outcome of any command that a run ever had: the journal has them all.
+A state is folded from the newest snapshot before it. The workflow stores snapshots when it
+continues as new, when the run becomes idle with many entries since the last one, and at the end of
+the run. So a fold covers about one execution. A missing snapshot only costs time.
 """
 
 from __future__ import annotations
@@ -26,42 +23,42 @@ from crewlog.store.projection import first_position
 from crewlog.store.protocol import JournalRow, Store
 
 _PAGE = 500
-"""Entries that are read at a time: others wait while the store decodes them, some 3 ms."""
+"""Entries in one read. The store decodes them in about 3 ms, in which no other task runs."""
 _TURN = 0.004
-"""Seconds after which other tasks run: the process may be a worker with calls under way."""
+"""Seconds of folding after which other tasks may run: the process may be a worker."""
 _NEWEST = 2**53
 
 
 async def load_state(store: Store, run: RunId, position: int = 0) -> CrewState:
-    """The state of a run at a position: what folding its journal up to there gives.
+    """The state of a run at a position, folded from its journal.
 
     Args:
         store: The store.
         run: The run.
-        position: Any position of its own journal; 0 is the last one that is stored.
+        position: Any position of its own journal; 0: the last stored one.
 
     Raises:
-        StoreIncomplete: where the store lacks the journal up to there, or a part of it.
-        UsageError: where a fork's own journal begins later.
+        StoreIncomplete: the store lacks a part of the journal up to there.
+        UsageError: the run is a fork whose own journal begins later.
     """
     state = await _load_snapshot(store, run, position or _NEWEST)
     state = await _fold(store, state, position or _NEWEST)
     if position and state.position != position:
-        raise await _not_there(store, run, state.position, position)
+        raise await _missing_position_error(store, run, state.position, position)
     if not state.position:
         raise missing_rows_error(run, "its journal", position=1)
     return state
 
 
 async def _load_snapshot(store: Store, run: RunId, position: int) -> CrewState:
-    """The newest state that is kept at or before a position; one at 0 where there is none."""
+    """The newest snapshot at or before a position; an empty state if there is none."""
     snapshot = await store.get_snapshot(run, position)
     if snapshot is None:
         return CrewState(run=run)
     try:
         return CrewState.from_json(snapshot.state)
     except ValidationError as error:
-        raise _unknown(run, snapshot.position, error) from error
+        raise _unknown_entry_error(run, snapshot.position, error) from error
 
 
 async def _fold(store: Store, state: CrewState, to: int) -> CrewState:
@@ -80,7 +77,7 @@ async def _fold(store: Store, state: CrewState, to: int) -> CrewState:
         for row in rows:
             if row.position > to:
                 return state
-            state = _applied(state, row)
+            state = _fold_row(state, row)
             if monotonic() > turn_ends:
                 await asyncio.sleep(0)
                 turn_ends = monotonic() + _TURN
@@ -89,40 +86,40 @@ async def _fold(store: Store, state: CrewState, to: int) -> CrewState:
     return state
 
 
-def _applied(state: CrewState, row: JournalRow) -> CrewState:
+def _fold_row(state: CrewState, row: JournalRow) -> CrewState:
     try:
         entry = entry_from_json(row.entry)
     except ValidationError as error:
-        raise _unknown(state.run, row.position, error) from error
+        raise _unknown_entry_error(state.run, row.position, error) from error
     return fold(state, entry, digest=row.hash)
 
 
-async def _not_there(
+async def _missing_position_error(
     store: Store, run: RunId, reached: int, position: int
 ) -> StoreIncomplete | UsageError:
     row = await store.get_run(run)
     if row is not None and row.source is not None and position <= row.source_position:
         return UsageError(
-            f"the run {run!r} has no state of its own at position {position}: it was forked, and "
+            f"the run {run!r} has no state of its own at position {position}: it is a fork that "
             f"begins after position {row.source_position}",
-            remedy=f"The run {row.source!r} has it: use {row.source}@{position}.",
+            remedy=f"Use {row.source}@{position}: its source has that state.",
         )
     return missing_rows_error(run, "its journal", position=reached + 1)
 
 
-def _unknown(run: RunId, position: int, error: ValidationError) -> InternalError:
+def _unknown_entry_error(run: RunId, position: int, error: ValidationError) -> InternalError:
     return InternalError(
-        f"position {position} of the run {run!r} is not what this version of Crewlog knows: "
+        f"this version of Crewlog cannot read position {position} of the run {run!r}: "
         f"{error.errors()[0]['msg']}",
-        remedy="Update Crewlog on the machine that says this.",
+        remedy="Update Crewlog on this machine.",
     )
 
 
 async def find_command(store: Store, run: RunId, command: str) -> CommandOutcome | None:
-    """The outcome of a command as the stored journal has it; none where it has none.
+    """The outcome of a command in the stored journal; None if it has none.
 
-    What was said to a run that was taken in was said to the one that took it in: its journal counts
-    too, and so does that of whoever it had taken in before.
+    Commands to merged runs count as commands to the surviving run, so their journals are searched,
+    too.
 
     Args:
         store: The store.
@@ -130,15 +127,16 @@ async def find_command(store: Store, run: RunId, command: str) -> CommandOutcome
         command: The command's id.
 
     Raises:
-        StoreUnavailable: the store is away.
+        StoreUnavailable: the store does not answer.
     """
     seen: set[RunId] = set()
-    here = [run]
-    while here:
-        seen.update(here)
-        for each in here:
+    runs = [run]
+    while runs:
+        seen.update(runs)
+        for each in runs:
             if row := await store.find_command(each, command):
                 return outcome_of(entry_from_json(row.entry), row.position)
-        came = {t.source for t in await store.lineage_links(here) if t.run in here and t.by_merge}
-        here = sorted(came - seen)
+        links = await store.lineage_links(runs)
+        merged = {link.source for link in links if link.run in runs and link.by_merge}
+        runs = sorted(merged - seen)
     return None

@@ -1,13 +1,11 @@
 """Checks, when a store is opened, that its rows fit the encryption keys of the process.
 
-Bodies and definitions are stored under the hash of their content. If there is a plain row with the
-hash of content that a run stores, the run would fail only when it reads the row, perhaps at its
-end. So a process that accepts encrypted rows alone refuses a store with plain rows before it begins
-any work.
+A process that accepts only encrypted rows refuses a store with plain ones before it starts any
+work. Otherwise a run could fail late: a body that it stores may be there already as a plain row
+with the same hash, and the run fails when it reads that row.
 
-To search all rows takes time, so it is done once: the table `key_checks` records that all texts are
-encrypted. A process that accepts plain rows does not record that: another process may be writing
-some.
+A search of all rows takes time, so it is done once: the table `key_checks` records that all texts
+are encrypted. A process that accepts plain rows does not record that, since others may write some.
 """
 
 from __future__ import annotations
@@ -20,21 +18,21 @@ from crewlog.errors import CrewlogError, DecryptionFailed, EncryptionKeyMissing
 from crewlog.store.pool import Connection, Pool
 
 _LOCK = 4_854_126_601_903_002
-"""The advisory lock of the search: of workers that start together, one searches."""
+"""The advisory lock of the search: of workers that start together, only one searches."""
 _TIMEOUT = 600.0
 """Seconds for the search of all rows."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column that is encrypted."""
+    """An encrypted column."""
 
     table: str
     column: str
     kind: str
-    """The kind that its texts are bound to, see `RowCipher.encrypt`."""
+    """The kind of its texts, see `RowCipher.encrypt`."""
     place: tuple[str, ...]
-    """The columns that the texts are bound to, in this order."""
+    """The columns that its texts are bound to, in this order."""
 
     @property
     def name(self) -> str:
@@ -43,7 +41,7 @@ class Column:
 
     @property
     def where(self) -> str:
-        """The SQL condition for rows with a text; an empty error is none."""
+        """The SQL condition for rows with a text."""
         return f"{self.column} IS NOT NULL AND {self.column} <> ''"
 
 
@@ -69,12 +67,12 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class _Known:
+class _RecordedCheck:
     """The recorded check of a store."""
 
     namespace: str = ""
     only_encrypted: bool = False
-    """Whether a process that accepts no plain rows has found none."""
+    """Whether a process that refuses plain rows has found none."""
 
     def is_usable_with(self, cipher: RowCipher) -> bool:
         """Whether the store can be opened with these keys without a search."""
@@ -91,21 +89,21 @@ async def check_keys(connection: Connection, cipher: RowCipher, place: str) -> N
     Args:
         connection: To its database.
         cipher: The row encryption of the process.
-        place: The server and the database, for messages.
+        place: The server and the database, for errors.
 
     Raises:
         DecryptionFailed: it has plain rows, which are not accepted, or belongs to another
         namespace.
         EncryptionKeyMissing: its rows are encrypted, and the process has no keys.
     """
-    if (await _known(connection)).is_usable_with(cipher):
+    if (await _read_check(connection)).is_usable_with(cipher):
         return  # the usual case costs one query
     async with connection.transaction():
         await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})", timeout=_TIMEOUT)
-        known = await _known(connection)
-        if known.is_usable_with(cipher):
+        check = await _read_check(connection)
+        if check.is_usable_with(cipher):
             return
-        error = await _key_problem(connection, cipher, known, place)
+        error = await _key_problem(connection, cipher, check, place)
         if error is not None:
             raise error
         await connection.execute("DELETE FROM crewlog.key_checks")
@@ -117,22 +115,22 @@ async def check_keys(connection: Connection, cipher: RowCipher, place: str) -> N
 
 
 async def _key_problem(
-    connection: Connection, cipher: RowCipher, known: _Known, place: str
+    connection: Connection, cipher: RowCipher, check: _RecordedCheck, place: str
 ) -> CrewlogError | None:
-    if known.namespace not in {"", cipher.namespace} or cipher.keys is None:
+    if check.namespace not in {"", cipher.namespace} or cipher.keys is None:
         if not await _first_column(connection, encrypted=True):
-            known = _Known()  # a process with keys opened it, and wrote nothing
+            check = _RecordedCheck()  # a process with keys opened the store, and wrote nothing
         elif cipher.keys is None:
-            return _no_keys(place)
+            return _no_keys_error(place)
         else:
-            return _wrong_namespace(known.namespace, cipher.namespace, place)
+            return _wrong_namespace_error(check.namespace, cipher.namespace, place)
     if cipher.keys is None or cipher.keys.accept_plain:
         return None
     plain = await _first_column(connection, encrypted=False)
-    return _has_unencrypted_rows(plain, place) if plain else None
+    return _plain_rows_error(plain, place) if plain else None
 
 
-async def refused(dsn: str, cipher: RowCipher) -> CrewlogError | None:
+async def find_key_problem(dsn: str, cipher: RowCipher) -> CrewlogError | None:
     """The error that opening the store of a URL would raise; None if it would succeed.
 
     Args:
@@ -146,46 +144,46 @@ async def refused(dsn: str, cipher: RowCipher) -> CrewlogError | None:
     try:
         async with pool.acquire() as connection:
             if await connection.fetchval("SELECT to_regclass('crewlog.key_checks')") is None:
-                return None  # it has no tables yet
-            known = await _known(connection)
+                return None  # the database has no tables yet
+            check = await _read_check(connection)
             return (
                 None
-                if known.is_usable_with(cipher)
-                else await _key_problem(connection, cipher, known, pool.place)
+                if check.is_usable_with(cipher)
+                else await _key_problem(connection, cipher, check, pool.place)
             )
     finally:
         await pool.close()
 
 
-async def _known(connection: Connection) -> _Known:
+async def _read_check(connection: Connection) -> _RecordedCheck:
     row = await connection.fetchrow("SELECT namespace, only_encrypted FROM crewlog.key_checks")
-    return _Known(row["namespace"], row["only_encrypted"]) if row else _Known()
+    return _RecordedCheck(row["namespace"], row["only_encrypted"]) if row else _RecordedCheck()
 
 
 async def _first_column(connection: Connection, *, encrypted: bool) -> str:
     """The first column that has an encrypted text, or one that is not; empty if none."""
     operator = "=" if encrypted else "<>"
-    looks = [
-        # `left` reads only the beginning of a large text; `starts_with` would read all of it.
+    searches = [
+        # `left` reads only the start of a large text; `starts_with` would read all of it.
         f"(SELECT '{each.name}' AS name FROM crewlog.{each.table} "  # noqa: S608 - our own names
         f"WHERE {each.where} AND left({each.column}, {len(PREFIX)}) {operator} '{PREFIX}' LIMIT 1)"
         for each in COLUMNS
     ]
-    sql = f"SELECT name FROM ({' UNION ALL '.join(looks)}) AS found LIMIT 1"  # noqa: S608
+    sql = f"SELECT name FROM ({' UNION ALL '.join(searches)}) AS columns LIMIT 1"  # noqa: S608
     return await connection.fetchval(sql, timeout=_TIMEOUT) or ""
 
 
-def _has_unencrypted_rows(column: str, place: str) -> DecryptionFailed:
+def _plain_rows_error(column: str, place: str) -> DecryptionFailed:
     return DecryptionFailed(
         f"encryption is on, and the store has rows that are not encrypted ({column})",
-        remedy=f"No work was begun. Set {ACCEPT_PLAIN}=true for workers and commands, run "
+        remedy=f"No work was started. Set {ACCEPT_PLAIN}=true for workers and commands, run "
         "`crewlog encryption reencrypt`, and unset it once `crewlog encryption status` "
         "counts no plain text. Or use another database for encrypted runs.",
         place=place,
     )
 
 
-def _no_keys(place: str) -> EncryptionKeyMissing:
+def _no_keys_error(place: str) -> EncryptionKeyMissing:
     return EncryptionKeyMissing(
         "the rows of the store are encrypted, and this process has no keys",
         remedy=f"Set {KEYS} to the key file that they were written with, or use another database "
@@ -194,10 +192,10 @@ def _no_keys(place: str) -> EncryptionKeyMissing:
     )
 
 
-def _wrong_namespace(theirs: str, ours: str, place: str) -> DecryptionFailed:
+def _wrong_namespace_error(stored: str, own: str, place: str) -> DecryptionFailed:
     return DecryptionFailed(
-        f"the rows of the store are bound to the namespace {theirs!r}, and this process uses "
-        f"{ours!r}",
+        f"the rows of the store are bound to the namespace {stored!r}, and this process uses "
+        f"{own!r}",
         remedy="Use one database for each namespace: set DATABASE_URL, or correct "
         "TEMPORAL_NAMESPACE.",
         place=place,

@@ -1,15 +1,15 @@
-"""A pool of Postgres connections that speaks Crewlog's errors and comes back by itself.
+"""A pool of Postgres connections that raises Crewlog's errors and reconnects.
 
-Why not asyncpg's pool as it is: every call here is one round trip (asyncpg resets a connection at
-each release, which is a second one), every error says which server and what to do and never the
-password, and a connection that was lost beneath a call is tried once more. That is safe because
-every statement of the store is idempotent.
+Differences to asyncpg's pool:
 
-A pooler (PgBouncer) may give each transaction of a connection another session of the server, and
-that session to another client afterwards. So behind one every statement runs in a transaction that
-has the settings of `_PLANNER` for itself alone, and nothing is prepared for later. A connection to
-the server itself has the settings for as long as it lives, keeps its prepared statements, and makes
-one round trip a statement.
+- A call is one round trip: asyncpg would reset the connection at each release, which is another.
+- An error names the server and a remedy, and never the password.
+- A call whose connection was lost is tried once more, since statements of the store are idempotent.
+
+Behind a pooler (PgBouncer) each transaction of a connection may run in another session of the
+server, which other clients use, too. So every statement there is a transaction that sets `_PLANNER`
+for itself, and no statement is prepared. A connection to the server itself sets `_PLANNER` once and
+keeps its prepared statements.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from asyncpg.pool import PoolConnectionProxy
 from crewlog.errors import CrewlogError, InternalError, StoreUnavailable
 
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
-"""A connection of the pool; in quotes, because only the stubs know that it is generic."""
+"""A connection of the pool. In quotes, because it is generic only in the stubs."""
 
 _CONNECT_TIMEOUT = 10.0
 """Seconds for a new connection."""
 _COMMAND_TIMEOUT = 60.0
-"""Seconds for one statement: only a server that hangs takes that long, and it must not hang us."""
+"""Seconds for one statement: only a server that hangs takes that long."""
 _ACQUIRE_TIMEOUT = 30.0
 """Seconds to wait for a free connection of the pool."""
 
 _CLOSE_TIMEOUT = 5.0
-"""Seconds to say goodbye."""
+"""Seconds to close the connections."""
 
 _PLANNER = {
     "jit": "off",
@@ -47,16 +47,16 @@ _PLANNER = {
     "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
 }
-"""What a statement costs must not grow with the tables. Every query of ours has an index to walk
-along, but a plan that was made while the tables were small would scan and hash them whole until the
-next ANALYZE. `jit` would compile a walk through a log for 100 ms."""
+"""The cost of a statement must not grow with the tables. Every query has an index, but a plan that
+was made while the tables were small would scan them until the next ANALYZE. `jit` would compile a
+walk through a log for 100 ms."""
 _FOR_TRANSACTION = "; ".join(f"SET LOCAL {name} = {value}" for name, value in _PLANNER.items())
 _FOR_SESSION = (
     "SELECT set_config(name, value, false) "  # noqa: S608 - our own names
     f"FROM json_each_text('{json.dumps(_PLANNER)}') AS settings (name, value) "
     "WHERE pg_backend_pid() = %d"
 )
-"""Sets them, where the session is the process of that id."""
+"""Sets them if the session is the process with this id."""
 
 _DRIVER_ERRORS = (
     asyncpg.PostgresError,
@@ -64,14 +64,14 @@ _DRIVER_ERRORS = (
     asyncpg.InternalClientError,
     OSError,
 )
-"""What asyncpg and the sockets raise; `TimeoutError` is an `OSError`."""
-_REFUSED = "CL001"
-"""The SQLSTATE of `crewlog.refuse_entry`."""
-_OUR_FAULT = ("22", "23", "42")
-"""SQLSTATE classes that say the statement or its values are wrong."""
-_NOT_OUR_FAULT = ("42501", "42P01")
-"""Exceptions in them: no permission, and a table that somebody has dropped."""
-_WORTH_A_RETRY = (
+"""Errors of asyncpg and of sockets; `TimeoutError` is an `OSError`."""
+_ENTRY_CONFLICT = "CL001"
+"""The SQLSTATE of `crewlog.reject_entry`."""
+_INVALID_STATEMENT = ("22", "23", "42")
+"""SQLSTATE classes of a wrong statement or wrong values."""
+_VALID_STATEMENT = ("42501", "42P01")
+"""States of these classes with another cause: no permission, and a dropped table."""
+_RETRYABLE = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
@@ -81,62 +81,62 @@ _WORTH_A_RETRY = (
     ConnectionResetError,
     BrokenPipeError,
 )
-"""The connection was lost, or the transaction lost against another: the next try may do. So it may
-where the server takes no writes: after a failover, new connections may lead to another one."""
+"""Errors of a lost connection, or of a conflict with another transaction. A server that takes no
+writes is among them: after a failover, a new connection may lead to another server."""
 _URL_REMEDY = (
     "It has the form postgresql://user:password@host:port/database, where special characters in "
     "the password are percent-encoded."
 )
-_AWAY = (
+_UNAVAILABLE = (
     "Postgres is not available",
-    "Is the server up, and is this its address? Runs wait, and go on by themselves.",
+    "Check that the server runs at this address. Runs wait, and continue when it answers.",
 )
 _READ_ONLY = (
     "Postgres is read-only",
-    "Have the address lead to the primary. Runs wait, and go on by themselves.",
+    "Use the address of the primary server. Runs wait, and continue when it answers.",
 )
-_STATES = {
-    "08P01": (_AWAY[0], "Look at the log of the pooler, or of whatever answers at this address."),
+_ADVICE = {
+    "08P01": (_UNAVAILABLE[0], "See the log of the pooler, or of the server at this address."),
     "25006": _READ_ONLY,
-    "28": (_AWAY[0], "Check the user and the password in the URL."),
-    "3D": (_AWAY[0], "Create the database first: CREATE DATABASE …"),
+    "28": (_UNAVAILABLE[0], "Check the user and the password in the URL."),
+    "3D": (_UNAVAILABLE[0], "Create the database first: CREATE DATABASE …"),
     "42501": (
-        _AWAY[0],
-        "The user needs the right to use, and at first to create, the schema `crewlog`.",
+        _UNAVAILABLE[0],
+        "Grant the user the right to use the schema `crewlog`, and to create it if it is missing.",
     ),
     "42P01": (
-        _AWAY[0],
+        _UNAVAILABLE[0],
         (
-            "A table is gone: restore the database, or drop the schema `crewlog` and let "
-            "`crewlog rebuild RUN` make each run's rows again."
+            "A table is missing: restore the database, or drop the schema `crewlog` and rebuild "
+            "the rows of each run with `crewlog rebuild RUN`."
         ),
     ),
     "53100": (
         "The disk of Postgres is full",
-        "Make room on the disk of the database. Runs wait, and go on by themselves.",
+        "Free space on the disk of the database. Runs wait, and continue when there is some.",
     ),
     "53300": (
         "Postgres takes no more connections",
         (
-            "Raise `max_connections`, put a pooler in front, or run fewer workers. Runs wait, and "
-            "go on by themselves."
+            "Raise `max_connections`, use a pooler, or run fewer workers. Runs wait, and continue "
+            "when there are free connections."
         ),
     ),
     "57P0": (
         "Postgres is starting, stopping or failing over",
-        "Wait until it answers again. Runs wait, and go on by themselves.",
+        "Wait until it answers again. Runs wait, and continue then.",
     ),
 }
-"""What is wrong and what to do, by the start of the SQLSTATE."""
+"""The message and the remedy, by the start of the SQLSTATE."""
 
 
-# The pool mends itself in the background, and prints a traceback for every try while the server is
-# away. Whoever needs the store then gets an error that says so.
+# The pool reconnects in the background, and logs a traceback for every failure. Callers get an
+# error of their own.
 logging.getLogger("asyncpg.pool").setLevel(logging.CRITICAL)
 
 
 class EntryConflictError(Exception):
-    """`crewlog.refuse_entry` was called: a position holds another entry. Only the store sees it."""
+    """`crewlog.reject_entry` was called: a position holds another entry. Only the store sees it."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -152,23 +152,23 @@ class Pool:
         self._pool = pool
         self._connector = connector
         self.place = place
-        """The server and the database, for messages."""
+        """The server and the database, for errors."""
 
     @property
-    def pooled(self) -> bool:
-        """Whether a pooler is between us and the server."""
-        return self._connector.pooled
+    def has_pooler(self) -> bool:
+        """Whether connections go through a pooler."""
+        return self._connector.has_pooler
 
     @classmethod
     async def connect(cls, dsn: str, *, max_size: int) -> Self:
         """Opens the pool with one connection.
 
         Raises:
-            StoreUnavailable: where that is not possible.
+            StoreUnavailable: the server does not answer or refuses, or the URL is invalid.
         """
         place = describe(dsn)
         connector = _Connector()
-        with _driver_errors_translated(place):
+        with _translate_driver_errors(place):
             try:
                 pool: asyncpg.Pool[asyncpg.Record] = await asyncpg.create_pool(
                     dsn,
@@ -177,25 +177,25 @@ class Pool:
                     timeout=_CONNECT_TIMEOUT,
                     command_timeout=_COMMAND_TIMEOUT,
                     connect=connector,
-                    reset=_keep,
+                    reset=_skip_reset,
                 )
             except ValueError:
                 # Not chained: the error quotes what it cannot parse, which may be the password.
                 raise StoreUnavailable(
-                    "the Postgres URL cannot be read", place=place, remedy=_URL_REMEDY
+                    "the Postgres URL is invalid", place=place, remedy=_URL_REMEDY
                 ) from None
         return cls(pool, place, connector)
 
     @asynccontextmanager
     async def acquire(self) -> AsyncGenerator[Connection]:
-        """A connection for several statements; errors as from `fetch`, without its second try.
+        """A connection for several statements; errors as from `fetch`, without its retry.
 
         Behind a pooler all of them are one transaction.
         """
-        with _driver_errors_translated(self.place):
+        with _translate_driver_errors(self.place):
             try:
                 async with self._pool.acquire(timeout=_ACQUIRE_TIMEOUT) as connection:
-                    if not self._connector.pooled:
+                    if not self._connector.has_pooler:
                         yield connection
                         return
                     async with connection.transaction():
@@ -209,28 +209,28 @@ class Pool:
         """Runs one idempotent statement and returns its rows.
 
         Raises:
-            StoreUnavailable: where the server is away or refuses.
-            InternalError: where the statement or its values are wrong.
-            EntryConflictError: where `append` meets another entry.
+            StoreUnavailable: the server does not answer or refuses.
+            InternalError: the statement or its values are wrong.
+            EntryConflictError: `append` found another entry at a position.
         """
-        with _driver_errors_translated(self.place):
+        with _translate_driver_errors(self.place):
             try:
                 return await self._fetch(sql, args)
-            except _WORTH_A_RETRY as error:
+            except _RETRYABLE as error:
                 if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
                     await self._pool.expire_connections()
                 return await self._fetch(sql, args)
 
     async def _fetch(self, sql: str, args: tuple[object, ...]) -> list[asyncpg.Record]:
         async with self._pool.acquire(timeout=_ACQUIRE_TIMEOUT) as connection:
-            if not self._connector.pooled:
+            if not self._connector.has_pooler:
                 return await connection.fetch(sql, *args)
             async with connection.transaction():
                 await connection.execute(_FOR_TRANSACTION)
                 return await connection.fetch(sql, *args)
 
     async def close(self) -> None:
-        """Closes the connections, by force where the server does not answer."""
+        """Closes the connections; terminates them if the server does not answer in time."""
         try:
             await asyncio.wait_for(self._pool.close(), _CLOSE_TIMEOUT)
         except _DRIVER_ERRORS:
@@ -238,52 +238,52 @@ class Pool:
 
 
 class _Connector:
-    """Opens the connections of a pool, and notices where a pooler answers in the server's place."""
+    """Opens the connections of a pool, and detects a pooler."""
 
     def __init__(self) -> None:
-        self.pooled = False
-        """Whether a connection was found to end at a pooler; it holds for all from then on."""
+        self.has_pooler = False
+        """Whether a connection went through a pooler; all later ones are treated so."""
 
     async def __call__(self, *args: Any, **options: Any) -> asyncpg.Connection[asyncpg.Record]:
-        """A connection that has its settings; `asyncpg.connect` has the arguments."""
+        """Opens a connection with its settings; the arguments are those of `asyncpg.connect`."""
         connection: asyncpg.Connection[asyncpg.Record]
-        if not self.pooled:
+        if not self.has_pooler:
             connection = await asyncpg.connect(*args, **options)
             try:
-                if await _prepare(connection):
+                if await _configure_session(connection):
                     return connection
                 await connection.close()
             except BaseException:
                 connection.terminate()
                 raise
-            self.pooled = True
-        # A session of the server does not stay with us: it has none of the statements that we
-        # prepared in another one, and has those of others under the same names.
+            self.has_pooler = True
+        # Each transaction may run in another session: it lacks the statements that were prepared in
+        # an earlier one, and has those of other clients under the same names.
         connection = await asyncpg.connect(*args, **options, statement_cache_size=0)
         return connection
 
 
-async def _prepare(connection: asyncpg.Connection[asyncpg.Record]) -> bool:
-    """Sets what statements need for as long as a connection lives; false behind a pooler.
+async def _configure_session(connection: asyncpg.Connection[asyncpg.Record]) -> bool:
+    """Sets `_PLANNER` for the session; False behind a pooler.
 
-    A server tells its process id when it is connected to. A pooler tells a number of its own there,
-    so the process that executes the statement has another one, and nothing is set in it.
+    A server sends its process id when a client connects; a pooler sends a number of its own. So
+    behind a pooler no session has the id, and nothing is set.
     """
     status = await connection.execute(_FOR_SESSION % connection.get_server_pid())
     return status == f"SELECT {len(_PLANNER)}"
 
 
-async def _keep(_: asyncpg.Connection[asyncpg.Record]) -> None:
-    """Replaces asyncpg's reset: nothing here changes a connection beyond its transaction."""
+async def _skip_reset(_: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Replaces asyncpg's reset, since nothing here changes a connection beyond its transaction."""
 
 
 @contextmanager
-def _driver_errors_translated(place: str) -> Generator[None]:
-    """Turns what the driver raises into Crewlog's errors."""
+def _translate_driver_errors(place: str) -> Generator[None]:
+    """Turns the errors of the driver into Crewlog's."""
     try:
         yield
     except _DRIVER_ERRORS as error:
-        if isinstance(error, asyncpg.PostgresError) and error.sqlstate == _REFUSED:
+        if isinstance(error, asyncpg.PostgresError) and error.sqlstate == _ENTRY_CONFLICT:
             raise EntryConflictError(int(error.as_dict()["detail"] or 0)) from None
         raise _translate(error, place) from error
 
@@ -291,14 +291,16 @@ def _driver_errors_translated(place: str) -> Generator[None]:
 def _translate(error: BaseException, place: str) -> CrewlogError:
     state = error.sqlstate or "" if isinstance(error, asyncpg.PostgresError) else ""
     text = str(error) or type(error).__name__
-    if state.startswith(_OUR_FAULT) and state not in _NOT_OUR_FAULT:
+    if state.startswith(_INVALID_STATEMENT) and state not in _VALID_STATEMENT:
         return InternalError(f"Postgres refused a statement: {text}", place=place)
     if isinstance(error, TimeoutError):
         text = "no answer in time"
-    what, remedy = next((told for start, told in _STATES.items() if state.startswith(start)), _AWAY)
+    message, remedy = next(
+        (advice for start, advice in _ADVICE.items() if state.startswith(start)), _UNAVAILABLE
+    )
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
-        what, remedy = _READ_ONLY
-    return StoreUnavailable(f"{what}: {text}", place=place, remedy=remedy)
+        message, remedy = _READ_ONLY
+    return StoreUnavailable(f"{message}: {text}", place=place, remedy=remedy)
 
 
 def describe(dsn: str) -> str:
@@ -311,7 +313,7 @@ def describe(dsn: str) -> str:
         database = url.path.lstrip("/") or query.get("database", query.get("dbname", [""]))[0]
     except ValueError:
         return "postgres"
-    # A password with an unquoted `/`, `#` or `?` ends up in the wrong part: show nothing then.
+    # An unquoted `/`, `#` or `?` in a password moves it to another part: show nothing then.
     if "@" in url.path + url.query + url.fragment or url.fragment:
         return "postgres"
     address = host if host.startswith("/") else f"{host}:{port}"

@@ -1,7 +1,7 @@
 """`PostgresStore`: the store over asyncpg.
 
-Every method is one statement, so one round trip and one transaction; the SQL is in `queries/`. Only
-the catalog, `truncate_journal` and `delete`, which are rare, take several.
+A method is one statement, so one round trip and one transaction; the SQL is in `queries/`. Only
+rare ones use several: the catalog, memories, `accept_executions`, `truncate_journal` and `delete`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from crewlog.model import Json
 from crewlog.run_status import RunStatus
 from crewlog.state.journal import Batch
 from crewlog.store.append_statement import append_statement
-from crewlog.store.codec import dump_json, load_json, pack, pack_optional, spellings, unpack
+from crewlog.store.codec import dump_json, load_json, pack, pack_optional, search_texts, unpack
 from crewlog.store.deletion import (
+    chain_links,
     check_no_pending_fork,
+    entry_hash,
+    hashes_in,
     journal_links,
-    links_made_by,
-    name_of,
-    named_in,
-    reached,
+    shared_links,
     source_heads,
 )
 from crewlog.store.key_check import check_keys
@@ -39,14 +39,14 @@ from crewlog.store.projection import (
     RunProjection,
     contiguous_rows,
     interrupt_row,
-    ordered_chain,
+    order_chain,
     project,
     reproject,
     run_row,
 )
 from crewlog.store.protocol import (
+    COUNTED_CALL_RETENTION,
     GRACE,
-    RESERVED,
     CatalogRow,
     CheckpointRow,
     CrewRow,
@@ -66,7 +66,7 @@ from crewlog.store.shared_queries import SharedRead, SharedWrite
 from crewlog.store.sql import queries
 
 _SCAN_TIMEOUT = 600.0
-"""Seconds for what reads whole tables."""
+"""Seconds for a statement that reads whole tables."""
 
 
 class PostgresStore:
@@ -76,12 +76,12 @@ class PostgresStore:
 
     def __init__(self, pool: Pool, cipher: RowCipher | None = None) -> None:
         self.cipher = cipher or RowCipher(None, "")
-        """What encrypts the texts of rows."""
+        """Encrypts the texts of rows."""
         self._pool = pool
         self._sql = queries()
         self.memories: Memories = PostgresMemories(pool, self._sql, self.cipher)
         self._shared_permission_positions = SharedRead(self._read_last_permission_position)
-        self._known_executions = SharedRead(self._read_executions)
+        self._shared_executions = SharedRead(self._read_executions)
         self._shared_bodies = SharedWrite(self._write_bodies)
 
     @classmethod
@@ -91,28 +91,28 @@ class PostgresStore:
         *,
         max_size: int = 10,
         cipher: RowCipher | None = None,
-        any_rows: bool = False,
+        allow_unreadable: bool = False,
     ) -> Self:
         """Connects, and brings the database to the schema of this version.
 
         Args:
             dsn: A `postgresql://` URL.
             max_size: How many connections to hold at most.
-            cipher: What encrypts the texts of rows; by default nothing does.
-            any_rows: Whether to open the store even if the cipher cannot read its rows: to count
-            them.
+            cipher: Encrypts the texts of rows; by default they are plain.
+            allow_unreadable: Whether to open the store even if the cipher cannot decrypt its rows.
 
         Raises:
-            StoreUnavailable: where the server does not answer or refuses, or a newer Crewlog has
-                used the database.
-            DecryptionFailed: it has plain rows, and they are not accepted; or it is another
-            namespace's. EncryptionKeyMissing: its rows are encrypted, and there are no keys.
+            StoreUnavailable: the server does not answer or refuses, or a newer Crewlog has used
+                the database.
+            DecryptionFailed: it has plain rows, which are not accepted, or belongs to another
+                namespace.
+            EncryptionKeyMissing: its rows are encrypted, and the process has no keys.
         """
         pool = await Pool.connect(dsn, max_size=max_size)
         try:
             async with pool.acquire() as connection:
                 await migrate(connection)
-                if not any_rows:
+                if not allow_unreadable:
                     await check_keys(connection, cipher or RowCipher(None, ""), pool.place)
         except BaseException:
             await pool.close()
@@ -156,7 +156,7 @@ class PostgresStore:
         ]
 
     def _journal_row(self, run: str, row: asyncpg.Record) -> JournalRow:
-        """An entry; `run` is as the table has it."""
+        """An entry; `run` is the packed id."""
         return JournalRow(
             position=row["position"], hash=row["hash"], entry=load_json(self._entry(run, row))
         )
@@ -251,17 +251,23 @@ class PostgresStore:
         if not wanted:
             return {}
         rows = await self._fetch("get_bodies", list(wanted))
-        opened = (
+        texts = (
             (row["hash"], self.cipher.decrypt(row["body"], "body", row["hash"])) for row in rows
         )
-        found = {hash_: load_json(text) for hash_, text in opened}
-        if lacking := wanted - found.keys():
-            raise MissingRows(BODY, lacking, self._pool.place)
+        found = {hash_: load_json(text) for hash_, text in texts}
+        if missing := wanted - found.keys():
+            raise MissingRows(BODY, missing, self._pool.place)
         return {hash_: found[hash_] for hash_ in hashes}
 
-    async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
+    async def claim(
+        self, key: str, owner: str, *, permissions_as_of: tuple[RunId, int] | None = None
+    ) -> str:
         """See `Store`."""
-        run, position = (None, 0) if knows is None else (pack(knows[0]), knows[1])
+        run, position = (
+            (None, 0)
+            if permissions_as_of is None
+            else (pack(permissions_as_of[0]), permissions_as_of[1])
+        )
         rows = await self._fetch("claim", key, owner, run, position)
         return str(rows[0]["owner"]) if rows else ""
 
@@ -274,9 +280,9 @@ class PostgresStore:
         self, source: str, tool: str, hash_: str, by: str, at: int, description: str
     ) -> None:
         """See `Store`."""
-        sealed = self.cipher.encrypt(by, "approver", source, tool) if by else ""
-        words = self.cipher.encrypt(description, "approved", source, tool)
-        await self._fetch("approve_tool", source, tool, hash_, sealed, at, words)
+        approver = self.cipher.encrypt(by, "approver", source, tool) if by else ""
+        text = self.cipher.encrypt(description, "approved", source, tool)
+        await self._fetch("approve_tool", source, tool, hash_, approver, at, text)
 
     async def list_approved_tools(self, source: str) -> dict[str, str]:
         """See `Store`."""
@@ -299,13 +305,13 @@ class PostgresStore:
 
     async def put_signed_approval(self, approval: SignedApproval) -> None:
         """See `Store`."""
-        proof = approval.signature
-        place = approval.source, approval.tool, proof.key
+        signature = approval.signature
+        place = approval.source, approval.tool, signature.key
         by = self.cipher.encrypt(approval.by, "approver", *place) if approval.by else ""
         await self._fetch(
             "put_signed_approval",
             *(*place, approval.digest, by),
-            *(approval.at, proof.expires, proof.signature),
+            *(approval.at, signature.expires, signature.signature),
         )
 
     async def list_signed_approvals(self, source: str) -> list[SignedApproval]:
@@ -343,8 +349,8 @@ class PostgresStore:
             return await self.last_permission_position(run)
         try:
             found = await self._pool.fetch(*append_statement(rows, self.cipher, execution))
-        except EntryConflictError as refused:
-            raise HistoryConflict(run, refused.position) from None
+        except EntryConflictError as error:
+            raise HistoryConflict(run, error.position) from None
         return int(found[0]["position"])
 
     async def last_permission_position(self, run: RunId) -> int:
@@ -371,10 +377,10 @@ class PostgresStore:
             for row in await self._fetch("lineage_links", [pack(run) for run in runs])
         ]
 
-    async def count_call(self, call: str, wanted: Sequence[QuotaPeriod], at: int) -> str | None:
+    async def count_call(self, call: str, periods: Sequence[QuotaPeriod], at: int) -> str | None:
         """See `Store`."""
-        # Sorted: the quotas are locked in this order, and no two calls wait for each other.
-        new = sorted(wanted, key=lambda each: each.quota)
+        # Sorted, since they are locked in this order: otherwise two calls could deadlock.
+        new = sorted(periods, key=lambda each: each.quota)
         rows = await self._fetch(
             "count_call",
             call,
@@ -382,10 +388,10 @@ class PostgresStore:
             [each.period for each in new],
             [each.limit for each in new],
             at,
-            at - RESERVED,
+            at - COUNTED_CALL_RETENTION,
         )
-        full: str | None = rows[0]["quota"]
-        return full
+        used_up: str | None = rows[0]["quota"]
+        return used_up
 
     async def release_call(self, call: str, quotas: Collection[str]) -> None:
         """See `Store`."""
@@ -399,10 +405,10 @@ class PostgresStore:
         if not wanted:
             return {}
         rows = await self._fetch(
-            "counted_calls", [quota for quota, _ in wanted], [s for _, s in wanted]
+            "counted_calls", [quota for quota, _ in wanted], [period for _, period in wanted]
         )
-        used = {(row["quota"], row["period"]): int(row["calls"]) for row in rows}
-        return {each: used.get(each, 0) for each in wanted}
+        calls = {(row["quota"], row["period"]): int(row["calls"]) for row in rows}
+        return {each: calls.get(each, 0) for each in wanted}
 
     async def reject_executions(self, run: RunId, executions: Collection[str]) -> None:
         """See `Store`."""
@@ -412,7 +418,7 @@ class PostgresStore:
 
     async def accepted_executions(self, run: RunId) -> set[str]:
         """See `Store`."""
-        return set(await self._known_executions.get(run))
+        return set(await self._shared_executions.get(run))
 
     async def _read_executions(self, run: RunId) -> set[str]:
         return {
@@ -420,12 +426,12 @@ class PostgresStore:
         }
 
     async def accept_executions(
-        self, run: RunId, executions: Collection[str], *, alone: bool = False
+        self, run: RunId, executions: Collection[str], *, replace: bool = False
     ) -> None:
         """See `Store`."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(self._sql["accept_executions"], pack(run), sorted(executions))
-            if alone:
+            if replace:
                 await connection.execute(
                     self._sql["remove_other_executions"], pack(run), list(executions)
                 )
@@ -436,7 +442,7 @@ class PostgresStore:
         """See `Store`."""
         stop = set(known)
         rows = () if head in stop else await self._fetch("read_log", head, list(stop))
-        # A validated model is made faster than one by `model_construct`.
+        # Validation is faster than `model_construct`.
         walk = [
             LogLink(
                 head=row["head"],
@@ -447,7 +453,7 @@ class PostgresStore:
             )
             for row in rows
         ]
-        return ordered_chain(head, walk, stop, {row["head"] for row in rows if row["is_first"]})
+        return order_chain(head, walk, stop, {row["head"] for row in rows if row["is_first"]})
 
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
@@ -457,7 +463,7 @@ class PostgresStore:
 
     async def find_command(self, run: RunId, command: str) -> JournalRow | None:
         """See `Store`."""
-        found = await self._fetch("find_command", pack(run), *spellings("command", command))
+        found = await self._fetch("find_command", pack(run), *search_texts("command", command))
         if self.cipher.on:
             found = [*found, *await self._fetch("encrypted_entries_of_run", pack(run))]
             found.sort(key=lambda row: -row["position"])
@@ -539,10 +545,10 @@ class PostgresStore:
     async def truncate_journal(self, run: RunId, after: int = 0) -> None:
         """See `Store`."""
         async with self._pool.acquire() as connection, connection.transaction():
-            kept = await connection.fetch(self._sql["truncate_journal"], pack(run), after)
-            if kept:
+            stored = await connection.fetch(self._sql["truncate_journal"], pack(run), after)
+            if stored:
                 entries = (
-                    (row["position"], load_json(self._entry(pack(run), row))) for row in kept
+                    (row["position"], load_json(self._entry(pack(run), row))) for row in stored
                 )
                 rows = reproject(run, entries)
                 await connection.fetch(*append_statement(rows, self.cipher))
@@ -561,13 +567,18 @@ class PostgresStore:
         await self._fetch("remove_pending_fork", pack(source), pack(fork))
 
     async def delete(
-        self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
+        self,
+        runs: Collection[RunId],
+        at: int,
+        *,
+        grace: int = GRACE,
+        ignore_pending_forks: bool = False,
     ) -> DeletionResult:
         """See `Store`."""
-        # Two transactions: the second keeps content that was stored or named again after the first.
+        # Two transactions: the second keeps content that was stored again after the first.
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(self._sql["lock_delete"])
-            if not forked:
+            if not ignore_pending_forks:
                 await self._check_no_pending_fork(connection, runs)
             entries = await self._delete_runs(connection, runs, at)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -586,27 +597,27 @@ class PostgresStore:
         records = await connection.fetch(self._sql["delete_rows"], ids, timeout=_SCAN_TIMEOUT)
         await connection.execute(self._sql["prune_lineage"])
         journals: dict[RunId, list[JournalRow]] = {}
-        named: set[ContentHash] = set()
+        references: set[ContentHash] = set()
         for run in ids:
             claims = await connection.fetch(self._sql["delete_start_records"], run)
-            named |= named_in(dump_json([row["owner"] for row in claims]))
+            references |= hashes_in(dump_json([row["owner"] for row in claims]))
             await connection.execute(self._sql["detach_quota_calls"], run)
         for record in records:
             row = self._journal_row(record["run"], record)
             journals.setdefault(RunId(unpack(record["run"])), []).append(row)
-            named |= named_in(self._entry(record["run"], record))
+            references |= hashes_in(self._entry(record["run"], record))
         links: dict[ContentHash, LogLink] = {}
-        kept: set[ContentHash] = set()
+        used: set[ContentHash] = set()
         for run, rows in journals.items():
             links |= journal_links(run, rows)
         if related is not None:
             orphans = await connection.fetch(self._sql["list_orphans"])
             links |= {row["head"]: LogLink(**row) for row in orphans}
-            kept = await self._used_links(connection, related, links)
+            used = await self._used_links(connection, related, links)
         bodies = await connection.fetch(
-            self._sql["delete_links"], list(links.keys() - kept), list(kept)
+            self._sql["delete_links"], list(links.keys() - used), list(used)
         )
-        unreferenced = list(named | {row["body"] for row in bodies if row["body"]})
+        unreferenced = list(references | {row["body"] for row in bodies if row["body"]})
         for name in ("mark_bodies_unreferenced", "mark_definitions_unreferenced"):
             await connection.execute(self._sql[name], unreferenced, at)
         return len(records)
@@ -616,7 +627,7 @@ class PostgresStore:
         related = {row["run"] for row in await connection.fetch(self._sql["list_related_runs"])}
         if related.isdisjoint(ids):
             return None
-        # Later appends find the links deleted, and insert them again.
+        # Later appends wait, find the links deleted, and insert them again.
         await connection.execute(self._sql["lock_journal"])
         await connection.execute(self._sql["add_forked_runs"], ids)
         return [row["run"] for row in await connection.fetch(self._sql["list_related_runs"])]
@@ -624,31 +635,31 @@ class PostgresStore:
     async def _used_links(
         self, connection: Connection, related: Sequence[str], links: Mapping[ContentHash, LogLink]
     ) -> set[ContentHash]:
-        """Those of some links that remaining runs use."""
-        # It reads whole journals, so the settings of `pool._prepare` are wrong for it.
+        """The links among these that remaining runs use."""
+        # It reads whole journals: the settings of `pool._PLANNER` would make that slow.
         await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
         origins = await connection.fetch(
             self._sql["list_entries_with_heads"], related, timeout=_SCAN_TIMEOUT
         )
         entries = [load_json(row["entry"]) for row in origins]
         if self.cipher.on:
-            sealed = await connection.fetch(
+            encrypted = await connection.fetch(
                 self._sql["encrypted_entries_of_runs"], related, timeout=_SCAN_TIMEOUT
             )
-            entries += [load_json(self._entry(row["run"], row)) for row in sealed]
-        held = reached(links, source_heads(entries))
-        places = [link.position for link in links.values()], [*map(name_of, links.values())]
-        alike = await connection.fetch(
+            entries += [load_json(self._entry(row["run"], row)) for row in encrypted]
+        used = chain_links(links, source_heads(entries))
+        places = [link.position for link in links.values()], [*map(entry_hash, links.values())]
+        with_links = await connection.fetch(
             self._sql["list_runs_with_links"], related, *places, timeout=_SCAN_TIMEOUT
         )
-        runs = {record["run"] for record in alike}
+        runs = {record["run"] for record in with_links}
         if self.cipher.on:
             runs |= await self._encrypted_runs_with_links(connection, related, links)
         for run in runs:
             rows = await connection.fetch(self._sql["read_journal"], run, 0, None)
             journal = [self._journal_row(run, row) for row in rows]
-            held |= links_made_by(RunId(unpack(run)), journal, links)
-        return held
+            used |= shared_links(RunId(unpack(run)), journal, links)
+        return used
 
     async def _encrypted_runs_with_links(
         self, connection: Connection, related: Sequence[str], links: Mapping[ContentHash, LogLink]
@@ -656,7 +667,7 @@ class PostgresStore:
         """The runs that `list_runs_with_links` cannot find, since their entries are encrypted."""
         bodies: dict[int, list[str]] = {}
         for link in links.values():
-            bodies.setdefault(link.position, []).append(f'"{name_of(link)}"')
+            bodies.setdefault(link.position, []).append(f'"{entry_hash(link)}"')
         rows = await connection.fetch(
             self._sql["encrypted_entries_at"], related, list(bodies), timeout=_SCAN_TIMEOUT
         )
@@ -674,11 +685,11 @@ class PostgresStore:
         async for row in connection.cursor(
             self._sql["all_encrypted_entries"], timeout=_SCAN_TIMEOUT
         ):
-            used |= wanted & named_in(self._entry(row["run"], row))
+            used |= wanted & hashes_in(self._entry(row["run"], row))
         return used
 
     async def _sweep(self, connection: Connection, before: int, entries: int) -> DeletionResult:
-        # It reads whole tables, so the settings of `pool._prepare` are wrong for it.
+        # It reads whole tables: the settings of `pool._PLANNER` would make that slow.
         await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
         unreferenced = {
             row["hash"] for row in await connection.fetch(self._sql["list_unreferenced"], before)
@@ -689,12 +700,15 @@ class PostgresStore:
         used = {row["hash"] for row in rows}
         used |= await self._encrypted_references(connection, unreferenced)
         await connection.execute(self._sql["mark_referenced"], list(used))
-        gone = list(unreferenced - used)
-        bodies = await connection.fetch(self._sql["remove_bodies"], gone)
-        definitions = await connection.fetch(self._sql["remove_definitions"], gone)
-        left = await connection.fetchval(self._sql["count_unreferenced"])
+        unused = list(unreferenced - used)
+        bodies = await connection.fetch(self._sql["remove_bodies"], unused)
+        definitions = await connection.fetch(self._sql["remove_definitions"], unused)
+        remaining = await connection.fetchval(self._sql["count_unreferenced"])
         return DeletionResult(
-            entries=entries, bodies=len(bodies), definitions=len(definitions), left=left
+            entries=entries,
+            bodies=len(bodies),
+            definitions=len(definitions),
+            unreferenced=remaining,
         )
 
     def _run(self, row: asyncpg.Record) -> RunRow:
@@ -716,7 +730,9 @@ class PostgresStore:
             else "",
             position=row["position"],
         )
-        return run_row(RunId(unpack(row["run"])), facts, asking=row["asking"])
+        return run_row(
+            RunId(unpack(row["run"])), facts, has_open_interrupt=row["has_open_interrupt"]
+        )
 
     def _interrupt(self, row: asyncpg.Record) -> InterruptRow:
         place = row["run"], row["id"]

@@ -1,23 +1,22 @@
-"""The rows that follow from a batch of journal entries: a pure function that both stores share.
+"""The rows that follow from a batch of journal entries: pure, shared by both stores.
 
-Batches may repeat, overlap, and arrive in another order than their positions, since parallel
-activities carry the same entries. So no row is computed from another row: each entry yields
-projections, and two projections of one row merge to the same result in either order.
+Batches may repeat, overlap, and arrive in any order, since parallel activities carry the same
+entries. So no row is computed from another row: each entry yields projections, and two projections
+of one row merge to the same result in either order.
 
 - Journal entries, log links, steps and checkpoints are only inserted, under keys that follow from
   the entry.
-- `RunProjection` has three parts: the beginning of the run, whichever entry brings it; the crew and
-  the definition; and the status. Of the last two the highest position wins. `PromptReceived` names
-  the time and the principal of the start before the run has a crew; `RunStarted` then names the
-  same ones.
-- `InterruptProjection` has two halves, the question and the answer. A rollback, a fork and a
-  reopening restore a state: they ask the interrupts that were open in it again, at their own
-  position, and close all others. So an interrupt is open if it was last asked after it was last
-  answered, and not before the last restored state (`RunProjection.restore_position`).
+- `RunProjection` has three parts: the start of the run, from any entry that has it; the crew and
+  the definition; and the status. For the last two the highest position wins. `PromptReceived` has
+  the time and the principal of the start before the run has a crew; `RunStarted` has the same ones.
+- `InterruptProjection` has two parts, the question and the answer. A rollback, a fork and a reopen
+  restore a state: they ask the open interrupts of that state again, at their own position, and
+  close all others. So an interrupt is open if it was last asked after it was last answered, and not
+  before the last restored state (`RunProjection.restore_position`).
 - Whether a run waits for people does not follow from a part of its journal, so it is not stored: a
   run that is `running` and has an open interrupt reads as `waiting` (`run_row`).
-- A checkpoint shows the agent, which only the start of its step names, perhaps in another batch:
-  starts are rows of their own, and are joined when checkpoints are read.
+- A checkpoint has an agent, which only the start of its step names, perhaps in another batch. So
+  starts are rows of their own, joined when checkpoints are read.
 """
 
 from __future__ import annotations
@@ -54,116 +53,115 @@ from crewlog.store.protocol import InterruptRow, JournalRow, LogLink, RunRow
 
 @dataclass(frozen=True, slots=True)
 class EntryProjection:
-    """A journal entry at its place."""
+    """A journal entry."""
 
     position: int
     entry: dict[str, Json]
     hash: ContentHash
-    """The hash of the entry, which tells it from any other one."""
+    """The hash of the entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkProjection:
-    """A message's place in a log."""
+    """A link of a log."""
 
     link: LogLink
     is_first: bool
-    """Whether it is the log's first message: a walk that ends elsewhere has met a gap."""
+    """Whether it is the first message of the log. A walk that ends at another link has a gap."""
 
     @classmethod
-    def of(cls, run: RunId, link: Link) -> LinkProjection:
-        """A link that a journal entry of a run makes."""
-        first = link.other is None and link.previous == empty_log_head(run, link.log)
-        return cls(link_row(link), first)
+    def from_link(cls, run: RunId, link: Link) -> LinkProjection:
+        """The projection of a link of a run."""
+        is_first = link.other is None and link.previous == empty_log_head(run, link.log)
+        return cls(link_row(link), is_first)
 
 
 @dataclass(frozen=True, slots=True)
 class RunProjection:
-    """What some entries say of their run."""
+    """The row of a run, as far as some entries determine it."""
 
     crew: CrewName | None = None
-    """None until an entry is known that names it, as the next one."""
+    """None until an entry has it, as the next field."""
     definition: ContentHash | None = None
     definition_position: int = 0
-    """The position that named the crew and the definition; 0 if none did."""
+    """The position of the entry that set crew and definition; 0: none."""
     recipe: ContentHash | None = None
-    """The definition that it began with; None until that is known."""
+    """The definition that the run was started with; None until an entry has it."""
     started_at: int | None = None
-    """None until the first entry of the run is known, like the next one."""
+    """None until the first entry of the run is stored, as the next field."""
     started_by: str | None = None
     source: RunId | None = None
-    """None until `RunForked` is known."""
+    """None until `RunForked` is stored."""
     source_position: int = 0
     """The position in the source after which the journal of a fork begins."""
     restore_position: int = 0
-    """The last position that restored a state, with its open interrupts; 0 if none did."""
+    """The position of the last entry that restored a state; 0: none."""
     status: RunStatus = "running"
     status_position: int = 0
-    """The position that set the status; 0 if none did."""
+    """The position of the entry that set the status; 0: none."""
     ended_at: int | None = None
     error: str = ""
     position: int = 0
-    """The highest position that says something of the run."""
+    """The highest position that changed the row."""
 
     def merge(self, other: RunProjection) -> RunProjection:
-        """Both together, whichever came first. `queries/append.sql` says the same in SQL."""
-        rules = other if other.definition_position > self.definition_position else self
-        state = other if other.status_position > self.status_position else self
+        """Both projections, in either order. `queries/append.sql` does the same in SQL."""
+        definition = other if other.definition_position > self.definition_position else self
+        status = other if other.status_position > self.status_position else self
         return RunProjection(
-            crew=rules.crew,
-            definition=rules.definition,
-            definition_position=rules.definition_position,
+            crew=definition.crew,
+            definition=definition.definition,
+            definition_position=definition.definition_position,
             recipe=self.recipe if self.recipe is not None else other.recipe,
             source_position=max(self.source_position, other.source_position),
             source=self.source if self.source is not None else other.source,
             restore_position=max(self.restore_position, other.restore_position),
-            # `PromptReceived` names the same ones before `RunStarted` does.
             started_at=self.started_at if self.started_at is not None else other.started_at,
             started_by=self.started_by if self.started_by is not None else other.started_by,
-            status=state.status,
-            status_position=state.status_position,
-            ended_at=state.ended_at,
-            error=state.error,
+            status=status.status,
+            status_position=status.status_position,
+            ended_at=status.ended_at,
+            error=status.error,
             position=max(self.position, other.position),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class InterruptProjection:
-    """What some entries say of a question."""
+    """The row of an interrupt, as far as some entries determine it."""
 
     id: InterruptId
     position: int | None = None
-    """The position that raised it; None until that entry is known, as the next two."""
+    """The position that raised it; None until that entry is stored, as the next two fields."""
     at: int | None = None
     interrupt: dict[str, Json] | None = None
     asked_position: int = 0
-    """The last position that asked it; 0 where none did, as far as is known."""
+    """The last position that asked it; 0: none."""
     decision: str | None = None
-    """The last answer; None until one is known, as the next one."""
+    """The last answer; None until one is stored, as the next field."""
     answered_by: str | None = None
     answered_position: int = 0
     """The position of that answer."""
 
-    def open(self, restore_position: int) -> bool:
-        """Whether the interrupt is open, as far as is known.
+    def is_open(self, restore_position: int) -> bool:
+        """Whether the interrupt is open.
 
         Args:
-            restore_position: That of `RunProjection`.
+            restore_position: The one of `RunProjection`.
         """
         is_asked = self.asked_position > self.answered_position
         return is_asked and self.asked_position >= restore_position
 
     def merge(self, other: InterruptProjection) -> InterruptProjection:
-        """Both together, whichever came first. `queries/append.sql` says the same in SQL."""
-        asked = self if self.interrupt is not None else other
+        """Both projections, in either order. `queries/append.sql` does the same in SQL."""
+        question = self if self.interrupt is not None else other
         answer = other if other.answered_position > self.answered_position else self
         times = [at for at in (self.at, other.at) if at is not None]
         return InterruptProjection(
             id=self.id,
-            position=asked.position,
+            position=question.position,
             at=min(times, default=None),  # when it was asked first
-            interrupt=asked.interrupt,
+            interrupt=question.interrupt,
             asked_position=max(self.asked_position, other.asked_position),
             decision=answer.decision,
             answered_by=answer.answered_by,
@@ -173,7 +171,7 @@ class InterruptProjection:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointProjection:
-    """The end of a step, or another place to go back to."""
+    """A checkpoint: the end of a step, or another position."""
 
     position: int
     step: StepId
@@ -184,7 +182,7 @@ class CheckpointProjection:
 
 @dataclass(frozen=True, slots=True)
 class TagProjection:
-    """A name that people gave a checkpoint; of a name the highest position wins."""
+    """A tag of a checkpoint; of two entries with the same tag the higher position wins."""
 
     tag: str
     checkpoint: int
@@ -192,38 +190,38 @@ class TagProjection:
     at: int
 
     def merge(self, other: TagProjection) -> TagProjection:
-        """The later of both. `queries/append.sql` says the same in SQL."""
+        """The later one. `queries/append.sql` does the same in SQL."""
         return other if other.position > self.position else self
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a batch adds to a store; each field has the name of its table."""
+    """The rows that a batch adds; each field has the name of its table."""
 
     run: RunId
     journal_entries: tuple[EntryProjection, ...]
     log_links: tuple[LinkProjection, ...]
     bodies: dict[ContentHash, Json]
-    """Bodies that the entries name, by hash."""
+    """Bodies of the entries, by hash."""
     runs: RunProjection | None
-    """None where no entry changes the row of the run."""
+    """None if no entry changes the row of the run."""
     interrupts: tuple[InterruptProjection, ...]
     steps: tuple[tuple[StepId, AgentName], ...]
     """The agent of each step."""
     checkpoints: tuple[CheckpointProjection, ...]
     tags: tuple[TagProjection, ...]
     permission_changes: tuple[int, ...] = ()
-    """Positions that change what agents may call."""
+    """Positions of permission changes."""
     log_sources: tuple[tuple[RunId, int, int], ...] = ()
-    """Runs whose logs continue in the run, each with the position of the merge, and how many
-    positions the journal skips before it."""
+    """Runs whose logs continue in the run, each with the position of the run merge, and the number
+    of positions that the journal skips before it."""
     pending_forks: tuple[tuple[RunId, int], ...] = ()
-    """Split runs that are about to begin, each with the time of the split."""
+    """Split runs that have not started, each with the time of the split."""
 
 
 @dataclass(slots=True)
 class _Collector:
-    """The rows while they are collected."""
+    """Collects the rows of a batch."""
 
     bodies: dict[ContentHash, Json] = field(default_factory=dict[ContentHash, Json])
     runs: RunProjection | None = None
@@ -239,21 +237,21 @@ class _Collector:
     )
     pending_forks: dict[RunId, int] = field(default_factory=dict[RunId, int])
 
-    def run(self, facts: RunProjection) -> None:
+    def add_run(self, facts: RunProjection) -> None:
         self.runs = facts if self.runs is None else self.runs.merge(facts)
 
-    def interrupt(self, facts: InterruptProjection, position: int) -> None:
+    def add_interrupt(self, facts: InterruptProjection, position: int) -> None:
         known = self.interrupts.get(facts.id)
         self.interrupts[facts.id] = facts if known is None else known.merge(facts)
-        self.run(RunProjection(position=position))  # it changes whether the run waits
+        self.add_run(RunProjection(position=position))  # the run may wait now, or no longer
 
-    def asked(self, question: Interrupt, position: int, entry: j.Entry) -> None:
+    def add_question(self, question: Interrupt, position: int, entry: j.Entry) -> None:
         facts = InterruptProjection(
             question.id, question.position, entry.at, question.to_json(), asked_position=position
         )
-        self.interrupt(facts, position)
+        self.add_interrupt(facts, position)
 
-    def rows(
+    def build_rows(
         self,
         run: RunId,
         journal: tuple[EntryProjection, ...] = (),
@@ -274,7 +272,7 @@ class _Collector:
             pending_forks=tuple(sorted(self.pending_forks.items())),
         )
 
-    def add(self, position: int, entry: j.JournalEntry) -> None:
+    def add_entry(self, position: int, entry: j.JournalEntry) -> None:
         for add in _ADDED_BY[entry.kind]:
             add(self, position, entry)
 
@@ -290,9 +288,9 @@ _STATUSES: Mapping[type[j.Entry], RunStatus] = {
     j.RunFailed: "failed",
     j.RunEndedByMerge: "merged",
 }
-"""The status that an entry puts the run into."""
+"""The status of the run after an entry."""
 _RESTORING = (j.RunForked, j.RunRolledBack, j.RunReopened)
-"""Entries after which the run continues from the state that they carry."""
+"""Entries with a state from which the run continues."""
 
 
 def _message_body(rows: _Collector, _: int, entry: Any) -> None:
@@ -310,7 +308,7 @@ def _prompt_body(rows: _Collector, _: int, entry: j.PromptReceived) -> None:
     rows.bodies[entry.prompt] = entry.inline
 
 
-def _edited_bodies(rows: _Collector, _: int, entry: j.StateEdited) -> None:
+def _edit_bodies(rows: _Collector, _: int, entry: j.StateEdited) -> None:
     rows.bodies.update(edit_bodies(entry))
 
 
@@ -319,13 +317,13 @@ def _status(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
         status: RunStatus = entry.state.get("status", "running")
     else:
         status = _STATUSES[type(entry)]
-    rows.run(_run_facts(position, entry, status))
+    rows.add_run(_run_facts(position, entry, status))
 
 
 def _definition(
     rows: _Collector, position: int, entry: j.GraphReplacement | j.DefinitionChanged
 ) -> None:
-    rows.run(_definition_facts(position, entry.crew, entry.definition))
+    rows.add_run(_definition_facts(position, entry.crew, entry.definition))
 
 
 def _restored_definition(
@@ -335,7 +333,7 @@ def _restored_definition(
     facts = _definition_facts(position, state.get("crew", ""), state.get("definition", ""))
     if isinstance(entry, j.RunForked):
         facts = replace(facts, recipe=state.get("recipe", ""))
-    rows.run(facts)
+    rows.add_run(facts)
 
 
 def _checkpoint(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
@@ -348,7 +346,7 @@ def _checkpoint(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
     step, node = StepId(""), NodeName("")
     if isinstance(entry, j.StepCompleted):
         step, node = entry.step, node_of(entry.step)
-    elif isinstance(entry, j.ExchangeEnded):  # by which people name it
+    elif isinstance(entry, j.ExchangeEnded):  # its checkpoint is named after the exchange
         step = StepId(exchange_name(entry.exchange))
     rows.checkpoints.append(CheckpointProjection(position, step, node, entry.at, kind))
 
@@ -370,14 +368,14 @@ def _permission_change(rows: _Collector, position: int, _: j.JournalEntry) -> No
 
 def _question(rows: _Collector, position: int, entry: j.InterruptRaised) -> None:
     question = entry.interrupt.model_copy(update={"position": position})
-    rows.asked(question, position, entry)
+    rows.add_question(question, position, entry)
 
 
 def _open_interrupts(
     rows: _Collector, position: int, entry: j.RunForked | j.RunRolledBack | j.RunReopened
 ) -> None:
     for data in entry.state.get("interrupts", {}).values():
-        rows.asked(Interrupt.from_json(data), position, entry)
+        rows.add_question(Interrupt.from_json(data), position, entry)
 
 
 def _answer(rows: _Collector, position: int, entry: j.InterruptAnswered) -> None:
@@ -387,33 +385,32 @@ def _answer(rows: _Collector, position: int, entry: j.InterruptAnswered) -> None
         answered_by=entry.by,
         answered_position=position,
     )
-    rows.interrupt(facts, position)
+    rows.add_interrupt(facts, position)
     if entry.arguments is not None and entry.inline is not None:
         rows.bodies[entry.arguments] = entry.inline
 
 
-def _parents(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
+def _log_sources(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
     skipped = position - entry.previous_position - 1 if isinstance(entry, j.RunMerged) else 0
     for run in entry.log_source_run_ids:
         rows.log_sources[run, position, skipped] = None
 
 
-def _parts(rows: _Collector, _: int, entry: j.ComponentChanged) -> None:
-    for part in entry.split_runs:
-        rows.pending_forks[part.run] = entry.at
+def _pending_forks(rows: _Collector, _: int, entry: j.ComponentChanged) -> None:
+    for split_run in entry.split_runs:
+        rows.pending_forks[split_run.run] = entry.at
 
 
 _Adder: TypeAlias = Callable[[_Collector, int, Any], None]
 _ADDERS: tuple[tuple[_Adder, tuple[type[j.Entry], ...]], ...] = (
     (_output_body, (j.OutputSet,)),
     (_prompt_body, (j.PromptReceived,)),
-    (_edited_bodies, (j.StateEdited,)),
+    (_edit_bodies, (j.StateEdited,)),
     (_status, (*_STATUSES, *_RESTORING)),
     (_definition, (j.GraphReplacement, j.DefinitionChanged)),
     (_restored_definition, _RESTORING),
     (_tag, (j.CheckpointTagged,)),
     (_agent, (j.StepStarted,)),
-    # Entries that say at once who may call what.
     (
         _permission_change,
         (
@@ -427,7 +424,7 @@ _ADDERS: tuple[tuple[_Adder, tuple[type[j.Entry], ...]], ...] = (
     (_question, (j.InterruptRaised,)),
     (_open_interrupts, _RESTORING),
     (_answer, (j.InterruptAnswered,)),
-    (_parts, (j.ComponentChanged,)),
+    (_pending_forks, (j.ComponentChanged,)),
 )
 
 
@@ -436,7 +433,7 @@ def _adders(model: type[j.Entry]) -> Iterator[_Adder]:
     if "ref" in model.model_fields:
         yield _message_body
     if model.log_source_run_ids is not j.Entry.log_source_run_ids:
-        yield _parents
+        yield _log_sources
     if checkpoint_kind(model.__name__, None) is not None:
         yield _checkpoint
     yield from (add for add, models in _ADDERS if issubclass(model, models))
@@ -445,7 +442,7 @@ def _adders(model: type[j.Entry]) -> Iterator[_Adder]:
 _ADDED_BY: Mapping[str, tuple[_Adder, ...]] = {
     model.__name__: tuple(_adders(model)) for model in get_args(get_args(j.JournalEntry)[0])
 }
-"""By the kind of an entry: what adds its rows. Most kinds add none, and cost one look-up."""
+"""The adders by the kind of entry. Most kinds have none."""
 
 
 def _definition_facts(position: int, crew: CrewName, definition: ContentHash) -> RunProjection:
@@ -494,49 +491,49 @@ def project(run: RunId, batch: j.Batch, bodies: Mapping[ContentHash, Json] | Non
     Args:
         run: The run.
         batch: The batch.
-        bodies: Bodies that the entries name and do not carry themselves.
+        bodies: Bodies that the entries refer to but do not contain.
 
     Raises:
-        InternalError: where an entry is none that this version of Crewlog knows.
+        InternalError: this version of Crewlog does not know an entry.
     """
     collector = _Collector(bodies=dict(bodies or {}))
     try:
         for position, entry in batch_entries(batch):
-            collector.add(position, entry)
-        links = [LinkProjection.of(run, link) for link in batch_links(run, batch)]
+            collector.add_entry(position, entry)
+        links = [LinkProjection.from_link(run, link) for link in batch_links(run, batch)]
     except ValidationError as error:
         raise InternalError(
             f"a journal entry of run {run!r} at or after position {batch.first} is not one that "
             f"this version of Crewlog knows: {error.errors()[0]['msg']}",
-            remedy="Update Crewlog on the machine that says this.",
+            remedy="Update Crewlog on this machine.",
         ) from error
     journal = [
         EntryProjection(position, entry, hash_json(entry))
         for position, entry in zip(batch.positions(), batch.entries, strict=True)
     ]
-    return collector.rows(run, tuple(journal), tuple(links))
+    return collector.build_rows(run, tuple(journal), tuple(links))
 
 
 def reproject(run: RunId, entries: Iterable[tuple[int, Mapping[str, Json]]]) -> Rows:
-    """The rows that follow from stored entries, for when other entries are gone.
+    """The rows that follow from stored entries, after other entries were deleted.
 
-    Journal, links and bodies are left out: those of stored entries are there.
+    Without journal entries, links and bodies, which are stored already.
     """
     collector = _Collector()
     for position, entry in entries:
-        collector.add(position, j.entry_from_json(entry))
+        collector.add_entry(position, j.entry_from_json(entry))
     collector.bodies.clear()
-    return collector.rows(run)
+    return collector.build_rows(run)
 
 
-def run_row(run: RunId, facts: RunProjection, *, asking: bool) -> RunRow:
-    """A run as people see it; `asking` says whether one of its questions is open."""
+def run_row(run: RunId, facts: RunProjection, *, has_open_interrupt: bool) -> RunRow:
+    """The row of a run as clients read it."""
     return RunRow(
         run=run,
         crew=facts.crew or CrewName(""),
         definition=facts.definition or ContentHash(""),
         recipe=facts.recipe or ContentHash(""),
-        status="waiting" if asking and facts.status == "running" else facts.status,
+        status="waiting" if has_open_interrupt and facts.status == "running" else facts.status,
         position=facts.position,
         started_at=facts.started_at or 0,
         ended_at=facts.ended_at,
@@ -548,21 +545,22 @@ def run_row(run: RunId, facts: RunProjection, *, asking: bool) -> RunRow:
 
 
 def interrupt_row(run: RunId, facts: InterruptProjection) -> InterruptRow:
-    """A question as people see it; what asked it must be known."""
-    answered = facts.answered_position >= facts.asked_position  # or else it was asked again since
+    """The row of an interrupt as clients read it; its question must be stored."""
+    # An interrupt that was asked again after its answer has none.
+    is_answered = facts.answered_position >= facts.asked_position
     return InterruptRow(
         run=run,
         id=facts.id,
         position=facts.position or 0,
         at=facts.at or 0,
         interrupt=facts.interrupt or {},
-        decision=facts.decision if answered else None,
-        answered_by=(facts.answered_by or "") if answered else "",
+        decision=facts.decision if is_answered else None,
+        answered_by=(facts.answered_by or "") if is_answered else "",
     )
 
 
 def link_row(link: Link) -> LogLink:
-    """A link as it is stored."""
+    """The row of a link."""
     return LogLink(
         head=link.head,
         previous=link.previous,
@@ -572,60 +570,59 @@ def link_row(link: Link) -> LogLink:
     )
 
 
-def ordered_chain(
+def order_chain(
     head: ContentHash,
     walk: list[LogLink],
     known: Collection[ContentHash],
-    firsts: Collection[ContentHash],
+    first_heads: Collection[ContentHash],
 ) -> list[LogLink]:
-    """A walk from `head` back through its log, each link after those that it goes on from.
+    """The links of a walk from `head` back through its log, each after its parents.
 
     Args:
-        head: Where the walk began.
-        walk: The links it met; of a log without joins, newest first.
-        known: The heads where it may end.
-        firsts: The heads of those of them that are a log's first message, where it may end, too.
+        head: The head where the walk started.
+        walk: The links on the walk; newest first if no logs were merged.
+        known: Heads at which the walk may end.
+        first_heads: The heads of first messages of logs, at which it may end, too.
 
     Raises:
-        StoreIncomplete: where the walk ended neither there nor at a known head.
+        StoreIncomplete: the walk ended at another head.
     """
     if not any(link.other for link in walk):
         end = walk[-1].previous if walk else head
-        if not (walk and walk[-1].head in firsts) and end not in known:
+        if not (walk and walk[-1].head in first_heads) and end not in known:
             raise MissingRows(LINK, [end])
         return walk[::-1]
     links = {link.head: link for link in walk}
-    ends = {parent for link in walk if link.head not in firsts for parent in link.parents}
-    if lacking := ends - links.keys() - set(known):
-        raise MissingRows(LINK, sorted(lacking))
+    ends = {parent for link in walk if link.head not in first_heads for parent in link.parents}
+    if missing := ends - links.keys() - set(known):
+        raise MissingRows(LINK, sorted(missing))
     order: list[LogLink] = []
-    met = set[ContentHash]()
-    ahead = [(head, False)]
-    while ahead:
-        at, below = ahead.pop()
-        if below:
+    visited = set[ContentHash]()
+    stack = [(head, False)]
+    while stack:
+        at, parents_done = stack.pop()
+        if parents_done:
             order.append(links[at])
-        elif at in links and at not in met:
-            met.add(at)
-            ahead.append((at, True))
-            ahead += [(parent, False) for parent in reversed(links[at].parents)]
+        elif at in links and at not in visited:
+            visited.add(at)
+            stack.append((at, True))
+            stack += [(parent, False) for parent in reversed(links[at].parents)]
     return order
 
 
-def in_order(links: Sequence[LogLink]) -> list[LogLink]:
-    """The messages of a log that was read whole, in the order in which everybody is shown them.
+def sort_messages(links: Sequence[LogLink]) -> list[LogLink]:
+    """The messages of a whole log, by journal position and then by body.
 
-    That is by journal position, and then by body. A message that two logs had before they were
-    joined may have a link in each: it is there once.
+    A message that two logs shared before they were merged has a link in each; it is returned once.
     """
     if not any(link.other for link in links):
         return list(links)
-    said = {(link.position, link.body): link for link in links if link.other is None}
-    return [link for _, link in sorted(said.items())]
+    messages = {(link.position, link.body): link for link in links if link.other is None}
+    return [link for _, link in sorted(messages.items())]
 
 
 def contiguous_rows(rows: list[JournalRow], after: int) -> list[JournalRow]:
-    """Rows above `after`, in order, up to the first that is missing."""
+    """Rows after a position, up to the first gap."""
     found: list[JournalRow] = []
     at = first_position(rows[0], after) - 1 if rows else after
     for row in rows:
@@ -637,9 +634,9 @@ def contiguous_rows(rows: list[JournalRow], after: int) -> list[JournalRow]:
 
 
 def first_position(row: JournalRow, after: int) -> int:
-    """Where the entries above `after` begin: a fork has none before `RunForked`, which says so.
+    """The first position after `after`: a fork has none before `RunForked`.
 
-    Nor has a run, right before it takes in another one, between its own last position and that.
+    `RunMerged` may skip positions, too.
     """
     first = row.entry.get("kind") == "RunForked" or is_contiguous(row.entry, row.position, after)
     return row.position if first else after + 1

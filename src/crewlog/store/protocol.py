@@ -53,7 +53,7 @@ class LogLink(Model):
 
 
 class JournalRow(NamedTuple):
-    """A journal entry at its position. A tuple, since a fold reads thousands of them at once."""
+    """A journal entry at its position. A tuple, since a fold reads thousands of them."""
 
     position: int
     """From 1, in a fork from the one after its `source_position`; without gaps, except for the
@@ -61,11 +61,11 @@ class JournalRow(NamedTuple):
     entry: dict[str, Json]
     """The entry as `entry_to_json` makes it."""
     hash: ContentHash
-    """The hash of the entry, as stored: to fold it needs no new hash."""
+    """The stored hash of the entry, so that a fold need not compute it."""
 
 
 class RunRow(Model):
-    """A run, as its stored journal says."""
+    """A run, projected from its stored journal."""
 
     run: RunId
     """The workflow id."""
@@ -82,15 +82,15 @@ class RunRow(Model):
     started_at: int = 0
     """Milliseconds since the epoch."""
     ended_at: int | None = None
-    """Milliseconds since the epoch; none while it is open."""
+    """Milliseconds since the epoch; None while it is open."""
     started_by: str = ""
     """The principal that started it."""
     error: str = ""
     """Why it failed."""
     source: RunId | None = None
-    """Of a fork: the run that it comes from."""
+    """The source of a fork."""
     source_position: int = 0
-    """Of a fork: the position up to which it shares the journal of its source."""
+    """The position up to which a fork shares the journal of its source."""
 
 
 class InterruptRow(Model):
@@ -105,7 +105,7 @@ class InterruptRow(Model):
     interrupt: dict[str, Json]
     """The `Interrupt` as JSON."""
     decision: str | None = None
-    """The answer; none while it is open, and where it was never answered."""
+    """The answer; None if there is none."""
     answered_by: str = ""
     """The principal that answered."""
 
@@ -179,11 +179,11 @@ class QuotaPeriod(Model):
     """The most calls in it."""
 
 
-RESERVED = 8 * 86_400_000
-"""Milliseconds for which a counted call is stored."""
+COUNTED_CALL_RETENTION = 8 * 86_400_000
+"""Milliseconds for which counted calls are stored."""
 
 GRACE = 3_600_000
-"""Milliseconds between the time since which content is unreferenced and its removal."""
+"""Milliseconds for which content must be unreferenced before it is deleted."""
 
 
 class DeletionResult(Model):
@@ -193,7 +193,7 @@ class DeletionResult(Model):
     """Journal entries."""
     bodies: int = 0
     definitions: int = 0
-    left: int = 0
+    unreferenced: int = 0
     """Unreferenced bodies and definitions that a deletion after the grace removes."""
 
 
@@ -290,7 +290,9 @@ class Store(Protocol):
         """The bodies of those hashes. Raises `StoreIncomplete` where one is missing."""
         ...
 
-    async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
+    async def claim(
+        self, key: str, owner: str, *, permissions_as_of: tuple[RunId, int] | None = None
+    ) -> str:
         """Makes `owner` the owner of `key` unless it has an owner; returns the owner.
 
         Atomic over all workers. The row stays: it records that work has begun, such as a call, or
@@ -298,9 +300,9 @@ class Store(Protocol):
 
         Args:
             key: The work.
-            owner: Who does it.
-            knows: A run, and the position of the last permission change that the caller knows. If
-                the run has a later one, nothing is stored, and the result is empty.
+            owner: The name of the owner.
+            permissions_as_of: A run, and the position of the last permission change that the caller
+                knows. If the run has a later one, nothing is stored, and the result is empty.
         """
         ...
 
@@ -326,14 +328,14 @@ class Store(Protocol):
         """
         ...
 
-    async def count_call(self, call: str, wanted: Sequence[QuotaPeriod], at: int) -> str | None:
+    async def count_call(self, call: str, periods: Sequence[QuotaPeriod], at: int) -> str | None:
         """Counts a call in some quotas: in all of them, or in none.
 
         Atomic over all workers. A call counts once.
 
         Args:
             call: The call's idempotency key.
-            wanted: The quotas.
+            periods: The quotas.
             at: Now, in milliseconds since the epoch. Calls counted `RESERVED` before it are
             removed.
 
@@ -433,14 +435,14 @@ class Store(Protocol):
         ...
 
     async def accept_executions(
-        self, run: RunId, executions: Collection[str], *, alone: bool = False
+        self, run: RunId, executions: Collection[str], *, replace: bool = False
     ) -> None:
         """Accepts executions as those of a run: the store takes entries from no others.
 
         Args:
             run: The run, whose commands are signed.
             executions: Temporal's run ids.
-            alone: Whether they replace those that were accepted before.
+            replace: Whether they replace those that were accepted before.
         """
         ...
 
@@ -553,7 +555,12 @@ class Store(Protocol):
         ...
 
     async def delete(
-        self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
+        self,
+        runs: Collection[RunId],
+        at: int,
+        *,
+        grace: int = GRACE,
+        ignore_pending_forks: bool = False,
     ) -> DeletionResult:
         """Deletes runs, and content that no other run uses; see `crewlog.store.deletion`.
 
@@ -564,7 +571,8 @@ class Store(Protocol):
             at: Now, in milliseconds since the epoch.
             grace: Milliseconds for which content must be unreferenced before it is deleted; 0 only
                 if no other run is open or begins.
-            forked: Whether to delete runs even if a fork of them is pending; the fork then fails.
+            ignore_pending_forks: Whether to delete runs even if a fork of them is pending; the fork
+                then fails.
 
         Raises:
             UsageError: a fork of one of them is pending; nothing is deleted.

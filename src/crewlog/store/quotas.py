@@ -1,4 +1,4 @@
-"""How a store counts calls in quotas over runs: each in the hour or the day that it begins in."""
+"""Quotas over runs: a call counts in the hour or the day in which it starts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from crewlog.state.calls import CallQuota, quota_store_name
 from crewlog.store.protocol import QuotaPeriod
 
 
-def time_zone(name: str) -> tzinfo | None:
-    """A time zone; none where this machine does not know it."""
-    if name == "UTC":  # which needs no tables of zones
+def find_time_zone(name: str) -> tzinfo | None:
+    """A time zone; None if this machine does not know it."""
+    if name == "UTC":  # needs no time zone database
         return UTC
     try:
         return ZoneInfo(name)
@@ -21,12 +21,12 @@ def time_zone(name: str) -> tzinfo | None:
 
 
 def quota_period(quota: CallQuota, at: int, zone: tzinfo) -> QuotaPeriod:
-    """Where a call is counted that begins at a time.
+    """The period of a quota in which a call counts.
 
     Args:
-        quota: A quota of the call.
-        at: The time, in milliseconds since the epoch.
-        zone: The quota's zone.
+        quota: The quota.
+        at: The start of the call, in milliseconds since the epoch.
+        zone: The time zone of the quota.
     """
     limit, per = quota_of(quota.quota)
     period = window_of(per, at, zone)

@@ -1,7 +1,7 @@
-"""Which keys the rows of a store are encrypted with, and encrypting them with the current one.
+"""Counts the texts of a store by their keys, and encrypts them with the current key.
 
-Encrypting them works through tables a few rows at a time, while runs go on: a row that was changed
-meanwhile is left, and found by the next pass.
+Rows are encrypted a page at a time while runs continue. A row that changes meanwhile is skipped,
+and found by the next pass.
 """
 
 from __future__ import annotations
@@ -15,27 +15,25 @@ from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.store.codec import dump_json, pack
 from crewlog.store.key_check import COLUMNS, Column
-from crewlog.store.memories import opened, sealed
+from crewlog.store.memories import decrypt_memory, encrypt_memory
 from crewlog.store.postgres import PostgresStore
 from crewlog.store.protocol import Store
 
 PAGE = 500
 """Rows that are encrypted at a time."""
 _PASSES = 1_000_000
+_WHOLE_ROWS = "memories"
+"""A table whose rows are encrypted as a whole, since their keys and words are codes of the key."""
 
-
-_BY_ROW = "memories"
-"""A table whose rows are made anew as a whole: their keys and words are codes of the same key."""
-
-Tell = Callable[[str], None]
-"""Told how far it is."""
+ReportProgress = Callable[[str], None]
+"""Receives a line of progress."""
 
 
 async def key_uses(store: Store) -> dict[str, int]:
-    """How many texts each key encrypts, by its id; under an empty one, those that are plain."""
+    """The number of texts by the id of their key; plain ones under an empty id."""
     if not isinstance(store, PostgresStore):
         return {}
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for each in COLUMNS:
         sql = (
             f"SELECT CASE WHEN starts_with({each.column}, '{PREFIX}') "  # noqa: S608 - our own names
@@ -43,39 +41,43 @@ async def key_uses(store: Store) -> dict[str, int]:
             f"FROM crewlog.{each.table} WHERE {each.where} GROUP BY 1"
         )
         for row in await store.scan(sql):
-            found[row["key"]] = found.get(row["key"], 0) + row["count"]
-    return found
+            counts[row["key"]] = counts.get(row["key"], 0) + row["count"]
+    return counts
 
 
-async def reencrypt(store: Store, tell: Tell) -> int:
-    """Encrypts with the current key whatever is encrypted with another one, or plain.
+async def reencrypt(store: Store, report: ReportProgress) -> int:
+    """Encrypts all texts with the current key that are plain or encrypted with another key.
+
+    Args:
+        store: The store.
+        report: Receives the progress.
 
     Returns:
-        How many texts; a memory counts as one.
+        The number of texts; a memory counts as one.
 
     Raises:
         UsageError: encryption is off, or the store is in memory.
-        EncryptionKeyMissing: a key that is needed to read rows is not there.
-        DecryptionFailed: a row is plain, and that is not accepted; or it was tampered with.
+        EncryptionKeyMissing: the process lacks the key of a row.
+        DecryptionFailed: a row is plain, which is not accepted, or was changed.
     """
     if not isinstance(store, PostgresStore) or store.cipher.keys is None:
         raise UsageError(
             "there is nothing to encrypt: encryption is off",
             remedy="Set CREWLOG_ENCRYPTION_KEYS first.",
         )
-    done = await _reencrypt_memories(store, store.cipher.keys.current, tell)
+    done = await _reencrypt_memories(store, store.cipher.keys.current, report)
     for each in COLUMNS:
-        if each.table == _BY_ROW:
+        if each.table == _WHOLE_ROWS:
             continue
         before = done
-        # A text whose key is the current one is skipped by the query, so that each pass is new.
+        # The query skips texts with the current key, so each pass finds other rows.
         for _ in range(_PASSES):
-            count = await _page(store, each, store.cipher.keys.current)
+            count = await _reencrypt_page(store, each, store.cipher.keys.current)
             if not count:
                 break
             done += count
-            made = done - before
-            tell(f"{each.table}.{each.column}: {made:,} text{'s' * (made != 1)}")
+            total = done - before
+            report(f"{each.table}.{each.column}: {total:,} text{'s' * (total != 1)}")
     return done
 
 
@@ -88,34 +90,39 @@ async def delete_unreadable_rows(
     *,
     whole: bool,
 ) -> int:
-    """Removes rows that were changed or moved, or are plain, so that they can be made again.
+    """Removes rows that were changed or moved, or are plain, before a rebuild stores them again.
 
-    What is encrypted with a key that is missing stays.
+    Rows that are encrypted with a missing key stay.
 
     Args:
         store: The store.
-        run: The run whose rows are made again.
-        positions: Its journal positions that are.
-        bodies: Bodies that are.
-        definitions: Definitions that are. They are made right here: versions of crews name them.
-        whole: Whether all of its journal is, and with it what is projected from that.
+        run: The run that is rebuilt.
+        positions: The journal positions that the rebuild stores again.
+        bodies: The bodies that it stores again.
+        definitions: Its definitions. They are replaced instead of removed, since crews refer to
+            them.
+        whole: Whether it stores the whole journal again, and the rows that are projected from it.
 
     Returns:
-        How many rows.
+        The number of rows.
     """
     if not isinstance(store, PostgresStore) or store.cipher.keys is None:
         return 0
-    mine = pack(run)
-    made = {
+    packed = pack(run)
+    conditions = {
         "definitions": ("hash = ANY($1::text[])", [*definitions]),
         "bodies": ("hash = ANY($1::text[])", [*bodies]),
-        "journal_entries": ("run = $1::text AND position = ANY($2::bigint[])", mine, [*positions]),
-        "snapshots": ("run = $1::text AND position = ANY($2::bigint[])", mine, [*positions]),
-        **(dict.fromkeys(("interrupts", "runs"), ("run = $1::text", mine)) if whole else {}),
+        "journal_entries": (
+            "run = $1::text AND position = ANY($2::bigint[])",
+            packed,
+            [*positions],
+        ),
+        "snapshots": ("run = $1::text AND position = ANY($2::bigint[])", packed, [*positions]),
+        **(dict.fromkeys(("interrupts", "runs"), ("run = $1::text", packed)) if whole else {}),
     }
-    dropped = 0
-    for each in (column for column in COLUMNS if column.table in made):
-        where, *arguments = made[each.table]
+    count = 0
+    for each in (column for column in COLUMNS if column.table in conditions):
+        where, *arguments = conditions[each.table]
         rows = await store.scan(
             f"SELECT {', '.join(each.place)}, {each.column} AS text FROM crewlog.{each.table} "  # noqa: S608
             f"WHERE {each.where} AND {where}",
@@ -134,8 +141,8 @@ async def delete_unreadable_rows(
                 f"DELETE FROM crewlog.{each.table} WHERE {each.column} = $1 AND {matches}",  # noqa: S608
                 [(row["text"], *(row[name] for name in each.place)) for row in broken],
             )
-        dropped += len(broken)
-    return dropped
+        count += len(broken)
+    return count
 
 
 def _is_broken(store: PostgresStore, each: Column, row: Any) -> bool:
@@ -148,19 +155,21 @@ def _is_broken(store: PostgresStore, each: Column, row: Any) -> bool:
     return False
 
 
-async def _reencrypt_memories(store: PostgresStore, current: str, tell: Tell) -> int:
+async def _reencrypt_memories(store: PostgresStore, current: str, tell: ReportProgress) -> int:
     done = 0
     for _ in range(_PASSES):
         rows = await store.scan(_OLD_MEMORIES, f"{PREFIX}{current}:", PAGE)
         if not rows:
             break
-        pairs = [(row, sealed(store.cipher, opened(store.cipher, row))) for row in rows]
+        pairs = [
+            (row, encrypt_memory(store.cipher, decrypt_memory(store.cipher, row))) for row in rows
+        ]
         await store.change(
-            _SUPERSEDED,
+            _DELETE_OLDER,
             [(r["crew"], r["scope"], r["key"], new.key) for r, new in pairs if r["key"] != new.key],
         )
         await store.change(
-            _REMADE,
+            _UPDATE_MEMORY,
             [
                 (
                     *(r["crew"], r["scope"], r["key"], r["text"]),
@@ -177,13 +186,13 @@ async def _reencrypt_memories(store: PostgresStore, current: str, tell: Tell) ->
             ],
         )
         done += len(rows)
-        tell(f"memories: {done:,} of them")
+        tell(f"memories: {done:,} rows")
     return done
 
 
 _OLD_MEMORIES = """
     SELECT crew, scope, key, encrypted_key, text, metadata, agent, run, step, written_by, at,
-        expires
+        expires_at
     FROM crewlog.memories
     WHERE encrypted_key IS NULL OR NOT (
         starts_with(encrypted_key, $1) AND starts_with(text, $1) AND starts_with(metadata, $1)
@@ -191,15 +200,14 @@ _OLD_MEMORIES = """
     )
     LIMIT $2
 """
-_SUPERSEDED = """
-    DELETE FROM crewlog.memories AS gone USING crewlog.memories AS kept
-    WHERE gone.crew = $1 AND gone.scope = $2 AND kept.crew = $1 AND kept.scope = $2
-      AND ((gone.key = $3 AND kept.key = $4 AND gone.at <= kept.at)
-        OR (gone.key = $4 AND kept.key = $3 AND gone.at < kept.at))
+_DELETE_OLDER = """
+    DELETE FROM crewlog.memories AS old USING crewlog.memories AS new
+    WHERE old.crew = $1 AND old.scope = $2 AND new.crew = $1 AND new.scope = $2
+      AND ((old.key = $3 AND new.key = $4 AND old.at <= new.at)
+        OR (old.key = $4 AND new.key = $3 AND old.at < new.at))
 """
-"""One memory may have two rows, if it was written by a process that did not yet know the new key,
-and by one that did: the newer counts."""
-_REMADE = """
+"""A memory has two rows if processes with and without the new key wrote it: the newer one stays."""
+_UPDATE_MEMORY = """
     UPDATE crewlog.memories SET key = $5, encrypted_key = $6, text = $7, metadata = $8,
         words = array_to_tsvector($9::text[]), written_by = $10
     WHERE crew = $1 AND scope = $2 AND key = $3 AND text = $4 AND ($5 = $3 OR NOT EXISTS (
@@ -208,24 +216,24 @@ _REMADE = """
 """
 
 
-async def _page(store: PostgresStore, each: Column, current: str) -> int:
+async def _reencrypt_page(store: PostgresStore, each: Column, current: str) -> int:
     place = ", ".join(each.place)
     rows = await store.scan(
         f"SELECT {place}, {each.column} AS text FROM crewlog.{each.table} "  # noqa: S608
         f"WHERE {each.where} AND NOT starts_with({each.column}, $1) LIMIT {PAGE}",
         f"{PREFIX}{current}:",
     )
-    changed = [_changed(store, each, row) for row in rows]
+    updates = [_reencrypted_row(store, each, row) for row in rows]
     matches = " AND ".join(f"{name} = ${at}" for at, name in enumerate(each.place, 3))
     await store.change(
         f"UPDATE crewlog.{each.table} SET {each.column} = $1 "  # noqa: S608
         f"WHERE {each.column} = $2 AND {matches}",
-        changed,
+        updates,
     )
     return len(rows)
 
 
-def _changed(store: PostgresStore, each: Column, row: Any) -> tuple[Any, ...]:
+def _reencrypted_row(store: PostgresStore, each: Column, row: Any) -> tuple[Any, ...]:
     place = [row[name] for name in each.place]
     bound = [str(part) for part in place]
     text = store.cipher.decrypt(row["text"], each.kind, *bound)

@@ -1,17 +1,13 @@
-"""Writes that callers share who write at the same time.
+"""Combines concurrent reads of one value to one query, and concurrent writes to one statement.
 
-Many replies of one run arrive together, and each is stored by a statement of its own unless they
-share one. A write that comes while none is under way is sent at once. What comes while one is under
-way is collected and sent as one statement as soon as that one has ended. A caller returns when its
-own values are stored. Where a shared statement fails, each caller's values are written alone: a
-value that the database refuses fails nobody else's.
+`SharedRead`: many calls of a run start together, and each reads the last permission change. One
+query serves all callers that asked before it started; later callers share the next query. So no
+caller gets a value older than its request, and at most two queries of a key run or wait.
 
-Reads that callers share who ask for the same at the same time.
-
-Many calls of one run begin together and each must know what people ruled last. One query answers
-all who asked before it began; who asks while it is under way waits for the next one. So a caller
-never gets a value that is older than its question, and however many ask, two queries are under way
-or due at most.
+`SharedWrite`: many messages of a run arrive together. A write starts at once if none is running.
+Otherwise its values are collected, and written by one statement when the running one has ended. If
+a shared statement fails, the values of each caller are written alone, so that a value that the
+database refuses fails only its own caller.
 """
 
 from __future__ import annotations
@@ -25,10 +21,10 @@ T = TypeVar("T")
 
 
 class SharedRead(Generic[K, T]):
-    """Shares the queries of one kind.
+    """Combines the reads of each key.
 
     Args:
-        read: Makes the query for a key.
+        read: Runs the query of a key.
     """
 
     def __init__(self, read: Callable[[K], Awaitable[T]]) -> None:
@@ -37,39 +33,39 @@ class SharedRead(Generic[K, T]):
         self._next: dict[K, asyncio.Future[T]] = {}
 
     async def get(self, key: K) -> T:
-        """The value of a key, by a query that begins after this call.
+        """The value of a key, by a query that starts after this call.
 
         Raises:
-            Exception: what the query raises, for all who share it.
+            Exception: the error of the query, for all callers that share it.
         """
         task = self._next.get(key)
         if task is None:
             self._next[key] = task = asyncio.ensure_future(self._run(key))
-        # A caller that is cancelled must not take the value away from the others.
+        # The cancellation of a caller must not cancel the query of the others.
         return await asyncio.shield(task)
 
     async def _run(self, key: K) -> T:
         if (running := self._running.get(key)) is not None:
             await asyncio.wait({running})
-        mine = self._running[key] = self._next.pop(key)
+        own = self._running[key] = self._next.pop(key)
         try:
             return await self._read(key)
         finally:
-            if self._running.get(key) is mine:
+            if self._running.get(key) is own:
                 del self._running[key]
 
 
 V = TypeVar("V")
 
-MOST = 64
-"""Values in one statement, at most, unless a single caller has more."""
+MOST_VALUES = 64
+"""The most values of a statement, unless a single caller has more."""
 
 
 class SharedWrite(Generic[K, V]):
-    """Shares the statements that insert values by their keys.
+    """Combines writes of values by their keys.
 
     Args:
-        write: Stores values; to store one twice does no harm.
+        write: Stores values; idempotent.
     """
 
     def __init__(self, write: Callable[[Mapping[K, V]], Awaitable[None]]) -> None:
@@ -81,62 +77,62 @@ class SharedWrite(Generic[K, V]):
         """Stores values.
 
         Raises:
-            Exception: what the statement raises.
+            Exception: the error of the statement.
         """
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((values, stored))
         if self._task is None:
-            self._task = asyncio.create_task(self._send())
+            self._task = asyncio.create_task(self._run())
         await stored
 
-    async def _send(self) -> None:
-        """Sends what waits, until nothing does."""
+    async def _run(self) -> None:
+        """Writes all waiting values."""
         group: list[tuple[Mapping[K, V], asyncio.Future[None]]] = []
         try:
             while self._waiting:
-                group = self._take()
+                group = self._next_group()
                 try:
                     await self._write({k: v for values, _ in group for k, v in values.items()})
-                except Exception as error:  # noqa: BLE001 - each caller is given its own
-                    await self._send_each(group, error)
+                except Exception as error:  # noqa: BLE001 - raised in its callers
+                    await self._write_each(group, error)
                 else:
                     for _, stored in group:
-                        _end(stored)
+                        _complete(stored)
         finally:
             self._task = None
-            for _, stored in (*group, *self._waiting):  # left where this task is cancelled
+            for _, stored in (*group, *self._waiting):  # if this task is cancelled
                 stored.cancel()
             self._waiting.clear()
 
-    async def _send_each(
+    async def _write_each(
         self, group: list[tuple[Mapping[K, V], asyncio.Future[None]]], error: Exception
     ) -> None:
         for values, stored in group:
-            failed: Exception | None = error
+            failure: Exception | None = error
             if len(group) > 1:
                 try:
                     await self._write(values)
-                except Exception as own:  # noqa: BLE001 - as above
-                    failed = own
+                except Exception as own_error:  # noqa: BLE001 - raised in its caller
+                    failure = own_error
                 else:
-                    failed = None
-            _end(stored, failed)
+                    failure = None
+            _complete(stored, failure)
 
-    def _take(self) -> list[tuple[Mapping[K, V], asyncio.Future[None]]]:
+    def _next_group(self) -> list[tuple[Mapping[K, V], asyncio.Future[None]]]:
         """The callers whose values go into the next statement."""
         group: list[tuple[Mapping[K, V], asyncio.Future[None]]] = []
         count = 0
         for values, stored in self._waiting:
             count += len(values)
-            if group and count > MOST:
+            if group and count > MOST_VALUES:
                 break
             group.append((values, stored))
         del self._waiting[: len(group)]
         return group
 
 
-def _end(stored: asyncio.Future[None], error: Exception | None = None) -> None:
-    if stored.done():  # its caller was cancelled
+def _complete(stored: asyncio.Future[None], error: Exception | None = None) -> None:
+    if stored.done():  # the caller was cancelled
         return
     if error is None:
         stored.set_result(None)

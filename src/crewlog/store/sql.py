@@ -1,4 +1,4 @@
-"""The SQL that ships in the package: queries by name, migrations by number."""
+"""The SQL files of the package: queries by name, migrations by number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Migration:
 
 @cache
 def queries() -> dict[str, str]:
-    """Every query of `queries/*.sql` by the name in the `-- name:` line above it."""
+    """The queries of `queries/*.sql`, by the name in the `-- name:` line above each."""
     found: dict[str, str] = {}
     for file in files("crewlog.store").joinpath("queries").iterdir():
         if file.name.endswith(".sql"):
@@ -33,7 +33,7 @@ def queries() -> dict[str, str]:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """The migrations of `migrations/NNNN_name.sql` in order."""
+    """The migrations `migrations/NNNN_name.sql` in order."""
     found = [
         Migration(int(match[1]), match[2], file.read_text("utf-8"))
         for file in files("crewlog.store").joinpath("migrations").iterdir()

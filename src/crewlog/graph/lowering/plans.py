@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from crewlog.authority.memory_scopes import WAYS, memory_scopes
-from crewlog.authority.permissions import rules_of as call_rules
+from crewlog.authority.memory_scopes import ACCESSES, memory_scopes
+from crewlog.authority.permissions import definition_permissions
 from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.audiences import Audiences, scratch_tools
@@ -116,7 +116,7 @@ def lower_validated(definition: CrewDefinition, address: ContentHash | None = No
         },
         permissions=_agents_by_tool(definition.permissions),
         approvals=_agents_by_tool(approvals_of(definition)),
-        checks=tuple(call_rules(definition)),
+        checks=tuple(definition_permissions(definition)),
         timezone=definition.timezone,
         merge=definition.merge,
         artifacts=_artifacts(definition, audiences),
@@ -229,7 +229,7 @@ def _plan_agent(name: str, definition: CrewDefinition, audiences: Audiences) -> 
     tools += creature_tools(definition, name)
     if definition.memory is not None:
         tools += [
-            f"memory_{way}" for way in WAYS if memory_scopes(definition, AgentName(name), way)
+            f"memory_{way}" for way in ACCESSES if memory_scopes(definition, AgentName(name), way)
         ]
     outputs = outputs_of(agent)
     return PlanAgent(
@@ -295,7 +295,7 @@ def _memory_tools(definition: CrewDefinition) -> dict[ToolName, PlanTool]:
         return {}
     return {
         ToolName(name): PlanTool(effects=effects, repeat="safe")
-        for name, effects in zip(MEMORY_TOOLS, WAYS, strict=True)
+        for name, effects in zip(MEMORY_TOOLS, ACCESSES, strict=True)
     }
 
 

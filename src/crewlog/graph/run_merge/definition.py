@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
-from crewlog.authority.permissions import rules_of
+from crewlog.authority.permissions import definition_permissions
 from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.context import Window
 from crewlog.definition.counting import bare, counting_at, places_of
@@ -467,7 +467,7 @@ class _DefinitionMerge:
 
     def quotas(self, crew: CrewDefinition) -> dict[str, str]:
         """The keys of quotas that are others for those who come."""
-        now = {each.place: each.key for each in rules_of(crew)}
+        now = {each.place: each.key for each in definition_permissions(crew)}
         pairs = ((each.came, now.get(n, "")) for n, each in enumerate(self.rules))
         return {came: key for came, key in pairs if came and key not in ("", came)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crewlog.authority.permissions import (
     EVERYONE,
-    Rulings,
+    LivePermissions,
     with_live_permission,
     without_milder_permissions,
 )
@@ -16,7 +16,7 @@ class PermissionHistory:
 
     def __init__(self) -> None:
         self._permissions: dict[str, tuple[str, ...] | None] = {}
-        self._rulings: Rulings = {}
+        self._rulings: LivePermissions = {}
         self._said: dict[tuple[str, str], str] = {}
         """Who ruled, and where, by tool and agent; permissions have no agent."""
 

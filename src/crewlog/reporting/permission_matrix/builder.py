@@ -145,7 +145,7 @@ def _quotas(run: RunContext, agent: str, tool: str) -> list[Permission]:
 
 
 def _quota_view(run: RunContext, rule: Permission) -> QuotaUseView:
-    view = QuotaUseView(rule=rule.called, quota=rule.quota, key=rule.key)
+    view = QuotaUseView(rule=rule.path, quota=rule.quota, key=rule.key)
     if is_per_run(rule.quota):
         return _used(view, run.state.quotas.get(rule.key, 0))
     return view.model_copy(update=vars(run.quota_store(rule)))
@@ -191,7 +191,9 @@ def _live_permission(run: RunContext, agent: str, tool: str) -> LivePermissionVi
     state = run.state
     row = state.live_permissions.get(tool, {})
     offered = run.plan.agents[AgentName(agent)].tools
-    ruled = live_permission(agent, tool, offered=offered, rulings=state.live_permissions)
+    ruled = live_permission(
+        agent, tool, agent_tools=offered, live_permissions=state.live_permissions
+    )
     if ruled is not None:
         whom = agent if agent in row else EVERYONE
         made = last_change(state, agent_permission_change(tool, whom, ruled))
@@ -215,7 +217,9 @@ def _told(said: LivePermissionView, made: ChangeRecord | None) -> LivePermission
 def _checks(run: RunContext, agent: AgentName, tool: ToolName) -> Iterator[PermissionCheckView]:
     """What was looked at, in the order in which it is."""
     rules = run.plan.agents[agent]
-    ruled = live_permission(agent, tool, offered=rules.tools, rulings=run.state.live_permissions)
+    ruled = live_permission(
+        agent, tool, agent_tools=rules.tools, live_permissions=run.state.live_permissions
+    )
     free = ruled is None  # else what the definition says stands back
     if tool in rules.tools:
         yield PermissionCheckView(
@@ -263,7 +267,7 @@ def _rule(run: RunContext, rule: Permission, *, free: bool) -> Iterator[Permissi
     says = f"{permission_text(rule)}{f' ({rule.reason})' if rule.reason else ''}"
     if not holds:
         yield PermissionCheckView(
-            rule=rule.called, says=f"{says}: that does not hold now", applies=False
+            rule=rule.path, says=f"{says}: that does not hold now", applies=False
         )
         return
     outcome: Outcome | Literal[""] = {"never": "deny", "ask": "ask"}.get(rule.do, "")  # type: ignore[assignment]
@@ -275,13 +279,13 @@ def _rule(run: RunContext, rule: Permission, *, free: bool) -> Iterator[Permissi
         if counted.left is not None:
             says = f"{says}: {counted.left} left"
         yield PermissionCheckView(
-            rule=rule.called,
+            rule=rule.path,
             says=says,
             outcome="deny" if full else outcome,
             applies=free or full or not outcome,
         )
         return
-    yield PermissionCheckView(rule=rule.called, says=says, outcome=outcome, applies=free)
+    yield PermissionCheckView(rule=rule.path, says=says, outcome=outcome, applies=free)
 
 
 def _decided(checks: Iterator[PermissionCheckView], rule: str) -> Iterator[PermissionCheckView]:

@@ -21,7 +21,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from crewlog.authority.permissions import EVERYONE, STRICTNESS, Ruling
+from crewlog.authority.permissions import EVERYONE, STRICTNESS, LivePermission
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import ComponentConflict
 from crewlog.ids import (
@@ -410,13 +410,15 @@ def _private(state: CrewState, part: CrewState, names: MergeNames) -> dict[str, 
 # -- who may do what, and what is used -------------------------------------------------------
 
 
-def _rulings(state: CrewState, part: CrewState, names: MergeNames) -> dict[str, dict[str, Ruling]]:
+def _rulings(
+    state: CrewState, part: CrewState, names: MergeNames
+) -> dict[str, dict[str, LivePermission]]:
     """What people ruled in either run: of those who come, the stricter where both say something."""
     found = {tool: dict(row) for tool, row in state.live_permissions.items()}
     before = {now: was for was, now in names.called.agents.items()}
     for tool, row in part.live_permissions.items():
-        here: dict[str, Ruling] = found.get(tool, {})
-        more: dict[str, Ruling] = {}
+        here: dict[str, LivePermission] = found.get(tool, {})
+        more: dict[str, LivePermission] = {}
         for agent in sorted(names.comes):
             ruled = _ruled(row, before.get(agent, agent))
             known = _ruled(here, agent)
@@ -427,7 +429,7 @@ def _rulings(state: CrewState, part: CrewState, names: MergeNames) -> dict[str, 
     return found
 
 
-def _ruled(row: Mapping[str, Ruling], agent: str) -> Ruling | None:
+def _ruled(row: Mapping[str, LivePermission], agent: str) -> LivePermission | None:
     """What a tool's rulings say of an agent."""
     return row[agent] if agent in row else row.get(EVERYONE)
 

@@ -1,5 +1,5 @@
--- The schema of version 0.1. All tables are in the schema `crewlog`, so that an application may use
--- the same database.
+-- The tables of version 0.1. They are in the schema `crewlog`, so that an application can use the same
+-- database.
 --
 -- - Ids, hashes and names use collation C: the comparison is faster, and equal on every system.
 -- - Free text is stored by `crewlog.store.codec.pack`, JSON by `dump_json`, both as `text`: the types
@@ -8,12 +8,12 @@
 -- - `crewlog rebuild` makes the rows of a run again from its histories. A comment says so where a
 --   table is not derived from them.
 
--- Content, addressed by its hash. `unreferenced_at` is the time since which no run names the content: see
+-- Content by its hash. `unreferenced_at` is the time since which no run names it, see
 -- `crewlog.store.deletion`.
 CREATE TABLE crewlog.definitions (
     hash       text COLLATE "C" PRIMARY KEY,
     definition text NOT NULL,
-    unreferenced_at     bigint
+    unreferenced_at bigint
 );
 CREATE INDEX definitions_unreferenced ON crewlog.definitions (unreferenced_at) WHERE unreferenced_at IS NOT NULL;
 
@@ -61,7 +61,7 @@ CREATE TABLE crewlog.journal_entries (
 );
 
 -- The messages of logs, as chains. The head is a hash of the run, the log and all links before it, so
--- it identifies the link. `is_first` marks the first message of a log. A link that joins two logs has
+-- it identifies the link. `is_first` marks the first message of a log. A link that merges two logs has
 -- a second parent in `other`, and an empty body.
 CREATE TABLE crewlog.log_links (
     head     text COLLATE "C" PRIMARY KEY,
@@ -75,13 +75,13 @@ CREATE TABLE crewlog.log_links (
 -- Links of deleted runs that related runs still use.
 CREATE TABLE crewlog.orphaned_links (head text COLLATE "C" PRIMARY KEY);
 
--- Entries may be stored in any order. So `crew` and `definition` are null until an entry is stored
--- that names them; `recipe`, `started_at` and `started_by` until the first entry of the run is.
+-- Entries may be stored in any order. So `crew` and `definition` are null until an entry with them is
+-- stored; `recipe`, `started_at` and `started_by` until the first entry of the run is.
 --
--- `crew` and `definition` are the current ones; the entry at `definition_position` named them. `recipe`
--- is the definition that the run began with. The entry at `status_position` set `status`. The journal
+-- `crew` and `definition` are the current ones, set by the entry at `definition_position`. `recipe` is
+-- the definition that the run was started with. The entry at `status_position` set `status`. The journal
 -- of a fork begins after `source_position` of its `source`. The entry at `restore_position` was the last
--- that restored a state: an interrupt that was last asked before it is no longer open.
+-- to restore a state: an interrupt that was last asked before it is no longer open.
 CREATE TABLE crewlog.runs (
     run                 text COLLATE "C" PRIMARY KEY,
     crew                text COLLATE "C",
@@ -120,7 +120,7 @@ CREATE TABLE crewlog.interrupts (
 );
 CREATE INDEX interrupts_open ON crewlog.interrupts (run) WHERE asked_position > answered_position;
 
--- The agent of a step. The start of a step names it, and its end may be stored before its start.
+-- The agents of steps. The start of a step names it; its end may be stored before its start.
 CREATE TABLE crewlog.steps (
     run   text COLLATE "C" NOT NULL,
     step  text COLLATE "C" NOT NULL,
@@ -128,9 +128,9 @@ CREATE TABLE crewlog.steps (
     PRIMARY KEY (run, step)
 );
 
--- `step` and `node` are empty where the checkpoint is not the end of a step or a turn.
--- `pruned_position` is the position at which the checkpoint policy removed the checkpoint from the list;
--- a later tag lists it again.
+-- `step` is the step or the exchange that ended, `node` the node of the step; else they are empty.
+-- `pruned_position` is the position at which the policy pruned the checkpoint; a later tag lists it
+-- again.
 CREATE TABLE crewlog.checkpoints (
     run      text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
@@ -142,7 +142,7 @@ CREATE TABLE crewlog.checkpoints (
     PRIMARY KEY (run, position)
 );
 
--- Names of checkpoints. `position` is that of the entry that gave the name.
+-- Tags of checkpoints. `position` is that of the entry that set the tag.
 CREATE TABLE crewlog.tags (
     run        text COLLATE "C" NOT NULL,
     tag        text COLLATE "C" NOT NULL,
@@ -190,8 +190,8 @@ CREATE TABLE crewlog.deleted_run_sources (
 -- histories.
 CREATE TABLE crewlog.forked_runs (run text COLLATE "C" PRIMARY KEY);
 
--- Forks that are about to begin: their source is not deleted before their own journal names what they
--- share with it. Not derived from histories.
+-- Forks that have not started: their source is not deleted before their journal names the links that
+-- they share with it. Not derived from histories.
 CREATE TABLE crewlog.pending_forks (
     source text COLLATE "C" NOT NULL,
     fork   text COLLATE "C" NOT NULL,
@@ -207,23 +207,23 @@ CREATE TABLE crewlog.rejected_executions (
     PRIMARY KEY (run, execution)
 );
 
--- The executions of runs with signed commands whose start was checked, or that continue such a one.
--- The store takes entries of such a run from no other execution. Not derived from histories.
+-- The executions of runs with signed commands whose start was authorized, and those that continue them.
+-- The store accepts entries of such a run from no other execution. Not derived from histories.
 CREATE TABLE crewlog.accepted_executions (
     run       text COLLATE "C" NOT NULL,
     execution text COLLATE "C" NOT NULL,
     PRIMARY KEY (run, execution)
 );
 
--- Start records of work that begins only once: the first process that inserts a key owns the work. The
--- work is a call, a summary, or to continue an agent of an ended run. Not derived from histories.
+-- Start records of work that starts only once: the first process that inserts a key owns the work. The
+-- work is a call, a summary, or the claim of an agent of an ended run. Not derived from histories.
 CREATE TABLE crewlog.start_records (
     key   text COLLATE "C" PRIMARY KEY,
     owner text COLLATE "C" NOT NULL
 );
 
--- Approved tools of MCP servers. `hash` is that of the description and the
--- arguments, `description` their text at the time of the approval. Not derived from histories.
+-- Approved tools of MCP servers. `hash` is that of description and arguments, `description` their text at
+-- the time of the approval. Not derived from histories.
 CREATE TABLE crewlog.tool_approvals (
     source   text COLLATE "C" NOT NULL,
     tool     text COLLATE "C" NOT NULL,
@@ -263,7 +263,7 @@ CREATE TABLE crewlog.memories (
     step       text COLLATE "C" NOT NULL,
     written_by text COLLATE "C" NOT NULL,
     at         bigint NOT NULL,
-    expires    bigint,
+    expires_at bigint,
     words      tsvector NOT NULL,
     embedder   text COLLATE "C",
     embedding  real[],
@@ -291,8 +291,8 @@ CREATE TABLE crewlog.quota_calls (
 );
 CREATE INDEX quota_calls_by_age ON crewlog.quota_calls (quota, at);
 
--- The number of `quota_calls` by quota and period: to count a call reads one row, however many calls
--- there are. Not derived from histories.
+-- The number of `quota_calls` by quota and period, so that counting a call reads one row. Not derived
+-- from histories.
 CREATE TABLE crewlog.quota_counts (
     quota text COLLATE "C" NOT NULL,
     period text COLLATE "C" NOT NULL,
@@ -300,17 +300,17 @@ CREATE TABLE crewlog.quota_counts (
     PRIMARY KEY (quota, period)
 );
 
--- Functions are created with OR REPLACE: they are left where somebody dropped the tables alone.
+-- OR REPLACE, since the functions remain if only the tables were dropped.
 
--- An insert calls this where the position holds another entry. The error ends the whole statement, so
--- nothing of the batch is stored. Without a conflict it costs nothing.
+-- Called by an insert if the position has another entry. The error aborts the statement, so nothing of
+-- the batch is stored. Without a conflict it costs nothing.
 CREATE OR REPLACE FUNCTION crewlog.reject_entry(at_position bigint) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'a different entry' USING ERRCODE = 'CL001', DETAIL = at_position::text;
 END
 $$;
 
--- Calls in one quota are counted one after the other.
+-- Serializes the counting of calls in a quota.
 CREATE OR REPLACE FUNCTION crewlog.lock_quotas(quotas text[])
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -319,9 +319,9 @@ BEGIN
 END
 $$;
 
--- Counts a call in all of the quotas, or in none. In the second case it returns a quota that is used
--- up. A call that is counted already is not counted again, in any period. The caller sorts the
--- quotas, so that no two calls deadlock; each statement sees what was committed before its lock.
+-- Counts a call in all of the quotas, or in none, and then returns a quota that is used up. A counted
+-- call is not counted again, in any period. The caller sorts the quotas, so that calls cannot deadlock;
+-- each statement sees what was committed before its lock.
 CREATE OR REPLACE FUNCTION crewlog.count_call(
     this text, quotas text[], periods text[], limits bigint[], now bigint, older bigint
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -341,7 +341,7 @@ BEGIN
     IF FOUND THEN
         RETURN used_up;
     END IF;
-    WITH made AS (
+    WITH inserted AS (
         INSERT INTO crewlog.quota_calls (quota, call, period, at)
         SELECT new.quota, this, new.period, now
         FROM unnest(quotas, periods) AS new (quota, period)
@@ -349,7 +349,8 @@ BEGIN
         RETURNING quota_calls.quota, quota_calls.period
     )
     INSERT INTO crewlog.quota_counts AS counts (quota, period, calls)
-    SELECT made.quota, made.period, count(*) FROM made GROUP BY made.quota, made.period
+    SELECT inserted.quota, inserted.period, count(*) FROM inserted
+    GROUP BY inserted.quota, inserted.period
     ON CONFLICT (quota, period) DO UPDATE SET calls = counts.calls + EXCLUDED.calls;
     WITH old AS (
         DELETE FROM crewlog.quota_calls AS old
@@ -374,12 +375,12 @@ CREATE OR REPLACE FUNCTION crewlog.release_call(this text, quotas text[])
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM crewlog.lock_quotas(quotas);
-    WITH gone AS (
+    WITH deleted AS (
         DELETE FROM crewlog.quota_calls AS old
         WHERE old.quota = ANY (quotas) AND old.call = this
         RETURNING old.quota, old.period
     )
     UPDATE crewlog.quota_counts AS counts SET calls = counts.calls - 1
-    FROM gone WHERE counts.quota = gone.quota AND counts.period = gone.period;
+    FROM deleted WHERE counts.quota = deleted.quota AND counts.period = deleted.period;
 END
 $$;

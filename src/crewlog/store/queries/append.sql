@@ -1,9 +1,9 @@
--- The parts of one statement: `crewlog.store.append_statement` joins those whose tables get rows. $1 is
--- the run, $2 a JSON object that has the rows of each table as a list, $3 the execution that sends
+-- The parts of one statement: `crewlog.store.append_statement` combines those whose tables get rows. $1
+-- is the run, $2 a JSON object with the rows of each table as a list, $3 the execution that sends the
 -- entries.
 --
--- Each insert is sorted by its key, so that two statements that overlap take their locks in one order
--- and cannot deadlock.
+-- Each insert is sorted by its key, so that overlapping statements take their locks in one order and
+-- cannot deadlock.
 
 -- name: append_journal_entries
 INSERT INTO crewlog.journal_entries AS stored (run, position, hash, entry)
@@ -13,7 +13,7 @@ SELECT $1::text, new.position, new.hash,
            THEN crewlog.reject_entry(new.position) ELSE new.entry
        END
 FROM jsonb_to_recordset($2::jsonb -> 'journal_entries') AS new (position bigint, hash text, entry text)
--- Entries that are there already are left out here: the conflict clause would lock their rows.
+-- Stored entries are left out here, since the conflict clause would lock their rows.
 WHERE new.hash IS DISTINCT FROM (
     SELECT old.hash FROM crewlog.journal_entries AS old
     WHERE old.run = $1 AND old.position = new.position
@@ -55,7 +55,7 @@ ORDER BY new.position
 ON CONFLICT DO NOTHING
 
 -- name: append_tags
--- `TagProjection.merge`: the later of both.
+-- See `TagProjection.merge`.
 INSERT INTO crewlog.tags AS stored (run, tag, checkpoint, position, at)
 SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'tags') AS new (
     tag text, checkpoint bigint, position bigint, at bigint
@@ -66,7 +66,7 @@ ON CONFLICT (run, tag) DO UPDATE SET
 WHERE excluded.position > stored.position
 
 -- name: append_interrupts
--- `InterruptProjection.merge`: the question and the last answer, whichever came first.
+-- See `InterruptProjection.merge`.
 INSERT INTO crewlog.interrupts AS stored
     (run, id, position, at, interrupt, asked_position, decision, answered_by, answered_position)
 SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'interrupts') AS new (
@@ -107,14 +107,14 @@ ORDER BY new.source, new.position
 ON CONFLICT DO NOTHING
 
 -- name: append_pending_forks
--- As `add_pending_fork` notes one: a run is not deleted before its parts have taken what is theirs.
+-- As `add_pending_fork`: a run is not deleted before its split runs have started.
 INSERT INTO crewlog.pending_forks (source, fork, at)
 SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'pending_forks') AS new (fork text, at bigint)
 ORDER BY new.fork
 ON CONFLICT DO NOTHING
 
 -- name: append_runs
--- `RunProjection.merge`: how it began whenever that comes; the rest as the highest position says.
+-- See `RunProjection.merge`.
 INSERT INTO crewlog.runs AS stored (
     run, crew, definition, definition_position, recipe, started_at, started_by, source_position, source, restore_position,
     status, status_position, ended_at, error, position

@@ -1,5 +1,5 @@
 -- name: lock_crew
--- Registrations of one name queue up here, so that each sees the version before it.
+-- Serializes registrations of one name, so that each sees the version before it.
 SELECT pg_advisory_xact_lock(hashtextextended($1::text, 20261121))
 
 -- name: put_crew
@@ -22,12 +22,12 @@ SELECT name, version, definition, at FROM crewlog.crews
 WHERE NOT removed ORDER BY name, version
 
 -- name: remove_crew
-WITH gone AS (
+WITH removed_rows AS (
     UPDATE crewlog.crews SET removed = true WHERE name = $1 AND NOT removed RETURNING name
 ), unset AS (
     DELETE FROM crewlog.default_crews WHERE name = $1
 )
-SELECT count(*) AS versions FROM gone
+SELECT count(*) AS versions FROM removed_rows
 
 -- name: default_crew
 SELECT name FROM crewlog.default_crews
@@ -40,7 +40,7 @@ ON CONFLICT (one) DO UPDATE SET name = excluded.name
 DELETE FROM crewlog.default_crews
 
 -- name: lock_catalog
--- One lock for all names: what is registered together overlaps in any order, and it is rare.
+-- One lock for all names, since registrations of several names overlap in any order. They are rare.
 SELECT pg_advisory_xact_lock(4854126601903003)
 
 -- name: put_catalog_entries

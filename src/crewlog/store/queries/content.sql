@@ -1,5 +1,5 @@
 -- name: put_bodies
--- What is there already is left out: the conflict clause would lock its row.
+-- Stored bodies are left out, since the conflict clause would lock their rows.
 INSERT INTO crewlog.bodies (hash, body)
 SELECT new.* FROM unnest($1::text[], $2::text[]) AS new (hash, body)
 WHERE NOT EXISTS (
@@ -12,7 +12,7 @@ ON CONFLICT (hash) DO UPDATE SET unreferenced_at = NULL WHERE bodies.unreference
 SELECT hash, body FROM crewlog.bodies WHERE hash = ANY($1::text[])
 
 -- name: claim
--- The update changes nothing: it makes RETURNING return the owner of a key that has one.
+-- The update changes nothing; with it, RETURNING also returns an existing owner.
 INSERT INTO crewlog.start_records (key, owner)
 SELECT $1::text, $2::text
 WHERE NOT EXISTS (SELECT FROM crewlog.permission_changes WHERE run = $3::text AND position > $4::bigint)

@@ -1,9 +1,9 @@
 -- name: lock_delete
--- Deletions queue up: each works out what is still used.
+-- Serializes deletions, since each computes what is still used.
 SELECT pg_advisory_xact_lock(4854126601903004)
 
 -- name: lock_runs
--- Whoever notes a fork of one of them comes before this, and is seen; or after it, and finds none.
+-- `add_pending_fork` runs before this, and its fork is found; or after it, and finds no source.
 SELECT FROM crewlog.runs WHERE run = ANY($1::text[]) ORDER BY run FOR UPDATE
 
 -- name: add_pending_fork
@@ -14,7 +14,7 @@ ON CONFLICT (source, fork) DO UPDATE SET at = excluded.at
 RETURNING source
 
 -- name: list_pending_forks
--- A fork that has a row has begun, or is another run than was expected.
+-- A fork with a row has started.
 SELECT source, fork, at FROM crewlog.pending_forks
 WHERE source = ANY($1::text[]) AND fork <> ALL($1)
   AND NOT EXISTS (SELECT FROM crewlog.runs WHERE run = fork)
@@ -24,12 +24,12 @@ ORDER BY source, fork
 DELETE FROM crewlog.pending_forks WHERE source = $1::text AND fork = $2::text
 
 -- name: delete_rows
--- What a run has of its own; its journal is returned, from which the rest is worked out.
+-- Deletes the rows of runs, and returns their journals, from which the other rows to delete follow.
 WITH step_rows AS (DELETE FROM crewlog.steps WHERE run = ANY($1::text[])),
 checkpoint_rows AS (DELETE FROM crewlog.checkpoints WHERE run = ANY($1)),
 interrupt_rows AS (DELETE FROM crewlog.interrupts WHERE run = ANY($1)),
 tag_rows AS (DELETE FROM crewlog.tags WHERE run = ANY($1)),
-ruling_rows AS (DELETE FROM crewlog.permission_changes WHERE run = ANY($1)),
+permission_rows AS (DELETE FROM crewlog.permission_changes WHERE run = ANY($1)),
 snapshot_rows AS (DELETE FROM crewlog.snapshots WHERE run = ANY($1)),
 lineage_rows AS (
     INSERT INTO crewlog.deleted_run_sources (run, source, by_merge)
@@ -39,7 +39,7 @@ lineage_rows AS (
     ) AS known
     WHERE run = ANY($1) GROUP BY run, source ON CONFLICT DO NOTHING
 ),
-parent_rows AS (DELETE FROM crewlog.log_sources WHERE run = ANY($1)),
+source_rows AS (DELETE FROM crewlog.log_sources WHERE run = ANY($1)),
 execution_rows AS (DELETE FROM crewlog.accepted_executions WHERE run = ANY($1)),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = ANY($1)),
 fork_rows AS (DELETE FROM crewlog.pending_forks WHERE source = ANY($1) OR fork = ANY($1)),
@@ -49,7 +49,7 @@ journal_rows AS (
 SELECT run, position, hash, entry FROM journal_rows ORDER BY run, position
 
 -- name: prune_lineage
--- Of no use is what no run that is left goes on from.
+-- Removes the lineage that no remaining run continues from.
 WITH RECURSIVE needed AS (
     SELECT source FROM crewlog.runs WHERE source IS NOT NULL
     UNION SELECT source FROM crewlog.log_sources
@@ -59,21 +59,23 @@ WITH RECURSIVE needed AS (
 DELETE FROM crewlog.deleted_run_sources WHERE run NOT IN (SELECT source FROM needed)
 
 -- name: delete_start_records
--- Keys that begin with a run's id and a slash: `0` comes after it. Another run's id may begin so, too.
--- What is claimed for a body, as a summary is, goes with it.
+-- Keys that start with the id of the run and a slash; `0` is the next character. Ids of other runs may
+-- start the same way, hence the regular expression. Returns owners, which may name bodies, such as
+-- summaries.
 DELETE FROM crewlog.start_records
 WHERE key >= $1::text || '/' AND key < $1 || '0'
   AND substr(key, length($1) + 2) ~ '^[^/]+/[0-9]+/[0-9]+$'
 RETURNING owner
 
 -- name: detach_quota_calls
--- The calls of a deleted run still count, under names that no call of a later run with its id has.
+-- The calls of a deleted run still count, under keys that no call of a later run with its id can have.
 UPDATE crewlog.quota_calls SET call = call || '@' || gen_random_uuid()
 WHERE call >= $1::text || '/' AND call < $1 || '0'
   AND substr(call, length($1) + 2) ~ '^[^/]+/[0-9]+$'
 
 -- name: list_related_runs
--- Runs that may have links of others: what goes on from others, and what others go on from, or did.
+-- Runs that may share links: those that continue from others, and those that others continue from, also
+-- deleted ones.
 SELECT run FROM crewlog.runs WHERE source IS NOT NULL
 UNION SELECT run FROM crewlog.runs WHERE run IN (SELECT source FROM crewlog.runs WHERE source IS NOT NULL)
 UNION SELECT run FROM crewlog.log_sources
@@ -81,8 +83,8 @@ UNION SELECT run FROM crewlog.runs WHERE run IN (SELECT source FROM crewlog.log_
 UNION SELECT run FROM crewlog.forked_runs
 
 -- name: add_forked_runs
--- Before the rows go that say it.
-WITH gone AS (DELETE FROM crewlog.forked_runs WHERE run = ANY($1::text[]))
+-- Runs before `delete_rows`, which deletes the rows that this reads.
+WITH deleted_rows AS (DELETE FROM crewlog.forked_runs WHERE run = ANY($1::text[]))
 INSERT INTO crewlog.forked_runs (run)
 SELECT DISTINCT deleted.source FROM (
     SELECT run, source FROM crewlog.runs UNION ALL SELECT run, source FROM crewlog.log_sources
@@ -92,12 +94,12 @@ WHERE deleted.run = ANY($1) AND kept.run <> ALL($1)
 ON CONFLICT DO NOTHING
 
 -- name: list_entries_with_heads
--- Of the runs $1, every entry that says which heads a run goes on from; others may be among them.
+-- The entries of the runs $1 with heads that a run continues from; others may be among them.
 SELECT entry FROM crewlog.journal_entries
 WHERE run = ANY($1::text[]) AND entry ~ '"kind":"(RunForked|RunRolledBack|RunReopened)"|"joined":'
 
 -- name: list_runs_with_links
--- Those of the runs $1 that name at a link's position what makes it: its body, or a joined head.
+-- The runs among $1 whose entry at the position of a link names its body or merged head.
 SELECT DISTINCT run
 FROM unnest($2::bigint[], $3::text[]) AS link (position, name)
 JOIN crewlog.journal_entries USING (position)
@@ -107,8 +109,8 @@ WHERE run = ANY($1::text[]) AND strpos(entry, '"' || name || '"') > 0
 SELECT head, previous, position, body, other FROM crewlog.orphaned_links JOIN crewlog.log_links USING (head)
 
 -- name: delete_links
--- $1 go, $2 stay for kin. The bodies of those that go are returned.
-WITH kept AS (
+-- Deletes the links $1 and returns their bodies. Marks the links $2, which related runs use, as orphaned.
+WITH used_rows AS (
     INSERT INTO crewlog.orphaned_links (head) SELECT unnest($2::text[]) ON CONFLICT DO NOTHING
 ),
 orphan_rows AS (DELETE FROM crewlog.orphaned_links WHERE head = ANY($1::text[]))
@@ -125,8 +127,8 @@ SELECT hash FROM crewlog.bodies WHERE unreferenced_at <= $1::bigint
 UNION SELECT hash FROM crewlog.definitions WHERE unreferenced_at <= $1
 
 -- name: list_referenced
--- Those of $1 that something names. It reads links and journals whole: deletions are rare, and an
--- index for them would cost every step. Entries that name nothing but steps and nodes are left out.
+-- The hashes among $1 that any row names. It reads all links and journals: deletions are rare, and an
+-- index would slow down every step. Entries without hashes are skipped.
 WITH wanted AS MATERIALIZED (SELECT unnest($1::text[]) COLLATE "C" AS hash)
 SELECT hash FROM wanted WHERE EXISTS (SELECT FROM crewlog.crews WHERE definition = hash)
 UNION SELECT hash FROM wanted WHERE EXISTS (SELECT FROM crewlog.catalog_entries WHERE content = hash)

@@ -1,5 +1,5 @@
--- Encrypted entries: other queries search the texts of entries, which works on plain ones only. These
--- queries return the encrypted ones to a process that has the keys and searches them itself.
+-- Encrypted entries. Other queries search the texts of entries, which works for plain ones only. These
+-- return the encrypted ones to the process, which decrypts and searches them.
 
 -- name: encrypted_entries_of_run
 SELECT position, hash, entry FROM crewlog.journal_entries

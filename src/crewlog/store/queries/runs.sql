@@ -1,6 +1,6 @@
 -- name: read_log
--- Newest first, but for what is before a join: that is in any order. The walk stops at a log's first
--- message, at a known head, or at a gap. What is reached over both parents is met once.
+-- Newest first; links before a merge of logs are in any order. The walk stops at the first message of a
+-- log, at a known head, or at a gap. UNION returns a link once, also if both parents lead to it.
 WITH RECURSIVE chain AS (
     SELECT head, previous, position, body, is_first, other FROM crewlog.log_links
     WHERE head = $1 AND head <> ALL($2::text[])
@@ -22,7 +22,7 @@ WHERE run = $1 AND position > $2
 ORDER BY position LIMIT $3
 
 -- name: find_command
--- What has the text may have it elsewhere than where the id of its command is: the reader looks.
+-- The text may be in another place of an entry, so the reader compares the ids.
 SELECT position, hash, entry FROM crewlog.journal_entries
 WHERE run = $1 AND (strpos(entry, $2) > 0 OR strpos(entry, $3) > 0)
 ORDER BY position DESC
@@ -31,10 +31,10 @@ ORDER BY position DESC
 SELECT run, crew, definition, recipe, started_at, started_by, source, source_position,
        restore_position, status, status_position, ended_at, error, position,
        EXISTS (
-           SELECT FROM crewlog.interrupts AS asked
-           WHERE asked.run = runs.run AND asked.asked_position > asked.answered_position
-             AND asked.asked_position >= runs.restore_position
-       ) AS asking
+           SELECT FROM crewlog.interrupts AS stored
+           WHERE stored.run = runs.run AND stored.asked_position > stored.answered_position
+             AND stored.asked_position >= runs.restore_position
+       ) AS has_open_interrupt
 FROM crewlog.runs WHERE run = $1
 
 -- name: lineage
@@ -73,17 +73,17 @@ WITH seen AS (
     SELECT run, crew, definition, recipe, started_at, started_by, source, source_position,
            restore_position, status, status_position, ended_at, error, position,
            EXISTS (
-               SELECT FROM crewlog.interrupts AS asked
-               WHERE asked.run = runs.run AND asked.asked_position > asked.answered_position
-                 AND asked.asked_position >= runs.restore_position
-           ) AS asking
+               SELECT FROM crewlog.interrupts AS stored
+               WHERE stored.run = runs.run AND stored.asked_position > stored.answered_position
+                 AND stored.asked_position >= runs.restore_position
+           ) AS has_open_interrupt
     FROM crewlog.runs
 )
 SELECT * FROM seen
 WHERE cardinality($1::text[]) = 0
    OR (
-       status = ANY($2::text[])  -- what can be stored for $1: for the index
-       AND CASE WHEN status = 'running' AND asking THEN 'waiting' ELSE status END = ANY($1)
+       status = ANY($2::text[])  -- the stored statuses for $1, so that the index is used
+       AND CASE WHEN status = 'running' AND has_open_interrupt THEN 'waiting' ELSE status END = ANY($1)
    )
 ORDER BY started_at DESC NULLS LAST, run LIMIT $3
 
@@ -95,7 +95,7 @@ WHERE ($1::text IS NULL OR run = $1) AND interrupt IS NOT NULL
 ORDER BY at, run, position
 
 -- name: list_open_interrupts
--- A question that nobody answered before its run ended, or went back behind it, is no longer open.
+-- An unanswered interrupt is no longer open after its run has ended or was rolled back behind it.
 SELECT run, id, position, at, interrupt, asked_position, decision, answered_by,
        answered_position
 FROM crewlog.interrupts
@@ -108,24 +108,24 @@ WHERE ($1::text IS NULL OR run = $1) AND asked_position > answered_position
 ORDER BY at, run, position
 
 -- name: list_checkpoints
--- With positions that are nothing but tagged.
+-- Includes positions that are checkpoints only by their tags.
 WITH tagged AS (
     SELECT checkpoint AS position, array_agg(tag ORDER BY tag) AS tags, min(at) AS at,
-           max(position) AS named
+           max(position) AS tagged_at
     FROM crewlog.tags WHERE run = $1 AND checkpoint > $2
     GROUP BY checkpoint
 ),
 found AS (
-    SELECT position, kind, step, node, at, tags, hidden AS pruned
+    SELECT position, kind, step, node, at, tags, is_pruned AS pruned
     FROM crewlog.checkpoints
-    LEFT JOIN (SELECT position, tags, named FROM tagged) AS names USING (position)
-    CROSS JOIN LATERAL (SELECT COALESCE(pruned_position > COALESCE(named, 0), false)) AS now (hidden)
-    WHERE run = $1 AND position > $2 AND ($4 OR NOT hidden)
+    LEFT JOIN (SELECT position, tags, tagged_at FROM tagged) AS names USING (position)
+    CROSS JOIN LATERAL (SELECT COALESCE(pruned_position > COALESCE(tagged_at, 0), false)) AS state (is_pruned)
+    WHERE run = $1 AND position > $2 AND ($4 OR NOT is_pruned)
     UNION ALL
     SELECT position, 'tag', '', '', at, tags, false FROM tagged
     WHERE NOT EXISTS (
-        SELECT FROM crewlog.checkpoints AS kept
-        WHERE kept.run = $1 AND kept.position = tagged.position
+        SELECT FROM crewlog.checkpoints AS stored
+        WHERE stored.run = $1 AND stored.position = tagged.position
     )
     ORDER BY position LIMIT $3
 )
@@ -138,7 +138,7 @@ UPDATE crewlog.checkpoints SET pruned_position = $3::bigint
 WHERE run = $1 AND position = ANY($2::bigint[])
 
 -- name: prune_snapshots
--- Only where the journal is whole: a state behind a gap is all that is left of what was there.
+-- Only if the journal has no gaps: after a gap, the snapshot is the only source of the state.
 DELETE FROM crewlog.snapshots WHERE run = $1 AND position = ANY($2::bigint[])
 AND (
     SELECT count(*) = max(position) - COALESCE((SELECT source_position FROM crewlog.runs WHERE run = $1), 0)
