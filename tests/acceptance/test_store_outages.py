@@ -170,13 +170,13 @@ async def test_people_are_told_which_and_the_run_goes_on(settled: Site, outage: 
         waits = [row["waiting_for"], *(each["message"] for each in row["stalled"])]
         waits += [each["error"] for each in row["pending"]]
         assert any(said in each for each in waits), row
-        assert "go on by themselves" in json.dumps(shown) + json.dumps(listed)
+        assert "Runs wait, and continue" in json.dumps(shown) + json.dumps(listed)
         code, checks = await command(site, "doctor")
         assert code == exits.AWAY
         (check,) = [each for each in checks["checks"] if each["name"] == "Postgres"]
         assert check["status"] == "fail"
         assert said in check["detail"]
-        assert "go on by themselves" in check["remedy"]
+        assert "Runs wait, and continue" in check["remedy"]
     result = await run.result(LIMIT)
     assert {agent: found["text"] for agent, found in result.outputs.items()} == {"a": "A", "b": "B"}
     assert len(site.ledger(run, "start")) == 1

@@ -143,7 +143,7 @@ async def test_whose_fault_it_is(dsn: str) -> None:
         await pool.fetch("SELECT $1::int", "x")
     with pytest.raises(StoreUnavailable, match="does not exist") as caught:
         await pool.fetch("SELECT * FROM crewlog.gone")
-    assert "A table is gone" in caught.value.remedy
+    assert "A table is missing" in caught.value.remedy
     await pool.close()
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crewlog.authority.permissions import permission_text
-from crewlog.authority.permissions import rules_of as call_rules
+from crewlog.authority.permissions import definition_permissions, permission_text
 from crewlog.definition.conditions import (
     AllOf,
     AnyOf,
@@ -154,7 +153,7 @@ def crew_rules(definition: CrewDefinition) -> Iterator[str]:
             yield f"every call of {tool} waits for a person's yes"
         elif named:
             yield f"calls of {tool} by {listed(named)} wait for a person's yes"
-    for rule in call_rules(definition):
+    for rule in definition_permissions(definition):
         yield permission_text(rule)
     for name, agent in definition.agents.items():
         if agent.parent is not None:
