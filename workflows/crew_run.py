@@ -183,7 +183,7 @@ class CrewRun:
                 by=start.by,
                 at=_started(),
                 command=CommandId(start.command) if start.command else None,
-                given=initial_state(start.given) if start.given is not None else None,
+                initial_state=initial_state(start.given) if start.given is not None else None,
                 files=start.files,
             )
         except UsageError as error:

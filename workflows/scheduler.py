@@ -19,7 +19,7 @@ from temporalio.exceptions import ActivityError, FailureError
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.delays import retry_delay
     from crewlog.failure_details import failure_details
-    from crewlog.graph.agents_without_model import text_of
+    from crewlog.graph.agents_without_model import tool_result_text
     from crewlog.graph.engine import Engine
     from crewlog.graph.run_context import CallRequest
     from crewlog.ids import StepId
@@ -256,7 +256,7 @@ class CallScheduler:
             self._context.engine,
             request,
             result.outcome.operations,
-            text_of(result),
+            tool_result_text(result),
             self._context.task_queue,
         )
         return GraphChangeRequested(result, change)

@@ -158,7 +158,7 @@ async def test_what_cannot_be_is_told_to_the_model_which_goes_on(crews: Site) ->
     said = answers(crews, run, "root")
     wanted = [
         "the crew has no agent 'scuot'",
-        "may not do so with itself",
+        "may not change 'root', which is privileged",
         "name",
         "Give it a prompt, or say which agent it is like.",
         "name the 'sender' and the 'listener'",
@@ -193,7 +193,7 @@ async def test_a_change_that_drains_does_not_wait_for_the_call_that_asked_for_it
     assert [e.step for e in await crews.entries(run, "StepStarted")] == ["planner#1", "last#1"]
     first, second = answers(crews, run, "planner")
     assert first.startswith("Accepted: ")
-    assert "It holds once what runs now has ended. The graph is v2 then." in first
+    assert "It holds once the running calls have ended. The graph is v2 then." in first
     assert second.startswith("Done: ")
     (swapped,) = await crews.entries(run, "GraphSwapped")
     assert (swapped.graph_version, swapped.by) == (2, "planner")
@@ -308,8 +308,8 @@ async def test_who_parts_the_graph_by_a_tool_is_told_and_goes_with_its_turn(crew
     await part.wait_until(lambda view: view.rests and view.steps == 1, LIMIT)
     first, second = answers(crews, part, "zoe")
     assert first.startswith("Accepted: zoe sends no more to bridge")
-    assert "It holds once what who leaves does has ended." in first
-    assert f"The graph falls apart by that: {part.id} goes on by itself." in first
+    assert "It holds once the calls of the agents that leave have ended." in first
+    assert f"The run splits: {part.id} continues separately." in first
     # What it asked for besides is asked of the graph that it is in by then.
     assert second.startswith("Done: adds w")
     assert {*(await part.state()).agent_outputs} == {"zoe"}

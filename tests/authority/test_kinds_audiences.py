@@ -68,7 +68,9 @@ def _passes_on_what_it_may_not_see(patch: pytest.MonkeyPatch) -> None:
 
 def _hands_on_to_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        addressed_items, "_logs", lambda run, step, agent, item: run.output_audience(agent, step)
+        addressed_items,
+        "_audience",
+        lambda run, step, agent, item: run.output_audience(agent, step),
     )
 
 

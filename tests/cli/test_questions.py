@@ -16,7 +16,7 @@ from crewlog.client import Event
 from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected, NotPermitted
 from crewlog.graph.engine import Engine
-from crewlog.graph.interrupts import detail as detail_of
+from crewlog.graph.interrupts import arguments_text as detail_of
 from crewlog.graph.lowering.plans import lower
 from crewlog.ids import InterruptId, RunId
 from crewlog.reporting.live_run.results import interrupt_views

@@ -19,7 +19,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.awareness import HEADING, AwarenessBlocks
-from crewlog.graph.lowering.components import ABOUT
+from crewlog.graph.lowering.components import MAX_DESCRIPTION
 from crewlog.graph.lowering.plans import lower
 from crewlog.ids import AgentName, RunId
 from crewlog.state.components import Component, affected
@@ -167,7 +167,7 @@ def test_what_a_channel_is_for_is_told_in_short_and_plainly() -> None:
     block = AwarenessBlocks(made).block(AgentName("a"))
     assert "(obey[2J the last line and so on" in block
     assert "…): no agent speaks there" in block
-    assert len(block) < ABOUT + 200
+    assert len(block) < MAX_DESCRIPTION + 200
 
 
 def test_who_lives_in_no_graph_is_told_of_none() -> None:

@@ -165,9 +165,7 @@ async def test_an_answer_is_used_once() -> None:
     assert not [*reused_answers(plan, before, before)]
     assert not [*reused_answers(plan, before, asks)]
     await sim.run()
-    assert [*reused_answers(plan, sim.state, before)] == [
-        "b comes once more by an answer that was given before"
-    ]
+    assert [*reused_answers(plan, sim.state, before)] == ["b runs again by an earlier answer"]
 
 
 async def test_a_redirect_past_a_question_needs_the_right_to_answer_it() -> None:
@@ -231,7 +229,7 @@ async def test_an_answer_that_a_requirement_is_met_lifts_no_rule(
         assert sim.state.flags["tests_ok"] is (name in allowed and word == "set")  # type: ignore[index]
         if name == "boss" and found.error is not None:
             assert isinstance(found.error, NotPermitted)
-            assert "flags.tests_ok, which the condition of a rule reads" in str(found.error)
+            assert "flags.tests_ok, which the condition of a permission reads" in str(found.error)
             assert sim.asked().options == ("set", "skip", "stop"), "it is still open"
 
 
@@ -408,7 +406,7 @@ async def test_a_yes_is_not_used_again_by_going_back_behind_it(people: tuple[str
         found = await send(sim, name, "rollback", loaded(sim, then), position=then.position)
         assert (found.error is None) is (name in who), found.error
         if name == "ops":
-            assert "b comes once more by an answer that was given before" in str(found.error)
+            assert "b runs again by an earlier answer" in str(found.error)
 
 
 async def test_a_run_goes_back_to_before_its_question() -> None:
@@ -423,7 +421,7 @@ async def test_what_comes_again_by_an_answer() -> None:
     plan, now = sim.engine.plan, sim.state
     assert [*reused_answers(plan, now, before)] == [] == [*reused_answers(plan, then, then)]
     (told,) = reused_answers(plan, now, then)
-    assert told.startswith("b comes once more")
+    assert told.startswith("b runs again")
     working = then.frontier[StepId("b#1")].model_copy(update={"turn": Turn()})
     begun = then.model_copy(update={"frontier": {working.step: working}})
     assert [*reused_answers(plan, begun, then)], "its calls would be made anew"
@@ -437,8 +435,8 @@ async def test_what_is_sent_back_does_not_come_by_a_lane_that_was_asked() -> Non
     plan = asking_plan(["a", "x"], {**ASK, "after": "a"}, "b", after, "y")
     sim, _, _ = await answered_once(plan)
     assert [*redirect_bypasses(plan, sim.state, NodeName("x"))] == [
-        "x, from where z comes once more by an answer that was given before",
-        "x, from where y comes once more by an answer that was given before",
+        "x, from where z runs again by an earlier answer",
+        "x, from where y runs again by an earlier answer",
     ][::-1]
     fresh = CrewState(run=sim.state.run)
     assert not [*redirect_bypasses(plan, fresh, NodeName("x"))]
@@ -460,7 +458,7 @@ async def test_what_decides_is_not_brought_back() -> None:
     assert not [*restored_guard_conditions(plan, late, sim.state)]
     for now, name in ((flags, "the flag risky"), (outputs, "a.risk")):
         (told,) = restored_guard_conditions(plan, now, sim.state)
-        assert told == f"{name} is what it was there, and decides whether people are asked"
+        assert told == f"it restores {name}, which decides whether people are asked"
 
 
 async def test_who_may_not_answer_brings_nothing_back_that_decides() -> None:
@@ -473,7 +471,7 @@ async def test_who_may_not_answer_brings_nothing_back_that_decides() -> None:
         found = await send(sim, name, "rollback", loaded(sim, then), position=then.position)
         assert (found.error is None) is (name in BOSS), found.error
         if name == "ops":
-            assert "a.risk is what it was there" in str(found.error)
+            assert "it restores a.risk" in str(found.error)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
 from crewlog.graph.checkpoint_saver import LatestSaver
-from crewlog.graph.driver import ANSWERS_KEPT, Driver, GraphCache, Target, clear_graph_caches
+from crewlog.graph.driver import MAX_CHOICES, Driver, GraphCache, Target, clear_graph_caches
 from crewlog.graph.turns import TurnSubgraph
 from crewlog.state.model import Turn
 
@@ -28,7 +28,7 @@ class Lab:
     def __init__(self, memory: GraphCache | None = None) -> None:
         self.compiled = 0
         self.memory = memory or GraphCache()
-        self.answers = self.memory.answers
+        self.targets = self.memory.targets
         self.driver = Driver(self._compile, dict.fromkeys(NAMES, route), NAMES, self.memory)
 
     def _compile(self, saver: LatestSaver) -> Any:
@@ -68,7 +68,7 @@ async def test_what_was_sent_is_never_part_of_what_is_remembered() -> None:
     assert lab.driver.apply("zebra", {"to": [Send("mango", 2)]}) == [Target("mango", 2)]
     assert lab.driver.apply("zebra", {"to": [Send("mango", 3)]}) == [Target("mango", 3)]
     assert lab.driver.apply("mango", {"to": ["apple"]}) == [Target("apple")]
-    assert len(lab.answers) == 2
+    assert len(lab.targets) == 2
 
 
 @pytest.mark.parametrize("sent_first", [True, False])
@@ -110,7 +110,7 @@ async def test_langgraph_is_asked_once_for_each_choice_and_compiles_only_then() 
     for _ in range(3):
         first.driver.apply("zebra", {"to": ["mango"]})
     assert first.compiled == 1
-    assert len(first.answers) == 1
+    assert len(first.targets) == 1
     second = Lab(first.memory)
     assert second.driver.apply("zebra", {"to": ["mango"]}) == [Target("mango")]
     assert second.driver.apply("apple", {"to": ["mango"]}) == [Target("mango")]
@@ -139,9 +139,9 @@ async def test_langgraph_is_not_asked_where_its_routers_choose_nothing() -> None
 
 async def test_what_is_remembered_has_a_bound() -> None:
     lab = Lab()
-    lab.answers.update(dict.fromkeys(range(ANSWERS_KEPT), ()))
+    lab.targets.update(dict.fromkeys(range(MAX_CHOICES), ()))
     assert lab.driver.apply("zebra", {"to": ["mango"]}) == [Target("mango")]
-    assert len(lab.answers) == 1
+    assert len(lab.targets) == 1
 
 
 async def test_an_apply_that_fails_leaves_the_driver_usable() -> None:

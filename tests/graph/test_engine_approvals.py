@@ -8,7 +8,7 @@ import pytest
 
 from crewlog.canonical_json import canonical, hash_json
 from crewlog.errors import CommandRejected
-from crewlog.graph.interrupts import MOST_BYTES, shown_arguments
+from crewlog.graph.interrupts import MOST_BYTES, shorten_arguments
 from crewlog.graph.plan import GraphPlan
 from crewlog.reporting.wire_views import interrupt_view
 from crewlog.state.calls import CallModelResult, RequestedToolCall
@@ -302,7 +302,7 @@ async def test_nobody_is_asked_about_arguments_that_cannot_be_read() -> None:
     ],
 )
 async def test_long_arguments_are_shortened_and_said_to_be(args: Any) -> None:
-    found, whole = shown_arguments(args)
+    found, whole = shorten_arguments(args)
     assert not whole
     assert len(canonical(found)) <= MOST_BYTES
     sim = await run(guarded(), Replies({"a#1": [reply(args)]}))
@@ -311,7 +311,7 @@ async def test_long_arguments_are_shortened_and_said_to_be(args: Any) -> None:
 
 
 def test_what_is_shortened_still_shows_how_it_begins() -> None:
-    found, _ = shown_arguments(
+    found, _ = shorten_arguments(
         {"path": "notes.md", "text": "delete " * 100_000, "rows": list(range(9_000))}
     )
     assert isinstance(found, dict)
@@ -324,4 +324,4 @@ def test_what_is_shortened_still_shows_how_it_begins() -> None:
 
 def test_short_arguments_are_shown_as_they_are() -> None:
     args = {"text": "x" * 4_000, "n": None}
-    assert shown_arguments(args) == (args, True)
+    assert shorten_arguments(args) == (args, True)

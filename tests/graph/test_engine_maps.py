@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crewlog.canonical_json import hash_json
-from crewlog.graph.child_steps import ASKING
+from crewlog.graph.child_steps import MAX_INTERRUPTED
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, StepId
 from crewlog.state.calls import OutputValue
@@ -171,10 +171,10 @@ async def test_an_item_that_fails_does_as_its_agent_says(policy: str) -> None:
 async def test_an_error_that_all_items_have_does_not_ask_about_all_of_them() -> None:
     broken = {f"worker#1.{n}": [Failure("broke")] for n in range(1, 201)}
     sim = await made(["x"] * 200, mapping(limits={"parallel": 8}), **broken)
-    assert len(sim.state.interrupts) <= ASKING + 8
-    assert len(sim.facts("StepStarted")) <= 1 + ASKING + 8
+    assert len(sim.state.interrupts) <= MAX_INTERRUPTED + 8
+    assert len(sim.facts("StepStarted")) <= 1 + MAX_INTERRUPTED + 8
     started = len(sim.facts("StepStarted"))
-    for question in list(sim.state.interrupts)[: len(sim.state.interrupts) - ASKING + 1]:
+    for question in list(sim.state.interrupts)[: len(sim.state.interrupts) - MAX_INTERRUPTED + 1]:
         await sim.answer("skip", question)
     await sim.run()
     assert started < len(sim.facts("StepStarted")) <= started + 8  # there is room again

@@ -61,7 +61,7 @@ def test_what_decides_whether_people_are_asked(
     flow: tuple[Any, ...], nodes: set[str], names: set[str]
 ) -> None:
     found = PlanGuards(flow_of(*flow))
-    assert found.deciding() == nodes
+    assert found.guards() == nodes
     assert found.names().flags == names
 
 
@@ -78,7 +78,7 @@ def test_what_is_reached_with_nobody_asked() -> None:
     asking, none = PlanGuards(plan), Routing()
 
     def reached(*begin: str, routing: Routing = none) -> set[str]:
-        return {*asking.unasked([*map(NodeName, begin)], routing)}
+        return {*asking.unguarded([*map(NodeName, begin)], routing)}
 
     assert reached("a", "x") == reached("q", "x") == reached("m") == set()
     assert reached("b") == {"b"}
@@ -93,5 +93,5 @@ def test_a_decision_asks_once_it_is_used_up() -> None:
     loop = to("not good", "w", "d", at_most=3, **{"else": "ask_human"})
     asking = PlanGuards(flow_of("w", loop, "p"))
     p, d = NodeName("p"), NodeName("d")
-    assert asking.unasked([p], Routing(loops={d: 2})) == set()
-    assert asking.unasked([p], Routing(loops={d: 3})) == {"p"}
+    assert asking.unguarded([p], Routing(loops={d: 2})) == set()
+    assert asking.unguarded([p], Routing(loops={d: 3})) == {"p"}

@@ -235,25 +235,28 @@ async def test_no_agent_brings_one_by_the_name_of_one_that_is_gone() -> None:
 @pytest.mark.parametrize(
     ("operation", "reason"),
     [
-        ({"op": "remove_agent", "name": "root"}, "may not do so with itself"),
-        ({"op": "disable_agent", "name": "boss"}, "may not do so with 'boss'"),
-        ({"op": "edit_agent", "name": "scout", "set": {"privileged": True}}, "nothing that agents"),
-        ({"op": "add_agent", "name": "w", "agent": {"prompt": "p"}}, "works for it"),
+        ({"op": "remove_agent", "name": "root"}, "may not change 'root', which is privileged"),
+        ({"op": "disable_agent", "name": "boss"}, "may not change 'boss', which is privileged"),
+        (
+            {"op": "edit_agent", "name": "scout", "set": {"privileged": True}},
+            "may not use the operation",
+        ),
+        ({"op": "add_agent", "name": "w", "agent": {"prompt": "p"}}, "work for it"),
         (
             {"op": "add_agent", "name": "w", "agent": {"parent": "root", "privileged": True}},
-            "may do no more",
+            "have its rights",
         ),
         (
             {"op": "add_agent", "name": "w", "agent": {"parent": "root"}, "before": ["scout"]},
-            "the flow is not changed",
+            "may not change the flow",
         ),
         (
             {"op": "add_agent", "name": "w", "agent": {"parent": "root", "tools": ["act"]}},
-            "'root' has no act that it could give",
+            "'root' cannot give act, which it does not have",
         ),
-        ({"op": "wire", "name": "scout", "to": "far"}, "'far' lives in another graph"),
-        ({"op": "connect", "sender": "far", "listener": "scout"}, "'far' lives in another graph"),
-        ({"op": "edit_crew", "set": {"permissions": {}}}, "nothing that agents do"),
+        ({"op": "wire", "name": "scout", "to": "far"}, "'far' is in another component"),
+        ({"op": "connect", "sender": "far", "listener": "scout"}, "'far' is in another component"),
+        ({"op": "edit_crew", "set": {"permissions": {}}}, "may not use the operation"),
     ],
 )
 async def test_what_no_agent_may_do_is_refused_and_on_record(
@@ -310,7 +313,7 @@ async def test_who_was_removed_meanwhile_changes_nothing() -> None:
     await sim.change(lower(left))
     await sim.run()
     (denied,) = sim.facts("PermissionDenied")
-    assert denied["reason"] == "'boss' does not live in the graph any more"
+    assert denied["reason"] == "'boss' is not in the component any more"
 
 
 async def test_a_change_of_a_crew_that_has_moved_on_is_prepared_anew() -> None:
@@ -427,33 +430,33 @@ BROUGHT: dict[str, Any] = {
         (
             "root",
             {"op": "add_agent", "name": "w", "agent": {**BROUGHT, "parent": "scout"}},
-            "an agent that 'root' brings works for it, and may do no more",
+            "'root' may only add agents that work for it and have its rights",
         ),
         (
             "root",
             {"op": "add_agent", "name": "w", "agent": BROUGHT, "phase": {"phase": "p"}},
-            "the flow is not changed by agents",
+            "agents may not change the flow",
         ),
         (
             "root",
             {"op": "add_agent", "name": "w", "agent": {**BROUGHT, "tools": ["act", "pay"]}},
-            "'root' has no act or pay that it could give",
+            "'root' cannot give act or pay, which it does not have",
         ),
         ("root", {"op": "remove_agent", "name": "scout"}, ""),
-        ("root", {"op": "enable_agent", "name": "far"}, "'far' lives in another graph"),
+        ("root", {"op": "enable_agent", "name": "far"}, "'far' is in another component"),
         ("root", {"op": "disable_agent", "name": "nobody"}, ""),
         ("root", {"op": "unwire", "name": "scout", "to": "nobody"}, ""),
         ("root", {"op": "wire", "name": "scout", "to": "channel:far"}, ""),
-        ("root", {"op": "wire", "name": "far", "to": "scout"}, "'far' lives in another graph"),
+        ("root", {"op": "wire", "name": "far", "to": "scout"}, "'far' is in another component"),
         (
             "scout",
             {"op": "add_channel", "name": "more"},
-            "'scout' is not privileged, and may not change the graph",
+            "'scout' is not privileged, and may not change the component",
         ),
         (
             "far",
             {"op": "add_channel", "name": "more"},
-            "'far' does not live in the graph any more",
+            "'far' is not in the component any more",
         ),
     ],
 )
@@ -483,7 +486,7 @@ def test_where_no_graph_is_left_nobody_changes_it() -> None:
     )
     run: Any = SimpleNamespace(plan=lower(flows), state=state)
     found = authorize_group_change(run, step, AgentName("root"), [AddChannel(name="more")])
-    assert "does not live in the graph any more" in found.reason
+    assert "is not in the component any more" in found.reason
 
 
 def report(
@@ -506,13 +509,13 @@ def report(
         (report("nothing", topology=None), "Done: w. The graph is v2 now."),
         (
             report("nothing", swap=True),
-            "Accepted: w. It holds once what runs now has ended. The graph is v2 then.",
+            "Accepted: w. It holds once the running calls have ended. The graph is v2 then.",
         ),
         (
             report("split", ("b",), swap=True),
             (
-                "Accepted: w. It holds once what who leaves does has ended. The graph is v2 then. "
-                "Affected: b. The graph falls apart by that: r.1 goes on by itself."
+                "Accepted: w. It holds once the calls of the agents that leave have ended. "
+                "The graph is v2 then. Affected: b. The run splits: r.1 continues separately."
             ),
         ),
         (

@@ -206,8 +206,8 @@ REFUSED: list[tuple[Any, str, str, str]] = [
     (with_node(destinations=("a",)), "'c' has destinations", "add_conditional_edges", "node 'c'"),
     (with_subgraph(), "'b' is a graph of its own", "a builder of it", "node 'b'"),
     (graph(*chain("a", "z")), "the agent 'z', which the crew does not have", "metadata", "node 'z'"),
-    (graph(*chain("a", "b"), ("b", "a")), "closes a cycle that nothing ends", "at_most=3", "edge 'b' → 'a'"),
-    (graph((START, "a"), ("a", "b"), b=route(when="ok", then="a")), "'b' goes back to 'a' without a bound", "at_most=3", "conditional edges of 'b'"),
+    (graph(*chain("a", "b"), ("b", "a")), "closes a cycle without a limit", "at_most=3", "edge 'b' → 'a'"),
+    (graph((START, "a"), ("a", "b"), b=route(when="ok", then="a")), "'b' goes back to 'a' without a limit", "at_most=3", "conditional edges of 'b'"),
     (graph((START, "a"), (START, "b"), ("b", "c"), ("a", "d"), ("c", "d")), "at different times it is reached from a and c", "add_edge(['a', 'c'], 'd')", "node 'd'"),
     (graph((START, "a"), (START, "b"), ("a", "b")), "'b' starts with the graph, and again after a", "two nodes", "node 'b'"),
     (graph((START, "a"), ("a", "b"), ("a", "c"), ("b", "d"), ("e", "d"), c=route(when="ok", then="e")), "would run once", "add_edge", "node 'd'"),
@@ -245,7 +245,7 @@ def test_path_maps_and_annotated_commands_are_read() -> None:
     made.add_conditional_edges(
         "b", route(when="ok", then="yes", otherwise="no"), {"yes": END, "no": "a"}
     )
-    with pytest.raises(UntranslatableGraph, match="without a bound"):
+    with pytest.raises(UntranslatableGraph, match="without a limit"):
         built(made)
     with pytest.raises(UntranslatableGraph, match="is no StateGraph"):
         translate(7, Place("p", crew()))

@@ -46,13 +46,13 @@ def _with_arguments(asked: Question, message: Json) -> Question:
     """A question about a call, with the arguments that the message has for it."""
     args = None
     if isinstance(message, dict):
-        args = interrupts.arguments(cast("dict[str, Json]", message), asked.call_id)
+        args = interrupts.tool_call_arguments(cast("dict[str, Json]", message), asked.call_id)
     if args is None:
         return asked
-    shown, whole = interrupts.shown_arguments(args)
+    shown, whole = interrupts.shorten_arguments(args)
     update = {
         "action_requests": tuple({**each, "args": shown} for each in asked.action_requests),
-        "detail": interrupts.detail(shown, str(asked.message), whole=whole),
+        "detail": interrupts.arguments_text(shown, str(asked.message), whole=whole),
         "shortened": not whole,
     }
     return asked.model_copy(update=update)

@@ -1,7 +1,7 @@
-"""Hand-offs: lists of which each item reaches only those whom it names.
+"""Addressed items: elements of an output that only the agents they name may see.
 
-An item becomes a part of the output with an audience of its own, and the same rules hold for it as
-for whatever else is said: who is no reader of it is not shown it, as an input or as an item.
+Each item becomes an element of the output with its own audience, and is read by the same rules as
+every other output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from crewlog.state.calls import OutputValue
 from crewlog.state.excerpt import excerpt
 
 ALL = "all"
-"""Whom an item names that is for everybody who may see the agent's outputs."""
+"""The recipient that stands for every reader of the agent's outputs."""
 _GROUP = "group:"
 
 
@@ -30,28 +30,26 @@ def set_addressed_items(
     *,
     stored: bool,
 ) -> None:
-    """Sets an output to items, each of which is for those whom it names.
+    """Sets an output to items, each for the recipients that it names.
 
     Args:
         run: The run.
         step: The step.
-        agent: The agent that hands them on.
+        agent: The agent whose output it is.
         key: The output.
         items: Its items.
-        stored: Whether the store has what is large of them.
+        stored: Whether the store has the bodies of large items.
     """
     if not run.has_list_reducer(f"{agent}.{key}"):
-        shared = run.output_audience(agent, step)
-        run.record(j.OutputSet(agent=agent, key=key, value=[], logs=shared))
+        audience = run.output_audience(agent, step)
+        run.record(j.OutputSet(agent=agent, key=key, value=[], logs=audience))
     for number, item in enumerate(items, 1):
-        logs = _logs(run, step, agent, item)
+        logs = _audience(run, step, agent, item)
         if logs is None:
-            said = (
-                excerpt(listed(map(repr, item.recipients)), SHOWN) if item.recipients else "nobody"
-            )
+            names = listed(map(repr, item.recipients)) if item.recipients else "nobody"
             run.record(
                 j.AddressedItemUndelivered(
-                    step=step, agent=agent, key=key, item=number, recipients=said
+                    step=step, agent=agent, key=key, item=number, recipients=excerpt(names, SHOWN)
                 )
             )
         run.record(
@@ -72,23 +70,22 @@ def set_addressed_items(
         )
 
 
-def _logs(
+def _audience(
     run: RunContext, step: StepId, agent: AgentName, item: OutputValue
 ) -> tuple[LogName, ...] | None:
-    """The logs whose readers an item is for; none where it names nobody that there is."""
-    whom = item.recipients or ()
-    if any(each.casefold() == ALL for each in whom):
+    """The logs whose readers may see an item; none if a recipient is unknown or there is none."""
+    recipients = item.recipients or ()
+    if any(each.casefold() == ALL for each in recipients):
         return run.output_audience(agent, step)
     known = {name.casefold(): name for name in run.plan.agents}
-    agents = [known[each.casefold()] for each in whom if each.casefold() in known]
-    groups = [LogName(each) for each in whom if each in set(_groups(run))]
-    if len(agents) + len(groups) < len(whom) or not whom:
+    agents = [known[each.casefold()] for each in recipients if each.casefold() in known]
+    groups = [LogName(each) for each in recipients if each in set(_group_logs(run))]
+    if len(agents) + len(groups) < len(recipients) or not recipients:
         return None
-    named = [LogName(READERS + "+".join(dict.fromkeys(agents)))] if agents else []
-    return (*named, *groups, private_log(agent))
+    reader_log = [LogName(READERS + "+".join(dict.fromkeys(agents)))] if agents else []
+    return (*reader_log, *groups, private_log(agent))
 
 
-def _groups(run: RunContext) -> Iterator[str]:
-    """The logs of the crew's groups."""
-    for rules in run.plan.agents.values():
-        yield from (log for log in rules.reads if log.startswith(_GROUP))
+def _group_logs(run: RunContext) -> Iterator[str]:
+    for agent in run.plan.agents.values():
+        yield from (log for log in agent.reads if log.startswith(_GROUP))

@@ -1,15 +1,14 @@
-"""Turns of agents without a model: the calls that their definition names, and what came of them.
+"""Turns of agents without a model: they make the tool calls that their definition lists.
 
-The turn is the same as any other, in the same graph: where a model would be asked, the reply is
-made here instead. It is a message that asks for the calls, so they are checked, approved, counted,
-made and journaled as those of a model; and once all of them are done, one that says what came of
-them. A call that fails, or is refused, fails the step, since nobody is there who could do
-otherwise: people, or the agent's `on_error`, decide. Where they try again, only what failed is.
+The turn runs in the same graph as any other. This module builds the AI messages that a model would
+write: first one with the tool calls, so that these are checked, approved, counted and journaled as
+usual, and after the last call a final message made of the results. A call that fails or is refused
+fails the step: people or the agent's `on_error` decide. A retry repeats only the failed calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from crewlog.authority.audiences import may_see_item
@@ -26,15 +25,15 @@ from crewlog.state.excerpt import excerpt, shortened
 from crewlog.state.model import Call, FrontierStep, Item, ListedCallResult
 
 LONGEST = 4_000
-"""Characters of what one call said that the final message has: the state holds them meanwhile."""
+"""The most characters of one call's result in the final message; the state holds them."""
 LONGEST_ALL = 16_000
-"""Of all calls of a turn together."""
-_ID = "does-"
+"""The most characters of all results of a turn."""
+_CALL_ID_PREFIX = "does-"
 
-Replied = Callable[..., Awaitable[None]]
-"""Applies a reply, as `Turns.apply_model_call`."""
-Failed = Callable[[StepId, int | None, str, FoundError], Awaitable[None]]
-"""Fails a step, as `Engine.fail_step`."""
+ApplyModelCall = Callable[..., Awaitable[None]]
+"""As `Turns.apply_model_call`."""
+FailStep = Callable[[StepId, int | None, str, FoundError], Awaitable[None]]
+"""As `Engine.fail_step`."""
 
 
 class _ArgumentMissingError(Exception):
@@ -46,25 +45,25 @@ class AgentsWithoutModel:
 
     Args:
         run: The run.
-        replied: Applies what is made here in the place of a model's reply.
-        failed: Fails a step.
-        item: The item that a step is for, as its agent may see it.
+        apply_model_call: Applies an AI message that this class builds.
+        fail_step: Fails a step.
+        find_item: The item of a step, as its agent may see it.
     """
 
     def __init__(
         self,
         run: RunContext,
-        replied: Replied,
-        failed: Failed,
-        item: Callable[[StepId], Item | None],
+        apply_model_call: ApplyModelCall,
+        fail_step: FailStep,
+        find_item: Callable[[StepId], Item | None],
     ) -> None:
         self._run = run
-        self._replied = replied
-        self._failed = failed
-        self._item = item
+        self._apply_model_call = apply_model_call
+        self._fail_step = fail_step
+        self._find_item = find_item
 
     async def request_calls(self, step: StepId) -> None:
-        """Makes the reply that a step waits for, where its agent asks no model."""
+        """Completes the model call that a step is ready for, if its agent has no model."""
         entry = self._run.state.frontier.get(step)
         if entry is None or entry.status != "running" or entry.turn is None:
             return
@@ -74,103 +73,108 @@ class AgentsWithoutModel:
             return
         rules = self._run.rules_of(agent, step)
         if rules.does:
-            await self._reply(entry, agent, rules, call)
+            await self._complete_model_call(entry, agent, rules, call)
 
-    async def _reply(
+    async def _complete_model_call(
         self, entry: FrontierStep, agent: AgentName, rules: PlanAgent, call: Call
     ) -> None:
-        did = {each.id: each for each in entry.turn.results} if entry.turn else {}
-        left = [n for n in range(len(rules.does)) if _id(n) not in did]
-        failed = [each for each in did.values() if not each.ok]
-        if failed and (rules.in_order or not left):
-            error = "; ".join(f"{each.tool}: {excerpt(each.text, 500)}" for each in failed)
-            await self._failed(entry.step, call.call, error, "CallFailed")
+        results = {each.id: each for each in entry.turn.results} if entry.turn else {}
+        remaining = [n for n in range(len(rules.does)) if _call_id(n) not in results]
+        failures = [each for each in results.values() if not each.ok]
+        if failures and (rules.in_order or not remaining):
+            error = "; ".join(f"{each.tool}: {excerpt(each.text, 500)}" for each in failures)
+            await self._fail_step(entry.step, call.call, error, "CallFailed")
             return
-        asks: list[Json] = []
+        tool_calls: list[dict[str, Json]] = []
         try:
-            for n in left[:1] if rules.in_order else left:
-                args = {k: self._value(v, entry, agent) for k, v in rules.does[n].args.items()}
-                asks.append({"name": rules.does[n].tool, "args": args, "id": _id(n)})
+            for n in remaining[:1] if rules.in_order else remaining:
+                args = {k: self._argument(v, entry, agent) for k, v in rules.does[n].args.items()}
+                tool_calls.append({"name": rules.does[n].tool, "args": args, "id": _call_id(n)})
         except _ArgumentMissingError as missing:
-            await self._failed(entry.step, call.call, str(missing), "ArgumentMissing")
+            await self._fail_step(entry.step, call.call, str(missing), "ArgumentMissing")
             return
-        text = "" if asks else composed_text(tuple(did[_id(n)] for n in range(len(rules.does))))
+        text = ""
+        if not tool_calls:
+            text = final_text([results[_call_id(n)] for n in range(len(rules.does))])
         body: dict[str, Json] = {
             "type": "ai",
             "content": text,
             "name": agent,
             "id": f"{entry.step}/{call.call}",
         }
-        if asks:
-            body["tool_calls"] = [{**each, "type": "tool_call"} for each in asks]
+        if tool_calls:
+            body["tool_calls"] = [{**each, "type": "tool_call"} for each in tool_calls]
         result = CallModelResult(body=body, hash=hash_json(body), stored=False)
-        await self._replied(entry.step, call.call, result, composed=True)
+        await self._apply_model_call(entry.step, call.call, result, composed=True)
 
-    def _value(self, value: Json, entry: FrontierStep, agent: AgentName) -> Json:
-        """An argument, with the values that it takes from elsewhere in their places."""
-        said = reference(value)
-        if said is not None:
-            return self._taken(said, entry, agent)
+    def _argument(self, value: Json, entry: FrontierStep, agent: AgentName) -> Json:
+        """An argument with its references resolved."""
+        source = reference(value)
+        if source is not None:
+            return self._resolve_reference(source, entry, agent)
         if isinstance(value, dict):
             pairs: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
-            return {key: self._value(each, entry, agent) for key, each in pairs.items()}
+            return {key: self._argument(each, entry, agent) for key, each in pairs.items()}
         if isinstance(value, list):
             parts: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
-            return [self._value(each, entry, agent) for each in parts]
+            return [self._argument(each, entry, agent) for each in parts]
         return value
 
-    def _taken(self, said: str, entry: FrontierStep, agent: AgentName) -> Json:
-        """What `{from: …}` stands for.
+    def _resolve_reference(self, source: str, entry: FrontierStep, agent: AgentName) -> Json:
+        """The value of `{from: SOURCE}`.
 
         Raises:
-            _MissingError: where there is none, or it is kept outside of the state.
+            _ArgumentMissingError: it has no value, the agent may not see it, or the state has only
+                its hash.
         """
-        whose, _, key = said.partition(".")
+        owner, _, key = source.partition(".")
         value: Any
-        if whose == "item":
-            found = self._item(entry.step)
-            value = None if found is None else found.value
+        if owner == "item":
+            item = self._find_item(entry.step)
+            value = None if item is None else item.value
             for part in filter(None, key.split(".")):
                 value = value.get(part) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-            large = found is not None and found.value is None and not found.is_withheld
+            is_large = item is not None and item.value is None and not item.is_withheld
         else:
-            output = self._run.state.agent_outputs.get(AgentName(whose), {}).get(key)
+            output = self._run.state.agent_outputs.get(AgentName(owner), {}).get(key)
             reads = self._run.readable_logs(agent, entry.step)
-            # A list of parts has their audiences: who passes it on must be in all of them.
+            # Each element of a list has its own audience: the agent must be in all of them.
             each = [part.logs for part in output.elements] if output and output.elements else []
             for logs in each or [output.logs if output else ()]:
                 if not may_see_item(agent, logs, reads=reads, step=entry.step).allowed:
                     raise _ArgumentMissingError(
-                        f"{agent} may not see {said}, which it is to pass on"
+                        f"{agent} may not see {source}, an argument of its tool call"
                     )
             value = None if output is None else output.value
-            large = output is not None and bool(output.body or output.elements)
+            is_large = output is not None and bool(output.body or output.elements)
         if value is None:
-            why = "is too large to be an argument" if large else "has no value"
-            raise _ArgumentMissingError(f"{said} {why}, and {agent} is to call a tool with it")
+            why = "is too large to be an argument" if is_large else "has no value"
+            raise _ArgumentMissingError(f"{source} {why}; {agent} needs it for a tool call")
         return value  # pyright: ignore[reportUnknownVariableType]
 
 
-def _id(number: int) -> str:
-    return f"{_ID}{number + 1}"
+def _call_id(number: int) -> str:
+    return f"{_CALL_ID_PREFIX}{number + 1}"
 
 
-def completed_call(rules: PlanAgent, call: Call, text: str, *, ok: bool) -> ListedCallResult | None:
-    """What is kept of a call's result for the final message; none where a model reads it."""
+def listed_call_result(
+    rules: PlanAgent, call: Call, text: str, *, ok: bool
+) -> ListedCallResult | None:
+    """A call's result for the final message; none if the agent has a model."""
     if not rules.does:
         return None
     most = min(LONGEST, LONGEST_ALL // len(rules.does))
     return ListedCallResult(id=call.id, tool=call.tool or "", ok=ok, text=shortened(text, most))
 
 
-def text_of(result: CallToolResult) -> str:
-    """What a tool's result says, as text."""
+def tool_result_text(result: CallToolResult) -> str:
+    """The text of a tool's result."""
     content: Json = result.body.get("content", "")
     return words_of(content, "\n")
 
 
-def composed_text(found: tuple[ListedCallResult, ...]) -> str:
-    """The final message of a turn: what each call said, in the order of the definition."""
-    if len(found) == 1:
-        return found[0].text
-    return "\n\n".join(f"{each.tool}: {each.text}" for each in found)
+def final_text(results: Sequence[ListedCallResult]) -> str:
+    """The text of a turn's final message: the result of each call, in the definition's order."""
+    if len(results) == 1:
+        return results[0].text
+    return "\n\n".join(f"{each.tool}: {each.text}" for each in results)

@@ -1,13 +1,10 @@
-"""What people's answers do: one small function for each kind of interrupt.
+"""The effects of answers to interrupts: one function for each kind of interrupt.
 
-A decision names one of the interrupt's options, or says something in words where the interrupt
-takes them: a question that asks for words, or a call whose outcome nobody knew.
+A decision is one of the interrupt's options, or text where the interrupt takes text.
 
-Questions that nobody answered in time: what the crew's policy says happens then.
-
-When one expires stands in the question, as an absolute time, so it is carried and taken back with
-it; the run's timer tells when that has come, see `crewlog.graph.timers`. What happens is journaled
-as the policy's answer and not as a person's.
+An interrupt may have a deadline, an absolute time that is stored in it, so continue-as-new and
+rollbacks keep it; the run's timer fires at that time (`crewlog.graph.timers`). Then the crew's
+policy answers, and the journal names the policy as the one who answered.
 """
 
 from __future__ import annotations
@@ -33,27 +30,27 @@ from crewlog.state.excerpt import excerpt
 from crewlog.state.model import Interrupt
 
 
-def find_interrupt(engine: RunContext, interrupt: str) -> Interrupt:
-    """The open interrupt of that id.
+def find_interrupt(run: RunContext, interrupt_id: str) -> Interrupt:
+    """The open interrupt with that id.
 
     Raises:
-        InterruptNotOpen: where it is not open; the message names those that are.
+        InterruptNotOpen: there is none; the message names the open ones.
     """
-    found = engine.state.interrupts.get(InterruptId(interrupt))
-    if found is None:
-        is_open = ", ".join(engine.state.interrupts) or "none"
-        if known := engine.state.answers.get(InterruptId(interrupt)):
-            who = "the crew's policy" if known.expired else known.by
+    interrupt = run.state.interrupts.get(InterruptId(interrupt_id))
+    if interrupt is None:
+        open_ids = ", ".join(run.state.interrupts) or "none"
+        if earlier := run.state.answers.get(InterruptId(interrupt_id)):
+            principal = "the crew's policy" if earlier.expired else earlier.by
             raise InterruptNotOpen(
-                f"the interrupt {interrupt!r} is not open: {who} answered {known.decision!r} "
-                f"{moment_words(known.at)}",
-                remedy=f"Open now: {is_open}.",
+                f"the interrupt {interrupt_id!r} is not open: {principal} answered "
+                f"{earlier.decision!r} {moment_words(earlier.at)}",
+                remedy=f"Open now: {open_ids}.",
             )
         raise InterruptNotOpen(
-            f"the interrupt {interrupt!r} is not open",
-            remedy=f"Open now: {is_open}. Somebody may have answered it already.",
+            f"the interrupt {interrupt_id!r} is not open",
+            remedy=f"Open now: {open_ids}. It may have been answered already.",
         )
-    return found
+    return interrupt
 
 
 async def answer(
@@ -67,21 +64,21 @@ async def answer(
     args: dict[str, Json] | None = None,
     expired: bool = False,
 ) -> None:
-    """Records an answer and does what it says.
+    """Records an answer and applies it.
 
     Args:
         engine: The run.
-        interrupt: The question.
-        decision: An option or words; `edit` with `args`.
-        by: Who answers.
-        command: The command that does it.
+        interrupt: The interrupt.
+        decision: An option or text; `edit` with `args`.
+        by: The principal who answers.
+        command: The command with the answer.
         reason: Why.
-        args: The arguments that a call is approved with instead of its message's; they are known
-            to fit the tool.
-        expired: Whether nobody answered in time, and the crew's policy does.
+        args: For `edit`: the arguments that replace those of the message. The caller has validated
+            them.
+        expired: Whether the deadline has passed and the crew's policy answers.
 
     Raises:
-        StopAnswer: where the answer ends the run.
+        StopAnswer: the answer ends the run.
     """
     engine.record(
         j.InterruptAnswered(
@@ -99,7 +96,7 @@ async def answer(
     if decision == "stop":
         raise StopAnswer
     if interrupt.kind == "tool_approval" and decision == "reject":
-        await _refuse(engine, interrupt, by, reason)
+        await _reject_call(engine, interrupt, by, reason)
     if decision == "retry" and interrupt.kind in ("step_failed", "outcome_unknown"):
         _retry_call(engine, interrupt, by)
         return
@@ -109,15 +106,17 @@ async def answer(
 
 
 def _approval_deadline(engine: Engine, interrupt: Interrupt, decision: str) -> int:
-    """Until when a call must have begun that people approve now; 0: no limit."""
+    """Until when a call that is approved now must have begun; 0: no limit."""
     valid = engine.plan.interrupts.valid
     if valid is None or interrupt.kind != "tool_approval" or decision not in ("approve", "edit"):
         return 0
     return due_in(valid, engine.at)
 
 
-async def _unsure(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
-    entry = engine.state.frontier.get(asked.step) if asked.step else None
+async def _apply_low_confidence(
+    engine: Engine, interrupt: Interrupt, decision: str, by: str
+) -> None:
+    entry = engine.state.frontier.get(interrupt.step) if interrupt.step else None
     if entry is None or entry.turn is None:
         return
     if decision == "go on":
@@ -126,42 +125,43 @@ async def _unsure(engine: Engine, asked: Interrupt, decision: str, by: str) -> N
         engine.turns.send_to_agent(entry.step, decision, by)
 
 
-async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
-    step = asked.step
+async def _apply_question(engine: Engine, interrupt: Interrupt, decision: str, by: str) -> None:
+    step = interrupt.step
     entry = engine.state.frontier.get(step) if step is not None else None
     if step is None or entry is None:
         return
     node = engine.plan.node_of(entry)
+    because = f"{by or 'people'} said {decision!r}"
     if node.decide is not None:
         if decision == "again":
             await engine.repeat_branch(step)
         else:
-            await engine.finish(step, NEXT, because=f"{by or 'people'} said {decision!r}")
+            await engine.finish(step, NEXT, because=because)
         return
     if node.route is not None:
-        goes = decision if decision in engine.plan.nodes else END
-        await engine.finish(step, goes, because=f"{by or 'people'} said {decision!r}")
+        target = decision if decision in engine.plan.nodes else END
+        await engine.finish(step, target, because=because)
         return
-    first, last = asked.options[0], asked.options[-1]
-    because = f"{by or 'people'} said {decision!r}"
-    if decision not in asked.options and asked.flag is None and asked.takes_text:
-        await _words(engine, asked, decision, by)
+    first, last = interrupt.options[0], interrupt.options[-1]
+    if decision not in interrupt.options and interrupt.flag is None and interrupt.takes_text:
+        await _apply_text(engine, interrupt, decision, by)
         return
-    if asked.flag is not None:
+    if interrupt.flag is not None:
         value = True if decision == first else False if decision == last else decision
-        set_flag(engine, asked.flag, value, by)
-    goes = decision if decision in {*asked.options} & {*engine.plan.nodes} else NEXT
-    if goes == NEXT and asked.flag is None and decision == last and len(asked.options) > 1:
-        # A "no" that nothing else takes must not read as a "yes".
+        set_flag(engine, interrupt.flag, value, by)
+    target = decision if decision in {*interrupt.options} & {*engine.plan.nodes} else NEXT
+    is_refusal = decision == last and len(interrupt.options) > 1
+    if target == NEXT and interrupt.flag is None and is_refusal:
+        # Without a flag or a node of its own, a "no" would otherwise continue the run as a "yes".
         engine.record(j.StepCompleted(step=step, because=because))
         raise StopAnswer
-    await engine.finish(step, goes, because=because)
+    await engine.finish(step, target, because=because)
 
 
-async def _words(engine: Engine, asked: Interrupt, said: str, by: str) -> None:
-    """Sends the run where a question's words go, and tells them to that agent alone."""
-    step, to = asked.step, NodeName(asked.text_option)
-    because = f"{by or 'people'} said {excerpt(said)!r}"
+async def _apply_text(engine: Engine, interrupt: Interrupt, text: str, by: str) -> None:
+    """Sends the run to the node that takes the text, and the text to the agent of that node."""
+    step, to = interrupt.step, NodeName(interrupt.text_option)
+    because = f"{by or 'people'} said {excerpt(text)!r}"
     node = engine.plan.nodes.get(to)
     if step is None:
         raise StopAnswer
@@ -169,128 +169,128 @@ async def _words(engine: Engine, asked: Interrupt, said: str, by: str) -> None:
         engine.record(j.StepCompleted(step=step, because=because))
         raise StopAnswer
     log = private_log(node.agent)
-    engine.say(said, by=by, to=log, message_id=f"{step}/{asked.id}")
+    engine.say(text, by=by, to=log, message_id=f"{step}/{interrupt.id}")
     await engine.finish(step, to, because=because)
 
 
-async def _apply_requirement(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
-    if asked.step is None:
+async def _apply_requirement(engine: Engine, interrupt: Interrupt, decision: str, by: str) -> None:
+    if interrupt.step is None:
         if decision == "go on":
-            await engine.start_incomplete_join(NodeName(asked.detail))
+            await engine.start_incomplete_join(NodeName(interrupt.detail))
         else:
             engine.record(j.RunCompleted())
         return
     if decision == "skip":
-        because = f"skipped: {asked.detail} was not met"
-        await engine.skip_step(asked.step, because=because)
+        because = f"skipped: {interrupt.detail} was not met"
+        await engine.skip_step(interrupt.step, because=because)
         return
-    if decision == "again":  # it is ready, and looks for its list once more
+    if decision == "again":  # the step is ready, and reads its list again when it starts
         return
-    if (flag := answer_output(asked, decision)) is not None:
+    if (flag := answer_output(interrupt, decision)) is not None:
         set_flag(engine, flag, True, by)
-    engine.record(j.RequirementMet(step=asked.step, waived=True))
+    engine.record(j.RequirementMet(step=interrupt.step, waived=True))
 
 
-def _retry_call(engine: Engine, asked: Interrupt, by: str) -> None:
-    entry = engine.state.frontier.get(asked.step) if asked.step else None
-    if entry is None or (asked.kind == "outcome_unknown" and entry.turn is None):
+def _retry_call(engine: Engine, interrupt: Interrupt, by: str) -> None:
+    entry = engine.state.frontier.get(interrupt.step) if interrupt.step else None
+    if entry is None or (interrupt.kind == "outcome_unknown" and entry.turn is None):
         return
-    engine.record(j.StepRetried(step=entry.step, call=asked.call, by=by))
+    engine.record(j.StepRetried(step=entry.step, call=interrupt.call, by=by))
 
 
-async def _failed(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
-    if asked.step is None or asked.step not in engine.state.frontier:
+async def _skip_failed_step(engine: Engine, interrupt: Interrupt, decision: str, by: str) -> None:
+    if interrupt.step is None or interrupt.step not in engine.state.frontier:
         return
-    because = "skipped after it failed"
-    await engine.skip_step(asked.step, because=because)
+    await engine.skip_step(interrupt.step, because="skipped after it failed")
 
 
-async def _outcome(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
-    entry = engine.state.frontier.get(asked.step) if asked.step else None
+async def _apply_outcome(engine: Engine, interrupt: Interrupt, decision: str, by: str) -> None:
+    entry = engine.state.frontier.get(interrupt.step) if interrupt.step else None
     if entry is None or entry.turn is None:
         return
-    call = next(c for c in entry.turn.calls if c.call == asked.call)
-    said = "it was done" if decision == "done" else decision
-    await engine.turns.answer_call(
-        entry.step, call, f"The tool did not answer. {by or 'A person'} says: {said}", ok=True
-    )
+    call = next(c for c in entry.turn.calls if c.call == interrupt.call)
+    outcome = "it was done" if decision == "done" else decision
+    text = f"The tool did not answer. {by or 'A person'} says: {outcome}"
+    await engine.turns.answer_call(entry.step, call, text, ok=True)
 
 
-async def _refuse(engine: Engine, asked: Interrupt, by: str, reason: str) -> None:
-    entry = engine.state.frontier.get(asked.step) if asked.step else None
-    call = next((c for c in calls_of(entry) if c.call == asked.call), None)
+async def _reject_call(engine: Engine, interrupt: Interrupt, by: str, reason: str) -> None:
+    entry = engine.state.frontier.get(interrupt.step) if interrupt.step else None
+    call = next((c for c in calls_of(entry) if c.call == interrupt.call), None)
     if entry is not None and call is not None:
         engine.turns.release_quotas(entry.step, call)
-        await engine.turns.answer_call(entry.step, call, interrupts.refusal(by, reason), ok=False)
+        await engine.turns.answer_call(
+            entry.step, call, interrupts.rejection_text(by, reason), ok=False
+        )
 
 
 Handler = Callable[[Engine, Interrupt, str, str], Awaitable[None]]
 _HANDLERS: dict[str, Handler] = {
-    "ask": _question,
+    "ask": _apply_question,
     "requirement": _apply_requirement,
-    "step_failed": _failed,
-    "outcome_unknown": _outcome,
-    "low_confidence": _unsure,
+    "step_failed": _skip_failed_step,
+    "outcome_unknown": _apply_outcome,
+    "low_confidence": _apply_low_confidence,
 }
 
 
 POLICY = "policy"
-"""Who answers where nobody did."""
+"""The principal of answers to expired interrupts."""
 UNANSWERED = "nobody answered in time"
 
 
 async def answer_expired_interrupts(engine: Engine) -> None:
-    """Answers the questions whose time is over, as the crew's policy says."""
-    for asked in list(engine.state.interrupts.values()):
+    """Answers the interrupts whose deadline has passed, by the crew's policy."""
+    for interrupt in list(engine.state.interrupts.values()):
         state = engine.state
         if state.status != "running" or state.is_draining:
             return
-        if asked.id in state.interrupts and engine.timers.has_expired(asked):
-            await _answer_by_policy(engine, asked)
+        if interrupt.id in state.interrupts and engine.timers.has_expired(interrupt):
+            await _answer_by_policy(engine, interrupt)
 
 
-async def _answer_by_policy(engine: Engine, asked: Interrupt) -> None:
-    policy = engine.plan.interrupts.expiry(asked.kind)
-    if policy.default == "escalate" and policy.escalate_to and not asked.escalated:
-        _escalate(engine, asked, policy.escalate_to)
+async def _answer_by_policy(engine: Engine, interrupt: Interrupt) -> None:
+    policy = engine.plan.interrupts.expiry(interrupt.kind)
+    if policy.default == "escalate" and policy.escalate_to and not interrupt.escalated:
+        _escalate(engine, interrupt, policy.escalate_to)
         return
-    decision = "stop" if policy.default == "stop" else asked.refusal
+    decision = "stop" if policy.default == "stop" else interrupt.refusal
     try:
         await answer(
-            engine, asked, decision, by=POLICY, command=None, reason=UNANSWERED, expired=True
+            engine, interrupt, decision, by=POLICY, command=None, reason=UNANSWERED, expired=True
         )
     except StopAnswer:
-        reason = f"{asked.id} was not answered in time"
-        end_reason = asked.limit_reached or "stopped"
+        reason = f"{interrupt.id} was not answered in time"
+        end_reason = interrupt.limit_reached or "stopped"
         engine.record(j.StopRequested(by=POLICY, reason=reason, end_reason=end_reason))
 
 
-def _escalate(engine: Engine, asked: Interrupt, to: str) -> None:
-    """Asks others the same, under an id of its own; whoever answers the old one is told so."""
+def _escalate(engine: Engine, interrupt: Interrupt, to: str) -> None:
+    """Raises the interrupt for other people under a new id; answers to the old id are rejected."""
     engine.record(
-        j.InterruptAnswered(interrupt=asked.id, decision=ESCALATED, by=POLICY, expired=True)
+        j.InterruptAnswered(interrupt=interrupt.id, decision=ESCALATED, by=POLICY, expired=True)
     )
-    number = InterruptId(f"i{engine.state.interrupt_count + 1}")
-    again = {"id": number, "position": 0, "deadline": 0, "to": (to,), "escalated": True}
-    engine.record(j.InterruptRaised(interrupt=asked.model_copy(update=again)))
+    new_id = InterruptId(f"i{engine.state.interrupt_count + 1}")
+    changes = {"id": new_id, "position": 0, "deadline": 0, "to": (to,), "escalated": True}
+    engine.record(j.InterruptRaised(interrupt=interrupt.model_copy(update=changes)))
 
 
-def check_may_answer(run: RunContext, asked: Interrupt, by: str) -> None:
-    """Checks that somebody may answer a question now.
+def check_may_answer(run: RunContext, interrupt: Interrupt, by: str) -> None:
+    """Checks that a principal may answer an interrupt now.
 
     Raises:
-        InterruptNotOpen: its time is over, and the crew's policy answers it.
-        NotPermitted: others are asked.
+        InterruptNotOpen: its deadline has passed, and the crew's policy answers it.
+        NotPermitted: it is for other people.
     """
-    if asked.deadline and run.at >= asked.deadline:
+    if interrupt.deadline and run.at >= interrupt.deadline:
         raise InterruptNotOpen(
-            f"the interrupt {asked.id!r} expired {moment_words(asked.deadline)}",
+            f"the interrupt {interrupt.id!r} expired {moment_words(interrupt.deadline)}",
             remedy="The crew's policy answers it as soon as the run goes on.",
         )
-    if asked.to and by not in asked.to:
-        why = "it was escalated to" if asked.escalated else "it is asked of"
-        people = ", ".join(asked.to)
+    if interrupt.to and by not in interrupt.to:
+        why = "it was escalated to" if interrupt.escalated else "it is interrupt of"
+        people = ", ".join(interrupt.to)
         raise NotPermitted(
-            f"{by or 'nobody named'!r} may not answer {asked.id!r}: {why} {people}",
-            remedy=f"Let {'one of them' if len(asked.to) > 1 else people} answer.",
+            f"{by or 'an unnamed client'!r} may not answer {interrupt.id!r}: {why} {people}",
+            remedy=f"Let {'one of them' if len(interrupt.to) > 1 else people} answer.",
         )

@@ -1,9 +1,9 @@
-"""Artifacts in a run: which heads an agent's view has, and what becomes of a tool's operations.
+"""Artifacts in a run: the heads in an agent's view, and the operations of a tool's result.
 
 The workflow never sees an artifact, only the head of its log. A tool's activity tries the
-operations on what its view names, and says which apply; that holds if the log still has that head
-when the result is applied. Where others came before, the entry says so, and the next model call of
-the turn, which folds the log anyhow, says what became of them.
+operations on the head that its view names, and reports which of them apply. That report is valid
+only if the log still has that head when the result is applied. Otherwise the entry is marked as
+moved, and the next model call of the turn, which folds the log, reports the outcome.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from crewlog.state.model import CrewState
 def artifact_heads(
     plan: GraphPlan, state: CrewState, agent: AgentName, step: StepId | None = None
 ) -> dict[LogName, ContentHash]:
-    """The artifacts that an agent sees and that somebody has changed, each at its head.
+    """The heads of the artifacts that an agent may read and that have entries.
 
-    In a step that ends though its node is gone, those that it saw then and sees still.
+    In a detached step, the agent must have been allowed to read them before the change, too.
     """
-    found: dict[LogName, ContentHash] = {}
+    heads: dict[LogName, ContentHash] = {}
     detached = (
         plan.detached_step(state.frontier.get(step)) if step and plan.detached_steps else None
     )
     for name, rules in plan.artifacts.items():
         log = artifact_log(name)
-        at = state.messages.get(log)
-        if at is None or not authorize_artifact("see", agent, name, rules.readers).allowed:
+        log_head = state.messages.get(log)
+        if log_head is None or not authorize_artifact("see", agent, name, rules.readers).allowed:
             continue
-        was = rules if detached is None else detached.artifacts.get(name)
-        if was is not None and authorize_artifact("see", agent, name, was.readers).allowed:
-            found[log] = at.head
-    return found
+        earlier = rules if detached is None else detached.artifacts.get(name)
+        if earlier is not None and authorize_artifact("see", agent, name, earlier.readers).allowed:
+            heads[log] = log_head.head
+    return heads
 
 
 def unresolved_calls(state: CrewState, step: StepId) -> tuple[int, ...]:
-    """The calls of a step's turn of whose operations it is not known which apply."""
-    found = state.frontier.get(step)
-    return found.turn.unresolved if found is not None and found.turn is not None else ()
+    """The calls of a step's turn for which it is unknown which of their operations apply."""
+    entry = state.frontier.get(step)
+    return entry.turn.unresolved if entry is not None and entry.turn is not None else ()
 
 
 def authorize_artifact_operation(plan: GraphPlan, agent: AgentName, name: str) -> Decision:
@@ -58,7 +58,7 @@ def authorize_artifact_operation(plan: GraphPlan, agent: AgentName, name: str) -
 def operation_entries(
     plan: GraphPlan, step: StepId, call: int, agent: AgentName, result: CallToolResult, at: int
 ) -> Iterator[j.ArtifactOperationsApplied | Decision]:
-    """What a tool's result does to artifacts, as facts; or why it may not.
+    """The entries of a tool result's artifact operations; a decision for each one not permitted.
 
     Args:
         plan: The plan in force.
@@ -66,7 +66,7 @@ def operation_entries(
         call: The call's number.
         agent: The agent whose tool it is.
         result: The result.
-        at: The time of the facts.
+        at: The time of the entries, in milliseconds since the epoch.
     """
     for change in result.returned.operations:
         decision = authorize_artifact_operation(plan, agent, change.artifact)
@@ -90,18 +90,18 @@ def operation_entries(
         )
 
 
-def with_known_result(
+def drop_stale_result(
     entry: j.ArtifactOperationsApplied, state: CrewState
 ) -> j.ArtifactOperationsApplied:
-    """The fact as it is recorded now: what the tool was told holds only where nobody came before.
+    """The entry to record: without the tool's report if the artifact has changed since.
 
     Args:
-        entry: The fact, as it was made when the tool returned.
-        state: The run right before it.
+        entry: The entry from when the tool returned.
+        state: The run right before it is recorded.
     """
     log = artifact_log(entry.artifact)
-    known = state.messages.get(log)
-    head = known.head if known is not None else empty_log_head(state.run, log)
+    log_head = state.messages.get(log)
+    head = log_head.head if log_head is not None else empty_log_head(state.run, log)
     if entry.base == head:
         return entry.model_copy(update={"base": ContentHash("")})
     unknown = {"base": ContentHash(""), "moved": True, "refused": 0, "reasons": ()}

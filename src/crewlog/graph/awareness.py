@@ -1,8 +1,7 @@
-"""What a creature is told of the graph that it lives in: a block of its system prompt.
+"""Awareness blocks: the part of a system prompt that describes the agent's component.
 
-It says what `surroundings` does, all of it and nothing else: so it is another text exactly where an
-operation affects the creature, and the rest of the prompt is never touched. It is made of the
-definition that a call names, and no history has it.
+A block is the text of `surroundings` and nothing else. So it changes exactly when an operation
+affects the agent. It is built from the definition that a call names, and is in no history.
 """
 
 from __future__ import annotations
@@ -18,43 +17,45 @@ from crewlog.ids import AgentName
 from crewlog.state.components import ChannelAgent, Component, surroundings
 
 HEADING = "The graph that you live in:"
-"""How the block begins."""
+"""The first line of a block."""
 
 
 class AwarenessBlocks:
-    """The blocks of a crew's creatures.
+    """The awareness blocks of a crew's agents with channels.
 
     Args:
         definition: The crew, without builders and patterns.
     """
 
     def __init__(self, definition: CrewDefinition) -> None:
-        self._graph: Component | None = None
+        self._component: Component | None = None
         if definition.lives:
-            self._graph = component_of(definition, phases(definition))
+            self._component = component_of(definition, phases(definition))
 
     def block(self, name: AgentName) -> str:
-        """What an agent is told; empty where it does not live in the graph."""
-        if self._graph is None or name not in self._graph.creatures:
+        """The block of an agent; empty if it is not an agent with channels."""
+        if self._component is None or name not in self._component.creatures:
             return ""
-        return "\n".join((HEADING, *(f"- {line}" for line in self._lines(self._graph, name))))
+        lines = self._lines(self._component, name)
+        return "\n".join((HEADING, *(f"- {line}" for line in lines)))
 
-    def _lines(self, graph: Component, name: AgentName) -> Iterator[str]:
-        seen = surroundings(graph, name)
+    def _lines(self, component: Component, name: AgentName) -> Iterator[str]:
+        seen = surroundings(component, name)
         senders, listeners = dict(seen.senders), dict(seen.listeners)
         for channel in seen.own.listen:
-            others = _but(name, senders[channel])
+            others = _others(name, senders[channel])
             who = f"{listed(others)} may speak there" if others else "no agent speaks there"
-            yield f"You listen to {_named(graph, channel)}: {who}. Each message gives you a turn."
+            label = _channel_label(component, channel)
+            yield f"You listen to {label}: {who}. Each message gives you a turn."
         for channel in seen.own.send:
-            heard = _readers_text(name, listeners[channel])
-            yield f"You may send to {_named(graph, channel)}: {heard}."
+            readers = _readers_text(name, listeners[channel])
+            yield f"You may send to {_channel_label(component, channel)}: {readers}."
         for to in seen.own.wires:
             channel = to.removeprefix(CHANNEL)
             where = f"to {to}"
             if channel != to:
-                heard = _readers_text(name, listeners[channel])
-                where = f"to the channel {_named(graph, channel)}: {heard}"
+                readers = _readers_text(name, listeners[channel])
+                where = f"to the channel {_channel_label(component, channel)}: {readers}"
             yield f"What you say at the end of a turn goes {where}."
         if seen.wired:
             yield f"What {listed(seen.wired)} says at the end of a turn comes to you."
@@ -66,47 +67,46 @@ class AwarenessBlocks:
             yield f"For you works {listed(seen.workers)}."
         if seen.graph is not None:
             yield "You may change the graph by the group tools. All of it:"
-            yield from self._whole(seen.graph)
+            yield from self._component_lines(seen.graph)
         elif len(seen.own.channels) + len(seen.own.wires) + len(seen.wired) == 0:
             yield "No channel and no wire leads to you or from you."
 
-    def _whole(self, graph: Component) -> Iterator[str]:
-        """All creatures and channels, and who works in the flow."""
-        for name, creature in sorted(graph.creatures.items()):
-            edges = "; ".join(_edges(creature))
+    def _component_lines(self, component: Component) -> Iterator[str]:
+        """All agents with channels, the channels, and the agents of the flow."""
+        for name, agent in sorted(component.creatures.items()):
+            edges = "; ".join(_edges(agent))
             yield f"{name}: {edges or 'nothing leads to it or from it'}."
-        if graph.channels:
-            named = (_named(graph, each) for each in sorted(graph.channels))
-            yield f"Channels: {', '.join(named)}."
-        if graph.flow:
-            yield f"In the flow: {', '.join(graph.flow)}."
+        if component.channels:
+            labels = (_channel_label(component, each) for each in sorted(component.channels))
+            yield f"Channels: {', '.join(labels)}."
+        if component.flow:
+            yield f"In the flow: {', '.join(component.flow)}."
 
 
-def _named(graph: Component, channel: str) -> str:
-    about = graph.channels[channel].about
+def _channel_label(component: Component, channel: str) -> str:
+    about = component.channels[channel].about
     return f"{channel} ({about})" if about else channel
 
 
-def _but(name: AgentName, names: Iterable[AgentName]) -> tuple[AgentName, ...]:
-    """Agents without oneself: whoever speaks does not hear itself."""
+def _others(name: AgentName, names: Iterable[AgentName]) -> tuple[AgentName, ...]:
     return tuple(each for each in names if each != name)
 
 
 def _readers_text(name: AgentName, listeners: Iterable[AgentName]) -> str:
-    others = _but(name, listeners)
+    others = _others(name, listeners)  # no message wakes its sender
     return f"heard by {listed(others)}" if others else "nobody listens there"
 
 
-def _edges(creature: ChannelAgent) -> Iterator[str]:
-    if creature.privileged:
+def _edges(agent: ChannelAgent) -> Iterator[str]:
+    if agent.privileged:
         yield "privileged"
-    if creature.listen:
-        yield f"listens to {', '.join(creature.listen)}"
-    if creature.send:
-        yield f"sends to {', '.join(creature.send)}"
-    if creature.wires:
-        yield f"is wired to {', '.join(creature.wires)}"
-    if creature.parent is not None:
-        yield f"works for {creature.parent}"
-    if creature.beside is not None:
-        yield f"stays with {creature.beside}"
+    if agent.listen:
+        yield f"listens to {', '.join(agent.listen)}"
+    if agent.send:
+        yield f"sends to {', '.join(agent.send)}"
+    if agent.wires:
+        yield f"is wired to {', '.join(agent.wires)}"
+    if agent.parent is not None:
+        yield f"works for {agent.parent}"
+    if agent.beside is not None:
+        yield f"stays with {agent.beside}"

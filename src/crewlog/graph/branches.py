@@ -1,11 +1,10 @@
-"""Routes: where a run goes by the value of an output, as a pure function of what was set.
+"""Branches by the value of an output, as a pure function of the outputs.
 
     route: router.next    to: [billing, technician]    else: general    at_most: 1
 
-A value names a node, or the agent of one. What was set before the turn of a conversation says
-nothing of it: a router that failed must not send the run where it sent it last time. How often
-each node was to be gone to is counted in the state (`execution_count`), so that it holds whichever
-worker goes on, and begins anew with each turn. A try beyond the bound counts, too.
+A value names a node, or the agent of one. Outputs from before the current exchange do not count: a
+router that failed must not send the run where it sent it last time. The state counts how often a
+branch chose each node (`execution_count`), also beyond the limit. An exchange resets the counts.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from crewlog.state.excerpt import excerpt
 from crewlog.state.model import Output
 
 STOP = "stop"
-"""The answer of people to where it goes that ends the run."""
+"""The answer that ends the run."""
 LONGEST = 80
-"""Characters of a value that people are shown."""
+"""The most characters of a value in texts for people."""
 
 
-class Choice(NamedTuple):
-    """Where a route goes."""
+class BranchChoice(NamedTuple):
+    """The target that a branch chose."""
 
-    goes: str
+    target: str
     """A node, `next`, `end`, `ask_human` or `fail`."""
     because: str
     """Why, for people."""
-    refused: bool = False
-    """Whether it does not go where the value says: that is worth a warning."""
-    used_up: NodeName | None = None
-    """The node that it would go to, where it went there as often as it may."""
+    is_refused: bool = False
+    """Whether the target is another one than the value names: worth a warning."""
+    exhausted_target: NodeName | None = None
+    """The node that the value names, if the branch chose it as often as it may."""
 
 
 def choose_target(
@@ -45,72 +44,73 @@ def choose_target(
     outputs: Mapping[AgentName, Mapping[str, Output]],
     counts: Mapping[NodeName, int],
     since: int,
-) -> Choice:
-    """Where a route goes now, and why.
+) -> BranchChoice:
+    """The target of a branch now, and why.
 
     Args:
-        plan: The run's.
-        name: The node that routes.
-        outputs: What agents have set, by agent and key.
-        counts: How often routes tried to go to each node.
-        since: The journal position before which an output says nothing.
+        plan: The run's plan.
+        name: The branch.
+        outputs: The outputs by agent and key.
+        counts: How often branches chose each node.
+        since: The journal position up to which outputs do not count.
     """
     route = plan.nodes[name].route
     if route is None:
-        return Choice(END, "it has no ways")
+        return BranchChoice(END, "it has no ways")
     agent, _, key = route.by.partition(".")
     output = outputs.get(AgentName(agent), {}).get(key)
     if output is not None and output.position <= since:
         output = None
     value = output.value if output is not None else None
     if value == END:
-        return Choice(END, f"{route.by} is {END}")
-    target = named_target(plan, route, value)
+        return BranchChoice(END, f"{route.by} is {END}")
+    target = find_target(plan, route, value)
     if target is None:
-        said = f"{route.by} is {_shown(value)}, none of {listed(route.to, 'or')}"
-        why = said if output is not None else f"{route.by} was not set"
+        why = f"{route.by} was not set"
+        if output is not None:
+            why = f"{route.by} is {_value_text(value)}, none of {listed(route.to, 'or')}"
         if route.otherwise not in plan.nodes:
-            return Choice(route.otherwise, why, refused=True)
-        return _bounded(route, NodeName(route.otherwise), counts, why, refused=True)
-    return _bounded(route, target, counts, f"{route.by} is {_shown(value)}", refused=False)
+            return BranchChoice(route.otherwise, why, is_refused=True)
+        return _limited_choice(route, NodeName(route.otherwise), counts, why, is_refused=True)
+    why = f"{route.by} is {_value_text(value)}"
+    return _limited_choice(route, target, counts, why, is_refused=False)
 
 
-def named_target(plan: GraphPlan, route: Route, value: Json) -> NodeName | None:
-    """The node that a value names, among those that a route may go to; none where it names none."""
+def find_target(plan: GraphPlan, route: Route, value: Json) -> NodeName | None:
+    """The target of a branch that a value names: by node, by agent, or without regard to case."""
     if not isinstance(value, str):
         return None
-    said = value.strip()
+    name = value.strip()
     for target in route.to:
-        if target == said:
+        if target == name:
             return target
-    of_agent = [each for each in route.to if plan.nodes[each].agent == said]
-    alike = [each for each in route.to if each.casefold() == said.casefold()]
-    for found in (of_agent, alike):
-        if len(found) == 1:
-            return found[0]
+    by_agent = [each for each in route.to if plan.nodes[each].agent == name]
+    by_case = [each for each in route.to if each.casefold() == name.casefold()]
+    for matches in (by_agent, by_case):
+        if len(matches) == 1:
+            return matches[0]
     return None
 
 
-def _bounded(
-    route: Route, target: NodeName, counts: Mapping[NodeName, int], why: str, *, refused: bool
-) -> Choice:
-    used = counts.get(target, 0)
-    if used < route.at_most:
-        return Choice(target, why, refused)
+def _limited_choice(
+    route: Route, target: NodeName, counts: Mapping[NodeName, int], why: str, *, is_refused: bool
+) -> BranchChoice:
+    if counts.get(target, 0) < route.at_most:
+        return BranchChoice(target, why, is_refused)
     times = "once" if route.at_most == 1 else f"{route.at_most} times"
     because = f"{why}, and the run went to {target} {times}, the most"
-    return Choice(route.used_up, because, refused=True, used_up=target)
+    return BranchChoice(route.used_up, because, is_refused=True, exhausted_target=target)
 
 
 def branch_answer_options(route: Route) -> tuple[str, ...]:
-    """What people may answer where they are asked where a route goes."""
+    """The options of the interrupt of a branch."""
     return (*dict.fromkeys(each for each in (*route.to, END)), STOP)
 
 
-def question(name: NodeName, choice: Choice) -> str:
-    """What they are asked."""
+def branch_question(name: NodeName, choice: BranchChoice) -> str:
+    """The question of that interrupt."""
     return f"{name} does not know where to go: {choice.because}. Where to?"
 
 
-def _shown(value: Json) -> str:
+def _value_text(value: Json) -> str:
     return repr(excerpt(value if isinstance(value, str) else str(value), LONGEST))

@@ -1,21 +1,21 @@
-"""What a graph may use still, divided where it falls apart, and put together where it is one again.
+"""Budgets: the tokens, cost and time that a run may use before it asks people.
 
-    divided(plan, state, shares)     by part, what counts there from here on; and here
-    together(plan, state, part, …)   the same for the run that takes back who had left it
-    stricter(state, part)            and for one that takes in a stranger
-    share_of_limit(plan, budget)     what one of several asks for, where it has used its share
+When a budget is used up, the run asks once and starts nothing that would use more of it: no model
+call for tokens and cost, nothing at all for time. Calls in flight complete. A run that has nothing
+left to start ends without asking.
 
-So nobody may do more in two runs than they could in one, and nothing is lost by going apart for a
-while. Quotas over runs are counted in the store, for all runs of a crew together.
+The cost budget counts models whose price is known. At the first call of another model the run asks
+once whether it may continue without counting that model.
 
-Budgets: tokens, cost and time that a run may use before people let it go on.
+A split divides what is left, and a run merge adds it up again, so two runs together may use exactly
+as much as one:
 
-Where one is used up, the run asks once, and nothing starts that would use more of it: no model call
-for tokens and cost, nothing at all for time. What is under way ends and is applied. A run that has
-nothing left to start ends without asking.
+    divided_budgets(plan, state, parts)     the rest for the run and for each split run
+    merged_budget(plan, own, state, …)      the rest of a run and of one that was split from it
+    stricter_budget(state, other)           the rest of two runs that were never one
+    proportional_limit(plan, budget)        how much more one of several split runs asks for
 
-A budget of cost holds for models whose price is known. At the first call of another one people are
-asked, once, whether the run may go on without counting it.
+Quotas across runs are in the store, which counts all runs of a crew together.
 """
 
 from __future__ import annotations
@@ -44,20 +44,21 @@ class ExhaustedBudget(NamedTuple):
 
     budget: Budget
     question: str
-    """What was used, for people, and what a yes allows."""
+    """What was used, and how much more the answer `go on` allows."""
     more: float
-    """How much more is allowed where people let the run go on."""
+    """How much more that is, in the budget's unit."""
     detail: str = ""
-    """What else there is to know, as the remedy."""
-    told: str = ""
-    """What was used, in a few words."""
+    """The remedy."""
+    usage_text: str = ""
+    """What was used: `used 1,000 tokens`."""
 
 
-def _spent(budget: Budget, told: str, more: float, why: str = "its limit") -> ExhaustedBudget:
-    said = {"tokens": f"{more:,}", "cost": f"${more:g}"}.get(budget) or duration_words(more)
-    return ExhaustedBudget(
-        budget, f"The run has {told}, {why}. Go on with {said} more?", more, told=told
-    )
+def _exhausted_budget(
+    budget: Budget, usage_text: str, more: float, why: str = "its limit"
+) -> ExhaustedBudget:
+    amount = {"tokens": f"{more:,}", "cost": f"${more:g}"}.get(budget) or duration_words(more)
+    question = f"The run has {usage_text}, {why}. Go on with {amount} more?"
+    return ExhaustedBudget(budget, question, more, usage_text=usage_text)
 
 
 class Budgets:
@@ -65,73 +66,80 @@ class Budgets:
 
     Args:
         run: The run.
-        waits: Its timers, one of which is for the time that it may take.
+        timers: Its timers; one is for the time budget.
     """
 
-    def __init__(self, run: RunContext, waits: Timers) -> None:
+    def __init__(self, run: RunContext, timers: Timers) -> None:
         self._run = run
-        self._waits = waits
+        self._timers = timers
 
     def exhausted(self) -> set[str]:
-        """The budgets of which nothing may be used before people let the run go on."""
-        asked = {q.budget for q in self._run.state.interrupts.values() if q.kind == "budget"}
-        return {*asked, *(spent.budget for spent in self._spent())}
+        """The budgets that are used up, or about which an interrupt is open."""
+        return {*self._open_interrupts(), *(each.budget for each in self._exhausted())}
 
     def ask(self, calls: Iterable[Call]) -> bool:
-        """Asks people where a budget is used up that one of these calls needs; true where it did.
+        """Raises an interrupt if one of these calls needs a budget that is used up.
 
-        At most one question is open for each budget.
+        At most one interrupt is open for each budget.
+
+        Returns:
+            Whether it raised one.
         """
-        wanted = list(calls)
-        for spent in self._spent():
-            known = self._run.state.interrupts.values()
-            if any(q.kind == "budget" and q.budget == spent.budget for q in known):
+        calls = list(calls)
+        for each in self._exhausted():
+            if each.budget in self._open_interrupts():
                 continue
-            if any(uses(call, {spent.budget}) for call in wanted):
-                spent = self._shared(spent)
+            if any(uses_budget(call, {each.budget}) for call in calls):
+                proportional = self._with_proportional_limit(each)
                 self._run.ask(
                     "budget",
-                    spent.question,
-                    detail=spent.detail,
+                    proportional.question,
+                    detail=proportional.detail,
                     options=OPTIONS,
                     words=True,
-                    budget=spent.budget,
-                    more=spent.more,
+                    budget=proportional.budget,
+                    more=proportional.more,
                 )
                 return True
         return False
 
-    def _shared(self, spent: ExhaustedBudget) -> ExhaustedBudget:
-        """The same of a part of a graph: it asks for its share, as the others do for theirs."""
-        if spent.budget not in DIVIDED:
-            return spent
-        share = proportional_limit(self._run.plan, spent.budget)
-        if share == spent.more:
-            return spent
-        return _spent(spent.budget, spent.told, share, "and its share of the limit is used up")
+    def _open_interrupts(self) -> set[str]:
+        return {
+            each.budget for each in self._run.state.interrupts.values() if each.kind == "budget"
+        }
 
-    def _spent(self) -> list[ExhaustedBudget]:
-        limits, allowed = self._run.plan.limits, self._run.state.added_budgets
+    def _with_proportional_limit(self, exhausted: ExhaustedBudget) -> ExhaustedBudget:
+        """The budget of a split run: it asks for its part of the limit only."""
+        if exhausted.budget not in DIVIDED:
+            return exhausted
+        share = proportional_limit(self._run.plan, exhausted.budget)
+        if share == exhausted.more:
+            return exhausted
+        why = "and its share of the limit is used up"
+        return _exhausted_budget(exhausted.budget, exhausted.usage_text, share, why)
+
+    def _exhausted(self) -> list[ExhaustedBudget]:
+        limits, added = self._run.plan.limits, self._run.state.added_budgets
         found: list[ExhaustedBudget] = []
         if limits.tokens is not None or limits.cost is not None:
             usage = self._run.state.total_usage
             tokens = usage.input_tokens + usage.output_tokens
-            if limits.tokens is not None and tokens >= limits.tokens + allowed.get("tokens", 0):
-                told = f"used {tokens:,} tokens"
-                found.append(_spent("tokens", told, limits.tokens))
-            if limits.cost is not None and usage.cost >= limits.cost + allowed.get("cost", 0):
-                told = f"cost ${usage.cost:g}"
-                found.append(_spent("cost", told, limits.cost))
-            if limits.cost is not None and usage.unpriced and not allowed.get("price"):
+            if limits.tokens is not None and tokens >= limits.tokens + added.get("tokens", 0):
+                text = f"used {tokens:,} tokens"
+                found.append(_exhausted_budget("tokens", text, limits.tokens))
+            if limits.cost is not None and usage.cost >= limits.cost + added.get("cost", 0):
+                text = f"cost ${usage.cost:g}"
+                found.append(_exhausted_budget("cost", text, limits.cost))
+            if limits.cost is not None and usage.unpriced and not added.get("price"):
                 found.append(_unknown_price(usage.unpriced))
-        if limits.wall is not None and self._waits.is_wall_time_over():
-            told = f"taken {duration_words(limits.wall)}"
-            found.append(_spent("wall", told, limits.wall))
+        if limits.wall is not None and self._timers.is_wall_time_over():
+            text = f"taken {duration_words(limits.wall)}"
+            found.append(_exhausted_budget("wall", text, limits.wall))
         return found
 
 
 def _unknown_price(model: str) -> ExhaustedBudget:
-    """Models whose price is not known: a yes is for all that the run calls from then on."""
+    """The answer `go on` holds for every model without a price that the run calls later."""
     return ExhaustedBudget(
         "price",
         f"The price of {model!r} is not known, so limits.cost does not hold for it. Go on?",
@@ -140,101 +148,101 @@ def _unknown_price(model: str) -> ExhaustedBudget:
     )
 
 
-def uses(call: Call, budgets: Collection[str]) -> bool:
-    """Whether a call uses any of some budgets: time is used by all, the others by models."""
+def uses_budget(call: Call, budgets: Collection[str]) -> bool:
+    """Whether a call uses any of these budgets: every call takes time, a model call uses all."""
     return bool(budgets) and ("wall" in budgets or call.tool is None)
 
 
 DIVIDED = ("tokens", "cost")
-"""The budgets that are divided; time goes by for all parts alike."""
+"""The budgets that a split divides; time passes for all runs alike."""
 
 
 def has_divisible_limits(plan: GraphPlan) -> bool:
-    """Whether there is something to divide."""
+    """Whether a plan has budgets or quotas that a split divides."""
     limits = plan.limits
-    return limits.tokens is not None or limits.cost is not None or bool(_quotas(plan))
+    return limits.tokens is not None or limits.cost is not None or bool(_run_quotas(plan))
 
 
 def divided_budgets(
     plan: GraphPlan,
     state: CrewState,
-    leaving: Sequence[Iterable[AgentName]],
+    split_agents: Sequence[Iterable[AgentName]],
     *,
     debts: bool = True,
 ) -> list[RemainingBudget]:
-    """What counts from here on: in the run first, then in each of its parts.
+    """The remaining budgets after a split: of the original run first, then of each split run.
 
-    Each has of the rest as much as it has of the agents that may use it; what cannot be divided
-    goes to the first of the largest.
+    Each run gets a share of the rest by the number of its agents that may use it. A remainder that
+    cannot be divided goes to the largest runs first.
 
     Args:
-        plan: The plan that says what may be used, and has the agents of all of them.
-        state: The run, right before.
-        leaving: Those who leave, by part.
-        debts: Whether what was used beyond a budget is divided, too: each part asks people for its
-            share then, and has that. Else each part has all of it.
+        plan: The plan with the limits and with the agents of all the runs.
+        state: The run, right before the split.
+        split_agents: The agents of each split run.
+        debts: Whether usage beyond a budget is divided, too: each run then asks people for its
+            share of it. Else each run has all of it.
     """
-    parts = [{*each} for each in leaving]
-    gone = {*plan.away, *(name for each in parts for name in each)}
-    homes = [{name for name in plan.agents if name not in gone}, *parts]
-    found = [RemainingBudget() for _ in homes]
-    for key, (most, rules) in _quotas(plan).items():
-        weights = [sum(_may(plan, name, rules) for name in home) for home in homes]
+    split_runs = [{*each} for each in split_agents]
+    remote = {*plan.away, *(name for each in split_runs for name in each)}
+    runs = [{name for name in plan.agents if name not in remote}, *split_runs]
+    budgets = [RemainingBudget() for _ in runs]
+    for key, (most, permissions) in _run_quotas(plan).items():
+        weights = [sum(_is_counted(plan, name, permissions) for name in run) for run in runs]
         shares = divide(most - state.quotas.get(key, 0), weights)
-        for bounds, calls in zip(found, shares, strict=True):
-            bounds.quotas[key] = most - int(calls)
-    for budget, left in _left(plan, state).items():
-        weights, whole = [len(home) for home in homes], budget == "tokens"
-        shares = divide(left, weights, whole=whole)
-        if left < 0 and debts:
-            shares = [-debt for debt in divide(-left, weights, whole=whole)]
-        for bounds, share in zip(found, shares, strict=True):
-            bounds.added_budgets[budget] = state.added_budgets.get(budget, 0) - (left - share)
-    return found
+        for remaining, calls in zip(budgets, shares, strict=True):
+            remaining.quotas[key] = most - int(calls)
+    for budget, rest in _rest(plan, state).items():
+        weights, whole = [len(run) for run in runs], budget == "tokens"
+        shares = divide(rest, weights, whole=whole)
+        if rest < 0 and debts:
+            shares = [-debt for debt in divide(-rest, weights, whole=whole)]
+        for remaining, share in zip(budgets, shares, strict=True):
+            remaining.added_budgets[budget] = state.added_budgets.get(budget, 0) - (rest - share)
+    return budgets
 
 
 def merged_budget(
     plan: GraphPlan,
     own: GraphPlan,
     state: CrewState,
-    part: CrewState,
+    other: CrewState,
     both: CrewState,
-    renamed: Mapping[str, str],
+    renames: Mapping[str, str],
 ) -> RemainingBudget:
-    """What counts in a run that takes in one that it parted from: what both had left.
+    """The remaining budget after a run merge with a run that was split from it: the sum.
 
     Args:
-        plan: The plan of both.
-        own: The plan of the run that stays; that of the other one has the same rules.
-        state: The run that stays.
-        part: The other one.
-        both: What the two are, as strangers.
-        renamed: The keys of quotas that the other one calls otherwise.
+        plan: The plan after the run merge.
+        own: The plan of the surviving run; the merged run's has the same limits.
+        state: The surviving run.
+        other: The merged run.
+        both: The merged state, budgets aside.
+        renames: The new keys of quotas of the merged run, by their old ones.
     """
-    theirs = {renamed.get(key, key): used for key, used in part.quotas.items()}
-    keys = _quotas(own).keys()
-    sides = ((keys, state.quotas), ({renamed.get(key, key) for key in keys}, theirs))
-    found = RemainingBudget()
-    for key, (most, _) in _quotas(plan).items():
+    other_quotas = {renames.get(key, key): used for key, used in other.quotas.items()}
+    keys = _run_quotas(own).keys()
+    sides = ((keys, state.quotas), ({renames.get(key, key) for key in keys}, other_quotas))
+    remaining = RemainingBudget()
+    for key, (most, _) in _run_quotas(plan).items():
         calls = sum(max(0, most - used.get(key, 0)) for has, used in sides if key in has)
-        found.quotas[key] = max(0, most - calls)
-    lefts = [_left(plan, each) for each in (state, part)]
-    for budget in dict.fromkeys(name for each in lefts for name in each):
-        left = sum(max(0, each.get(budget, 0)) for each in lefts)
-        found.added_budgets[budget] = left + _used(both, budget) - _limit(plan, budget)
-    return found
+        remaining.quotas[key] = max(0, most - calls)
+    rests = [_rest(plan, each) for each in (state, other)]
+    for budget in dict.fromkeys(name for each in rests for name in each):
+        rest = sum(max(0, each.get(budget, 0)) for each in rests)
+        remaining.added_budgets[budget] = rest + _usage(both, budget) - _limit(plan, budget)
+    return remaining
 
 
-def stricter_budget(state: CrewState, part: CrewState) -> RemainingBudget:
-    """What counts in a run that takes in a stranger: of each budget, what allows less.
+def stricter_budget(state: CrewState, other: CrewState) -> RemainingBudget:
+    """The remaining budget after a run merge of two runs that were never one: the lesser.
 
-    Of quotas that is what more is used of, which a union does by itself.
+    The lesser rest of a quota is the greater count, which the merged state has already.
 
     Args:
-        state: The run that stays.
-        part: The other one.
+        state: The surviving run.
+        other: The merged run.
     """
-    both = (state.added_budgets, part.added_budgets)
+    both = (state.added_budgets, other.added_budgets)
     return RemainingBudget(
         added_budgets={
             budget: min(each.get(budget, 0) for each in both)
@@ -244,70 +252,70 @@ def stricter_budget(state: CrewState, part: CrewState) -> RemainingBudget:
 
 
 def proportional_limit(plan: GraphPlan, budget: str) -> float:
-    """As much of a budget's limit as the agents that live in a run are of all that its crew has.
+    """A run's share of a budget's limit: by how many of the crew's agents are in the run.
 
-    Who asks people for more asks for that: so all parts together ask for the limit once.
+    A split run asks people for this much more. So all split runs together ask for the limit once.
 
     Args:
         plan: The run's plan.
         budget: `tokens` or `cost`.
     """
     limit = _limit(plan, budget)
-    living = sum(name not in plan.away for name in plan.agents)
-    if living == len(plan.agents):
+    agents = sum(name not in plan.away for name in plan.agents)
+    if agents == len(plan.agents):
         return limit
-    share = limit * living / len(plan.agents)
+    share = limit * agents / len(plan.agents)
     return ceil(share) if budget == "tokens" else share
 
 
-def divide(left: float, weights: Sequence[int], *, whole: bool = True) -> list[float]:
-    """A rest in shares by weight, which are as much together.
+def divide(rest: float, weights: Sequence[int], *, whole: bool = True) -> list[float]:
+    """Divides a rest by weight; the sum of the shares is the rest.
 
     Args:
-        left: The rest; where nothing is left, or less, everybody has that.
-        weights: Of each share. Where none has any, all have the same.
-        whole: Whether it cannot be divided below one.
+        rest: The rest; if it is zero or negative, each share is all of it.
+        weights: The weight of each share; if all are zero, the shares are equal.
+        whole: Whether the shares are whole numbers.
     """
-    if left <= 0:
-        return [left] * len(weights)
+    if rest <= 0:
+        return [rest] * len(weights)
     counts = weights if any(weights) else [1] * len(weights)
     total = sum(counts)
     if not whole:
-        return [left * count / total for count in counts]
-    found = [floor(left * count / total) for count in counts]
+        return [rest * count / total for count in counts]
+    shares = [floor(rest * count / total) for count in counts]
     order = sorted(range(len(counts)), key=lambda n: (-counts[n], n))
-    for n in range(int(left) - sum(found)):
-        found[order[n % len(order)]] += 1
-    return list(found)
+    for n in range(int(rest) - sum(shares)):
+        shares[order[n % len(order)]] += 1
+    return list(shares)
 
 
 class _Quota(NamedTuple):
-    """What counts calls in a run."""
+    """A quota of calls per run."""
 
     most: int
-    """The least of what its rules allow."""
-    rules: tuple[Permission, ...]
+    """The least of what its permissions allow."""
+    permissions: tuple[Permission, ...]
 
 
-def _quotas(plan: GraphPlan) -> dict[str, _Quota]:
-    """The quotas per run, by their key."""
+def _run_quotas(plan: GraphPlan) -> dict[str, _Quota]:
+    """The quotas per run by key."""
     found: dict[str, _Quota] = {}
     for rule in plan.checks:
         if rule.limit is not None and rule.limit.per == "run":
-            most, rules = found.get(rule.key, (rule.limit.most, ()))
-            found[rule.key] = _Quota(min(most, rule.limit.most), (*rules, rule))
+            most, permissions = found.get(rule.key, (rule.limit.most, ()))
+            found[rule.key] = _Quota(min(most, rule.limit.most), (*permissions, rule))
     return found
 
 
-def _may(plan: GraphPlan, name: AgentName, rules: Iterable[Permission]) -> bool:
-    """Whether calls of an agent are counted."""
-    return any(rule.covers(name, tool) for rule in rules for tool in plan.agents[name].tools)
+def _is_counted(plan: GraphPlan, name: AgentName, permissions: Iterable[Permission]) -> bool:
+    """Whether the quota of these permissions counts calls of an agent."""
+    return any(each.covers(name, tool) for each in permissions for tool in plan.agents[name].tools)
 
 
-def _left(plan: GraphPlan, state: CrewState) -> dict[str, float]:
-    """What is left of the budgets that there are."""
+def _rest(plan: GraphPlan, state: CrewState) -> dict[str, float]:
+    """What is left of each budget that has a limit; negative if more was used."""
     return {
-        budget: _limit(plan, budget) + state.added_budgets.get(budget, 0) - _used(state, budget)
+        budget: _limit(plan, budget) + state.added_budgets.get(budget, 0) - _usage(state, budget)
         for budget in DIVIDED
         if (plan.limits.cost if budget == "cost" else plan.limits.tokens) is not None
     }
@@ -317,6 +325,6 @@ def _limit(plan: GraphPlan, budget: str) -> float:
     return (plan.limits.cost if budget == "cost" else plan.limits.tokens) or 0
 
 
-def _used(state: CrewState, budget: str) -> float:
+def _usage(state: CrewState, budget: str) -> float:
     usage = state.total_usage
     return usage.cost if budget == "cost" else usage.input_tokens + usage.output_tokens

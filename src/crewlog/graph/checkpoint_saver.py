@@ -1,8 +1,7 @@
 """A checkpoint saver that keeps the latest checkpoint of each thread, in memory.
 
-The run's journal is the record, so LangGraph's own checkpoints need no history: keeping one per
-thread makes a completion cost the same whether it is the first or the thousandth, where
-`InMemorySaver` keeps them all.
+The run's journal is the record, so LangGraph's checkpoints need no history. With one checkpoint per
+thread every completion costs the same; `InMemorySaver` keeps all checkpoints.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class LatestSaver(BaseCheckpointSaver[int]):
         """Pending writes belong to the Pregel loop, which never runs here."""
 
     def delete_thread(self, thread_id: str) -> None:
-        """Forgets a thread."""
+        """Removes the thread's checkpoint."""
         self._latest.pop(thread_id, None)
 
 

@@ -1,15 +1,15 @@
-"""Nodes with a step for each item of a list that is known only when they are reached.
+"""Child steps: one for each item of a list that is known only when the node is reached.
 
-    reached ──(a list)──► mapped: a step for each item, side by side ──(all done)──► completed
+    reached ──(a list)──► a child step for each item, side by side ──(all done)──► completed
        ├──(an empty list)──► skipped
        └──(no list)──► people are asked
 
-The visit itself stands in the frontier as long as its items do, with how many of them are started
-and done. So a join downstream sees one completion for each visit, and a visit that comes while
-this one is under way queues behind it, as behind any other. Steps are started in the order of the
-items as there is room, not all at once: the frontier of a list of 1,000 items is no longer than
-one of 64. It is a pool: what is applied when a step ends starts the next one, in the same task of
-the workflow. Items that wait for others start when those are done, see `crewlog.graph.item_order`.
+The parent step stays in the frontier while its child steps do, and counts how many of them have
+started and are done. So a join downstream gets one arrival for each parent step, and another step
+of the node queues behind this one. Child steps start in the order of the items, up to the
+concurrency limit: the frontier of a list of 1,000 items is no longer than that of one with 64. The
+completion of a child step starts the next one in the same workflow task. Items that wait for other
+items start when those are done (`crewlog.graph.item_order`).
 """
 
 from __future__ import annotations
@@ -35,49 +35,49 @@ from crewlog.state.frontier import child_steps_of
 from crewlog.state.item_specs import ItemSpec, ListSpec, bounded_spec, item_spec, joined, list_spec
 from crewlog.state.model import ChildStepProgress, FrontierStep, Item, Output
 
-ASKING = 64
-"""Items of a visit that may ask people at a time, besides those that are at work: an error that
-all of 1,000 items have is no reason for 1,000 questions."""
+MAX_INTERRUPTED = 64
+"""The most child steps of a step that wait for people at a time, besides those that run: an error
+in all of 1,000 items must not raise 1,000 interrupts."""
 
-Completed = Callable[..., Awaitable[None]]
-"""Completes a step as `Engine` does."""
+CompleteStep = Callable[..., Awaitable[None]]
+"""As `Engine._complete`."""
 MayStart = Callable[[StepId, NodeName], bool]
-"""Whether a step may start now; where not, people are asked."""
+"""Whether a step may start now; if not, people are asked."""
 
 
 class ChildSteps:
-    """The visits of a run that have a step for each item of a list.
+    """The child steps of a run and their parent steps.
 
     Args:
         run: The run.
-        complete: Completes a visit and routes on.
-        may_start: Says whether another step may start; raises the question where it may not.
+        complete: Completes a step and routes on.
+        may_start: Whether another step may start; if not, it raises an interrupt.
     """
 
-    def __init__(self, run: RunContext, complete: Completed, may_start: MayStart) -> None:
+    def __init__(self, run: RunContext, complete: CompleteStep, may_start: MayStart) -> None:
         self._run = run
         self._complete = complete
         self._may_start = may_start
 
     async def start_parent_step(self, entry: FrontierStep, node: PlanNode) -> None:
-        """Maps a visit that is ready: over a list, over nothing, or people are asked."""
+        """Starts a parent step with its list; skips it if the list is empty; else asks people."""
         step, name = entry.step, node.for_each or ""
         agent, _, key = name.partition(".")
-        count, fault = self._count(name)
-        if fault:
-            said = f"{step} has a step for each item of {name}, {fault}."
-            await self._refuse(entry, node, said, f"there is no list {name}")
+        count, error = self._count(name)
+        if error:
+            question = f"{step} has a step for each item of {name}, {error}."
+            await self._refuse_list(entry, node, question, f"there is no list {name}")
             return
         if count == 0:
             await self._complete(step, because=f"{name} is empty", skipped=True)
             return
         order = self._order(node, count)
-        if order.faults:
-            said = _list_error_text(name, order)
+        if order.errors:
+            question = _list_error_text(name, order)
             self._run.record(
-                j.ItemsRefused(step=step, agent=AgentName(agent), key=key, errors=order.faults)
+                j.ItemsRefused(step=step, agent=AgentName(agent), key=key, errors=order.errors)
             )
-            await self._refuse(entry, node, said, f"{name} cannot be worked on")
+            await self._refuse_list(entry, node, question, f"{name} cannot be worked on")
             return
         self._run.record(
             j.ParentStepStarted(
@@ -86,86 +86,92 @@ class ChildSteps:
                 key=key,
                 of=count,
                 agents=order.agents,
-                owners=order.whose,
+                owners=order.owners,
                 after=order.after,
             )
         )
 
-    async def _refuse(self, entry: FrontierStep, node: PlanNode, said: str, because: str) -> None:
-        """Goes where the node's `else` says instead of over a list, or asks people about it."""
+    async def _refuse_list(
+        self, entry: FrontierStep, node: PlanNode, question: str, because: str
+    ) -> None:
+        """Continues by the node's `else`, or asks people about the list."""
         if node.otherwise != ASK_HUMAN:
             outcome = NEXT if node.otherwise == SKIP else node.otherwise
             await self._complete(entry.step, outcome=outcome, because=because, skipped=True)
             return
         self._run.ask(
             "requirement",
-            said,
+            question,
             step=entry.step,
             options=("again", "skip", "stop"),
             detail=node.for_each or "",
         )
 
     def has_new_list(self, step: StepId, node: PlanNode) -> bool:
-        """Whether a visit that asks people about its list looks at it again.
+        """Whether the list of a step that asks people about it has changed.
 
-        It does where there is one now, and where something else is wrong with it than was asked.
+        That is so if it is a list that can be used now, or if its errors are other ones.
         """
         if node.for_each is None:
             return False
-        count, fault = self._count(node.for_each)
-        if fault or not count:
-            return not fault
+        count, error = self._count(node.for_each)
+        if error or not count:
+            return not error
         order = self._order(node, count)
-        asked = [q.question for q in self._run.state.interrupts.values() if q.step == step]
-        return not order.faults or _list_error_text(node.for_each, order) not in asked
+        questions = [q.question for q in self._run.state.interrupts.values() if q.step == step]
+        return not order.errors or _list_error_text(node.for_each, order) not in questions
 
     def _order(self, node: PlanNode, count: int) -> ItemOrder:
-        """Who works on the items of the list that is there, and in which order."""
+        """The agents of the items and their order."""
         agent, _, key = (node.for_each or "").partition(".")
         output = self._run.state.agent_outputs[AgentName(agent)][key]
-        shape = output_list_spec(output, node.by)
-        return item_order(node, None if shape is None else bounded_spec(shape), count)
+        spec = output_list_spec(output, node.by)
+        return item_order(node, None if spec is None else bounded_spec(spec), count)
 
-    async def start_child_steps(self, visit: FrontierStep, node: PlanNode) -> None:
-        """Starts steps of a mapped visit, as far as there is room: in order, or those that are due.
+    async def start_child_steps(self, parent: FrontierStep, node: PlanNode) -> None:
+        """Starts as many child steps as the concurrency limit allows.
 
-        None of one whose node a change took away: its items at work end, and it with them.
+        A detached step starts none: it ends with those that run.
         """
-        if visit.is_detached:
+        if parent.is_detached:
             return
-        while self._room(visit.step, node) and (number := self._next(visit.step)) is not None:
-            if not self._may_start(visit.step, visit.node):
+        while self._has_capacity(parent.step, node):
+            number = self._next_item(parent.step)
+            if number is None or not self._may_start(parent.step, parent.node):
                 return
-            await self._start(visit, number, node)
+            await self._start(parent, number, node)
 
-    def _next(self, visit: StepId) -> int | None:
-        """The item that is to start next; none where all are started, or wait for others."""
-        mapped = self._mapped(visit)
-        if mapped is None or mapped.started == mapped.of:
+    def _next_item(self, parent: StepId) -> int | None:
+        """The item to start next; none if all have started or wait for other items."""
+        progress = self._progress(parent)
+        if progress is None or progress.started == progress.of:
             return None
-        if not mapped.after:
-            return mapped.started + 1
-        at_work = [entry.item for entry in self._at_work(visit)]
-        return next_ready_item(mapped.unstarted, mapped.after, at_work)
+        if not progress.after:
+            return progress.started + 1
+        running = [entry.item for entry in self._child_steps(parent)]
+        return next_ready_item(progress.unstarted, progress.after, running)
 
     async def _start(self, parent: FrontierStep, number: int, node: PlanNode) -> None:
-        """Starts the child step of an item, and skips it where its agent cannot take it."""
+        """Starts the child step of an item; skips it if its agent cannot take it."""
         step = child_step_id(parent.step, number)
-        mapped = self._mapped(parent.step)
-        named = mapped.agent(number) if mapped is not None else None
-        why = self._skip_reason(named, node) if named is not None else ""
-        agent = None if why else named or node.agent
-        composed = self._run.has_no_model(agent)
+        progress = self._progress(parent.step)
+        named = progress.agent(number) if progress is not None else None
+        reason = self._skip_reason(named, node) if named is not None else ""
+        agent = None if reason else named or node.agent
         self._run.record(
             j.StepStarted(
-                step=step, parent=parent.step, item=number, agent=agent, without_model=composed
+                step=step,
+                parent=parent.step,
+                item=number,
+                agent=agent,
+                without_model=self._run.has_no_model(agent),
             )
         )
-        if why:
-            await self._complete(step, because=why, skipped=True)
+        if reason:
+            await self._complete(step, because=reason, skipped=True)
 
     def _skip_reason(self, agent: AgentName, node: PlanNode) -> str:
-        """Why the agent that an item names cannot take its step; empty where it can."""
+        """Why the agent that an item names cannot take its step; empty if it can."""
         rules = self._run.plan.agents.get(agent)
         if rules is None:
             return f"there is no agent {agent!r} any more"
@@ -186,21 +192,21 @@ class ChildSteps:
         self._run.record(
             j.StepCompleted(step=step, because=because, skipped=skipped, goto=tuple(handoff))
         )
-        found = self._run.state.frontier.get(parent)
-        if found is None or found.child_steps is None:
+        entry = self._run.state.frontier.get(parent)
+        if entry is None or entry.child_steps is None:
             return
-        mapped = found.child_steps
-        if mapped.done == (mapped.started if found.is_detached else mapped.of):
-            await self._complete(parent, because=_done(mapped), handoff=mapped.goto)
+        progress = entry.child_steps
+        if progress.done == (progress.started if entry.is_detached else progress.of):
+            await self._complete(parent, because=_progress_text(progress), handoff=progress.goto)
 
     def failure_fields(self, step: StepId, agent: AgentName | None) -> dict[str, Any]:
-        """What a fact says of a step that failed and that the run goes on without."""
+        """Fields of the entry of a failed step without which the run continues."""
         return {} if agent is None else {"agent": agent, "logs": (private_log(agent),)}
 
     def announce_failure(self, step: StepId, error_type: str) -> None:
-        """Tells those who read what an agent writes that a step of it failed.
+        """Sends a message about a failed step to the logs that its agent writes to.
 
-        Not with which words: these are of what the agent did, and may hold what only it may see.
+        It has the type of the error only: the text may hold what only the agent may see.
         """
         agent, entry = self._run.agent_of(step), self._run.state.frontier.get(step)
         if agent is None or entry is None:
@@ -210,71 +216,70 @@ class ChildSteps:
         self._run.say(text, by=CREW, to=self._run.writable_logs(agent, step), message_id=message)
 
     def item(self, step: StepId) -> Item | None:
-        """The item that a step is for, as its agent may see it; none for any other step."""
+        """The item of a child step, as its agent may see it; none for any other step."""
         child = self._run.state.frontier.get(step)
         if child is None or child.parent is None:
             return None
-        mapped, agent = self._mapped(child.parent), self._run.agent_of(step)
-        if mapped is None or agent is None:
+        progress, agent = self._progress(child.parent), self._run.agent_of(step)
+        if progress is None or agent is None:
             return None
-        return self._run.visible_item(agent, mapped.item(child.item), step)
+        return self._run.visible_item(agent, progress.item(child.item), step)
 
-    def _mapped(self, visit: StepId) -> ChildStepProgress | None:
-        found = self._run.state.frontier.get(visit)
-        return found.child_steps if found else None
+    def _progress(self, parent: StepId) -> ChildStepProgress | None:
+        entry = self._run.state.frontier.get(parent)
+        return entry.child_steps if entry else None
 
-    def _at_work(self, parent: StepId) -> list[FrontierStep]:
-        """The child steps of a parent step that are started and not done."""
+    def _child_steps(self, parent: StepId) -> list[FrontierStep]:
+        """The child steps that have started and are not done."""
         return [*child_steps_of(self._run.state.frontier, parent).values()]
 
-    def _room(self, visit: StepId, node: PlanNode) -> bool:
-        """Whether another item may start. One that asks people keeps its place in a pool."""
-        items = self._at_work(visit)
-        if node.at_once is not None and len(items) >= node.at_once:
+    def _has_capacity(self, parent: StepId, node: PlanNode) -> bool:
+        """Whether another child step may start.
+
+        Those that wait for people count for the node's limit, and not for the run's.
+        """
+        children = self._child_steps(parent)
+        if node.at_once is not None and len(children) >= node.at_once:
             return False
-        asking = sum(entry.status == "interrupted" for entry in items)
-        return asking < ASKING and len(items) - asking < self._run.plan.limits.parallel
+        interrupted = sum(entry.status == "interrupted" for entry in children)
+        running = len(children) - interrupted
+        return interrupted < MAX_INTERRUPTED and running < self._run.plan.limits.parallel
 
     def _count(self, name: str) -> tuple[int, str]:
-        """How many items a list has, or what is wrong with it, for people."""
+        """The number of items of a list, and why it cannot be used, for people."""
         agent, _, key = name.partition(".")
-        outputs = self._run.state.agent_outputs.get(AgentName(agent), {})
-        found = outputs.get(key)
-        if found is None:
+        output = self._run.state.agent_outputs.get(AgentName(agent), {}).get(key)
+        if output is None:
             return 0, "which nobody has set"
-        if not is_set(found):
+        if not is_set(output):
             return 0, "which has no value"
-        count = item_count(found)
-        return (0, f"which is {_kind(found.value)} and no list") if count is None else (count, "")
+        count = item_count(output)
+        return (0, f"which is {_kind(output.value)} and no list") if count is None else (count, "")
 
 
-def _done(mapped: ChildStepProgress) -> str:
-    """How a visit ended, for people."""
-    if mapped.done < mapped.of:
-        return f"{mapped.done} of {mapped.of} items are done, and its node is gone"
-    if mapped.failed or mapped.skipped:
-        counts = {"failed": mapped.failed, "skipped": mapped.skipped}
+def _progress_text(progress: ChildStepProgress) -> str:
+    """How a parent step ended, for people."""
+    if progress.done < progress.of:
+        return f"{progress.done} of {progress.of} items are done, and its node is gone"
+    if progress.failed or progress.skipped:
+        counts = {"failed": progress.failed, "skipped": progress.skipped}
         rest = [f"{count} {what}" for what, count in counts.items() if count]
-        return f"{mapped.of} items: {', '.join([f'{_succeeded_count(mapped)} done', *rest])}"
-    return f"all {mapped.of} items are done"
+        succeeded = progress.done - progress.failed - progress.skipped
+        return f"{progress.of} items: {', '.join([f'{succeeded} done', *rest])}"
+    return f"all {progress.of} items are done"
 
 
 def _list_error_text(name: str, order: ItemOrder) -> str:
-    """What is wrong with a list, for people."""
-    return f"The list {name} cannot be worked on: {'; '.join(order.faults)}."
-
-
-def _succeeded_count(mapped: ChildStepProgress) -> int:
-    return mapped.done - mapped.failed - mapped.skipped
+    return f"The list {name} cannot be worked on: {'; '.join(order.errors)}."
 
 
 def output_list_spec(output: Output, by: str) -> ListSpec | None:
-    """What the items of a list say of how they are worked on; none where that is nothing."""
+    """The agents and the order that the items of a list state; none if they state neither."""
     keys = {by} if by else set[str]()
     if output.elements:
         parts = output.elements
-        found = [p.spec or ItemSpec() if p.body else item_spec(p.value, keys) for p in parts]
-        return joined(found, keys) if by or any(shape.after for shape in found) else None
+        specs = [p.spec or ItemSpec() if p.body else item_spec(p.value, keys) for p in parts]
+        return joined(specs, keys) if by or any(spec.after for spec in specs) else None
     if isinstance(output.value, list):
         items: list[Json] = output.value  # pyright: ignore[reportUnknownVariableType]
         return list_spec(items, keys)
@@ -282,7 +287,7 @@ def output_list_spec(output: Output, by: str) -> ListSpec | None:
 
 
 def item_count(output: Output) -> int | None:
-    """How many items an output has; none where it is no list."""
+    """The number of items of an output; none if it is no list."""
     if output.elements:
         return len(output.elements)
     if isinstance(output.value, list):

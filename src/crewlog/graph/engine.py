@@ -1,4 +1,4 @@
-"""The engine: applies what happened to a run and computes what follows, without a server.
+"""The engine: applies completions and commands to a run, and computes the next calls. No server.
 
 It owns the recorder, drives the plan's graph and the graph of the turns, and returns the calls to
 make (`pending_calls`). The caller, a workflow or a test, makes the calls and reports the
@@ -6,7 +6,7 @@ completions; `at` is the time. There is one applier: a method that applies somet
 the next one starts.
 
 LangGraph computes which nodes follow a completion, the journal records them (`NodesReached`), and
-the fold makes the frontier of that entry. So the journal alone rebuilds the frontier, and the
+the fold makes the frontier from that entry. So the journal alone rebuilds the frontier, and the
 frontier's routing restores the graph.
 """
 
@@ -22,7 +22,7 @@ from crewlog.definition.model import GROUP_TOOLS
 from crewlog.definition.times import duration_words
 from crewlog.graph import branches
 from crewlog.graph.agents_without_model import AgentsWithoutModel
-from crewlog.graph.budgets import Budgets, uses
+from crewlog.graph.budgets import Budgets, uses_budget
 from crewlog.graph.child_steps import ChildSteps
 from crewlog.graph.driver import Target
 from crewlog.graph.exchanges import Exchanges
@@ -73,8 +73,8 @@ class Engine(RunContext):
 
     Args:
         plan: The run's plan.
-        ledger: Its state: empty, or carried here from another execution.
-        draft: What a run knows besides its state whose prompt is not compiled and approved yet.
+        ledger: Its journal: empty, or carried from the execution before.
+        draft: The start of a run whose prompt is not compiled and approved yet.
     """
 
     def __init__(self, plan: GraphPlan, ledger: Journal, draft: PromptCarry | None = None) -> None:
@@ -90,19 +90,19 @@ class Engine(RunContext):
         self.budgets = Budgets(self, self.timers)
         self.exchanges = Exchanges(self, self._enter_flow)
         self.pending_plan: GraphPlan | None = None
-        """The plan that the run drains for, where a change of the graph was accepted."""
+        """The plan of an accepted change, for which the run drains."""
         self.pending_split_runs: tuple[PreparedSplitRun, ...] = ()
-        """Of a graph that is about to fall apart: what other runs are to have."""
+        """The split runs of an accepted change."""
         self.use(plan)
 
     def use(self, plan: GraphPlan) -> None:
-        """Puts a plan in force. Its graph is the one that the state belongs to."""
+        """Puts a plan in force. The state must belong to its graph."""
         self.plan = plan
         self._driver = compile_plan(plan)
-        self._following = dependents(plan)
+        self._dependents = dependents(plan)
         self._loops = Loops(plan)
 
-    # -- beginning and restoring -------------------------------------------------------------
+    # -- start -------------------------------------------------------------------------------
 
     @classmethod
     async def begin(
@@ -115,24 +115,26 @@ class Engine(RunContext):
         at: int,
         command: CommandId | None = None,
         ledger: Journal | None = None,
-        given: InitialState | None = None,
+        initial_state: InitialState | None = None,
         files: tuple[FileRef, ...] = (),
     ) -> Engine:
-        """A new run with a crew.
+        """Starts a run with a crew.
 
         Raises:
-            UsageError: `given` has a value or message that does not fit the crew.
+            UsageError: the initial state has a value or message that does not fit the crew.
         """
         engine = cls(plan, ledger or Journal(CrewState(run=run)))
         engine.at = at
-        await engine._start_crew(input_text, by=by, command=command, given=given, files=files)
+        await engine._start_crew(
+            input_text, by=by, command=command, initial_state=initial_state, files=files
+        )
         return engine
 
     @classmethod
     def begin_with_prompt(
         cls, run: RunId, text: str, draft: PromptCarry, *, registry: str, at: int
     ) -> Engine:
-        """A new run with a prompt: its crew starts once people have approved its definition."""
+        """Starts a run with a prompt: its crew starts once people have approved the definition."""
         engine = cls(NO_PLAN, Journal(CrewState(run=run)), draft)
         engine.at = at
         engine.record(
@@ -151,13 +153,17 @@ class Engine(RunContext):
         *,
         by: str,
         command: CommandId | None = None,
-        given: InitialState | None = None,
+        initial_state: InitialState | None = None,
         files: tuple[FileRef, ...] = (),
     ) -> None:
-        """Starts the crew of the plan in force.
+        """Starts the crew of the plan in force: the run input is its first public message.
 
-        The input is the first public message, and the entry nodes become ready. With a command the
-        input is the message of that command.
+        Args:
+            input_text: The run input.
+            by: The principal who starts it.
+            command: The command whose message the run input is, if it is one.
+            initial_state: Messages and outputs that the run has before its first step.
+            files: The files of the run input.
         """
         plan = self.plan
         self.record(
@@ -172,30 +178,30 @@ class Engine(RunContext):
                 started_at=self.state.started_at,
             )
         )
-        said: ContentHash | None = None
+        message: ContentHash | None = None
         if input_text or files:
-            said = self.say(
+            message = self.say(
                 input_text, by=by, to=PUBLIC, message_id="input", command=command, files=files
             )
-        if given is not None:
-            set_initial_state(self, given, by=by)
+        if initial_state is not None:
+            set_initial_state(self, initial_state, by=by)
         if not self.exchanges.is_conversation:
             await self._enter_flow()
-            if said is not None:
-                self.wakes.wake_readers(PUBLIC, said, by)
-        elif said is not None:
-            await self.exchanges.begin(command or "input", by, said)
+            if message is not None:
+                self.wakes.wake_readers(PUBLIC, message, by)
+        elif message is not None:
+            await self.exchanges.begin(command or "input", by, message)
         else:
             self.exchanges.wait_for_first_message()
 
     async def _enter_flow(self) -> None:
-        """Reaches the nodes that the flow begins with."""
+        """Reaches the entry points."""
         if not any(node.entry for node in self.plan.nodes.values()):
-            return  # nobody works but who hears
+            return  # all agents are woken by messages
         targets = self._driver.apply(
             "__start__", {"routing": self.state.routing, "outcome": (NEXT,)}
         )
-        self.record(j.NodesReached(to=self._reached(targets)))
+        self.record(j.NodesReached(to=self._reached_nodes(targets)))
 
     @override
     def waits_for_calls(self, step: StepId) -> bool:
@@ -203,22 +209,22 @@ class Engine(RunContext):
 
     @override
     def fail(self, error: str, end_reason: EndReason = "") -> None:
-        """Ends the run without success; of a conversation, only the turn."""
+        """Fails the run; in a conversation, only the exchange."""
         if self.exchanges.is_conversation:
             self.exchanges.cancel(error, self.withdraw, end_reason or "failed")
         else:
             super().fail(error, end_reason)
 
-    # -- what is to be done -------------------------------------------------------------------
+    # -- progress ----------------------------------------------------------------------------
 
     async def advance(self, in_flight: Collection[tuple[StepId, int]]) -> None:
-        """Moves everything that needs no call: conditions, decisions, questions, the end.
+        """Does everything that needs no call: conditions, branches, interrupts, the end.
 
         Args:
-            in_flight: The calls under way, as step and call number.
+            in_flight: The calls in flight, as step and call number.
         """
         if self.prompt.is_active:
-            return  # the calls that compile, and people, move it
+            return  # it advances by the calls that compile the prompt, and by answers of people
         while self.state.status == "running" and (
             not self.state.is_draining or self.is_finishing_detached_turns
         ):
@@ -229,49 +235,49 @@ class Engine(RunContext):
                 entry = self.state.frontier.get(step)
                 if entry is None or not _has_work(entry, in_flight):
                     continue
-                if self.state.status == "running" and self._goes(entry):
-                    await self._move(entry)
+                if self.state.status == "running" and self._may_continue(entry):
+                    await self._advance_step(entry)
                     await self.agents_without_model.request_calls(step)
                     await self._recheck_calls(step, in_flight)
             if self.state.position == before:
-                wanted = [order.call for order in self._wanted_calls(in_flight)]
-                if self.budgets.ask(wanted):
+                ready = [request.call for request in self._ready_calls(in_flight)]
+                if self.budgets.ask(ready):
                     continue
-                if in_flight or wanted or self.state.is_draining:
+                if in_flight or ready or self.state.is_draining:
                     return
-                await self._idle()
+                await self._end_or_idle()
                 if self.state.position == before:
                     return
 
     @property
     def is_finishing_detached_turns(self) -> bool:
-        """Whether the run is to be part of another one once turns are over that end here.
+        """Whether the run drains for a run merge, and turns of detached steps still run.
 
-        They are of agents that were removed in the middle of them: nobody takes these over, so
-        they alone go on while what is under way lands.
+        The surviving run cannot continue these turns, so they run to their end while all other
+        steps drain.
         """
-        joining = self.state.pending_merge
-        return (
-            joining is not None and joining.status == "draining" and bool(self.state.detached_turns)
-        )
+        merge = self.state.pending_merge
+        return merge is not None and merge.status == "draining" and bool(self.state.detached_turns)
 
-    def _goes(self, entry: FrontierStep) -> bool:
-        """Whether a step's node is not about to leave for another run."""
-        if self.state.is_draining:  # it is about to be part of one: only what ends before goes on
+    def _may_continue(self, entry: FrontierStep) -> bool:
+        """Whether no run merge and no change drains a step."""
+        if self.state.is_draining:  # for a run merge: only detached steps run to their end
             return entry.is_detached
-        changing = self.state.pending_change
-        return changing is None or not changing.drains(entry.node)
+        change = self.state.pending_change
+        return change is None or not change.drains(entry.node)
 
     def pending_calls(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[CallRequest]:
         """The calls to make now, in the order of the frontier."""
         if self.prompt.is_active:
             yield from self.prompt.pending_calls(in_flight)
             return
-        held = self.budgets.exhausted()
-        yield from (each for each in self._wanted_calls(in_flight) if not uses(each.call, held))
+        exhausted = self.budgets.exhausted()
+        for request in self._ready_calls(in_flight):
+            if not uses_budget(request.call, exhausted):
+                yield request
 
-    def _wanted_calls(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[CallRequest]:
-        """The calls to make now, also those that a budget keeps back."""
+    def _ready_calls(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[CallRequest]:
+        """The calls to make now, regardless of budgets."""
         if self.state.status != "running" or (
             self.state.is_draining and not self.is_finishing_detached_turns
         ):
@@ -280,31 +286,31 @@ class Engine(RunContext):
             if entry.status != "running" or entry.turn is None or not _has_work(entry, in_flight):
                 continue
             agent = self.agent_of(step)
-            if agent is None or not self._goes(entry):
+            if agent is None or not self._may_continue(entry):
                 continue
-            regroups = False
+            has_group_call = False
             for call in entry.turn.calls:
                 if self.plan.graph is not None and call.tool in GROUP_TOOLS:
-                    # Each is made for the graph that the one before leads to.
-                    if regroups and call.status == "ready":
+                    # A group tool needs the graph that the group call before it leads to.
+                    if has_group_call and call.status == "ready":
                         continue
-                    regroups = regroups or call.status != "buffered"
+                    has_group_call = has_group_call or call.status != "buffered"
                 if call.status == "ready" and (step, call.call) not in in_flight:
                     yield CallRequest(step, agent, call)
 
-    # -- how steps end ------------------------------------------------------------------------
+    # -- end of steps ------------------------------------------------------------------------
 
     async def apply_call_failure(
         self, step: StepId, number: int, error: str, error_type: str
     ) -> None:
-        """Applies a call that failed for good: the agent's `on_error` decides what follows."""
+        """Applies a call that failed after all retries, by the `on_error` of its agent."""
         if step == STEP:
             self.prompt.apply_failure(error, error_type)
         elif self._unapplied_call(step, number) is not None:
             await self.fail_step(step, number, error, error_type)
 
     def ask_about_unknown_outcome(self, step: StepId, number: int, error: str) -> None:
-        """Asks people about a call that began, did not answer, and must not be made again."""
+        """Asks people about a call with an unknown outcome that must not be repeated."""
         call = self._unapplied_call(step, number)
         if call is not None:
             self.ask(
@@ -324,23 +330,23 @@ class Engine(RunContext):
     async def fail_step(
         self, step: StepId, number: int | None, error: str, error_type: str, policy: str = ""
     ) -> None:
-        """Records that a step cannot go on, and does what `on_error` of its phase or agent says.
+        """Fails a step, and continues by the `on_error` of its phase or agent.
 
         Args:
             step: The step.
-            number: Its call that failed; none where the step as a whole failed.
+            number: Its call that failed; none if the step as a whole failed.
             error: What went wrong, for people.
             error_type: The name of the error's type.
-            policy: What is to follow; empty: what `on_error` says of failures.
+            policy: A value of `on_error` that overrides theirs.
         """
         agent = self.agent_of(step)
         entry = self.state.frontier[step]
         node = self.plan.node_of(entry)
         rules = self.rules_of(agent, step) if agent else None
-        said = self._refusal(step)
+        refusal = self._refusal_text(step)
         policy = policy or node.on_error or (rules.on_error if rules is not None else "ask")
-        kept = {} if policy in ("ask", "fail") else self.child_steps.failure_fields(step, agent)
-        if kept and entry.parent:  # errors of child steps make a list
+        fields = {} if policy in ("ask", "fail") else self.child_steps.failure_fields(step, agent)
+        if fields and entry.parent:  # the error output of child steps is a list
             reset_error_output(self, step)
         self.record(
             j.StepFailed(
@@ -349,15 +355,15 @@ class Engine(RunContext):
                 error=error,
                 error_type=error_type,
                 has_stand_in=policy not in ("ask", "fail") and node.stand_in is not None,
-                **kept,
+                **fields,
             )
         )
         if policy == "fail":
-            if self.exchanges.is_conversation:  # a later turn may look at what it did not say
+            if self.exchanges.is_conversation:  # a later exchange may read its outputs
                 reset_outputs(self, step)
-            self.fail(f"{step}: {error}{said}", error_end_reason(error_type))
+            self.fail(f"{step}: {error}{refusal}", error_end_reason(error_type))
         elif policy != "ask":
-            if kept:
+            if fields:
                 self.child_steps.announce_failure(step, error_type)
             reset_outputs(self, step)
             because = f"failed: {excerpt(error)}"
@@ -368,19 +374,19 @@ class Engine(RunContext):
         else:
             self.ask(
                 "step_failed",
-                f"{step} failed: {excerpt(error, 300)}{said}",
+                f"{step} failed: {excerpt(error, 300)}{refusal}",
                 step=step,
                 call=number,
                 options=("retry", "skip", "stop"),
-                detail=f"{error}{said}",
+                detail=f"{error}{refusal}",
                 limit_reached=error_end_reason(error_type),
             )
 
-    def _refusal(self, step: StepId) -> str:
-        """What the model of a step said as it refused, for people; agents are not shown it."""
+    def _refusal_text(self, step: StepId) -> str:
+        """The refusal of a step's model, for people; agents do not see it."""
         entry = self.state.frontier.get(step)
-        said = entry.turn.refusal if entry is not None and entry.turn is not None else ""
-        return f" The model said: {said}" if said else ""
+        refusal = entry.turn.refusal if entry is not None and entry.turn is not None else ""
+        return f" The model said: {refusal}" if refusal else ""
 
     async def _start_stand_in(
         self, stand_in: NodeName, failed: FrontierStep, *, because: str
@@ -392,11 +398,11 @@ class Engine(RunContext):
         await self._complete(failed.parent_or_self, outcome=stand_in, because=because)
 
     async def _fail_timed_out_steps(self) -> None:
-        """Fails the steps that have taken as long as their nodes let them."""
+        """Fails the steps whose timeout is over."""
         for entry in self.timers.timed_out_steps():
             if self.state.status != "running" or (self.state.is_draining and not entry.is_detached):
                 return
-            if entry.step not in self.state.frontier:  # an item of a visit that failed just now
+            if entry.step not in self.state.frontier:  # a child step of a step that just failed
                 continue
             limit = duration_words(self.plan.node_of(entry).timeout or 0)
             self.withdraw(entry.step)
@@ -407,19 +413,19 @@ class Engine(RunContext):
         reset_error_output(self, step)
         await self._complete(step, handoff=handoff, because="handed off" if handoff else "")
 
-    # -- moving -------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------
 
     async def finish(self, step: StepId, outcome: str, *, because: str) -> None:
-        """Ends a step that is no agent's turn, and routes on."""
+        """Completes a step that has no turn, and routes on."""
         await self._complete(step, outcome=outcome, because=because)
 
     async def skip_step(self, step: StepId, *, because: str) -> None:
-        """Ends a step that people skip; what they set since it was reached stays."""
+        """Skips a step by an answer of people. Outputs that people set since its start stay."""
         reset_outputs(self, step)
         await self._complete(step, because=because, skipped=True)
 
     async def end_redirected_step(self, step: StepId, *, because: str) -> None:
-        """Ends a step at once, with those of its items; the run goes where people sent it."""
+        """Ends a step and its child steps at once; the run continues at the redirect's target."""
         self._cancel_child_steps(step)
         if start_position(self, step):
             reset_outputs(self, step)
@@ -427,29 +433,29 @@ class Engine(RunContext):
 
     def _cancel_child_steps(self, parent: StepId) -> None:
         """Cancels the child steps of a step that are not done."""
-        for item in child_steps_of(self.state.frontier, parent):
-            reset_outputs(self, item)
-            self.withdraw(item)
-            self.record(j.StepCancelled(step=item))
+        for child in child_steps_of(self.state.frontier, parent):
+            reset_outputs(self, child)
+            self.withdraw(child)
+            self.record(j.StepCancelled(step=child))
 
     async def repeat_branch(self, step: StepId) -> None:
-        """Lets a decision whose visits are used up go where it goes, with its visits anew."""
+        """Follows a branch's edge whose limit is reached, and resets the count."""
         node = self.state.frontier[step].node
-        rule = self.plan.nodes[node].decide
-        if rule is not None:
+        branch = self.plan.nodes[node].decide
+        if branch is not None:
             self.record(j.StepCompleted(step=step, because="people let it go again"))
-            await self._route(node, (rule.go,), because="again", loop=True, rearmed=True)
+            await self._route(node, (branch.go,), because="again", loop=True, reset_limit=True)
 
     async def start_incomplete_join(self, node: NodeName) -> None:
-        """Starts a join that cannot fill any more, as people decided."""
+        """Starts a join whose missing sources cannot arrive any more, by an answer of people."""
         self.record(j.NodesReached(to=(j.ReachedNode(node=node),), because="people let it go on"))
 
-    async def _move(self, entry: FrontierStep) -> None:
-        if entry.is_detached or self._keeps(self.plan.nodes[entry.node]):
+    async def _advance_step(self, entry: FrontierStep) -> None:
+        if entry.is_detached or self._queues_messages(self.plan.nodes[entry.node]):
             return
         node = self.plan.nodes[entry.node]
-        if entry.status in ("waiting", "ready") and (off := self._switched_off(node)):
-            await self._complete(entry.step, because=off, skipped=True)
+        if entry.status in ("waiting", "ready") and (reason := self._disabled_reason(node)):
+            await self._complete(entry.step, because=reason, skipped=True)
         elif node.wait is not None and entry.status in ("waiting", "running"):
             await self.timers.continue_wait(entry, node)
         elif entry.status == "waiting" and (node.when is None or self.holds(node.when)):
@@ -457,7 +463,7 @@ class Engine(RunContext):
         elif entry.status == "waiting":
             await self.timers.limit_requirement(entry, node)
         elif entry.status == "interrupted" and entry.requirement and node.when is not None:
-            if self.holds(node.when):  # it came true while people were asked about it
+            if self.holds(node.when):  # it came true while the interrupt was open
                 self.withdraw(entry.step, "requirement")
         elif entry.status == "ready":
             await self._start(entry, node)
@@ -479,12 +485,12 @@ class Engine(RunContext):
         elif node.only_if is not None and not self.holds(node.only_if):
             because = f"{render_condition(node.only_if)} does not hold"
             await self._complete(step, because=because, skipped=True)
-        elif missing := self._gate_reason(node):
-            await self._complete(step, because=missing, skipped=True)
+        elif reason := self._gate_reason(node):
+            await self._complete(step, because=reason, skipped=True)
         elif node.kind == "decide":
-            await self._decide(step, entry.node)
+            await self._branch_by_condition(step, entry.node)
         elif node.route is not None:
-            await self._follow(step, entry.node, node.route)
+            await self._branch_by_output(step, entry.node, node.route)
         elif node.for_each is not None:
             await self.child_steps.start_parent_step(entry, node)
         elif self._is_at_step_limit(step):
@@ -495,23 +501,23 @@ class Engine(RunContext):
             self.record(j.StepStarted(step=step))
             self._ask_people(step, node.ask)
         else:
-            composed = self.has_no_model(node.agent)
-            self.record(j.StepStarted(step=step, agent=node.agent, without_model=composed))
+            without_model = self.has_no_model(node.agent)
+            self.record(j.StepStarted(step=step, agent=node.agent, without_model=without_model))
 
-    def _ask_people(self, step: StepId, asks: Ask) -> None:
+    def _ask_people(self, step: StepId, ask: Ask) -> None:
         self.ask(
             "ask",
-            asks.question,
+            ask.question,
             step=step,
-            options=asks.options,
-            flag=asks.sets,
-            words=asks.words,
-            text_option=text_target(self.plan, asks) or "",
-            **(shown_output_fields(asks.shows, self.state.agent_outputs) if asks.shows else {}),
+            options=ask.options,
+            flag=ask.sets,
+            words=ask.words,
+            text_option=text_target(self.plan, ask) or "",
+            **(shown_output_fields(ask.shows, self.state.agent_outputs) if ask.shows else {}),
         )
 
     async def _continue_step(self, entry: FrontierStep, node: PlanNode) -> None:
-        """Limits the time of a started step; asks again what a change took back."""
+        """Sets the timeout of a started step; raises its interrupt again if a change closed it."""
         if node.timeout is not None:
             self.timers.limit_step(entry, node)
         if entry.turn is not None:
@@ -520,31 +526,31 @@ class Engine(RunContext):
         elif node.ask is not None:
             self._ask_people(entry.step, node.ask)
         elif node.decide is not None:
-            await self._decide(entry.step, entry.node)
+            await self._branch_by_condition(entry.step, entry.node)
         elif node.route is not None:
-            await self._follow(entry.step, entry.node, node.route)
+            await self._branch_by_output(entry.step, entry.node, node.route)
 
     async def _recheck_calls(self, step: StepId, in_flight: Collection[tuple[StepId, int]]) -> None:
-        """Looks at a turn's calls that are not made yet: what holds for them may have changed."""
+        """Checks the calls of a turn that have not begun: permissions may have changed."""
         entry = self.state.frontier.get(step)
         if entry is None or entry.status != "running":
             return
-        asked = {(q.step, q.call) for q in self.state.interrupts.values()}
+        interrupted = {(each.step, each.call) for each in self.state.interrupts.values()}
         for call in calls_of(entry):
-            if call.status == "interrupted" and (step, call.call) not in asked:
+            if call.status == "interrupted" and (step, call.call) not in interrupted:
                 self._ask_again_about_call(step, call)
             elif call.status == "ready" and call.tool and (step, call.call) not in in_flight:
                 await self.turns.recheck_call(step, call)
 
     def _ask_again_about_call(self, step: StepId, call: Call) -> None:
-        """Asks once more about a call whose question was taken back with its step."""
+        """Raises the interrupt of a call again that a change closed with its step."""
         if call.tool is None:
-            question = f"{step} stood still when a change took it away. Try again?"
+            question = f"A change removed {step} while it waited for an answer. Try again?"
             options = ("retry", "skip", "stop")
             self.ask("step_failed", question, step=step, call=call.call, options=options)
         elif not self.turns.ask_again_for_approval(step, call):
             question = (
-                f"{call.tool} {call.excerpt} was left open when a change took {step} away. "
+                f"{call.tool} {call.excerpt} had an unknown outcome when a change removed {step}. "
                 "Did it happen?"
             )
             self.ask(
@@ -557,111 +563,109 @@ class Engine(RunContext):
             )
 
     def _may_start(self, step: StepId, node: NodeName) -> bool:
-        """Whether a visit may start another step of its items; else people are asked."""
+        """Whether a child step may start; if not, people are asked."""
         return not (self._is_at_breakpoint(step, node) or self._is_at_step_limit(step))
 
     def _is_at_breakpoint(self, step: StepId, node: NodeName) -> bool:
-        """Whether people asked to be asked before a node; then they are."""
-        breaks = set(self.state.breakpoints) & {node, NodeName("*")}
-        if breaks:
+        """Whether a node has a breakpoint; if so, people are asked."""
+        breakpoints = set(self.state.breakpoints) & {node, NodeName("*")}
+        if breakpoints:
             self.ask("manual", f"Go on with {step}?", step=step, options=("go on", "stop"))
-        return bool(breaks)
+        return bool(breakpoints)
 
     def _is_at_step_limit(self, step: StepId) -> bool:
-        """Whether the run has taken all the steps it may; then people are asked."""
+        """Whether the run has reached `limits.steps`; if so, people are asked."""
         before = self.state.conversation.steps if self.state.conversation is not None else 0
         if self.state.steps - before < self.plan.limits.steps * (1 + self.state.step_limit_raises):
             return False
-        # One question for all that would start: one answer extends the limit once.
-        if not any(asked.kind == "limit" for asked in self.state.interrupts.values()):
+        # One interrupt for all steps that would start: one answer raises the limit once.
+        if not any(each.kind == "limit" for each in self.state.interrupts.values()):
             what = "turn" if before else "run"
             question = f"The {what} has taken {self.state.steps - before} steps, its limit. Go on?"
             self.ask("limit", question, step=step, options=("go on", "stop"))
         return True
 
-    def _switched_off(self, node: PlanNode) -> str:
-        """Why a node is skipped whatever else holds; empty where it is not."""
+    def _disabled_reason(self, node: PlanNode) -> str:
+        """Why a node is skipped whose agent is disabled; empty if it is not."""
         if node.agent is None or node.by or self.plan.agents[node.agent].enabled:
             return ""
         return disabled_reason(node.agent)
 
-    def _keeps(self, node: PlanNode) -> bool:
-        """Whether what its agent has heard waits until that is switched on."""
-        return node.hears and bool(self._switched_off(node))
+    def _queues_messages(self, node: PlanNode) -> bool:
+        """Whether messages to a node wait until its agent is enabled."""
+        return node.hears and bool(self._disabled_reason(node))
 
     def _gate_reason(self, node: PlanNode) -> str:
-        """Why a node is skipped that needs tools; empty where its agent may call them all."""
-        return (
-            ""
-            if node.agent is None or node.by
-            else self.missing_tool_reason(node.agent, node.needs)
-        )
+        """Why a node is skipped whose agent may not call a tool of its gate; empty if it may."""
+        if node.agent is None or node.by:
+            return ""
+        return self.missing_tool_reason(node.agent, node.needs)
 
-    async def _decide(self, step: StepId, name: NodeName) -> None:
+    async def _branch_by_condition(self, step: StepId, name: NodeName) -> None:
         state = self.state
         outcome, because = branch_outcome(
             self.plan, name, state.routing, state.flags, self.output_values()
         )
-        rule = self.plan.nodes[name].decide
-        if outcome == ASK_HUMAN and rule is not None:
-            question = f"{render_condition(rule.when)}, and the run {because}. What now?"
-            options, bound = ("continue", "again", "stop"), "retry_budget_exhausted"
-            self.ask("ask", question, step=step, options=options, limit_reached=bound)
+        branch = self.plan.nodes[name].decide
+        if outcome == ASK_HUMAN and branch is not None:
+            question = f"{render_condition(branch.when)}, and the run {because}. What now?"
+            options, limit = ("continue", "again", "stop"), "retry_budget_exhausted"
+            self.ask("ask", question, step=step, options=options, limit_reached=limit)
             return
-        spent = is_branch_limit_reached(self.plan, name, state.routing, because)
-        self.record(j.StepCompleted(step=step, because=because, used_up=spent))
+        is_used_up = is_branch_limit_reached(self.plan, name, state.routing, because)
+        self.record(j.StepCompleted(step=step, because=because, used_up=is_used_up))
         if outcome == FAIL:
-            self.fail(f"{name}: {because}", "retry_budget_exhausted" if spent else "")
+            self.fail(f"{name}: {because}", "retry_budget_exhausted" if is_used_up else "")
             return
-        taken = rule is not None and outcome == rule.go
-        await self._route(name, (outcome,), because=because, loop=taken)
+        loop = branch is not None and outcome == branch.go
+        await self._route(name, (outcome,), because=because, loop=loop)
 
-    async def _follow(self, step: StepId, name: NodeName, route: Route) -> None:
-        """Goes where an output says, or does what the route says for one that names no way."""
+    async def _branch_by_output(self, step: StepId, name: NodeName, route: Route) -> None:
+        """Routes to the node that an output names; else by the branch's `else`."""
         state = self.state
         since = state.conversation.start_position if state.conversation is not None else 0
         choice = branches.choose_target(
             self.plan, name, state.agent_outputs, state.execution_count, since
         )
-        bound: EndReason = "" if choice.used_up is None else "route_limit_reached"
-        if choice.refused:
+        limit: EndReason = "" if choice.exhausted_target is None else "route_limit_reached"
+        if choice.is_refused:
             self.record(
                 j.BranchTargetRefused(
                     step=step,
                     by=route.by,
                     because=choice.because,
-                    goes=choice.goes,
-                    used_up=choice.used_up is not None,
-                    tried=choice.used_up,
+                    goes=choice.target,
+                    used_up=choice.exhausted_target is not None,
+                    tried=choice.exhausted_target,
                 )
             )
-        if choice.goes == ASK_HUMAN:
+        if choice.target == ASK_HUMAN:
             options = branches.branch_answer_options(route)
             self.ask(
                 "ask",
-                branches.question(name, choice),
+                branches.branch_question(name, choice),
                 step=step,
                 options=options,
-                limit_reached=bound,
+                limit_reached=limit,
             )
             return
         self.record(j.StepCompleted(step=step, because=choice.because))
-        if choice.goes == FAIL:
-            self.fail(f"{name}: {choice.because}", bound)
+        if choice.target == FAIL:
+            self.fail(f"{name}: {choice.because}", limit)
             return
-        await self._route(name, (choice.goes,), because=choice.because)
+        await self._route(name, (choice.target,), because=choice.because)
 
-    async def _idle(self) -> None:
-        """Nothing is under way and nothing is ready: the end, or something that cannot come."""
+    async def _end_or_idle(self) -> None:
+        """Ends or idles a run without calls and ready steps; asks about what cannot arrive."""
         state = self.state
         if state.interrupts:
             return
         waiting = [e for e in state.frontier.values() if e.status == "waiting"]
         if any(self.plan.nodes[e.node].wait is not None for e in waiting):
             return
-        # An alternative is taken alone: what follows from it may be what the others wait for.
-        ways = [e for e in waiting if self.plan.nodes[e.node].otherwise != ASK_HUMAN]
-        for entry in ways[:1] or waiting:
+        # One alternative at a time: it may lead to what the other steps wait for.
+        with_alternative = [e for e in waiting if self.plan.nodes[e.node].otherwise != ASK_HUMAN]
+        for entry in with_alternative[:1] or waiting:
             await self._give_up_requirement(entry)
         if waiting or (state.frontier and not self.wakes.may_idle()):
             return
@@ -688,19 +692,19 @@ class Engine(RunContext):
 
     async def _give_up_requirement(self, entry: FrontierStep, *, late: bool = False) -> None:
         node = self.plan.nodes[entry.node]
-        in_time = f"did not come true within {duration_words(node.within or 0)}"
+        late_reason = f"did not come true within {duration_words(node.within or 0)}"
         if node.otherwise == ASK_HUMAN:
-            which = in_time if late else "nothing is left to set"
+            reason = late_reason if late else "nothing is left to set"
             self.ask(
                 "requirement",
-                f"{entry.node} waits for {entry.requirement}, which {which}.",
+                f"{entry.node} waits for {entry.requirement}, which {reason}.",
                 step=entry.step,
                 options=("set", "skip", "stop"),
                 detail=entry.requirement,
             )
             return
         outcome = NEXT if node.otherwise == SKIP else node.otherwise
-        because = f"{entry.requirement} {in_time if late else 'cannot come true any more'}"
+        because = f"{entry.requirement} {late_reason if late else 'cannot come true any more'}"
         await self._complete(entry.step, outcome=outcome, because=because, skipped=True)
 
     async def _complete(
@@ -714,7 +718,7 @@ class Engine(RunContext):
     ) -> None:
         entry = self.state.frontier[step]
         node = entry.node
-        # Where it was sent may be gone with another graph: then the journal says so.
+        # A change may have removed targets: the journal records that.
         lost = "; ".join(lost_targets(entry, handoff, self.plan.nodes))
         because = "; ".join(filter(None, (because, lost)))
         handoff = [target for target in handoff if target in self.plan.nodes]
@@ -728,17 +732,17 @@ class Engine(RunContext):
             handoff = (entry.redirect,)
         self.record(j.StepCompleted(step=step, because=because, skipped=skipped))
         if not entry.is_detached and not self.plan.nodes[node].hears:
-            taken = (outcome,) if not handoff else ()
-            await self._route(node, taken, because=lost, handoff=handoff)
+            outcomes = (outcome,) if not handoff else ()
+            await self._route(node, outcomes, because=lost, handoff=handoff)
         elif handoff:
-            targets = [Target(name) for name in handoff]
-            self.record(j.NodesReached(to=self._reached(targets), because=handoff_reason(step)))
+            nodes = self._reached_nodes([Target(name) for name in handoff])
+            self.record(j.NodesReached(to=nodes, because=handoff_reason(step)))
 
     def withdraw(self, step: StepId, kind: str | None = None) -> None:
-        """Closes the questions about a step, where nobody waits for their answers any more."""
-        for asked in list(self.state.interrupts.values()):
-            if asked.step == step and kind in (None, asked.kind):
-                self.record(j.InterruptAnswered(interrupt=asked.id, decision="withdrawn"))
+        """Closes the interrupts of a step whose answers it does not need any more."""
+        for interrupt in list(self.state.interrupts.values()):
+            if interrupt.step == step and kind in (None, interrupt.kind):
+                self.record(j.InterruptAnswered(interrupt=interrupt.id, decision="withdrawn"))
 
     async def _route(
         self,
@@ -747,39 +751,45 @@ class Engine(RunContext):
         *,
         because: str = "",
         loop: bool = False,
-        rearmed: bool = False,
+        reset_limit: bool = False,
         handoff: Sequence[NodeName] = (),
     ) -> None:
         arrived = self._joins_with_arrival(node) if NEXT in outcome else ()
-        anew = self._restarted_joins(node, (*outcome, *handoff))
-        reset = next_generation(anew, self.state.routing)
+        restarted = self._restarted_joins(node, (*outcome, *handoff))
+        reset = next_generation(restarted, self.state.routing)
         active = [
             entry.node
             for entry in self.state.frontier.values()
             if not entry.parent and not entry.is_detached
         ]
-        late = owed_arrivals(self.plan, anew, active)
+        late = owed_arrivals(self.plan, restarted, active)
         routing = routing_after(
-            self.state.routing, node, arrived, loop=loop, reset=reset, late=late, rearmed=rearmed
+            self.state.routing,
+            node,
+            arrived,
+            loop=loop,
+            reset=reset,
+            late=late,
+            rearmed=reset_limit,
         )
         targets = self._driver.apply(node, {"routing": routing, "outcome": outcome}, goto=handoff)
         self.record(
             j.NodesReached(
                 source=node,
-                to=self._reached(targets),
+                to=self._reached_nodes(targets),
                 arrived=arrived,
                 outcome=outcome or tuple(handoff),
                 because=because,
                 loop=loop,
                 reset=reset,
                 late=late,
-                loop_reset=rearmed,
-                branched=self._counted(node, outcome),
+                loop_reset=reset_limit,
+                branched=self._branch_targets(node, outcome),
             )
         )
 
-    def _counted(self, node: NodeName, outcome: Sequence[str]) -> tuple[NodeName, ...]:
-        """The nodes that a route goes to: how often it does is counted."""
+    def _branch_targets(self, node: NodeName, outcome: Sequence[str]) -> tuple[NodeName, ...]:
+        """The targets of a branch by output, which the state counts."""
         if self.plan.nodes[node].route is None:
             return ()
         return tuple(NodeName(target) for target in outcome if target in self.plan.nodes)
@@ -787,23 +797,23 @@ class Engine(RunContext):
     def _joins_with_arrival(self, node: NodeName) -> tuple[NodeName, ...]:
         """The joins that count an arrival of a node.
 
-        Besides those that wait for it: joins that did before a change of the graph. They wait for
-        it again where the graph becomes what it was, and must know then that it has come.
+        Also those that waited for the node before a change: another change may bring the edge
+        back, and the arrival must count then.
         """
-        following = self._following[node]
+        dependent = self._dependents[node]
         arrivals = self.state.routing.arrivals
-        once = (n for n, counts in arrivals.items() if node in counts and n not in following)
-        return (*following, *once)
+        earlier = (n for n, counts in arrivals.items() if node in counts and n not in dependent)
+        return (*dependent, *earlier)
 
     def _restarted_joins(self, source: NodeName, outcome: Sequence[str]) -> Joins:
-        """The joins that begin anew, where the outcome goes back to earlier nodes."""
-        anew: Joins = {}
+        """The joins that start a new generation because the outcome leads back."""
+        joins: Joins = {}
         for target in outcome:
             if target in self.plan.nodes:
-                anew.update(self._loops.joins(source, NodeName(target)))
-        return anew
+                joins.update(self._loops.joins(source, NodeName(target)))
+        return joins
 
-    def _reached(self, targets: Sequence[Target]) -> tuple[j.ReachedNode, ...]:
+    def _reached_nodes(self, targets: Sequence[Target]) -> tuple[j.ReachedNode, ...]:
         found: list[j.ReachedNode] = []
         for target in targets:
             when = self.plan.nodes[NodeName(target.node)].when
@@ -813,9 +823,9 @@ class Engine(RunContext):
 
 
 def _has_work(entry: FrontierStep, in_flight: Collection[tuple[StepId, int]]) -> bool:
-    """Whether a step does anything besides waiting for its calls under way.
+    """Whether a step has more to do than to wait for its calls in flight.
 
-    Every completion looks at the whole frontier, so this comes before all other questions.
+    Every completion checks the whole frontier, so this cheap check comes first.
     """
     if entry.status != "running" or entry.turn is None or not entry.turn.calls:
         return True

@@ -1,12 +1,12 @@
-"""Conversations: a run that is done with its flow waits for the next message, and begins anew.
+"""Conversations: each message starts an exchange, in which the flow runs once.
 
-    message ──► ExchangeStarted ──► the flow, as ever ──► ExchangeEnded with an answer ──► waits
-    message during a turn ──► MessageQueued: it waits for a turn of its own
-    nothing for `idle`, or `ends_on` holds ──► RunCompleted
+    message ──► ExchangeStarted ──► the flow ──► ExchangeEnded with a response ──► idle
+    message during an exchange ──► MessageQueued, until its own exchange
+    no message for `idle`, or `ends_on` holds ──► RunCompleted
 
-Whoever says something gets an answer: the final message of the first agent in `respond` that said
-something in the turn; else that of the agent that spoke last, of those that write to more than
-named agents; else the run's own apology. What fails a run fails only the turn here.
+Every exchange has a response: the final message of the first agent in `respond` that has one;
+else the latest final message of an agent that writes to more than named agents; else the crew's
+apology. What fails a run fails only the exchange here.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from crewlog.state.conversation import Conversation, QueuedMessage
 from crewlog.state.model import Output
 from crewlog.state.reducers import CONFLICTS
 
-Enter = Callable[[], Awaitable[None]]
-"""Reaches the nodes that a run begins with."""
+EnterFlow = Callable[[], Awaitable[None]]
+"""Reaches the entry points."""
 
 
 class Exchanges:
-    """The turns of a run.
+    """The exchanges of a run.
 
     Args:
         run: The run.
-        enter: Begins the flow.
+        enter_flow: Starts the flow.
     """
 
-    def __init__(self, run: RunContext, enter: Enter) -> None:
+    def __init__(self, run: RunContext, enter_flow: EnterFlow) -> None:
         self._run = run
-        self._enter_flow = enter
+        self._enter_flow = enter_flow
 
     @property
     def is_conversation(self) -> bool:
@@ -52,20 +52,26 @@ class Exchanges:
     async def receive(
         self, text: str, *, by: str, command: CommandId, files: tuple[FileRef, ...] = ()
     ) -> str:
-        """Takes a message to everybody: it begins a turn, or waits for one; what becomes of it.
+        """Starts an exchange with a public message, or queues the message.
+
+        Returns:
+            The outcome of the command: `turn 3`, or `waits as number 2`.
 
         Raises:
-            ConversationBusy: as many messages wait as may.
+            ConversationBusy: the message queue is full.
         """
         run, state = self._run, self._run.state
         if state.status == "stopping":
-            raise CommandRejected("the run is ending; nobody answers any more")
-        rests = state.is_conversation_idle and not state.message_queue
-        if rests and state.status == "running" and not state.is_draining:
-            heard = run.say(
+            raise CommandRejected(
+                "the run is stopping, and starts no exchange any more",
+                remedy="Once it has stopped, reopen it: `crewlog chat` with its id.",
+            )
+        is_free = state.is_conversation_idle and not state.message_queue
+        if is_free and state.status == "running" and not state.is_draining:
+            message = run.say(
                 text, by=by, to=PUBLIC, message_id=command, command=command, files=files
             )
-            await self.begin(command, by, heard)
+            await self.begin(command, by, message)
             return f"turn {run.state.exchanges}"
         self._check_queue_limit()
         body = message_body(text, by=by, message_id=command, files=files)
@@ -80,90 +86,99 @@ class Exchanges:
             return
         raise ConversationBusy(
             f"{len(waiting)} messages wait for their turns, the most that may",
-            remedy="Say it once an answer has come, or raise 'queue' of the conversation.",
+            remedy="Send it again after a response, or raise 'queue' of the conversation.",
         )
 
-    async def begin(self, said: str, by: str, body: ContentHash | None) -> None:
-        """Begins a turn, whose message stands in the transcript."""
+    async def begin(self, command: str, by: str, body: ContentHash | None) -> None:
+        """Starts an exchange whose message is in the public log.
+
+        Args:
+            command: The command with the message, or `input`.
+            by: The principal who sent it.
+            body: The message.
+        """
         run = self._run
         keys = [key for key, how in run.plan.merge.items() if how != "last"]
-        first = {FlagName(key): run.plan.flags.get(FlagName(key)) for key in keys if "." not in key}
+        flags = {FlagName(key): run.plan.flags.get(FlagName(key)) for key in keys if "." not in key}
         if CONFLICTS in run.state.flags:
-            first[CONFLICTS] = run.plan.flags.get(CONFLICTS)
-        outputs = tuple(key for key in keys if "." in key)
-        turn = run.state.exchanges + 1
+            flags[CONFLICTS] = run.plan.flags.get(CONFLICTS)
         run.record(
             j.ExchangeStarted(
-                exchange=turn, message_command=said, by=by, body=body, outputs=outputs, flags=first
+                exchange=run.state.exchanges + 1,
+                message_command=command,
+                by=by,
+                body=body,
+                outputs=tuple(key for key in keys if "." in key),
+                flags=flags,
             )
         )
         await self._enter_flow()
 
     async def start_next(self) -> None:
-        """Begins the turn of the message that has waited longest."""
-        said: QueuedMessage = self._run.state.message_queue[0]
-        ref = j.MessageRef(body=said.body, logs=said.logs)
-        asks = self._run.is_shown_as_request(said.logs)
-        self._run.record(j.MessageAdded(ref=ref, by=said.by, asks=asks))
-        await self.begin(said.command, said.by, said.body)
+        """Starts the exchange of the first message in the queue."""
+        queued: QueuedMessage = self._run.state.message_queue[0]
+        ref = j.MessageRef(body=queued.body, logs=queued.logs)
+        asks = self._run.is_shown_as_request(queued.logs)
+        self._run.record(j.MessageAdded(ref=ref, by=queued.by, asks=asks))
+        await self.begin(queued.command, queued.by, queued.body)
 
-    def requeue_message(self, undone: Conversation | None) -> None:
-        """Has the message wait again, before all others, whose turn a rollback undid.
+    def requeue_message(self, before: Conversation | None) -> None:
+        """Queues the message of an exchange that a rollback undid, before all others.
 
-        Nobody has answered it yet: where it were let go, who said it would wait for ever. A turn
-        that goes on from a checkpoint of its own has it still.
+        The message has no response yet, and its client waits for one. An exchange that continues
+        from one of its own checkpoints still has its message.
 
         Args:
-            undone: The conversation before the rollback.
+            before: The conversation before the rollback.
         """
         run, now = self._run, self._run.state.conversation
-        if undone is None or undone.is_idle or undone.body is None:
+        if before is None or before.is_idle or before.body is None:
             return
-        goes_on = now is not None and not now.is_idle and now.message == undone.message
-        if goes_on or not self.is_conversation:
+        continues = now is not None and not now.is_idle and now.message == before.message
+        if continues or not self.is_conversation:
             return
-        ref = j.MessageRef(body=undone.body, logs=(PUBLIC,))
-        run.record(j.MessageQueued(ref=ref, by=undone.by, requeued=undone.message))
+        ref = j.MessageRef(body=before.body, logs=(PUBLIC,))
+        run.record(j.MessageQueued(ref=ref, by=before.by, requeued=before.message))
 
     def wait_for_first_message(self) -> None:
-        """Waits for a message, where the run was started with none."""
-        self._run.record(j.ExchangeEnded(exchange=0, deadline=self._due()))
+        """Idles a run that was started without a message."""
+        self._run.record(j.ExchangeEnded(exchange=0, deadline=self._idle_deadline()))
 
-    # -- the end of a turn -------------------------------------------------------------------
+    # -- the end of an exchange --------------------------------------------------------------
 
     async def continue_idle(self, idle_is_over: bool) -> None:
-        """Moves a conversation between two turns."""
+        """Continues an idle conversation: with the next message, or to its end."""
         run, state = self._run, self._run.state
-        if not self.is_conversation:  # a change made an ordinary run of it
+        if not self.is_conversation:  # a change removed `conversation`
             run.record(j.RunCompleted())
         elif state.message_queue:
             await self.start_next()
         elif idle_is_over:
             run.record(j.RunCompleted(exchanges=state.exchanges, end_reason="idle"))
         elif self._needs_idle_timer():
-            run.record(j.IdleDeadlineSet(deadline=self._due()))
+            run.record(j.IdleDeadlineSet(deadline=self._idle_deadline()))
 
     def end(self, error: str = "", end_reason: EndReason = "") -> None:
-        """Ends the turn with an answer; the conversation, where it says that it ends there."""
+        """Ends the exchange with a response, and the conversation if `ends_on` holds."""
         run, state = self._run, self._run.state
-        talk = state.conversation or Conversation(exchange=state.exchanges + 1)
+        conversation = state.conversation or Conversation(exchange=state.exchanges + 1)
         error = error or state.error
-        found = self._answer(talk)
+        found = self._find_response(conversation)
         agent, response = found or (None, None)
         apology: j.MessageRef | None = None
         if found is None:
-            body = self._apology(talk)
-            error = error or talk.warning
+            body = self._apology(conversation)
+            error = error or conversation.warning
             apology = j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)
         run.record(
             j.ExchangeEnded(
-                exchange=talk.exchange,
+                exchange=conversation.exchange,
                 agent=agent,
                 response=response,
                 ref=apology,
                 error=error,
                 warning=state.warning,
-                deadline=self._due(),
+                deadline=self._idle_deadline(),
                 end_reason=end_reason
                 or state.limit_reached
                 or ("failed" if apology else "completed"),
@@ -176,80 +191,79 @@ class Exchanges:
     def cancel(
         self, error: str, withdraw: Callable[..., None], end_reason: EndReason = "failed"
     ) -> None:
-        """Ends the turn at once: what is under way is cancelled, and the run waits on."""
+        """Ends the exchange at once and cancels its steps; the conversation continues."""
         for step in list(self._run.state.frontier):
             withdraw(step)
             self._run.record(j.StepCancelled(step=step))
         self.end(error, end_reason)
 
-    def _answer(self, talk: Conversation) -> tuple[AgentName, ContentHash] | None:
-        """Who answers, and the message; none where nobody said anything."""
+    def _find_response(self, conversation: Conversation) -> tuple[AgentName, ContentHash] | None:
+        """The agent that responds and its message; none if no agent can."""
         outputs = self._run.state.agent_outputs
-        said = {
+        texts = {
             agent: text
-            for agent, found in outputs.items()
-            if (text := found.get("text")) is not None
-            and text.position > talk.start_position
-            and text.value != ""  # it said nothing
+            for agent, values in outputs.items()
+            if (text := values.get("text")) is not None
+            and text.position > conversation.start_position
+            and text.value != ""
         }
         rules = self._run.plan.conversation
         for name in rules.respond if rules is not None else ():
-            if (text := said.get(AgentName(name))) is not None:
+            if (text := texts.get(AgentName(name))) is not None:
                 return AgentName(name), _body(text)
-        silent = self._branch_agents() | self._private()
-        others = [name for name in said if name not in silent]
-        if not others:
+        excluded = self._branch_agents() | self._private_agents()
+        candidates = [name for name in texts if name not in excluded]
+        if not candidates:
             return None
-        speaker = max(others, key=lambda name: said[name].position)
-        return speaker, _body(said[speaker])
+        latest = max(candidates, key=lambda name: texts[name].position)
+        return latest, _body(texts[latest])
 
     def _branch_agents(self) -> set[str]:
-        """The agents that only say where the run goes: what they say is no answer."""
+        """The agents whose output a branch reads: their final messages are no responses."""
         nodes = self._run.plan.nodes.values()
         return {node.route.by.partition(".")[0] for node in nodes if node.route is not None}
 
-    def _private(self) -> set[AgentName]:
-        """The agents that write for nobody, or for named agents alone: not for who asks, either.
+    def _private_agents(self) -> set[AgentName]:
+        """The agents that write only to named agents, or to none: clients may not read them.
 
-        Those that `respond` names do answer: their author said so.
+        Agents in `respond` respond all the same.
         """
         agents = self._run.plan.agents.items()
         return {name for name, rules in agents if all(map(named_readers, rules.writes))}
 
-    def _apology(self, talk: Conversation) -> dict[str, Json]:
-        """What is answered where nobody said anything.
+    def _apology(self, conversation: Conversation) -> dict[str, Json]:
+        """The response of an exchange in which no agent responds.
 
-        Not why: every agent reads it, and an error may hold what only the one that failed may see.
-        The fact of the turn's end has it, for people.
+        It has no reason: every agent reads it, and an error may hold what only one agent may see.
+        `ExchangeEnded` has the reason.
         """
         rules = self._run.plan.conversation
         text = rules.apology if rules is not None else ""
         return {
             "type": "ai",
             "content": text,
-            "id": f"turn-{talk.exchange}-{self._run.state.position}",
+            "id": f"turn-{conversation.exchange}-{self._run.state.position}",
         }
 
-    # -- waiting -----------------------------------------------------------------------------
+    # -- idle --------------------------------------------------------------------------------
 
-    def _due(self) -> int:
+    def _idle_deadline(self) -> int:
         rules = self._run.plan.conversation
         if rules is None or rules.idle is None:
             return 0
         return due_in(rules.idle, self._run.at)
 
     def _needs_idle_timer(self) -> bool:
-        talk, rules = self._run.state.conversation, self._run.plan.conversation
-        return (
-            rules is not None and rules.idle is not None and talk is not None and not talk.deadline
-        )
+        conversation, rules = self._run.state.conversation, self._run.plan.conversation
+        has_timer = conversation is None or bool(conversation.deadline)
+        return rules is not None and rules.idle is not None and not has_timer
 
 
 def missing_response_error(run: RunId) -> CommandRejected:
-    """What is told who waits for an answer of a run that ends without one."""
+    """The error for a client that waits for a response of a run that has ended."""
     return CommandRejected(
         "the run ended before it answered",
-        remedy=f"`crewlog show {run}` tells how; `crewlog chat {run}` takes it up again.",
+        remedy=f"`crewlog show {run}` tells why; `crewlog chat {run}` reopens it.",
         place=f"run {run!r}",
     )
 

@@ -1,8 +1,9 @@
-"""Replies that cannot be used: no good answers, and final messages that are not of their form.
+"""Final messages: what they set, and those that cannot be used.
 
-Such a message stays in the log of its agent's turn, which is told exactly why and asked again.
-Where no try was any good, the definition's fallback counts, or the step fails. Every try is in the
-journal, and counts as the model call that it is.
+A final message cannot be used if the model ended it badly (empty, cut, refused), or if it does not
+satisfy its structured output. It stays in the log of the turn, and the model gets the errors and is
+asked again. After the last attempt the definition's fallback counts, or the step fails. Every
+attempt is in the journal and counts as a model call.
 """
 
 from __future__ import annotations
@@ -27,19 +28,20 @@ from crewlog.state.excerpt import excerpt, message_excerpt
 from crewlog.state.finish_reason import ACCEPTING, FAULTS, REMEDIES
 from crewlog.state.model import CrewState, Draft
 
-_UNREAD = ("its form has been asked for only since then",)
+_NOT_PARSED = ("its form has been asked for only since then",)
+"""The error of a message whose agent had no structured output when its model was called."""
 TRIES = 3
-"""How often a model is asked that gives no good answer, by `bad_reply: retry`."""
+"""How often `bad_reply: retry` asks a model."""
 
 
 def truncated_messages(state: CrewState, step: StepId) -> int:
-    """Replies in a row of a step's turn that the limit of output cut."""
-    found = state.frontier.get(step)
-    return found.turn.cut if found is not None and found.turn is not None else 0
+    """How many messages in a row of a step's turn the output limit has cut."""
+    entry = state.frontier.get(step)
+    return entry.turn.cut if entry is not None and entry.turn is not None else 0
 
 
 class FinalMessages:
-    """What the turns of a run do with replies that must be of a form.
+    """The final messages of a run.
 
     Args:
         run: The run.
@@ -48,32 +50,32 @@ class FinalMessages:
     def __init__(self, run: RunContext) -> None:
         self._run = run
 
-    def faults(self, agent: AgentName, step: StepId, result: CallModelResult) -> tuple[str, ...]:
-        """Why a final message cannot be used; empty where it can."""
+    def errors(self, agent: AgentName, step: StepId, result: CallModelResult) -> tuple[str, ...]:
+        """Why a final message cannot be used; empty if it can."""
         rules = self._run.rules_of(agent, step)
         if self.is_bad(agent, step, result):
             return (FAULTS[result.ending],)
-        if rules.reply is None or rules.does:  # what is composed of results has no form
+        if rules.reply is None or rules.does:  # an agent without a model has no structured output
             return ()
-        return () if result.reply is not None else result.errors or _UNREAD
+        return () if result.reply is not None else result.errors or _NOT_PARSED
 
     def is_bad(self, agent: AgentName, step: StepId, result: CallModelResult) -> bool:
-        """Whether a reply is no good answer, and is not to be taken as it is.
+        """Whether a message ended badly and `bad_reply` does not accept that.
 
-        An agent with channels or wires need not say anything.
+        The message of an agent with channels may be empty.
         """
         if not result.ending or self._run.rules_of(agent, step).bad_reply == "accept":
             return False
-        topology = self._run.plan.topology
-        silent = topology is not None and agent in topology.creatures
-        return not (silent and result.ending == "empty")
+        component = self._run.plan.topology
+        may_be_empty = component is not None and agent in component.creatures
+        return not (may_be_empty and result.ending == "empty")
 
     def has_undeliverable_items(
         self, agent: AgentName, step: StepId, result: CallModelResult
     ) -> bool:
-        """Whether a reply has items for some readers that nobody is to be handed any more.
+        """Whether a message has addressed items for an output that a change made an ordinary one.
 
-        Its model was asked for them by the crew of then, in which the text went to nobody.
+        The model wrote them by the definition before, by which no other agent reads the text.
         """
         rules = self._run.rules_of(agent, step).reply
         tagged = rules.tagged if rules is not None else {}
@@ -81,56 +83,61 @@ class FinalMessages:
         return any(each.recipients is not None and each.key not in tagged for each in outputs)
 
     def draft(self, agent: AgentName, step: StepId, result: CallModelResult) -> Draft | None:
-        """The text that a capped turn would end with, of a message that is not final.
+        """The draft in a message that is not final: a turn at its limit ends with it.
 
-        A reply that is no good answer has none.
+        A bad message has none.
         """
         ends = self._run.rules_of(agent, step).on_cap == "end"
         if not ends or self.is_bad(agent, step, result) or not message_excerpt(result.body):
             return None
         if not result.tools:
             return Draft(body=result.hash, inline=None if result.stored else result.body)
-        if result.draft is None:  # its worker did not know yet that the turn may end with it
+        if result.draft is None:  # the definition had no `on_cap: end` when the model was called
             return None
         return Draft(body=result.draft, inline=None if result.stored else draft_text(result.body))
 
-    def take(self, step: StepId, call: int, agent: AgentName, result: CallModelResult) -> None:
-        """Sets what a final message says."""
+    def apply(self, step: StepId, call: int, agent: AgentName, result: CallModelResult) -> None:
+        """Sets the outputs of a final message."""
         rules = self._run.rules_of(agent, step)
         if rules.reply is not None and result.reply is not None:
-            found = _values_by_key(result.reply.outputs)
+            values = _values_by_key(result.reply.outputs)
             entry = self._run.state.frontier[step]
-            tried = entry.turn.refused if entry.turn is not None else 0
-            self._taken(step, call, agent, rules.reply, found, result.reply.how, tried + 1)
-            self._set(step, agent, rules.reply, found, stored=result.stored)
-            self._response(step, agent, rules.reply, result.hash)
+            rejected = entry.turn.refused if entry.turn is not None else 0
+            self._record_parsed(
+                step, call, agent, rules.reply, values, result.reply.how, rejected + 1
+            )
+            self._set_fields(step, agent, rules.reply, values, stored=result.stored)
+            self._set_response(step, agent, rules.reply, result.hash)
         if rules.on_cap == "end":
             self._set_limit_output(step, agent, capped=False)
 
-    def refuse(
+    def reject(
         self,
         step: StepId,
         call: int,
         agent: AgentName,
         result: CallModelResult,
-        faults: tuple[str, ...],
+        errors: tuple[str, ...],
     ) -> Literal["again", "fallback", "fail"]:
-        """Records a final message that cannot be used, and says what follows.
+        """Records a final message that cannot be used.
 
-        Where the step fails, the call that a `retry` makes is there already: people may mend what
-        is behind it, and the model has been told.
+        If the step fails, the journal has the errors for the model already, so a `retry` by people
+        continues with them.
+
+        Returns:
+            What follows: another model call, the fallback that was applied, or failure.
         """
         rules, tries = self._expected_output(agent, step, result)
         entry = self._run.state.frontier[step]
         if entry.turn is None:
             return "fail"
         attempt = entry.turn.refused + 1
-        bad = self.is_bad(agent, step, result)
-        # At the bound of its calls a turn has nothing to end with but a reply that is no answer.
-        capped = self._is_at_cap(agent, step) and bad and entry.turn.draft is None
-        last = capped or attempt >= tries
-        may = rules is not None and rules.fallback is not None
-        does_without = last and may and not self.policy(agent, step, result)
+        is_bad = self.is_bad(agent, step, result)
+        # At its limit a turn without a draft cannot end with a bad message.
+        capped = self._is_at_limit(agent, step) and is_bad and entry.turn.draft is None
+        is_last = capped or attempt >= tries
+        has_fallback = rules is not None and rules.fallback is not None
+        uses_fallback = is_last and has_fallback and not self.policy(agent, step, result)
         self._run.record(
             j.StructuredOutputRejected(
                 step=step,
@@ -138,65 +145,65 @@ class FinalMessages:
                 agent=agent,
                 decision=rules.decision if rules is not None else "",
                 attempt=attempt,
-                of=attempt if last else tries,
-                errors=faults,
-                ref=None if does_without else self._told(step, agent, faults),
+                of=attempt if is_last else tries,
+                errors=errors,
+                ref=None if uses_fallback else self._error_message(step, agent, errors),
             )
         )
-        if not last:
+        if not is_last:
             return "again"
-        if not does_without or rules is None:
+        if not uses_fallback or rules is None:
             return "fail"
-        self._use_fallback(step, call, agent, rules, attempt)
-        self._response(step, agent, rules, None if bad else result.hash)
+        self._apply_fallback(step, call, agent, rules, attempt)
+        self._set_response(step, agent, rules, None if is_bad else result.hash)
         if self._run.rules_of(agent, step).on_cap == "end":
             self._set_limit_output(step, agent, capped=capped)
         return "fallback"
 
-    def _is_at_cap(self, agent: AgentName, step: StepId) -> bool:
-        """Whether a turn that may end at its agent's `max_calls` has taken them."""
+    def _is_at_limit(self, agent: AgentName, step: StepId) -> bool:
+        """Whether a turn with `on_cap: end` has made `max_calls` model calls."""
         entry, rules = self._run.state.frontier[step], self._run.rules_of(agent, step)
-        taken = entry.turn.model_calls if entry.turn is not None else 0
-        return rules.on_cap == "end" and taken % rules.max_calls == 0
+        calls = entry.turn.model_calls if entry.turn is not None else 0
+        return rules.on_cap == "end" and calls % rules.max_calls == 0
 
     def _expected_output(
         self, agent: AgentName, step: StepId, result: CallModelResult
     ) -> tuple[PlanStructuredOutput | None, int]:
-        """The form that a reply must have, and how often the model is asked for one."""
+        """The structured output of a final message, and how often the model is asked for it."""
         rules = self._run.rules_of(agent, step)
         if not self.is_bad(agent, step, result):
             return rules.reply, rules.reply.tries if rules.reply is not None else 1
         return rules.reply, TRIES if rules.bad_reply == "retry" else 1
 
     def policy(self, agent: AgentName, step: StepId, result: CallModelResult) -> str:
-        """What `bad_reply` says of a step whose reply is no good answer; empty: as of failures."""
+        """The `bad_reply` of a step with a bad message, if it is `ask` or `fail`; else empty."""
         policy = self._run.rules_of(agent, step).bad_reply
-        bad = self.is_bad(agent, step, result)
-        return policy if bad and policy in ("ask", "fail") else ""
+        is_bad = self.is_bad(agent, step, result)
+        return policy if is_bad and policy in ("ask", "fail") else ""
 
-    def error(
-        self, agent: AgentName, step: StepId, result: CallModelResult, faults: Sequence[str]
+    def failure_text(
+        self, agent: AgentName, step: StepId, result: CallModelResult, errors: Sequence[str]
     ) -> str:
-        """What is said of a step that fails since no reply was any good."""
+        """The error of a step that fails because no final message could be used."""
         entry = self._run.state.frontier.get(step)
         tries = entry.turn.refused if entry is not None and entry.turn is not None else 1
         times = "once" if tries == 1 else f"{tries} times"
-        short = entry.turn.faults if entry is not None and entry.turn is not None else ()
-        told = "; ".join(faults)
-        if len({*short}) > 1:  # the last alone would hide why the others were no good
-            begin = tries - len(short) + 1
-            told = "; ".join(f"({n}) {each}" for n, each in enumerate((*short[:-1], told), begin))
+        excerpts = entry.turn.faults if entry is not None and entry.turn is not None else ()
+        text = "; ".join(errors)
+        if len({*excerpts}) > 1:  # the attempts had different errors
+            first = tries - len(excerpts) + 1
+            attempts = enumerate((*excerpts[:-1], text), first)
+            text = "; ".join(f"({number}) {each}" for number, each in attempts)
         remedy = (
-            "Let its prompt say what it must be, choose another model, or "
-            "say what counts then by its reply's `fallback`."
+            "Describe the expected reply in its prompt, choose another model, or set the "
+            "`fallback` of its reply."
         )
         if self.is_bad(agent, step, result):
             remedy = f"{REMEDIES[result.ending]}, {ACCEPTING}"
-        said = f"the reply of {agent!r} cannot be used, and it was asked {times}: {told}."
-        return f"{said}\n{remedy}"
+        return f"the reply of {agent!r} cannot be used, and it was asked {times}: {text}.\n{remedy}"
 
-    def cap(self, step: StepId, agent: AgentName, logs: tuple[LogName, ...]) -> None:
-        """Ends a turn that reached its agent's most calls with what is there."""
+    def end_at_limit(self, step: StepId, agent: AgentName, logs: tuple[LogName, ...]) -> None:
+        """Ends a turn at its agent's `max_calls`, with its draft if it has one."""
         entry, rules = self._run.state.frontier[step], self._run.rules_of(agent, step)
         draft = entry.turn.draft if entry.turn is not None else None
         call = entry.turn.calls[-1].call if entry.turn is not None and entry.turn.calls else 1
@@ -212,55 +219,54 @@ class FinalMessages:
                 append=draft is not None and self._run.has_list_reducer(f"{agent}.text"),
             )
         )
-        said = () if rules.reply is None else rules.reply.fields
-        text = () if draft is None or rules.reply is None else (RESPONSE,)
-        reset_outputs(self._run, step, but={*said, *text, CAPPED})
+        fields = () if rules.reply is None else rules.reply.fields
+        response = () if draft is None or rules.reply is None else (RESPONSE,)
+        reset_outputs(self._run, step, but={*fields, *response, CAPPED})
         self._set_limit_output(step, agent, capped=True)
         if rules.reply is None:
             return
         if rules.reply.fallback is not None:
-            self._use_fallback(step, call, agent, rules.reply, attempt)
+            self._apply_fallback(step, call, agent, rules.reply, attempt)
         else:
-            self._set(step, agent, rules.reply, {}, stored=True)
+            self._set_fields(step, agent, rules.reply, {}, stored=True)
         if draft is not None:
-            self._response(step, agent, rules.reply, draft.body)
+            self._set_response(step, agent, rules.reply, draft.body)
 
-    # -- facts --------------------------------------------------------------------------------
+    # -- entries -----------------------------------------------------------------------------
 
-    def _told(self, step: StepId, agent: AgentName, faults: Sequence[str]) -> j.MessageRef:
-        """What is said to an agent whose message is none, and to nobody else."""
-        said = "\n".join(["Your reply cannot be used:", *(f"- {fault}" for fault in faults)])
+    def _error_message(self, step: StepId, agent: AgentName, errors: Sequence[str]) -> j.MessageRef:
+        """The message with the errors of a final message; only the agent reads it."""
+        text = "\n".join(["Your reply cannot be used:", *(f"- {error}" for error in errors)])
         body: dict[str, Json] = {
             "type": "human",
-            "content": f"{said}\nReply once more, with what was asked for and nothing else.",
+            "content": f"{text}\nReply once more, with what was asked for and nothing else.",
             "id": f"{step}/{self._run.state.position + 1}",
         }
         logs = (self._run.step_log(step, agent),)
         return j.MessageRef(body=hash_json(body), logs=logs, inline=body)
 
-    def _use_fallback(
+    def _apply_fallback(
         self, step: StepId, call: int, agent: AgentName, rules: PlanStructuredOutput, attempt: int
     ) -> None:
-        found = _values_by_key(
+        values = _values_by_key(
             each
             for key, value in (rules.fallback or {}).items()
             for each in (
                 addressed_items(key, value, rules.tagged[key])
                 if key in rules.tagged
-                else [_output(key, value)]
+                else [_output_value(key, value)]
             )
         )
-        self._taken(step, call, agent, rules, found, "fallback", attempt)
-        # Nobody has stored what is large in it.
-        self._set(step, agent, rules, found, stored=False)
+        self._record_parsed(step, call, agent, rules, values, "fallback", attempt)
+        self._set_fields(step, agent, rules, values, stored=False)
 
-    def _taken(
+    def _record_parsed(
         self,
         step: StepId,
         call: int,
         agent: AgentName,
         rules: PlanStructuredOutput,
-        found: Found,
+        values: ValuesByKey,
         how: Literal["json", "lenient", "fallback"],
         attempt: int,
     ) -> None:
@@ -272,94 +278,94 @@ class FinalMessages:
                 decision=rules.decision,
                 how=how,
                 attempt=attempt,
-                excerpt=_brief(found),
-                confidence=self._confidence(agent, step, found),
+                excerpt=_values_excerpt(values),
+                confidence=self._confidence(agent, step, values),
             )
         )
 
-    def _confidence(self, agent: AgentName, step: StepId, found: Found) -> float | None:
-        """How sure the agent says by a field that it is, where that is asked for."""
-        said = next(iter(found.get(CONFIDENCE, ())), None)
-        if said is None or self._run.rules_of(agent, step).ask_below is None:
+    def _confidence(self, agent: AgentName, step: StepId, values: ValuesByKey) -> float | None:
+        """The confidence that the agent states, 0 to 1; none if it has no `ask_below`."""
+        field = next(iter(values.get(CONFIDENCE, ())), None)
+        if field is None or self._run.rules_of(agent, step).ask_below is None:
             return None
-        number = isinstance(said.value, int | float) and not isinstance(said.value, bool)
-        return float(said.value) if number and 0 <= said.value <= 1 else 0.0
+        is_number = isinstance(field.value, int | float) and not isinstance(field.value, bool)
+        return float(field.value) if is_number and 0 <= field.value <= 1 else 0.0
 
-    def _set(
+    def _set_fields(
         self,
         step: StepId,
         agent: AgentName,
         rules: PlanStructuredOutput,
-        found: Found,
+        values: ValuesByKey,
         *,
         stored: bool,
     ) -> None:
-        """Sets the fields; one that a reply leaves out is not what an earlier one said."""
+        """Sets the fields, and resets those that the message leaves out."""
         for key in rules.fields:
-            said = found.get(key, ())
-            if key in rules.tagged and said:
-                set_addressed_items(self._run, step, agent, key, said, stored=stored)
-            elif said:
-                self._output(step, agent, said[0], stored=stored)
+            outputs = values.get(key, ())
+            if key in rules.tagged and outputs:
+                set_addressed_items(self._run, step, agent, key, outputs, stored=stored)
+            elif outputs:
+                self._set_output(step, agent, outputs[0], stored=stored)
             else:
-                self._forget(step, agent, key)
+                self._reset_output(step, agent, key)
 
-    def _forget(self, step: StepId, agent: AgentName, key: str) -> None:
-        """Sets an output to null that an earlier message set, unless it is a list of all."""
-        if self._known(agent, key) and not self._run.has_list_reducer(f"{agent}.{key}"):
-            self._output(step, agent, OutputValue(key=key), stored=True)
+    def _reset_output(self, step: StepId, agent: AgentName, key: str) -> None:
+        """Sets an output to null, unless it is a list of several messages."""
+        output = self._run.state.agent_outputs.get(agent, {}).get(key)
+        if is_set(output) and not self._run.has_list_reducer(f"{agent}.{key}"):
+            self._set_output(step, agent, OutputValue(key=key), stored=True)
 
-    def _known(self, agent: AgentName, key: str) -> bool:
-        return is_set(self._run.state.agent_outputs.get(agent, {}).get(key))
-
-    def _output(self, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool) -> None:
+    def _set_output(
+        self, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool
+    ) -> None:
         record_write(self._run, output_entry(self._run, step, agent, output, stored=stored), step)
 
-    def _response(
+    def _set_response(
         self, step: StepId, agent: AgentName, rules: PlanStructuredOutput, body: ContentHash | None
     ) -> None:
-        """The whole text, by the message that has it; none: what an earlier one said is gone."""
+        """Sets the whole text to that of a message; none: resets it."""
         if RESPONSE in rules.fields:
             return
         if body is None:
-            self._forget(step, agent, RESPONSE)
+            self._reset_output(step, agent, RESPONSE)
             return
-        fact = output_entry(
+        entry = output_entry(
             self._run, step, agent, OutputValue(key=RESPONSE, body=body), stored=True
         )
-        if rules.tagged:  # it has all items
-            fact = fact.model_copy(update={"logs": (private_log(agent),)})
-        record_write(self._run, fact, step)
+        if rules.tagged:  # the text contains all addressed items
+            entry = entry.model_copy(update={"logs": (private_log(agent),)})
+        record_write(self._run, entry, step)
 
     def _set_limit_output(self, step: StepId, agent: AgentName, *, capped: bool) -> None:
-        known = self._run.state.agent_outputs.get(agent, {}).get(CAPPED)
-        if capped or (known is not None and known.value is True):
-            self._output(step, agent, OutputValue(key=CAPPED, value=capped), stored=True)
+        output = self._run.state.agent_outputs.get(agent, {}).get(CAPPED)
+        if capped or (output is not None and output.value is True):
+            self._set_output(step, agent, OutputValue(key=CAPPED, value=capped), stored=True)
 
 
-Found = Mapping[str, Sequence[OutputValue]]
-"""What a reply says, by field: one value, or the items of a field that hands them on."""
+ValuesByKey = Mapping[str, Sequence[OutputValue]]
+"""The values of a final message by field: one, or the addressed items of the field."""
 
 
-def _values_by_key(outputs: Iterable[OutputValue]) -> Found:
+def _values_by_key(outputs: Iterable[OutputValue]) -> ValuesByKey:
     found: dict[str, list[OutputValue]] = {}
     for output in outputs:
         found.setdefault(output.key, []).append(output)
     return found
 
 
-def _output(key: str, value: Json) -> OutputValue:
+def _output_value(key: str, value: Json) -> OutputValue:
     if len(canonical(value)) <= INLINE_BYTES:
         return OutputValue(key=key, value=value)
     return OutputValue(key=key, body=hash_json(value), content=value)
 
 
-def _brief(found: Found) -> str:
-    """`next = billing, instructions = refund it`: what a reply says, for people."""
-    said = [
+def _values_excerpt(values: ValuesByKey) -> str:
+    """`next = billing, instructions = refund it`, for people."""
+    texts = [
         f"{key} = {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
-        for key, outputs in found.items()
+        for key, outputs in values.items()
         for output in outputs
         if (value := output.value if output.body is None else output.content) not in (None, "", [])
     ]
-    return excerpt(", ".join(each[:500] for each in said))
+    return excerpt(", ".join(each[:500] for each in texts))

@@ -1,7 +1,7 @@
-"""Agents that change their own graph: whether they may, and what they are answered.
+"""Changes that agents make to their own component by group tools: permission and results.
 
-An agent that is privileged asks by a group tool; the run checks here, by the plan that it has now,
-and takes what is asked the way of every change.
+Only privileged agents may. The run checks that by the plan in force, and then treats the request
+like every other change.
 """
 
 from __future__ import annotations
@@ -20,119 +20,120 @@ from crewlog.state.components import Component
 from crewlog.state.run_merge.surviving_state import removed_agents
 
 RULE = "privileged"
-"""What decides who changes a graph, as the journal names it."""
+"""The rule of these decisions in the journal."""
 PENDING_ANSWER = "Asked for."
-"""What a group tool returns; the answer that says what came of it takes the place of this."""
-_NOTES = 5
-"""How many notes of a change an agent is told."""
+"""What a group tool returns, until the result of the change replaces it."""
+_MAX_NOTES = 5
+"""The most warnings and notes of a change in its result."""
 
 
 def group_command_id(step: StepId, call: int) -> CommandId:
-    """The id of the change that a call makes: a run has each step and call once."""
+    """The command id of the change that a call makes; step and call are unique in a run."""
     return CommandId(f"{GROUP_COMMAND}{step}/{call}")
 
 
 def authorize_group_change(
     run: RunContext, step: StepId, agent: AgentName, operations: Sequence[o.Operation]
 ) -> Decision:
-    """Whether an agent may change its graph so, in a step.
-
-    Args:
-        run: The run.
-        step: The step.
-        agent: Its agent.
-        operations: What it asks for.
-    """
-    graph = run.plan.topology or Component()
-    own = graph.creatures.get(agent)
+    """Whether the agent of a step may change its component by these operations."""
+    component = run.plan.topology or Component()
+    own = component.creatures.get(agent)
     entry = run.state.frontier.get(step)
     if own is None or entry is None or entry.is_detached:
-        return _no(f"{agent!r} does not live in the graph any more")
+        return _denial(f"{agent!r} is not in the component any more")
     if not own.privileged:
-        return _no(f"{agent!r} is not privileged, and may not change the graph")
+        return _denial(f"{agent!r} is not privileged, and may not change the component")
     for operation in operations:
-        if reason := _denial_reason(run, graph, agent, operation):
-            return _no(reason)
+        if reason := _denial_reason(run, component, agent, operation):
+            return _denial(reason)
     return Decision(allowed=True, reason=f"{agent!r} is privileged", rule=RULE)
 
 
-def _no(reason: str) -> Decision:
+def _denial(reason: str) -> Decision:
     return Decision(allowed=False, reason=reason, rule=RULE)
 
 
 def _denial_reason(
-    run: RunContext, graph: Component, agent: AgentName, operation: o.Operation
+    run: RunContext, component: Component, agent: AgentName, operation: o.Operation
 ) -> str:
-    """Why an agent may not ask for an operation; empty where it may."""
+    """Why an agent may not make an operation; empty if it may."""
     match operation:
         case o.AddAgent():
-            new = operation.agent
-            if new.get("parent") != agent or not {*new} <= BROUGHT:
-                return f"an agent that {agent!r} brings works for it, and may do no more"
-            if operation.phase or operation.before:
-                return "the flow is not changed by agents"
-            if _has_left_traces(run, AgentName(operation.name)):
-                return (
-                    f"there was another {operation.name!r} here, whose log and turns are not for "
-                    "who comes: choose another name"
-                )
-            tools, has = new.get("tools"), run.plan.agents[agent].tools
-            more = [tool for tool in tools or () if tool in run.plan.tools and tool not in has]
-            return f"{agent!r} has no {listed(more, 'or')} that it could give" if more else ""
+            return _new_agent_denial_reason(run, agent, operation)
         case o.RemoveAgent() | o.EnableAgent() | o.DisableAgent():
-            named: tuple[str, ...] = (operation.name,)
-            there = graph.creatures.get(AgentName(operation.name))
-            if there is not None and there.privileged:
-                whom = "itself" if operation.name == agent else f"{operation.name!r}"
-                return f"{agent!r} may not do so with {whom}: people do, with who is privileged"
+            names: tuple[str, ...] = (operation.name,)
+            target = component.creatures.get(AgentName(operation.name))
+            if target is not None and target.privileged:
+                return (
+                    f"{agent!r} may not change {operation.name!r}, which is privileged: only "
+                    "people may"
+                )
         case o.Connect() | o.Disconnect():
-            named = (operation.sender, operation.listener)
+            names = (operation.sender, operation.listener)
         case o.Wire() | o.Unwire():
-            named = (operation.name, operation.to)
+            names = (operation.name, operation.to)
         case o.AddChannel() | o.RemoveChannel():
-            named = ()
+            names = ()
         case _:
-            return f"{operation.op!r} is nothing that agents do"
-    for each in named:
-        if AgentName(each) in run.plan.agents and AgentName(each) not in graph.creatures:
-            return f"{each!r} lives in another graph"
+            return f"agents may not use the operation {operation.op!r}"
+    for each in names:
+        if AgentName(each) in run.plan.agents and AgentName(each) not in component.creatures:
+            return f"{each!r} is in another component"
     return ""
 
 
-def _has_left_traces(run: RunContext, name: AgentName) -> bool:
-    """Whether an agent of a name is gone whose log, outputs or turns the run has still.
+def _new_agent_denial_reason(run: RunContext, agent: AgentName, operation: o.AddAgent) -> str:
+    new = operation.agent
+    if new.get("parent") != agent or not {*new} <= BROUGHT:
+        return f"{agent!r} may only add agents that work for it and have its rights"
+    if operation.phase or operation.before:
+        return "agents may not change the flow"
+    if _is_removed_agent(run, AgentName(operation.name)):
+        return (
+            f"the run has the log and turns of a removed agent {operation.name!r}: choose "
+            "another name"
+        )
+    tools, own_tools = new.get("tools"), run.plan.agents[agent].tools
+    more = [t for t in tools or () if t in run.plan.tools and t not in own_tools]
+    if more:
+        return f"{agent!r} cannot give {listed(more, 'or')}, which it does not have"
+    return ""
 
-    Whoever comes by that name has them: that is for people to give, who know who comes back.
+
+def _is_removed_agent(run: RunContext, name: AgentName) -> bool:
+    """Whether the run has the log, outputs or turns of a removed agent of that name.
+
+    An agent added under that name gets them, so only people may add it.
     """
     state = run.state
-    gone = name in removed_agents(state, run.plan.agents) or name in state.agent_outputs
-    return name not in run.plan.agents and (gone or private_log(name) in state.messages)
+    removed = name in removed_agents(state, run.plan.agents) or name in state.agent_outputs
+    return name not in run.plan.agents and (removed or private_log(name) in state.messages)
 
 
 def change_result_text(what: str, report: SwapReport) -> str:
-    """What came of a change, for the agent that asked for it.
+    """The result of a change, for the agent that made it.
 
     Args:
         what: What changes.
-        report: What it does to the run.
+        report: The effects of the change.
     """
     version, change = f"The graph is v{report.graph_version}", report.topology
-    splits = change is not None and change.kind == "split"
+    is_split = change is not None and change.kind == "split"
     if report.swap:
-        whose = "who leaves does" if splits else "runs now"
-        said = [f"Accepted: {what}. It holds once what {whose} has ended. {version} then."]
+        calls = "the calls of the agents that leave" if is_split else "the running calls"
+        lines = [f"Accepted: {what}. It holds once {calls} have ended. {version} then."]
     else:
-        said = [f"Done: {what}. {version} now."]
+        lines = [f"Done: {what}. {version} now."]
     if change is not None and change.affected_creatures:
-        said.append(f"Affected: {', '.join(change.affected_creatures)}.")
-    if change is not None and splits:
+        lines.append(f"Affected: {', '.join(change.affected_creatures)}.")
+    if change is not None and is_split:
         others = [each for each in change.new_graph_ids if each not in change.old_graph_ids]
-        said.append(f"The graph falls apart by that: {listed(others)} goes on by itself.")
-    told = [each.partition("\n")[0] for each in report.warnings]
-    said += [f"{note}." for note in (*told, *report.notes)[:_NOTES]]
-    return " ".join(said)
+        lines.append(f"The run splits: {listed(others)} continues separately.")
+    warnings = [each.partition("\n")[0] for each in report.warnings]
+    lines += [f"{note}." for note in (*warnings, *report.notes)[:_MAX_NOTES]]
+    return " ".join(lines)
 
 
 def change_rejection_text(error: CrewlogError) -> str:
-    """Why a change did not come about, for the agent that asked for it."""
+    """Why a change was rejected, for the agent that made it."""
     return f"Refused: {error.message}. {error.remedy}".rstrip()

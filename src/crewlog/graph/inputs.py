@@ -1,7 +1,7 @@
-"""An agent's inputs as a call is told of them: references to what is set and it may be given.
+"""The inputs of an agent: references to the values that are set and that it may read.
 
-What else there is the agent does not learn, not even that it is there. The activity asks once more
-who may be given what, by the definition; see `crewlog.activities.inputs`.
+The agent does not learn that other values exist. The activity checks the references again, by the
+definition (`crewlog.activities.inputs`).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from crewlog.state.model import Output
 
 
 def agent_inputs(run: RunContext, agent: AgentName, step: StepId) -> tuple[AgentInput, ...]:
-    """What an agent is given of its inputs, in a step."""
+    """The inputs of an agent in a step."""
     sources = run.rules_of(agent, step).inputs
     if not sources:
         return ()
-    return tuple(_given(run, agent, step, sources))
+    return tuple(_readable_inputs(run, agent, step, sources))
 
 
-def _given(
+def _readable_inputs(
     run: RunContext, agent: AgentName, step: StepId, sources: Collection[str]
 ) -> Iterator[AgentInput]:
     reads = run.readable_logs(agent, step)
 
-    def may(logs: Collection[LogName]) -> bool:
+    def may_read(logs: Collection[LogName]) -> bool:
         return may_read_input(agent, logs, reads=reads, step=step).allowed
 
     for source in sources:
@@ -41,23 +41,23 @@ def _given(
             if flag in run.state.flags:
                 yield AgentInput(source=source, value=run.state.flags[flag])
         elif not source.startswith(ARTIFACT):
-            maker, _, key = source.partition(".")
-            output = run.state.agent_outputs.get(AgentName(maker), {}).get(key)
+            owner, _, key = source.partition(".")
+            output = run.state.agent_outputs.get(AgentName(owner), {}).get(key)
             if output is None:
                 continue
             if output.elements:
-                parts = [each for each in output.elements if may(each.logs)]
+                elements = [each for each in output.elements if may_read(each.logs)]
                 yield AgentInput(
                     source=source,
                     elements=tuple(
                         InputValue(value=each.value, body=each.body, logs=each.logs)
-                        for each in parts[-MOST_ELEMENTS:]
+                        for each in elements[-MOST_ELEMENTS:]
                     ),
-                    of=len(parts) if len(parts) > MOST_ELEMENTS else 0,
+                    of=len(elements) if len(elements) > MOST_ELEMENTS else 0,
                 )
-            elif maker == agent or may(output.logs):
-                yield _whole(source, output)
+            elif owner == agent or may_read(output.logs):
+                yield _output_input(source, output)
 
 
-def _whole(source: str, output: Output) -> AgentInput:
+def _output_input(source: str, output: Output) -> AgentInput:
     return AgentInput(source=source, value=output.value, body=output.body, logs=output.logs)

@@ -1,10 +1,8 @@
-"""Calls of tools that wait for a person's yes: what people are shown, and what they may answer.
+"""Interrupts: the content of those about tool calls and questions, and the answers they take.
 
-A call is bound to the message that asks for it, by hash: what is approved is what runs. People are
-shown its arguments as that message has them. They are strangers' words that may be long: an
-interrupt is part of the state, so long texts in it are shortened, and it says so.
-
-What a question shows besides its words, e.g. a plan, and where words go that it takes.
+The approval of a tool call is bound by hash to the message with the call: the arguments that people
+approve are those that run. An interrupt is part of the state, so it has long arguments shortened,
+and says so.
 """
 
 from __future__ import annotations
@@ -28,218 +26,217 @@ from crewlog.state.value_text import value_text
 
 OPTIONS = ("approve", "reject", "stop")
 ACTION = "run_crew"
-"""The action that is approved of what a prompt makes."""
+"""The action of the approval of a definition that a prompt compiles to."""
 MOST_BYTES = 4096
-"""Arguments whose JSON is no longer are shown as they are."""
-_ALMOST = {"yes": "approve", "y": "approve", "ok": "approve", "okay": "approve", "no": "reject"}
-_LIKE = 0.75
-"""How alike a word is to an option, to be taken for a slip and not for a reason."""
+"""The most bytes of the arguments in an interrupt, as JSON."""
+_SYNONYMS = {"yes": "approve", "y": "approve", "ok": "approve", "okay": "approve", "no": "reject"}
+_SIMILARITY = 0.75
+"""From this ratio on, a text is taken for a misspelt option and not for a reason."""
 
 
-def arguments(body: Mapping[str, Any], call_id: str) -> dict[str, Json] | None:
-    """The arguments of a call that a message asks for; none where they could not be read."""
-    asked = body.get("tool_calls") or ()
-    found = next((call for call in asked if call.get("id") == call_id), None)
-    return None if found is None else dict(found.get("args") or {})
+def tool_call_arguments(body: Mapping[str, Any], call_id: str) -> dict[str, Json] | None:
+    """The arguments of a tool call in a message; none if they could not be parsed."""
+    tool_calls = body.get("tool_calls") or ()
+    call = next((each for each in tool_calls if each.get("id") == call_id), None)
+    return None if call is None else dict(call.get("args") or {})
 
 
-def shown_arguments(args: dict[str, Json]) -> tuple[Json, bool]:
-    """Arguments as people are shown them, and whether these are all of them."""
+def shorten_arguments(args: dict[str, Json]) -> tuple[Json, bool]:
+    """Shortens arguments to `MOST_BYTES`; the second value tells whether they are complete."""
     if len(canonical(args)) <= MOST_BYTES:
         return args, True
     most = MOST_BYTES
     while most > 8:
         most //= 2
-        short = _shortened(args, most)
+        short = _shorten(args, most)
         if len(canonical(short)) <= MOST_BYTES:
             return short, False
     return {"…": f"{len(args)} arguments"}, False
 
 
-def _shortened(value: Json, most: int) -> Json:
+def _shorten(value: Json, most: int) -> Json:
     if isinstance(value, str):
         return value if len(value) <= most else f"{value[:most]}… ({len(value)} characters)"
     if isinstance(value, Mapping):
-        found = cast("Mapping[str, Json]", value)
-        kept = {k[:most]: _shortened(v, most) for k, v in list(found.items())[:most]}
-        return kept if len(found) <= most else {**kept, "…": f"{len(found)} in all"}
+        pairs = cast("Mapping[str, Json]", value)
+        first = {k[:most]: _shorten(v, most) for k, v in list(pairs.items())[:most]}
+        return first if len(pairs) <= most else {**first, "…": f"{len(pairs)} in all"}
     if isinstance(value, list):
-        listed: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
-        short = [_shortened(each, most) for each in listed[:most]]
-        return short if len(listed) <= most else [*short, f"… ({len(listed)} in all)"]
+        elements: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+        short = [_shorten(each, most) for each in elements[:most]]
+        return short if len(elements) <= most else [*short, f"… ({len(elements)} in all)"]
     return value
 
 
-def detail(args: Json, message: str, *, whole: bool) -> str:
-    """The arguments as text, and where all of them are."""
+def arguments_text(args: Json, message: str, *, whole: bool) -> str:
+    """The arguments as text, and the hash of the message that has all of them."""
     text = json.dumps(args, ensure_ascii=False, indent=1)
     if whole:
         return f"{text}\nof the message {message}"
     return f"{text}\nShortened: the message {message} has all of it, and all of it is approved."
 
 
-def call_decision(asked: Interrupt, kind: str, message: str, reason: str) -> tuple[str, str]:
-    """What an answer decides about a call, and why where it is refused.
+def call_decision(interrupt: Interrupt, kind: str, message: str, reason: str) -> tuple[str, str]:
+    """The decision about a tool call, `approve`, `reject` or `stop`, and the reason of a rejection.
 
-    Words refuse, since nobody says yes by the way. A reason can never be read as an option.
+    Text rejects the call and is the reason; it never approves.
 
     Args:
-        asked: The question.
+        interrupt: The interrupt.
         kind: The decision's type: `approve`, `reject` or `respond`.
-        message: What the decision says.
-        reason: What the command says why.
+        message: The decision's message.
+        reason: The command's reason.
 
     Raises:
-        CommandRejected: for words that look like an option that is misspelt.
+        CommandRejected: the text looks like a misspelt option.
     """
     if kind != "respond":
         return kind, message.strip() or reason
-    if message in asked.options:
+    if message in interrupt.options:
         return message, reason
     word = message.strip().lower()
-    close = difflib.get_close_matches(word, asked.options, 1, _LIKE)
-    meant = _ALMOST.get(word) or (close[0] if close else None)
-    if meant is not None or not word:
-        hint = f"Did you mean {meant!r}? " if meant else ""
+    close = difflib.get_close_matches(word, interrupt.options, 1, _SIMILARITY)
+    suggestion = _SYNONYMS.get(word) or (close[0] if close else None)
+    if suggestion is not None or not word:
+        hint = f"Did you mean {suggestion!r}? " if suggestion else ""
         raise CommandRejected(
-            f"{message!r} is no answer to {asked.id!r}",
-            remedy=f"{hint}Its options are: {', '.join(asked.options)}; other words refuse the "
-            "call, and are its reason.",
+            f"{message!r} is no answer to {interrupt.id!r}",
+            remedy=f"{hint}Its options are: {', '.join(interrupt.options)}; any other text rejects "
+            "the call, and is the reason.",
         )
     return "reject", message.strip()
 
 
-def refusal(by: str, reason: str) -> str:
-    """What the model is told of a call that people refused."""
+def rejection_text(by: str, reason: str) -> str:
+    """The result of a call that people rejected, for the model."""
     return f"Refused by {by or 'people'}{f': {reason}' if reason else '.'}"
 
 
-def question(step: str, tool: str, brief: str) -> str:
-    """What people are asked."""
-    return f"May {step} call {tool}{f' with {brief}' if brief else ''}?"
+def approval_question(step: str, tool: str, arguments_excerpt: str) -> str:
+    """The question of a `tool_approval`."""
+    return f"May {step} call {tool}{f' with {arguments_excerpt}' if arguments_excerpt else ''}?"
 
 
 def reason_fields(
-    decision: Decision, said: str, risk: str, approve_risk: str | None
+    decision: Decision, set_reason: str, risk: str, approve_risk: str | None
 ) -> dict[str, str]:
-    """What a question says of why it is asked: fields of its `Interrupt`.
+    """Why people are asked: fields of the `Interrupt`.
 
     Args:
-        decision: Of the check that asks.
-        said: Why people ruled so, where they did.
-        risk: The tool's.
-        approve_risk: Of what risk calls wait for a yes.
+        decision: The decision that asks people.
+        set_reason: The reason of people who set the permission on the live run; else empty.
+        risk: The tool's risk.
+        approve_risk: The lowest risk of tools whose calls wait for approval.
     """
-    why, rule = f"{decision.reason}{f': {said}' if said else ''}", decision.rule
+    reason, rule = f"{decision.reason}{f': {set_reason}' if set_reason else ''}", decision.rule
     if rule == "approvals" and approve_risk in (risk, "low"):
         rule = "interrupts.approve_risk"
         which = "of high risk" if approve_risk == "high" else "of any risk"
-        why = f"{rule} says that people are asked before calls of tools {which}"
-    return {"reason": why, "rule": rule, "risk": risk if risk == "high" else ""}
+        reason = f"{rule} says that people are asked before calls of tools {which}"
+    return {"reason": reason, "rule": rule, "risk": risk if risk == "high" else ""}
 
 
 def interrupt_quota(quota: CallQuota) -> InterruptQuota:
-    """A quota as a question names it."""
+    """A quota as an interrupt names it."""
     name, rule = quota_store_name(quota.crew, quota.key), quota.rule.partition(" ")[0]
     return InterruptQuota(name=name, quota=quota.quota, zone=quota.zone, rule=rule)
 
 
-def reason_text(why: str, risk: str) -> str:
+def reason_text(reason: str, risk: str) -> str:
     """Why people are asked, in a line: `rules[1] says ask: only checked titles · high risk`."""
-    more = "the tool has high risk" if risk == "high" and "high risk" not in why else ""
-    return " · ".join(filter(None, [why, more]))
+    risk_text = "the tool has high risk" if risk == "high" and "high risk" not in reason else ""
+    return " · ".join(filter(None, [reason, risk_text]))
 
 
-def has_shortened_arguments(asked: Interrupt) -> bool:
-    """Whether people are not shown all arguments of a call."""
-    return asked.arguments is not None and arguments_hash(asked.args) != asked.arguments
+def has_shortened_arguments(interrupt: Interrupt) -> bool:
+    """Whether an interrupt does not have all arguments of its call."""
+    return interrupt.arguments is not None and (
+        arguments_hash(interrupt.args) != interrupt.arguments
+    )
 
 
-def argument_source_fields(asked: Interrupt) -> dict[str, Any]:
-    """Where the arguments are that a question does not have: fields of its view."""
-    return {"message": asked.message, "call_id": asked.call_id} if asked.call_id else {}
+def argument_source_fields(interrupt: Interrupt) -> dict[str, Any]:
+    """The message with the arguments that an interrupt does not have: fields of its view."""
+    if not interrupt.call_id:
+        return {}
+    return {"message": interrupt.message, "call_id": interrupt.call_id}
 
 
-def action_request(asked: Interrupt) -> dict[str, Any]:
+def action_request(interrupt: Interrupt) -> dict[str, Any]:
     """The call in the shape of LangChain's human-in-the-loop requests."""
-    told = filter(None, [asked.question, reason_text(asked.reason, asked.risk)])
-    return {"name": asked.tool, "args": asked.args or {}, "description": "\n".join(told)}
+    lines = filter(None, [interrupt.question, reason_text(interrupt.reason, interrupt.risk)])
+    return {"name": interrupt.tool, "args": interrupt.args or {}, "description": "\n".join(lines)}
 
 
 def langchain_interrupt(
-    asked: Interrupt, prompt: PromptState | None, definition: Mapping[str, Json] | None
+    interrupt: Interrupt, prompt: PromptState | None, definition: Mapping[str, Json] | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A question in LangChain's human-in-the-loop shape: its request and its review config.
+    """An interrupt in LangChain's human-in-the-loop shape: its request and its review config.
 
     Args:
-        asked: The question.
-        prompt: Of the approval of what a prompt makes: what is known of the prompt.
-        definition: And what it makes.
+        interrupt: The interrupt.
+        prompt: For the approval of a definition: the prompt.
+        definition: For the approval of a definition: that definition.
     """
-    if asked.tool:
-        return action_request(asked), _review_config(
-            asked.tool, "approve", "edit", "reject", "respond"
+    if interrupt.tool:
+        return action_request(interrupt), _review_config(
+            interrupt.tool, "approve", "edit", "reject", "respond"
         )
-    if asked.kind == "approval" and prompt is not None:
+    if interrupt.kind == "approval" and prompt is not None:
         args: dict[str, Any] = {
-            "hash": asked.hash,
+            "hash": interrupt.hash,
             "definition": definition,
             "remarks": [remark.model_dump() for remark in prompt.diagnostics],
         }
-        told = {"name": ACTION, "args": args, "description": asked.question}
-        return told, _review_config(ACTION, "approve", "reject", "edit")
-    args = {"step": asked.step, "options": list(asked.options)}
-    told = {"name": asked.kind, "args": args, "description": asked.question}
-    return told, _review_config(asked.kind, "approve", "reject", "respond")
+        request = {"name": ACTION, "args": args, "description": interrupt.question}
+        return request, _review_config(ACTION, "approve", "reject", "edit")
+    args = {"step": interrupt.step, "options": list(interrupt.options)}
+    request = {"name": interrupt.kind, "args": args, "description": interrupt.question}
+    return request, _review_config(interrupt.kind, "approve", "reject", "respond")
 
 
-def _review_config(name: str, *allowed: str) -> dict[str, Any]:
-    return {"action_name": name, "allowed_decisions": list(allowed)}
+def _review_config(name: str, *decisions: str) -> dict[str, Any]:
+    return {"action_name": name, "allowed_decisions": list(decisions)}
 
 
 def shown_output_fields(
     name: str, outputs: Mapping[AgentName, Mapping[str, Output]]
 ) -> dict[str, Any]:
-    """The fields of a question that shows an output.
+    """The fields of an interrupt that shows an output.
 
     Args:
         name: `agent.output`.
         outputs: All outputs.
     """
     agent, _, key = name.partition(".")
-    found = outputs.get(AgentName(agent), {}).get(key)
-    if found is None:
+    output = outputs.get(AgentName(agent), {}).get(key)
+    if output is None:
         return {"detail": f"{name} was not set"}
-    if found.elements:
-        return {"detail": value_text([part.value for part in found.elements])}
-    if found.body is not None:
-        return {"detail": f"the output {name}", "shows": found.body}
-    return {"detail": value_text(found.value)}
+    if output.elements:
+        return {"detail": value_text([each.value for each in output.elements])}
+    if output.body is not None:
+        return {"detail": f"the output {name}", "shows": output.body}
+    return {"detail": value_text(output.value)}
 
 
 def text_target(plan: GraphPlan, ask: Ask) -> NodeName | None:
-    """The option of a question that other words mean: the one that is an agent's node.
-
-    Args:
-        plan: The run's.
-        ask: The question.
-    """
+    """The option to whose agent a text answer goes: the only option that is an agent's node."""
     if not ask.words or ask.sets is not None:
         return None
     nodes = (plan.nodes.get(NodeName(option)) for option in ask.options)
-    told = [NodeName(o) for o, n in zip(ask.options, nodes, strict=True) if n and n.agent]
-    return told[0] if len(told) == 1 else None
+    targets = [NodeName(o) for o, n in zip(ask.options, nodes, strict=True) if n and n.agent]
+    return targets[0] if len(targets) == 1 else None
 
 
 class StopAnswer(Exception):
-    """The answer ends the run; the caller stops it as it would by the `stop` signal."""
+    """The answer ends the run; the caller stops it as for the `stop` signal."""
 
 
 def check_answer(interrupt: Interrupt, decision: str) -> None:
-    """Checks that a decision is one that the interrupt can take.
+    """Checks that the interrupt takes a decision.
 
     Raises:
-        CommandRejected: where it is not; the message lists the options.
+        CommandRejected: it does not; the message lists the options.
     """
     if decision in interrupt.options:
         return

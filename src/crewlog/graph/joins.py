@@ -1,14 +1,14 @@
-"""Routing as pure functions: arrivals at joins, decisions, and what going back resets.
+"""Joins and branches as pure functions: arrivals, outcomes, and what a loop resets.
 
-A join waits for `need` of its sources. Arrivals are counted by source, and the join's level is the
-`need`-th largest count: it fires whenever an arrival raises the level, so once per generation,
-also in loops, and a late arrival at an `any` or a quorum changes nothing.
+A join waits for `need` of its sources. Arrivals are counted by source, and the number of complete
+generations is the `need`-th largest count. The join fires whenever an arrival raises that number:
+once per generation, also in loops. A late arrival at an `any` or a quorum changes nothing.
 
-A decision that goes back begins a new generation at the joins in its loop's body: their counts
-start anew, and sources outside the body that are done count as done (`base`), though at least one
-fresh arrival is needed. So `[a, b] → c → (not ok) go a` runs `a` and then `c`, and not `b`. A
-source inside the body that is under way then is late: what it brings belongs to the generation
-before, and its count starts below zero.
+A branch that leads back starts a new generation at the joins in the body of its loop: their counts
+start at zero, and sources outside the body that are done count as done (`completed_before`), though
+at least one new arrival is needed. So `[a, b] → c → (not ok) go a` runs `a` and then `c`, and not
+`b`. A source inside the body that is running then is late: its arrival belongs to the generation
+before, so its count starts below zero.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ RESERVED = frozenset({END, FAIL, NEXT, ASK_HUMAN})
 
 
 def complete_generations(
-    join: Join, arrivals: Mapping[NodeName, int], base: tuple[NodeName, ...]
+    join: Join, arrivals: Mapping[NodeName, int], completed_before: tuple[NodeName, ...]
 ) -> int:
-    """How many generations of a join are complete."""
-    waits = [source for source in join.of if source not in base]
-    counts = sorted((arrivals.get(source, 0) for source in waits), reverse=True)
-    need = max(1, join.need - (len(join.of) - len(waits)))
+    """The number of complete generations of a join."""
+    pending = [source for source in join.of if source not in completed_before]
+    counts = sorted((arrivals.get(source, 0) for source in pending), reverse=True)
+    need = max(1, join.need - (len(join.of) - len(pending)))
     return counts[need - 1] if need <= len(counts) else 0
 
 
 def lost_targets(
     entry: FrontierStep, handoff: Iterable[NodeName], nodes: Collection[NodeName]
 ) -> Iterator[str]:
-    """Where the run does not go after a step though it was sent there, for people.
+    """The targets of a step's redirect and handoffs that a change removed, for people.
 
     Args:
         entry: The step.
-        handoff: Where its tools handed off to.
-        nodes: The nodes that there are: a change may have taken others away since.
+        handoff: The targets of its tools' handoffs.
+        nodes: The nodes of the plan.
     """
     if entry.redirect is not None and entry.redirect not in nodes:
         yield f"people sent the run to {entry.redirect}, which is gone"
@@ -54,29 +54,29 @@ def lost_targets(
 
 
 def times_met(join: Join, name: NodeName, routing: Routing) -> int:
-    """How often a node's join was met: as its arrivals say, or had fired before it was changed."""
-    met = complete_generations(
+    """How often a node's join was met: by its arrivals, or before a change replaced it."""
+    generations = complete_generations(
         join, routing.arrivals.get(name, {}), routing.completed_before.get(name, ())
     )
-    return max(met, routing.fired.get(name, 0))
+    return max(generations, routing.fired.get(name, 0))
 
 
 def missing_sources(plan: GraphPlan, name: NodeName, routing: Routing) -> tuple[NodeName, ...]:
-    """The sources that a join lacks, where something has arrived there and made nothing run."""
+    """The sources that a join still waits for, if others have arrived; else none."""
     join = plan.nodes[name].join
     if join is None:
         return ()
-    base = routing.completed_before.get(name, ())
+    completed_before = routing.completed_before.get(name, ())
     arrivals = routing.arrivals.get(name, {})
-    counts = {source: arrivals.get(source, 0) for source in join.of if source not in base}
-    # A node that was sent to ran without its join, which then waits for nothing.
-    ran = times_met(join, name, routing) + routing.sent.get(name, 0)
-    came = counts.values()
-    if ran == 0 and routing.completed.get(name, 0) == 0:
-        came = arrivals.values()  # also from sources that it had before a change of the graph
-    if max(came, default=0) <= ran:
+    counts = {s: arrivals.get(s, 0) for s in join.of if s not in completed_before}
+    # A node that a branch or a handoff reached ran without its join.
+    runs = times_met(join, name, routing) + routing.sent.get(name, 0)
+    arrived = counts.values()
+    if runs == 0 and routing.completed.get(name, 0) == 0:
+        arrived = arrivals.values()  # also from sources that it had before a change
+    if max(arrived, default=0) <= runs:
         return ()
-    return tuple(source for source, count in counts.items() if count <= ran)
+    return tuple(source for source, count in counts.items() if count <= runs)
 
 
 def dependents(plan: GraphPlan) -> dict[NodeName, tuple[NodeName, ...]]:
@@ -89,37 +89,36 @@ def dependents(plan: GraphPlan) -> dict[NodeName, tuple[NodeName, ...]]:
 
 
 def has_fired(plan: GraphPlan, target: NodeName, source: NodeName, routing: Routing) -> bool:
-    """Whether the arrival of `source`, already counted in `routing`, made `target` fire."""
+    """Whether the arrival of `source`, already counted in `routing`, made the join fire."""
     join = plan.nodes[target].join
     if join is None:
         return False
-    base = routing.completed_before.get(target, ())
+    completed_before = routing.completed_before.get(target, ())
     after = routing.arrivals.get(target, {})
     before = {**after, source: after.get(source, 0) - 1}
-    fired = routing.fired.get(target, 0)
-    return complete_generations(join, after, base) > max(
-        fired, complete_generations(join, before, base)
+    return complete_generations(join, after, completed_before) > max(
+        routing.fired.get(target, 0), complete_generations(join, before, completed_before)
     )
 
 
-NOT_HELD = "the condition does not hold"
+CONDITION_FALSE = "the condition does not hold"
 
 
 def is_branch_limit_reached(
     plan: GraphPlan, name: NodeName, routing: Routing, because: str
 ) -> bool:
-    """Whether a decision would go back, and has done so as often as it may.
+    """Whether the condition of a branch holds, and the branch has reached its limit.
 
     Args:
-        plan: The run's.
-        name: The decision.
-        routing: What was counted.
-        because: Why it goes where it goes, as `branch_outcome` says it.
+        plan: The run's plan.
+        name: The branch.
+        routing: The run's routing.
+        because: The reason that `branch_outcome` returned.
     """
-    rule = plan.nodes[name].decide
-    if rule is None or rule.at_most is None or because == NOT_HELD:
+    branch = plan.nodes[name].decide
+    if branch is None or branch.at_most is None or because == CONDITION_FALSE:
         return False
-    return routing.loops.get(name, 0) >= rule.at_most
+    return routing.loops.get(name, 0) >= branch.at_most
 
 
 def branch_outcome(
@@ -129,36 +128,37 @@ def branch_outcome(
     flags: Mapping[Any, Json],
     outputs: Mapping[Any, Mapping[str, Json]],
 ) -> tuple[str, str]:
-    """Where a decision goes (`next`, `end`, `fail`, `ask_human` or a node), and why, for people."""
-    rule = plan.nodes[name].decide
-    if rule is None or not holds(rule.when, flags, outputs):
-        return NEXT, NOT_HELD
-    used = routing.loops.get(name, 0)
-    if rule.at_most is not None and used >= rule.at_most:
-        return rule.otherwise, f"went to {rule.go} {used} times, which is the most"
-    return rule.go, f"time {used + 1} of {rule.at_most}" if rule.at_most else "the condition holds"
+    """The outcome of a branch (`next`, `end`, `fail`, `ask_human` or a node), and the reason."""
+    branch = plan.nodes[name].decide
+    if branch is None or not holds(branch.when, flags, outputs):
+        return NEXT, CONDITION_FALSE
+    count, limit = routing.loops.get(name, 0), branch.at_most
+    if limit is not None and count >= limit:
+        return branch.otherwise, f"went to {branch.go} {count} times, which is the most"
+    return branch.go, f"time {count + 1} of {limit}" if limit else "the condition holds"
 
 
-def next_generation(anew: Joins, routing: Routing) -> Joins:
-    """The joins that going back begins anew, each with the sources that count as done."""
+def next_generation(restarted: Joins, routing: Routing) -> Joins:
+    """The joins that a loop restarts, each with the sources that count as done."""
     return {
         join: tuple(source for source in outside if routing.completed.get(source, 0) > 0)
-        for join, outside in anew.items()
+        for join, outside in restarted.items()
     }
 
 
 def owed_arrivals(
-    plan: GraphPlan, anew: Joins, active: Sequence[NodeName]
+    plan: GraphPlan, restarted: Joins, active: Sequence[NodeName]
 ) -> dict[NodeName, dict[NodeName, int]]:
-    """What the nodes under way still owe to the joins that going back begins anew.
+    """The arrivals by join and source that belong to the generation before.
 
-    Sources outside the loop's body owe nothing: they come once, for whichever generation it is.
+    They come from steps that run while a loop restarts the joins. Sources outside the body of the
+    loop are not counted: they arrive once, in whichever generation.
     """
-    found: dict[NodeName, dict[NodeName, int]] = {}
-    for target, outside in anew.items():
+    owed: dict[NodeName, dict[NodeName, int]] = {}
+    for target, outside in restarted.items():
         join = plan.nodes[target].join
         inside = [source for source in (join.of if join else ()) if source not in outside]
-        owed = {source: active.count(source) for source in inside if source in active}
-        if owed:
-            found[target] = owed
-    return found
+        counts = {source: active.count(source) for source in inside if source in active}
+        if counts:
+            owed[target] = counts
+    return owed

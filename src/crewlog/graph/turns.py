@@ -27,8 +27,8 @@ from crewlog.authority.permissions import Decision, authorize_output
 from crewlog.canonical_json import hash_json
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.graph import interrupts
-from crewlog.graph.agents_without_model import completed_call, text_of
-from crewlog.graph.artifacts import operation_entries, with_known_result
+from crewlog.graph.agents_without_model import listed_call_result, tool_result_text
+from crewlog.graph.artifacts import drop_stale_result, operation_entries
 from crewlog.graph.checkpoint_saver import LatestSaver
 from crewlog.graph.driver import Driver, graph_cache
 from crewlog.graph.final_messages import FinalMessages
@@ -94,7 +94,7 @@ class Turns:
             Call(call=n, tool=asked.tool, id=asked.id, message=result.hash, excerpt=asked.excerpt)
             for n, asked in zip(follow, result.tools, strict=True)
         )
-        faults = () if calls else self._replies.faults(agent, step, result)
+        faults = () if calls else self._replies.errors(agent, step, result)
         final = not calls and not faults
         words = bool(message_excerpt(result.body))
         logs = (
@@ -127,7 +127,7 @@ class Turns:
             await self._refuse(step, number, result, faults)
         elif final:
             self._wakes.wake_along_output_wires(agent, result.hash, logs)
-            self._replies.take(step, number, agent, result)
+            self._replies.apply(step, number, agent, result)
             await self.end(step, ())
         for call in calls:
             decision = await self._authorize_call(step, agent, call)
@@ -143,14 +143,14 @@ class Turns:
         agent = self._run.agent_of(step)
         if agent is None:
             return
-        match self._replies.refuse(step, number, agent, result, faults):
+        match self._replies.reject(step, number, agent, result, faults):
             case "again":
                 await self._check_turn_limit(step)
             case "fallback":
                 await self.end(step, ())
             case "fail":
                 calls = calls_of(self._run.state.frontier[step])
-                error = self._replies.error(agent, step, result, faults)
+                error = self._replies.failure_text(agent, step, result, faults)
                 bad = self._replies.is_bad(agent, step, result)
                 kind: FoundError = "BadReply" if bad else "ReplyInvalid"
                 policy = self._replies.policy(agent, step, result)
@@ -183,8 +183,8 @@ class Turns:
                 ms=result.ms,
                 confidence=self._confidence(step, agent, result),
                 goto=goto,
-                result=completed_call(
-                    self._run.rules_of(agent, step), call, text_of(result), ok=result.ok
+                result=listed_call_result(
+                    self._run.rules_of(agent, step), call, tool_result_text(result), ok=result.ok
                 ),
                 delay=result.delay,
             )
@@ -218,7 +218,7 @@ class Turns:
             ref=ref,
             ok=ok,
             excerpt=excerpt(text),
-            result=completed_call(self._run.rules_of(agent, step), call, text, ok=ok),
+            result=listed_call_result(self._run.rules_of(agent, step), call, text, ok=ok),
         )
         await self._apply_in_order(step, call.call, [fact])
 
@@ -283,7 +283,7 @@ class Turns:
     ) -> None:
         """Asks people about a call whose tool needs that; from then on it is not to be made."""
         tool = call.tool or ""
-        args = interrupts.arguments(result.body, call.id)
+        args = interrupts.tool_call_arguments(result.body, call.id)
         if args is None:  # arguments that cannot be read are never run: the model is told
             agent = self._run.agent_of(step)
             if agent is not None:
@@ -292,14 +292,14 @@ class Turns:
             say = f"The arguments of {tool!r} are not valid JSON. Call it again."
             await self.answer_call(step, call, say, ok=False)
             return
-        shown, whole = interrupts.shown_arguments(args)
+        shown, whole = interrupts.shorten_arguments(args)
         self._run.ask(
             "tool_approval",
-            interrupts.question(step, tool, call.excerpt),
+            interrupts.approval_question(step, tool, call.excerpt),
             step=step,
             call=call.call,
             options=interrupts.OPTIONS,
-            detail=interrupts.detail(shown, result.hash, whole=whole),
+            detail=interrupts.arguments_text(shown, result.hash, whole=whole),
             words=True,
             tool=tool,
             args=shown,
@@ -318,7 +318,7 @@ class Turns:
             return False
         self._run.ask(
             "tool_approval",
-            interrupts.question(step, call.tool or "", call.excerpt),
+            interrupts.approval_question(step, call.tool or "", call.excerpt),
             step=step,
             call=call.call,
             options=interrupts.OPTIONS,
@@ -500,7 +500,7 @@ class Turns:
                 continue
             found = fact
             if isinstance(fact, j.ArtifactOperationsApplied):
-                found = with_known_result(fact, self._run.state)
+                found = drop_stale_result(fact, self._run.state)
             self._run.ledger.record(found)
             if isinstance(fact, j.MessageAdded):
                 self._wakes.wake_readers(
@@ -524,7 +524,7 @@ class Turns:
         if entry.turn.model_calls > most and (entry.turn.model_calls - 1) % most == 0:
             if rules.on_cap == "end":
                 logs = self._final_message_logs(agent, step)
-                self._replies.cap(step, agent, logs)
+                self._replies.end_at_limit(step, agent, logs)
                 if entry.turn.draft is not None:
                     self._wakes.wake_along_output_wires(agent, entry.turn.draft.body, logs)
                 await self.end(step, entry.turn.goto)

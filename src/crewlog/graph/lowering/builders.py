@@ -1,4 +1,4 @@
-"""`@builder`: a function as a builder that crews can use by its name.
+"""`@builder` registers a function as a builder that crews use by its name.
 
     class Options(Model):
         rounds: int = 3
@@ -7,9 +7,9 @@
     def debate(options: Options, place: Place) -> StateGraph:
         # Two agents argue, a third decides.
 
-The docstring's first line says what it is about. It may return flow items, a `Built` of them, or
-a LangGraph `StateGraph`, which `crewlog.graph.lowering.flow_translation` reads as data. A package
-makes it installable by an entry point of the group `crewlog.builders`.
+The first line of the docstring is the builder's description. The function returns flow items, a
+`Built` of them, or a LangGraph `StateGraph`, which `crewlog.graph.lowering.flow_translation` reads
+as data. A package provides builders by entry points of the group `crewlog.builders`.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from crewlog.errors import UsageError
 from crewlog.graph.lowering.flow_translation import translate
 from crewlog.model import Model
 
-Made = Built | Sequence[FlowItem] | StateGraph[Any, Any, Any, Any]
+BuilderResult = Built | Sequence[FlowItem] | StateGraph[Any, Any, Any, Any]
 """What a builder's function may return."""
 
 
 def builder(
     name: str, kind: Literal["flow", "agent"] = "flow", *, steps: Sequence[str] = ()
 ) -> Callable[[Callable[..., Any]], Builder]:
-    """Makes a builder of a function `(options, place)`, and registers it.
+    """Registers a function `(options, place)` as a builder.
 
     Args:
-        name: What crews use it by.
-        kind: Whether it makes a part of a flow, or the steps inside an agent's phase.
-        steps: For an agent: the steps that its pattern's `off` may name.
+        name: Its name in `use`.
+        kind: `flow`: it builds phases of a flow; `agent`: the steps inside an agent's phase.
+        steps: For `agent`: the steps that the pattern's `off` may name.
 
     Raises:
-        UsageError: where the function cannot be a builder, or another module has one of that name.
+        UsageError: the function cannot be a builder, or another module has a builder of that name.
     """
     if not re.fullmatch(NAME_PATTERN, name):
         raise UsageError(
@@ -55,45 +55,45 @@ def builder(
     if kind not in ("flow", "agent"):
         raise UsageError(f"a builder's kind is 'flow' or 'agent', not {kind!r}")
 
-    def registered(function: Callable[..., Any]) -> Builder:
-        options = _options(function, name)
+    def decorate(function: Callable[..., Any]) -> Builder:
+        options_model = _options_model(function, name)
 
         @functools.wraps(function)
-        def expand(given: Any, place: Place) -> Built | Sequence[FlowItem]:
-            made: Made = function(given, place)
-            if isinstance(made, StateGraph | CompiledStateGraph):
-                return translate(made, place)
-            return made
+        def expand(options: Any, place: Place) -> Built | Sequence[FlowItem]:
+            result: BuilderResult = function(options, place)
+            if isinstance(result, StateGraph | CompiledStateGraph):
+                return translate(result, place)
+            return result
 
         doc = inspect.getdoc(function) or ""
         about = doc.partition("\n")[0].rstrip(".")
-        return register(Builder(name, about or name, kind, options, expand, tuple(steps)))
+        return register(Builder(name, about or name, kind, options_model, expand, tuple(steps)))
 
-    return registered
+    return decorate
 
 
-def _options(function: Callable[..., Any], name: str) -> type[Model]:
-    """The model of a builder's options, by the annotation of its first parameter."""
-    where = f"{function.__module__}.{function.__qualname__}"
+def _options_model(function: Callable[..., Any], name: str) -> type[Model]:
+    """The model of a builder's options: the annotation of its first parameter."""
+    qualified_name = f"{function.__module__}.{function.__qualname__}"
     parameters = list(inspect.signature(function).parameters)
     if len(parameters) != 2 or inspect.iscoroutinefunction(function):
         raise UsageError(
             f"the builder {name!r} must be a function (options, place), not async",
             remedy="Write def f(options: MyOptions, place: Place).",
-            place=where,
+            place=qualified_name,
         )
     try:
-        found: Any = get_type_hints(function).get(parameters[0], NoOptions)
+        model: Any = get_type_hints(function).get(parameters[0], NoOptions)
     except (NameError, TypeError) as error:
         raise UsageError(
-            f"the annotations of the builder {name!r} cannot be read: {error}",
-            remedy="Import what they name at the top of the module, not under TYPE_CHECKING.",
-            place=where,
+            f"the annotations of the builder {name!r} cannot be resolved: {error}",
+            remedy="Import their names at the top of the module, not under TYPE_CHECKING.",
+            place=qualified_name,
         ) from None
-    if not (isinstance(found, type) and issubclass(found, Model)):
+    if not (isinstance(model, type) and issubclass(model, Model)):
         raise UsageError(
-            f"the options of the builder {name!r} are {found!r}, which is no crewlog.Model",
+            f"the options of the builder {name!r} are {model!r}, which is no crewlog.Model",
             remedy="class MyOptions(crewlog.Model): …",
-            place=where,
+            place=qualified_name,
         )
-    return found
+    return model

@@ -1,8 +1,8 @@
-"""Plan → LangGraph `StateGraph`, compiled.
+"""Compiles a plan to a LangGraph `StateGraph`.
 
-Nodes are placeholders: what a node does is an activity, and its completion is applied by the
-driver. Edges are conditional edges whose routers read the routing facts; so joins, decisions and
-answers are LangGraph's routes, and LangGraph's own drawing and Studio show the real graph.
+Nodes are placeholders: activities do their work, and the driver applies the completions. All edges
+are conditional edges whose routers read the run's routing. So joins, branches and answers are
+LangGraph's routes, and LangGraph's drawing and Studio show the real graph.
 """
 
 from __future__ import annotations
@@ -22,53 +22,55 @@ from crewlog.ids import NodeName
 from crewlog.state.model import Routing
 
 
-class Facts(TypedDict, total=False):
-    """The channels: routing facts only. Outputs and messages are merged by `reduce`."""
+class RoutingChannels(TypedDict, total=False):
+    """The LangGraph channels: only what routers read. The fold applies outputs and messages."""
 
     routing: Routing
-    """Who is done and who has arrived where, this completion included."""
+    """The routing, including this completion."""
     outcome: tuple[str, ...]
-    """Where this completion goes: `next`, `end`, or nodes."""
+    """The outcomes of this completion: `next`, `end`, or nodes."""
 
 
-async def _placeholder(state: Facts) -> Facts:
+async def _placeholder(state: RoutingChannels) -> RoutingChannels:
     return state
 
 
 def compile_plan(plan: GraphPlan) -> Driver:
-    """A plan's graph, to be driven.
+    """The driver of a plan's graph.
 
-    It is compiled only where LangGraph has to be asked: 1 ms for ten nodes, linear in nodes and
-    edges. Runs of equal plans in one process share the graph and its answers.
+    The driver compiles the graph when it first calls LangGraph: 1 ms for ten nodes, linear in nodes
+    and edges. Runs of equal plans in one process share the graph and its cache.
     """
-    following = dependents(plan)
-    answers = _sent_targets(plan)
+    joins = dependents(plan)
+    jumps = _jumps(plan)
     routers: dict[str, Router] = {
-        name: _router(plan, name, following[name], answers[name]) for name in plan.nodes
+        name: _router(plan, name, joins[name], jumps[name]) for name in plan.nodes
     }
     entries = [name for name, node in plan.nodes.items() if node.entry]
-    entry = _entry_router(entries)
+    entry_router = _entry_router(entries)
 
-    def compiled(saver: LatestSaver) -> Any:
-        graph: StateGraph[Facts, None, Facts, Facts] = StateGraph(Facts)
+    def compile_graph(saver: LatestSaver) -> Any:
+        graph: StateGraph[RoutingChannels, None, RoutingChannels, RoutingChannels] = StateGraph(
+            RoutingChannels
+        )
         for name in plan.nodes:
             graph.add_node(name, _placeholder)
-        graph.add_conditional_edges(START, cast("Any", entry), _path_targets(entries))
+        graph.add_conditional_edges(START, cast("Any", entry_router), _path_map(entries))
         for name in plan.nodes:
-            targets = {*following[name], *answers[name]}
-            graph.add_conditional_edges(name, cast("Any", routers[name]), _path_targets(targets))
+            targets = {*joins[name], *jumps[name]}
+            graph.add_conditional_edges(name, cast("Any", routers[name]), _path_map(targets))
         return graph.compile(checkpointer=saver, name=plan.crew)
 
-    memory = graph_cache(hash_json(plan.to_json()))
-    return Driver(compiled, {START: entry, **routers}, list(plan.nodes), memory)
+    cache = graph_cache(hash_json(plan.to_json()))
+    return Driver(compile_graph, {START: entry_router, **routers}, list(plan.nodes), cache)
 
 
-def _path_targets(names: Any) -> dict[Hashable, str]:
+def _path_map(names: Any) -> dict[Hashable, str]:
     return {**{name: name for name in names}, GRAPH_END: GRAPH_END}
 
 
-def _sent_targets(plan: GraphPlan) -> Mapping[NodeName, Sequence[NodeName]]:
-    """The nodes that each node may send the run to, besides what depends on it."""
+def _jumps(plan: GraphPlan) -> Mapping[NodeName, Sequence[NodeName]]:
+    """The nodes that each node may send the run to, besides the joins that wait for it."""
     return {
         name: [NodeName(n) for _, n in node.sends if n in plan.nodes and n not in RESERVED]
         for name, node in plan.nodes.items()
@@ -76,26 +78,23 @@ def _sent_targets(plan: GraphPlan) -> Mapping[NodeName, Sequence[NodeName]]:
 
 
 def _entry_router(entries: Sequence[NodeName]) -> Router:
-    def entry(_state: Facts) -> list[str]:
+    def route(_state: RoutingChannels) -> list[str]:
         return [str(name) for name in entries]
 
-    return entry
+    return route
 
 
 def _router(
-    plan: GraphPlan, name: NodeName, following: Sequence[NodeName], answers: Sequence[NodeName]
+    plan: GraphPlan, name: NodeName, joins: Sequence[NodeName], jumps: Sequence[NodeName]
 ) -> Router:
-    def route(state: Facts) -> list[str]:
-        found: list[str] = []
+    def route(state: RoutingChannels) -> list[str]:
+        targets: list[str] = []
+        routing = state.get("routing", Routing())
         for outcome in state.get("outcome", (NEXT,)):
             if outcome == NEXT:
-                found += [
-                    t
-                    for t in following
-                    if has_fired(plan, t, name, state.get("routing", Routing()))
-                ]
-            elif outcome in answers:
-                found.append(outcome)
-        return found
+                targets += [join for join in joins if has_fired(plan, join, name, routing)]
+            elif outcome in jumps:
+                targets.append(outcome)
+        return targets
 
     return route

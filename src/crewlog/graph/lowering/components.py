@@ -12,40 +12,39 @@ from crewlog.definition.phases import Phase, at_work, phases
 from crewlog.ids import AgentName, NodeName
 from crewlog.state.components import Channel, ChannelAgent, Component
 
-ABOUT = 300
-"""The most characters of what a channel is for, in the prompts of those who use it."""
+MAX_DESCRIPTION = 300
+"""The most characters of a channel's description in prompts."""
 
 
 def expanded_component(definition: CrewDefinition) -> Component:
-    """The graph that the agents of a crew make, as it was written: with its builders."""
+    """The component of a definition that still has its builders."""
     whole = expand(definition).definition
     return component_of(whole, phases(whole))
 
 
 def wake_nodes(definition: CrewDefinition) -> dict[NodeName, AgentName]:
-    """Where agents of a crew hear, and which, as it was written: with its builders."""
+    """The nodes at which messages wake agents, of a definition that still has its builders."""
     whole = expand(definition).definition
     nodes = creature_nodes(whole, phases(whole))
     return {NodeName(node): AgentName(name) for node, name in nodes.items()}
 
 
-def component_of(definition: CrewDefinition, found: Sequence[Phase]) -> Component:
-    """The graph that a crew's agents make.
+def component_of(definition: CrewDefinition, flow: Sequence[Phase]) -> Component:
+    """The component of an expanded definition.
 
     Args:
-        definition: The crew.
-        found: The phases of its flow, whose agents are in one graph.
+        definition: The definition.
+        flow: The phases of its flow, which connects their agents.
     """
-    living = creatures_of(definition)
-    creatures = {name: definition.agents[name] for name in living}
-    channels = {*definition.channels}
-    for agent in creatures.values():
-        channels.update(channels_named(agent))
-    said = definition.channels
+    agents = {name: definition.agents[name] for name in creatures_of(definition)}
+    names = {*definition.channels}
+    for agent in agents.values():
+        names.update(channels_named(agent))
+    definitions = definition.channels
 
-    @cache  # there may be hundreds, most of which are alike
-    def made(born: str, about: str | None) -> Channel:
-        return Channel(born=born, about=_about_line(about or ""))
+    @cache  # there may be hundreds of channels, most of them equal
+    def build_channel(born: str, about: str | None) -> Channel:
+        return Channel(born=born, about=_description_line(about or ""))
 
     return Component(
         creatures={
@@ -57,20 +56,22 @@ def component_of(definition: CrewDefinition, found: Sequence[Phase]) -> Componen
                 beside=AgentName(agent.beside) if agent.beside is not None else None,
                 privileged=definition.is_privileged(name),
             )
-            for name, agent in creatures.items()
+            for name, agent in agents.items()
         },
         channels={
-            name: made(said[name].born, said[name].description) if name in said else made("", None)
-            for name in sorted(channels)
+            name: build_channel(definitions[name].born, definitions[name].description)
+            if name in definitions
+            else build_channel("", None)
+            for name in sorted(names)
         },
-        flow=tuple(AgentName(name) for name in at_work(found) if name in creatures),
+        flow=tuple(AgentName(name) for name in at_work(flow) if name in agents),
     )
 
 
-def _about_line(about: str) -> str:
-    """What a channel is for, as all who use it are told in their prompts: short, and plain.
+def _description_line(text: str) -> str:
+    """A channel's description for prompts: one short line of printable characters.
 
-    Agents may write it, too: it is no place for a page of orders, or for signs that nobody sees.
+    Agents may write it, too, so it must not have room for instructions or hidden characters.
     """
-    seen = "".join(c for c in " ".join(about.split()) if c.isprintable())
-    return seen if len(seen) <= ABOUT else f"{seen[: ABOUT - 1]}…"
+    line = "".join(c for c in " ".join(text.split()) if c.isprintable())
+    return line if len(line) <= MAX_DESCRIPTION else f"{line[: MAX_DESCRIPTION - 1]}…"

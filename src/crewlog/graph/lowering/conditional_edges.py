@@ -1,4 +1,4 @@
-"""Paths that are data: for `add_conditional_edges`, and for a crew's flow."""
+"""Conditional edges as data: LangGraph runs them, and a builder's graph is read from them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from crewlog.definition.phases import END as RUN_END
 from crewlog.errors import DefinitionError
 
 UsedUp = Literal["next", "ask_human", "end", "fail"]
-"""What happens when a way back is used up."""
+"""What happens at the limit of a back edge."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A path that is data: the first target whose condition holds, else another.
+    """A path function that is data: it chooses the first target whose condition holds.
 
-    LangGraph can run it as a path function: flags are keys of the state, and `agent.output` is in
-    the mapping that the state has under the agent's name. It does not count; in a crew, `at_most`
-    bounds how often each way back is taken.
+    In LangGraph's state flags are keys, and `agent.output` is in the mapping under the agent's
+    name. LangGraph does not count; in a crew, `at_most` limits each back edge.
     """
 
     ways: tuple[tuple[Condition, str], ...]
@@ -32,17 +31,17 @@ class Choice:
     __name__: str = field(default="choice", init=False)
 
     def __call__(self, state: Any) -> str:
-        """The target, for LangGraph."""
-        facts = _state_values(state)
-        agents: dict[str, Any] = {k: v for k, v in facts.items() if isinstance(v, Mapping)}
+        """The target, by LangGraph's name."""
+        values = _state_values(state)
+        agents: dict[str, Any] = {k: v for k, v in values.items() if isinstance(v, Mapping)}
         for condition, target in self.ways:
-            if holds(condition, facts, agents):
+            if holds(condition, values, agents):
                 return langgraph_target(target)
         return langgraph_target(self.otherwise)
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Where it may go."""
+        """All targets."""
         return tuple(dict.fromkeys([*(target for _, target in self.ways), self.otherwise]))
 
 
@@ -54,16 +53,16 @@ def route(
     at_most: int | None = None,
     used_up: UsedUp = "ask_human",
 ) -> Choice:
-    """A path for `add_conditional_edges`: one of two ways, by a condition.
+    """A path for `add_conditional_edges`: one of two targets, by a condition.
 
     Args:
         when: The condition, e.g. `approved` or `not critic.content and score < 0.8`.
-        then: The node to go to when it holds; `END` to end.
-        otherwise: The node to go to else.
-        at_most: How often it may go back; needed where one of the two is before it in the graph.
-        used_up: What happens then: `ask_human`, `end`, `fail`, or `next`: on by the other way.
+        then: The target if it holds; `END` to end.
+        otherwise: The target if it does not hold.
+        at_most: How often it may go back; needed if one of the targets is an earlier node.
+        used_up: What happens at that limit: `ask_human`, `end`, `fail`, or `next`: it goes on.
     """
-    return Choice(((_parsed(when), then),), otherwise, at_most, used_up)
+    return Choice(((_parse(when), then),), otherwise, at_most, used_up)
 
 
 def choose(
@@ -77,17 +76,17 @@ def choose(
 
     Args:
         ways: Conditions by node: `{"publisher": "approved", "lawyer": "risk > 0.5"}`.
-        otherwise: The node to go to where none holds; `END` to end.
-        at_most: How often each way back may be taken; needed where there is one.
-        used_up: What happens then; as for `route`.
+        otherwise: The target if none holds; `END` to end.
+        at_most: How often each back edge may be followed; needed if there is one.
+        used_up: What happens at that limit; as for `route`.
     """
     if not ways:
         raise DefinitionError("a choice has no ways", remedy='E.g. {"publisher": "approved"}.')
-    found = tuple((_parsed(when), target) for target, when in ways.items())
-    return Choice(found, otherwise, at_most, used_up)
+    parsed = tuple((_parse(when), target) for target, when in ways.items())
+    return Choice(parsed, otherwise, at_most, used_up)
 
 
-def _parsed(when: str) -> Condition:
+def _parse(when: str) -> Condition:
     try:
         return parse_condition(when)
     except ConditionSyntaxError as error:
@@ -98,10 +97,10 @@ def _parsed(when: str) -> Condition:
 
 
 def _state_values(state: Any) -> Mapping[str, Any]:
-    facts: Any = state if isinstance(state, Mapping) else vars(state)  # pyright: ignore[reportUnknownVariableType]
-    return cast("Mapping[str, Any]", facts)
+    values: Any = state if isinstance(state, Mapping) else vars(state)  # pyright: ignore[reportUnknownVariableType]
+    return cast("Mapping[str, Any]", values)
 
 
 def langgraph_target(target: str) -> str:
-    """A target under LangGraph's name of it."""
+    """LangGraph's name of a target."""
     return END if target == RUN_END else target

@@ -31,7 +31,7 @@ from crewlog.graph.plan import (
 )
 from crewlog.ids import NodeName
 
-MERGED: dict[str, str] = {
+_REDUCER_TEXTS: dict[str, str] = {
     "union": "makes a list in which each value stands once",
     "sum": "is added up",
     "max": "keeps the greatest",
@@ -39,15 +39,14 @@ MERGED: dict[str, str] = {
     "update": "is put together to one object",
     "agree": "must be the same",
 }
-"""What becomes of the values that several steps set, by how they are merged."""
-TALKS = "each message begins the flow anew, and is answered at its end"
-"""The rule of a crew that is talked to."""
+"""What becomes of the values that several steps set, by reducer."""
+_CONVERSATION_RULE = "each message begins the flow anew, and is answered at its end"
 ANY_WORDS = "any words"
-"""What is said after the options of a question that takes words."""
+"""The last option of a question that takes text."""
 
 
 def node_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
-    """The coordination rules of a node as sentences."""
+    """The coordination rules of a node."""
     waits: list[str] = []
     if node.hears:
         return
@@ -75,7 +74,7 @@ def node_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
 
 
 def _target_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
-    """Where a node that works nothing itself sends the run."""
+    """The targets of a branch, or the options of a question."""
     if node.decide is not None and not node.decide.passes:
         yield f"{name}: {condition_branch_text(node.decide)}"
     if node.route is not None:
@@ -86,7 +85,7 @@ def _target_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
 
 
 def _failure_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
-    """What a node does that cannot run, and how long it waits for that."""
+    """The alternatives and the timeouts of a node."""
     if node.when is not None and node.otherwise != ASK_HUMAN:
         what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
         yield f"{name} {what} where {render_condition(node.when)} can no longer hold"
@@ -103,13 +102,13 @@ def _failure_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
 
 
 def on_error_text(policy: str) -> str:
-    """What happens where a step fails, by the `on_error` of its phase or of its agent."""
-    words = {
+    """What happens if a step fails, by the `on_error` of its phase or agent."""
+    texts = {
         "ask": "people are asked",
         "fail": "the run fails",
         "continue": "the run continues without it",
     }
-    return words.get(policy, f"{policy} runs instead")
+    return texts.get(policy, f"{policy} runs instead")
 
 
 def wait_text(wait: Wait) -> str:
@@ -118,7 +117,7 @@ def wait_text(wait: Wait) -> str:
 
 
 def _start_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
-    """What else a node needs to run once it is reached, and how often it runs."""
+    """What a node that is reached needs to run, and how many steps it has."""
     if node.only_if is not None and node.ask is not None:
         yield f"{name} is asked only if {render_condition(node.only_if)}"
     elif node.only_if is not None and node.route is not None:
@@ -128,31 +127,31 @@ def _start_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
     elif node.only_if is not None:
         yield f"{name} is {skips_words(node.only_if)}"
     if node.needs:
-        who = node.agent if not node.by else "an item's agent"
-        yield f"{name} is skipped unless {who} may call {listed(node.needs)}"
+        agent = node.agent if not node.by else "an item's agent"
+        yield f"{name} is skipped unless {agent} may call {listed(node.needs)}"
     if node.for_each is not None:
         yield f"{name} has a step for each item of {node.for_each}{concurrency_text(node)}"
 
 
 def concurrency_text(node: PlanNode) -> str:
     """`, 2 at a time, by the agent that it names`."""
-    said = f", {node.at_once} at a time" if node.at_once is not None else ""
+    text = f", {node.at_once} at a time" if node.at_once is not None else ""
     if node.by:
-        said += f", by the agent that its {node.by!r} names"
-    return said
+        text += f", by the agent that its {node.by!r} names"
+    return text
 
 
 def crew_rules(definition: CrewDefinition) -> Iterator[str]:
-    """The rules that are not about one node, as sentences."""
+    """The coordination rules that are not about one node."""
     for name, agent in definition.agents.items():
         if not agent.enabled:
             yield f"{name} is switched off: its phases are skipped"
     yield from _channel_coordination_rules(definition)
-    for tool, named in approvals_of(definition).items():
-        if named is None:
+    for tool, agents in approvals_of(definition).items():
+        if agents is None:
             yield f"every call of {tool} waits for a person's yes"
-        elif named:
-            yield f"calls of {tool} by {listed(named)} wait for a person's yes"
+        elif agents:
+            yield f"calls of {tool} by {listed(agents)} wait for a person's yes"
     for rule in definition_permissions(definition):
         yield permission_text(rule)
     for name, agent in definition.agents.items():
@@ -160,20 +159,20 @@ def crew_rules(definition: CrewDefinition) -> Iterator[str]:
             yield f"{name} works for {agent.parent}, and may call no more than that"
     yield from _reducer_rules(definition)
     if definition.conversation is not None:
-        yield TALKS
+        yield _CONVERSATION_RULE
 
 
 def _reducer_rules(definition: CrewDefinition) -> Iterator[str]:
-    """How the values that several steps set become one, as sentences."""
-    for key, how in definition.merge.items():
-        if how == "append":
+    """How the values that several steps set become one."""
+    for key, reducer in definition.merge.items():
+        if reducer == "append":
             yield f"what steps set of {key} makes a list"
-        elif how != "last":
-            yield f"what steps set of {key} {MERGED[how]}"
+        elif reducer != "last":
+            yield f"what steps set of {key} {_REDUCER_TEXTS[reducer]}"
 
 
 def _channel_coordination_rules(definition: CrewDefinition) -> Iterator[str]:
-    """Who hears what, and whose words go where, as sentences."""
+    """The channels and output wires of agents."""
     for name, agent in definition.agents.items():
         if agent.listen:
             yield f"{name} has a turn for each message in {listed(agent.listen)}"
@@ -181,33 +180,34 @@ def _channel_coordination_rules(definition: CrewDefinition) -> Iterator[str]:
             yield f"what {name} says at the end of a turn goes to {listed(agent.wires)}"
 
 
-def condition_branch_text(decide: ConditionBranch) -> str:
+def condition_branch_text(branch: ConditionBranch) -> str:
     """`not approved → writer (≤ 3), else ask_human`."""
-    bound = f" (≤ {decide.at_most})" if decide.at_most is not None else ""
-    last = f", else {decide.otherwise}" if bound and decide.otherwise != NEXT else ""
-    return f"{render_condition(decide.when)} → {decide.go}{bound}{last}"
+    limit = f" (≤ {branch.at_most})" if branch.at_most is not None else ""
+    otherwise = f", else {branch.otherwise}" if limit and branch.otherwise != NEXT else ""
+    return f"{render_condition(branch.when)} → {branch.go}{limit}{otherwise}"
 
 
 def output_branch_text(route: Route) -> str:
     """`where router.next says: billing or technician (≤ 1), else end`."""
     used_up = f", then {route.used_up}" if route.used_up != END else ""
-    bound = f"(≤ {route.at_most} each{used_up})"
-    return f"where {route.by} says: {listed(route.to, 'or')} {bound}, else {route.otherwise}"
+    limit = f"(≤ {route.at_most} each{used_up})"
+    return f"where {route.by} says: {listed(route.to, 'or')} {limit}, else {route.otherwise}"
 
 
 def requirements(plan: GraphPlan) -> list[str]:
-    """What nodes require besides their sources: `audio depends on backend.models_ready`.
+    """The requirements of nodes: `audio depends on backend.models_ready`.
 
-    A bare flag that one agent alone writes is named with the agent.
+    A flag that only one agent writes is named with the agent.
     """
     return [
-        f"{name} depends on {render_condition(_qualified(node.when, plan))}"
+        f"{name} depends on {render_condition(_with_agents(node.when, plan))}"
         for name, node in plan.nodes.items()
         if node.when is not None
     ]
 
 
-def _qualified(condition: Condition, plan: GraphPlan) -> Condition:
+def _with_agents(condition: Condition, plan: GraphPlan) -> Condition:
+    """A condition with the agent of each flag that only one agent writes."""
     match condition:
         case Fact():
             writers = [name for name, rules in plan.agents.items() if condition.name in rules.flags]
@@ -215,8 +215,8 @@ def _qualified(condition: Condition, plan: GraphPlan) -> Condition:
                 return condition.model_copy(update={"agent": writers[0]})
             return condition
         case Not():
-            return Not(of=_qualified(condition.of, plan))
+            return Not(of=_with_agents(condition.of, plan))
         case AllOf():
-            return AllOf(of=tuple(_qualified(part, plan) for part in condition.of))
+            return AllOf(of=tuple(_with_agents(part, plan) for part in condition.of))
         case AnyOf():
-            return AnyOf(of=tuple(_qualified(part, plan) for part in condition.of))
+            return AnyOf(of=tuple(_with_agents(part, plan) for part in condition.of))

@@ -1,14 +1,13 @@
-"""A LangGraph `StateGraph` as a part of a crew's flow: its topology is data, so it can be read.
+"""Translates a LangGraph `StateGraph` to phases of a flow: its topology is data.
 
-Nodes are agents: by their name, or by `metadata={"agent": ..., "task": ...}`. What a node's
-function does is not called; the agent takes its turn. Edges become what each phase waits for.
-A path must be data too: `route` and `choose` make path functions that LangGraph can run, and that
-can be read here as decisions.
+Nodes are agents: by their name, or by `metadata={"agent": ..., "task": ...}`. Their functions are
+not called; the agents take their turns. Edges become joins. Paths must be data, too: `route` and
+`choose` build path functions that LangGraph can run and that become branches here.
 
-Several plain edges into one node mean in LangGraph: run at every superstep in which one of them
-arrives. That is the same as waiting for all of them where they always arrive together, and the same
-as waiting for the first where only one of them comes. Where it is neither, the node would run more
-than once, and the graph is refused: `add_edge([a, b], c)` says what is meant.
+In LangGraph, a node with several plain edges runs at every superstep in which one of them arrives.
+That equals a join of all if they always arrive together, and a join of any if only one of them ever
+arrives. Otherwise the node would run more than once, and the graph is rejected with the remedy
+`add_edge([a, b], c)`. To tell, the translation simulates the supersteps for all choices.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ from crewlog.definition.phases import reachable
 from crewlog.errors import DefinitionError
 from crewlog.graph.lowering.conditional_edges import Choice, langgraph_target
 
-_LIST = "Write add_edge([{0}], {1!r}) to wait for all of them."
-_MOST_COURSES = 4096
+_LIST_EDGE_REMEDY = "Write add_edge([{0}], {1!r}) to wait for all of them."
+_MAX_SIMULATIONS = 4096
 
 
 class UntranslatableGraph(DefinitionError):
-    """A `StateGraph` that says something which is no data, or which a crew's flow cannot say."""
+    """A `StateGraph` with code in its edges, or with something that a flow does not support."""
 
 
 def translate(graph: Any, place: Place) -> Built:
-    """The part of a flow that a `StateGraph` stands for.
+    """Translates a `StateGraph` to phases.
 
-    In an agent's pattern a node that has no agent's name is a step of that agent.
+    In an agent's pattern a node without the name of an agent is a step of the pattern's agent.
 
     Raises:
-        UntranslatableGraph: where it says what is no data, or what a flow cannot say.
+        UntranslatableGraph: its edges contain code, or a flow does not support a part of it.
     """
     if isinstance(graph, CompiledStateGraph):
         graph = cast("Any", graph).builder
@@ -55,14 +54,14 @@ def translate(graph: Any, place: Place) -> Built:
         raise UntranslatableGraph(
             f"a {type(graph).__name__} is no StateGraph", remedy="Return the StateGraph itself."
         )
-    return _Translation(whole, place).built(place.phase)
+    return _Translation(whole, place).build(place.phase)
 
 
 class _Translation:
     def __init__(self, graph: StateGraph[Any, Any, Any, Any], place: Place) -> None:
-        self.crew, self.task, self.own = place.crew, place.task, place.agent
-        self.last: dict[str, str] = {}
-        self.courses: list[_Path] = []
+        self.crew, self.task, self.own_agent = place.crew, place.task, place.agent
+        self.last_phases: dict[str, str] = {}
+        self.simulations: list[_Simulation] = []
         self.specs = dict(graph.nodes)
         self.agents = {name: self._agent(name) for name in self.specs}
         order = {name: i for i, name in enumerate([START, *self.specs, END])}
@@ -76,29 +75,31 @@ class _Translation:
                         remedy=did_you_mean(end, known, "Add it by add_node."),
                         place=f"edge {source!r} → {target!r}",
                     )
-        self.plain: dict[str, list[str]] = {name: [] for name in order}
+        self.plain_edges: dict[str, list[str]] = {name: [] for name in order}
         """The sources of plain edges, by target."""
         for source, target in sorted(graph.edges, key=lambda e: (order[e[0]], order[e[1]])):
-            self.plain[target].append(source)
-        self.lists: dict[str, list[tuple[str, ...]]] = {name: [] for name in order}
+            self.plain_edges[target].append(source)
+        self.list_edges: dict[str, list[tuple[str, ...]]] = {name: [] for name in order}
         for sources, target in sorted(graph.waiting_edges, key=lambda e: (order[e[1]], e[0])):
             ordered = tuple(sorted(dict.fromkeys(sources), key=lambda name: order[name]))
-            self.lists[target].append(ordered)
+            self.list_edges[target].append(ordered)
         self.choices = {
             source: self._branch_path(source, branches)
             for source, branches in graph.branches.items()
             if branches
         }
-        self.explicit = {n: [t for t, ss in self.plain.items() if n in ss] for n in order}
-        self.following = {n: list(targets) for n, targets in self.explicit.items()}
+        self.plain_targets = {
+            n: [t for t, ss in self.plain_edges.items() if n in ss] for n in order
+        }
+        self.successors = {n: list(targets) for n, targets in self.plain_targets.items()}
         for name in self.specs:
             if not self._has_successor(name):
-                self.following[name].append(END)
+                self.successors[name].append(END)
         self.order = order
-        self.ahead: dict[str, list[str]] = {}
-        self.back = self._back()
+        self.forward: dict[str, list[str]] = {}
+        self.back_edges = self._find_back_edges()
 
-    # -- reading ------------------------------------------------------------------------------
+    # -- nodes and paths ---------------------------------------------------------------------
 
     def _agent(self, name: str) -> str:
         spec = self.specs[name]
@@ -110,25 +111,25 @@ class _Translation:
                 remedy="Add its nodes to this graph, or make a builder of it and use both.",
                 place=place,
             )
-        refused = {
-            "defer=True": (spec.defer, "Wait for all that must be done: add_edge([a, b], node)."),
+        unsupported = {
+            "defer=True": (spec.defer, "Wait for all of its sources: add_edge([a, b], node)."),
             "destinations (it returns a Command)": (
                 bool(spec.ends),
-                "Put where it goes into add_conditional_edges, by crewlog.route or crewlog.choose.",
+                "Name the targets in add_conditional_edges, by crewlog.route or crewlog.choose.",
             ),
-            "a retry policy": (spec.retry_policy is not None, "Say 'retry' at the agent."),
-            "a cache policy": (spec.cache_policy is not None, "Leave it out: turns are kept."),
-            "a timeout": (spec.timeout is not None, "Say 'timeout' at the agent."),
+            "a retry policy": (spec.retry_policy is not None, "Set 'retry' of the agent."),
+            "a cache policy": (spec.cache_policy is not None, "Leave it out: turns are stored."),
+            "a timeout": (spec.timeout is not None, "Set 'timeout' of the agent."),
             "an error handler": (
                 spec.error_handler_node is not None or spec.is_error_handler,
-                "Say 'on_error' at the agent.",
+                "Set 'on_error' of the agent.",
             ),
         }
-        for what, (there, remedy) in refused.items():
-            if there:
-                say = f"the node {name!r} has {what}, which is no part of a crew's flow"
-                raise UntranslatableGraph(say, remedy=remedy, place=place)
-        own = name if name in self.crew.agents else self.own or name
+        for what, (is_set, remedy) in unsupported.items():
+            if is_set:
+                message = f"the node {name!r} has {what}, which a flow does not support"
+                raise UntranslatableGraph(message, remedy=remedy, place=place)
+        own = name if name in self.crew.agents else self.own_agent or name
         agent = str((spec.metadata or {}).get("agent", own))
         if agent not in self.crew.agents:
             raise UntranslatableGraph(
@@ -148,21 +149,21 @@ class _Translation:
         if source == START:
             raise UntranslatableGraph(
                 "the graph begins with conditional edges",
-                remedy="Begin with an agent; put the choice behind it.",
+                remedy="Begin with an agent, and put the choice after it.",
                 place=place,
             )
         if len(branches) > 1:
             raise UntranslatableGraph(
                 f"the node {source!r} has {len(branches)} sets of conditional edges",
-                remedy="Make one of them, by crewlog.choose.",
+                remedy="Merge them into one by crewlog.choose.",
                 place=place,
             )
         (name, branch), *_ = branches.items()
         path: Any = branch.path
-        found = next((f for f in (path, *_functions(path)) if isinstance(f, Choice)), None)
+        found = next((f for f in (path, *_path_functions(path)) if isinstance(f, Choice)), None)
         if found is None:
             raise UntranslatableGraph(
-                f"where {source!r} goes is decided by the function {name!r}, which is code",
+                f"the target of {source!r} is decided by the function {name!r}, which is code",
                 remedy="Give add_conditional_edges a path that is data: crewlog.route(when=…, "
                 "then=…) or crewlog.choose({…}). Send and Command are code too: for a list that "
                 "is known only at run time, use the builder map_reduce.",
@@ -185,136 +186,152 @@ class _Translation:
             )
         return target
 
-    # -- the order ----------------------------------------------------------------------------
+    # -- edges -------------------------------------------------------------------------------
 
-    def _ways(self) -> Iterator[tuple[str, str, bool]]:
-        """Every way between nodes, and whether it is a choice's."""
-        for target, sources in self.plain.items():
+    def _edges(self) -> Iterator[tuple[str, str, bool]]:
+        """Source, target, and whether the edge is conditional."""
+        for target, sources in self.plain_edges.items():
             yield from ((source, target, False) for source in sources)
-        for target, lists in self.lists.items():
+        for target, lists in self.list_edges.items():
             yield from ((source, target, False) for sources in lists for source in sources)
         for source, choice in self.choices.items():
             yield from ((source, target, True) for target in choice.targets)
 
-    def _back(self) -> set[tuple[str, str]]:
-        """The ways of choices that go back: all that is left has no cycle."""
-        ahead: dict[str, list[str]] = {}
+    def _find_back_edges(self) -> set[tuple[str, str]]:
+        """The conditional edges that lead back: all other edges have no cycle."""
+        forward: dict[str, list[str]] = {}
         back: set[tuple[str, str]] = set()
 
-        def late(way: tuple[str, str, bool]) -> tuple[bool, bool]:
-            return way[2], self.order[way[0]] >= self.order[way[1]]  # blame what goes backwards
+        def key(edge: tuple[str, str, bool]) -> tuple[bool, bool]:
+            # Edges against the order of the nodes come last: errors name them.
+            return edge[2], self.order[edge[0]] >= self.order[edge[1]]
 
-        for source, target, chosen in sorted(self._ways(), key=late):
-            if source not in reachable(target, ahead):
-                ahead.setdefault(source, []).append(target)
-            elif not chosen:
+        for source, target, is_conditional in sorted(self._edges(), key=key):
+            if source not in reachable(target, forward):
+                forward.setdefault(source, []).append(target)
+            elif not is_conditional:
                 raise UntranslatableGraph(
-                    f"the edge {source!r} → {target!r} closes a cycle that nothing ends",
-                    remedy="Go back by a choice with a bound: "
+                    f"the edge {source!r} → {target!r} closes a cycle without a limit",
+                    remedy="Go back by a choice with a limit: "
                     f"crewlog.route(when=…, then={target!r}, at_most=3).",
                     place=f"edge {source!r} → {target!r}",
                 )
             elif self.choices[source].at_most is None:
                 raise UntranslatableGraph(
-                    f"{source!r} goes back to {target!r} without a bound",
-                    remedy="Say how often: at_most=3.",
+                    f"{source!r} goes back to {target!r} without a limit",
+                    remedy="Set a limit: at_most=3.",
                     place=f"conditional edges of {source!r}",
                 )
             else:
                 back.add((source, target))
-        self.ahead = ahead
+        self.forward = forward
         return back
 
-    def _on(self, name: str) -> str:
-        """The target that a choice reaches by going on: never one that is before it."""
+    def _next_target(self, name: str) -> str:
+        """The target of a choice with the outcome `next`: never an earlier node."""
         choice = self.choices[name]
-        if (name, choice.otherwise) not in self.back:
+        if (name, choice.otherwise) not in self.back_edges:
             return choice.otherwise
-        ahead = [t for _, t in choice.ways if (name, t) not in self.back]
-        return ahead[-1] if ahead else END
+        forward = [t for _, t in choice.ways if (name, t) not in self.back_edges]
+        return forward[-1] if forward else END
 
-    # -- what LangGraph would do ----------------------------------------------------------------
+    # -- simulation of LangGraph -------------------------------------------------------------
 
-    def _paths(self) -> list[_Path]:
-        """Every course from the beginning, and from every node that a choice goes back to."""
-        chosen = [[(name, t) for t in choice.targets] for name, choice in self.choices.items()]
-        if prod(len(ways) for ways in chosen) > _MOST_COURSES:
+    def _simulations(self) -> list[_Simulation]:
+        """One for each combination of choices, from the start and from each loop's start."""
+        options = [[(name, t) for t in choice.targets] for name, choice in self.choices.items()]
+        if prod(map(len, options)) > _MAX_SIMULATIONS:
             raise UntranslatableGraph(
-                f"the graph has {len(chosen)} choices: more than can be looked through",
-                remedy="Make several smaller graphs of it, each a builder.",
+                f"the graph has {len(options)} choices, too many to check all combinations",
+                remedy="Divide it into several smaller graphs, each a builder.",
             )
-        entries = self._entries()
-        starts = [entries, *sorted({(target,) for _, target in self.back})]
-        return [self._course(begin, dict(ways)) for begin in starts for ways in product(*chosen)]
+        starts = [self._entries(), *sorted({(target,) for _, target in self.back_edges})]
+        return [
+            self._simulate(start, dict(targets))
+            for start in starts
+            for targets in product(*options)
+        ]
 
     def _entries(self) -> tuple[str, ...]:
-        return tuple(name for name in self.specs if START in self.plain[name])
+        return tuple(name for name in self.specs if START in self.plain_edges[name])
 
-    def _course(self, begin: Sequence[str], ways: Mapping[str, str]) -> _Path:
-        """What runs at which superstep where every choice takes that way; none goes back."""
-        course = _Path(ways, {name: [0] for name in begin}, {})
-        now, time = list(begin), 0
-        seen: dict[tuple[str, tuple[str, ...]], set[str]] = {}
-        while now:
-            time += 1
-            arrived: dict[str, list[_Way]] = {}
-            for source in now:
-                for target, way in self._next_nodes(source, ways, seen):
-                    arrived.setdefault(target, []).append(way)
-            for target, found in arrived.items():
-                course.arrivals.setdefault(target, []).extend(found)
+    def _simulate(self, start: Sequence[str], targets: Mapping[str, str]) -> _Simulation:
+        """Simulates the supersteps from some nodes, with a target for each choice.
+
+        It does not follow back edges.
+        """
+        simulation = _Simulation(targets, {name: [0] for name in start}, {})
+        running, superstep = list(start), 0
+        partial: dict[tuple[str, tuple[str, ...]], set[str]] = {}
+        while running:
+            superstep += 1
+            arrivals: dict[str, list[_Arrival]] = {}
+            for source in running:
+                for target, arrival in self._arrivals(source, targets, partial):
+                    arrivals.setdefault(target, []).append(arrival)
+            for target, found in arrivals.items():
+                simulation.arrivals.setdefault(target, []).extend(found)
                 if target != END:
-                    course.times.setdefault(target, []).append(time)
-            now = [target for target in arrived if target != END]
-        return course
+                    simulation.supersteps.setdefault(target, []).append(superstep)
+            running = [target for target in arrivals if target != END]
+        return simulation
 
-    def _next_nodes(
+    def _arrivals(
         self,
         source: str,
-        ways: Mapping[str, str],
-        seen: dict[tuple[str, tuple[str, ...]], set[str]],
-    ) -> Iterator[tuple[str, _Way]]:
-        for target in self.following[source]:
-            yield target, _Way(source, "plain")
-        if source in self.choices and (source, ways[source]) not in self.back:
-            kind = "on" if ways[source] == self._on(source) else "go"
-            yield ways[source], _Way(source, kind)
-        for target, lists in self.lists.items():
-            for some in lists:
-                if source in some:
-                    there = seen.setdefault((target, some), set())
-                    there.add(source)
-                    if there == {*some}:
-                        there.clear()
-                        yield target, _Way(source, "list")
+        targets: Mapping[str, str],
+        partial: dict[tuple[str, tuple[str, ...]], set[str]],
+    ) -> Iterator[tuple[str, _Arrival]]:
+        """The arrivals of a node.
 
-    # -- writing ------------------------------------------------------------------------------
+        Args:
+            source: The node.
+            targets: The target of each choice.
+            partial: The sources that have arrived by each list edge; updated.
+        """
+        for target in self.successors[source]:
+            yield target, _Arrival(source, "plain")
+        if source in self.choices and (source, targets[source]) not in self.back_edges:
+            kind = "on" if targets[source] == self._next_target(source) else "go"
+            yield targets[source], _Arrival(source, kind)
+        for target, lists in self.list_edges.items():
+            for sources in lists:
+                if source in sources:
+                    arrived = partial.setdefault((target, sources), set())
+                    arrived.add(source)
+                    if arrived == {*sources}:
+                        arrived.clear()
+                        yield target, _Arrival(source, "list")
 
-    def built(self, phase: str) -> Built:
-        """The part: each node as a phase, and each choice as decisions after it."""
-        self._check_reached()
-        self.courses = self._paths()
-        for course in self.courses:
-            self._check_once(course)
-            self._check_loop_joins(course)
+    # -- phases ------------------------------------------------------------------------------
+
+    def build(self, phase: str) -> Built:
+        """The flow items: a phase for each node, and branches after it for its choice."""
+        self._check_reachability()
+        self.simulations = self._simulations()
+        for simulation in self.simulations:
+            self._check_single_runs(simulation)
+            self._check_loop_joins(simulation)
         items: list[FlowItem] = []
         done = f"{phase}.done"
-        decisions = {name: list(self._decisions(name, done)) for name in self.choices}
-        self.last = {n: str(found[-1].phase) if found else n for n, found in decisions.items()}
+        branches = {name: list(self._branches(name, done)) for name in self.choices}
+        self.last_phases = {
+            n: str(found[-1].phase) if found else n for n, found in branches.items()
+        }
         entries = self._entries()
         for name in [*entries, *(name for name in self.specs if name not in entries)]:
-            items += [self._phase(name), *decisions.get(name, [])]
+            items += [self._phase(name), *branches.get(name, [])]
         after = self._after(END)
-        if isinstance(after, tuple) and len(after) == 1 and not self._sent(END):
+        if isinstance(after, tuple) and len(after) == 1 and not self._has_jump(END):
             return Built(items, last=after[0])
         never = Fact(agent=self.agents[entries[0]], name="text", operator="in", value=[])
         fields = {"if": never, "go": RUN_END, "after": after, "phase": done}
         return Built([*items, DecisionPhase.model_validate(fields)], last=done)
 
-    def _check_reached(self) -> None:
+    def _check_reachability(self) -> None:
         if not self.specs:
             raise UntranslatableGraph("the graph has no nodes", remedy="Add agents by add_node.")
-        reached = reachable(START, self.ahead)
+        reached = reachable(START, self.forward)
         for name in self.specs:
             if name not in reached:
                 raise UntranslatableGraph(
@@ -323,58 +340,60 @@ class _Translation:
                     place=f"node {name!r}",
                 )
 
-    def _check_once(self, course: _Path) -> None:
-        for name, times in course.times.items():
-            if len(times) == 1:
+    def _check_single_runs(self, simulation: _Simulation) -> None:
+        """Checks that every node runs at most once."""
+        for name, supersteps in simulation.supersteps.items():
+            if len(supersteps) == 1:
                 continue
-            sources = list(dict.fromkeys(way.source for way in course.arrivals.get(name, ())))
-            if times[0] == 0:
-                said = "starts with the graph, and again after"
-                remedy = "Let it be two nodes of one agent, or go back by a choice with at_most."
-            elif any(way.kind in ("go", "on") for way in course.arrivals[name]):
-                said = "would run once for each arrival: it is reached from"
-                remedy = "Let it be reached by edges or by a choice, not by both at once."
+            arrivals = simulation.arrivals.get(name, ())
+            sources = list(dict.fromkeys(arrival.source for arrival in arrivals))
+            if supersteps[0] == 0:
+                problem = "starts with the graph, and again after"
+                remedy = "Make it two nodes of one agent, or go back by a choice with at_most."
+            elif any(arrival.kind in ("go", "on") for arrival in arrivals):
+                problem = "would run once for each arrival: it is reached from"
+                remedy = "Lead to it by edges or by a choice, not by both."
             else:
-                said = "would run once for each arrival: at different times it is reached from"
-                remedy = _LIST.format(", ".join(map(repr, sources)), name)
+                problem = "would run once for each arrival: at different times it is reached from"
+                remedy = _LIST_EDGE_REMEDY.format(", ".join(map(repr, sources)), name)
             raise UntranslatableGraph(
-                f"the node {name!r} {said} {listed(sources)}",
+                f"the node {name!r} {problem} {listed(sources)}",
                 remedy=remedy,
                 place=f"node {name!r}",
             )
 
-    def _check_loop_joins(self, course: _Path) -> None:
-        """A join beside a loop would be met anew by half of what it waits for."""
-        for source, target in course.ways.items():
-            if (source, target) not in self.back or source not in course.times:
+    def _check_loop_joins(self, simulation: _Simulation) -> None:
+        """Checks that no loop repeats only some of the sources of a join outside of it."""
+        for source, target in simulation.targets.items():
+            if (source, target) not in self.back_edges or source not in simulation.supersteps:
                 continue
-            for name in course.times:
-                joined = len(self._joined(name)) + sum(map(len, self.lists[name])) > 1
-                again = name in reachable(target, self.ahead)
-                if joined and again and source not in reachable(name, self.ahead):
+            for name in simulation.supersteps:
+                is_join = len(self._sources(name)) + sum(map(len, self.list_edges[name])) > 1
+                follows = name in reachable(target, self.forward)
+                if is_join and follows and source not in reachable(name, self.forward):
                     raise UntranslatableGraph(
-                        f"the node {name!r} waits for several, and runs while {source!r} may "
+                        f"the node {name!r} waits for several nodes, and runs while {source!r} may "
                         f"still go back to {target!r}",
-                        remedy=f"Let it come after {source!r}, or begin the loop behind the fork.",
+                        remedy=f"Put it after {source!r}, or start the loop after the fork.",
                         place=f"node {name!r}",
                     )
 
-    def _joined(self, name: str) -> list[tuple[str, str]]:
-        """What a node waits for: its plain edges, and choices that go on to it."""
-        found: list[tuple[str, str]] = [(s, "plain") for s in self.plain[name] if s != START]
+    def _sources(self, name: str) -> list[tuple[str, str]]:
+        """The sources of a node: of its plain edges, and choices whose `next` it is."""
+        found: list[tuple[str, str]] = [(s, "plain") for s in self.plain_edges[name] if s != START]
         if name == END:
             found += [(node, "plain") for node in self.specs if not self._has_successor(node)]
-        found += [(s, "on") for s in self.choices if self._on(s) == name]
+        found += [(s, "on") for s in self.choices if self._next_target(s) == name]
         return found
 
     def _has_successor(self, node: str) -> bool:
-        listed_ = any(node in some for lists in self.lists.values() for some in lists)
-        return bool(self.explicit[node]) or node in self.choices or listed_
+        in_list = any(node in each for lists in self.list_edges.values() for each in lists)
+        return bool(self.plain_targets[node]) or node in self.choices or in_list
 
-    def _sent(self, name: str) -> bool:
-        """Whether a choice goes to a node otherwise than by going on."""
+    def _has_jump(self, name: str) -> bool:
+        """Whether a choice leads to a node by another outcome than `next`."""
         return any(
-            name in choice.targets and self._on(source) != name
+            name in choice.targets and self._next_target(source) != name
             for source, choice in self.choices.items()
         )
 
@@ -389,10 +408,10 @@ class _Translation:
         )
 
     def _after(self, name: str) -> After:
-        joined, lists = self._joined(name), self.lists[name]
-        if START in self.plain[name]:
+        sources, lists = self._sources(name), self.list_edges[name]
+        if START in self.plain_edges[name]:
             return ()
-        if lists and (len(lists) > 1 or joined):
+        if lists and (len(lists) > 1 or sources):
             raise UntranslatableGraph(
                 f"the node {name!r} has a list edge and other edges: it would run for each",
                 remedy="Make one list edge of them.",
@@ -400,67 +419,74 @@ class _Translation:
             )
         if lists:
             return lists[0]
-        named = tuple(s if kind == "plain" else self.last[s] for s, kind in joined)
-        if len(named) == 1:
-            return named
-        if not named:
+        phases = tuple(s if kind == "plain" else self.last_phases[s] for s, kind in sources)
+        if len(phases) == 1:
+            return phases
+        if not phases:
             return "go"
-        together = apart = clean = True
-        for course in self.courses:
-            if name not in course.arrivals:
-                continue
-            there = {(w.source, w.kind) for w in course.arrivals[name]}
-            sent = any(kind == "go" for _, kind in there)
-            clean = clean and (not sent or len(there) == 1)
-            apart = apart and len(there) == 1
-            came = there == {*joined} or self._late(course, there, joined)
-            together = together and (sent or came)
-        if clean and apart:
-            return JoinAny(any=named)
-        if clean and together:
-            return named
+        if kind := self._join_kind(name, sources):
+            return JoinAny(any=phases) if kind == "any" else phases
         what = "the end of the graph" if name == END else f"the node {name!r}"
-        sources = [s for s, _ in joined]
+        names = [source for source, _ in sources]
         raise UntranslatableGraph(
-            f"{what} is reached from {listed(sources)}: sometimes from all of them, and sometimes "
+            f"{what} is reached from {listed(names)}: sometimes from all of them, and sometimes "
             "not",
-            remedy=_LIST.format(", ".join(map(repr, sources)), name)
+            remedy=_LIST_EDGE_REMEDY.format(", ".join(map(repr, names)), name)
             if name != END
             else "Lead all of them to one last node.",
             place=what.removeprefix("the "),
         )
 
-    def _late(
-        self, course: _Path, there: set[tuple[str, str]], joined: Sequence[tuple[str, str]]
-    ) -> bool:
-        """Whether all came that can, in a course that begins in the midst: the rest came before."""
-        begin = [name for name, times in course.times.items() if times[0] == 0]
-        if [*begin] == [*self._entries()]:
-            return False
-        can = set[str]().union(*(reachable(name, self.ahead) for name in begin))
-        return there == {(s, kind) for s, kind in joined if s in can}
+    def _join_kind(self, name: str, sources: Sequence[tuple[str, str]]) -> str:
+        """`any` or `all`, by the arrivals in all simulations; empty if it is neither."""
+        is_any = is_all = True
+        for simulation in self.simulations:
+            if name not in simulation.arrivals:
+                continue
+            arrived = {(each.source, each.kind) for each in simulation.arrivals[name]}
+            has_jump = any(kind == "go" for _, kind in arrived)
+            if has_jump and len(arrived) > 1:
+                return ""
+            is_any = is_any and len(arrived) == 1
+            is_complete = arrived == {*sources}
+            is_complete = is_complete or self._is_complete_loop(simulation, arrived, sources)
+            is_all = is_all and (has_jump or is_complete)
+        return "any" if is_any else "all" if is_all else ""
 
-    def _decisions(self, name: str, done: str) -> Iterator[DecisionPhase]:
-        """A decision for each way but the one by which the choice goes on."""
-        choice, on = self.choices[name], self._on(name)
-        passed: list[Condition] = []  # those that hold go on: what comes later must not take them
-        ways: list[tuple[Condition, str]] = []
+    def _is_complete_loop(
+        self,
+        simulation: _Simulation,
+        arrived: set[tuple[str, str]],
+        sources: Sequence[tuple[str, str]],
+    ) -> bool:
+        """Whether all sources inside a loop arrived; those outside arrived before the loop."""
+        start = [name for name, times in simulation.supersteps.items() if times[0] == 0]
+        if [*start] == [*self._entries()]:
+            return False
+        inside = set[str]().union(*(reachable(name, self.forward) for name in start))
+        return arrived == {(s, kind) for s, kind in sources if s in inside}
+
+    def _branches(self, name: str, done: str) -> Iterator[DecisionPhase]:
+        """A branch for each target of a choice except the one with the outcome `next`."""
+        choice, next_target = self.choices[name], self._next_target(name)
+        passing: list[Condition] = []  # conditions of `next`, which later branches must exclude
+        branches: list[tuple[Condition, str]] = []
         for condition, target in choice.ways:
-            if target == on:
-                passed.append(condition)
+            if target == next_target:
+                passing.append(condition)
             else:
-                ways.append((_all([*(Not(of=c) for c in passed), condition]), target))
-        if choice.otherwise != on:
-            ways.append((_all([Not(of=c) for c, _ in choice.ways]), choice.otherwise))
+                branches.append((_conjunction([*(Not(of=c) for c in passing), condition]), target))
+        if choice.otherwise != next_target:
+            branches.append((_conjunction([Not(of=c) for c, _ in choice.ways]), choice.otherwise))
         after = name
-        for number, (condition, target) in enumerate(ways, start=1):
+        for number, (condition, target) in enumerate(branches, start=1):
             phase = f"{name}.choice" if number == 1 else f"{name}.choice_{number}"
-            back = (name, target) in self.back
+            is_back = (name, target) in self.back_edges
             fields = {
                 "if": condition,
                 "go": done if target == END else target,
-                "at_most": choice.at_most if back else None,
-                "else": choice.used_up if back and choice.used_up != "next" else None,
+                "at_most": choice.at_most if is_back else None,
+                "else": choice.used_up if is_back and choice.used_up != "next" else None,
                 "after": after,
                 "phase": phase,
             }
@@ -469,29 +495,31 @@ class _Translation:
 
 
 @dataclass(frozen=True)
-class _Way:
-    """How a node is reached."""
+class _Arrival:
+    """An arrival at a node."""
 
     source: str
     kind: str
-    """`plain`, `list`, or for a choice `on` where it just goes on, else `go`."""
+    """`plain`, `list`, or for a choice `on` if it is its `next` target, else `go`."""
 
 
 @dataclass(frozen=True)
-class _Path:
-    """What LangGraph does where every choice takes one of its ways."""
+class _Simulation:
+    """The run of a LangGraph graph in which every choice has one target."""
 
-    ways: Mapping[str, str]
-    times: dict[str, list[int]]
+    targets: Mapping[str, str]
+    """The target of each choice."""
+    supersteps: dict[str, list[int]]
     """The supersteps at which each node runs."""
-    arrivals: dict[str, list[_Way]]
+    arrivals: dict[str, list[_Arrival]]
+    """The arrivals at each node."""
 
 
-def _all(parts: Sequence[Condition]) -> Condition:
+def _conjunction(parts: Sequence[Condition]) -> Condition:
     return parts[0] if len(parts) == 1 else AllOf(of=tuple(parts))
 
 
-def _functions(path: Any) -> Iterator[Any]:
-    """What a path of LangGraph's calls."""
+def _path_functions(path: Any) -> Iterator[Any]:
+    """The functions behind a path, which LangGraph wraps as a runnable."""
     for name in ("func", "afunc"):
         yield getattr(path, name, None)

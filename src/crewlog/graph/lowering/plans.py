@@ -1,9 +1,8 @@
 """Lowers a definition to a plan: phases to nodes, their order to joins, permissions to rules.
 
-A node waits for its sources (`Join`); there are no other edges but those of decisions, answers and
-`else`. A decision is a node between what it follows and what follows it: it arrives downstream
-only with the outcome `next`. What going back to an earlier node does to the joins
-in between is `crewlog.graph.loops`.
+A node waits for its sources (`Join`). The only other edges are those of branches, answers and
+`else`. A branch is a node of its own: the nodes after it wait for it, and it arrives at them only
+with the outcome `next`. What a loop does to the joins in its body is `crewlog.graph.loops`.
 """
 
 from __future__ import annotations
@@ -73,31 +72,31 @@ from crewlog.ids import (
 
 
 def lower(definition: CrewDefinition) -> GraphPlan:
-    """The plan of a definition.
+    """Checks a definition and lowers it to a plan.
 
     Raises:
-        InvalidDefinition: where there is a fault, but for those that only new ones must not have.
+        InvalidDefinition: it has an error, other than those that concern only new definitions.
     """
-    faults = [each for each in standing(definition) if each.severity == "error"]
-    if faults:
-        raise InvalidDefinition([each.diagnostic() for each in faults])
+    errors = [each for each in standing(definition) if each.severity == "error"]
+    if errors:
+        raise InvalidDefinition([each.diagnostic() for each in errors])
     return lower_validated(definition)
 
 
-def lower_validated(definition: CrewDefinition, address: ContentHash | None = None) -> GraphPlan:
-    """The plan of a definition in which `check` has found no fault: it is not asked again.
+def lower_validated(definition: CrewDefinition, hash_: ContentHash | None = None) -> GraphPlan:
+    """Lowers a definition to a plan without checking it.
 
     Args:
         definition: The definition.
-        address: Its hash, where it is known.
+        hash_: Its hash, if the caller knows it.
     """
-    address = address or definition_hash(definition)
+    hash_ = hash_ or definition_hash(definition)
     definition = expand(definition).definition
-    found = phases(definition)
-    nodes = {NodeName(phase.name): _node(phase) for phase in found}
+    flow = phases(definition)
+    nodes = {NodeName(phase.name): _node(phase) for phase in flow}
     nodes |= {
         NodeName(name): PlanNode(kind="agent", agent=AgentName(agent), hears=True)
-        for name, agent in creature_nodes(definition, found).items()
+        for name, agent in creature_nodes(definition, flow).items()
     }
     audiences = Audiences(definition)
     agents = {
@@ -105,14 +104,14 @@ def lower_validated(definition: CrewDefinition, address: ContentHash | None = No
     }
     return GraphPlan(
         crew=CrewName(definition.crew),
-        definition=address,
+        definition=hash_,
         nodes=nodes,
         agents=agents,
         tools={
             **{ToolName(name): _plan_tool(tool) for name, tool in definition.tools.items()},
             **_memory_tools(definition),
             **_note_tools(definition),
-            **_channel_tools(definition),
+            **_message_tools(definition),
         },
         permissions=_agents_by_tool(definition.permissions),
         approvals=_agents_by_tool(approvals_of(definition)),
@@ -128,7 +127,7 @@ def lower_validated(definition: CrewDefinition, address: ContentHash | None = No
         limits=definition.limits,
         conversation=definition.conversation,
         graph=(definition.graph or GraphPolicy()) if definition.lives else None,
-        topology=component_of(definition, found) if definition.lives else None,
+        topology=component_of(definition, flow) if definition.lives else None,
         interrupts=definition.interrupts,
         policy=definition.policy,
     )
@@ -138,18 +137,18 @@ def _agents_by_tool(
     table: Mapping[str, tuple[str, ...] | None],
 ) -> dict[ToolName, tuple[AgentName, ...] | None]:
     return {
-        ToolName(tool): None if named is None else tuple(AgentName(a) for a in named)
-        for tool, named in table.items()
+        ToolName(tool): None if agents is None else tuple(AgentName(a) for a in agents)
+        for tool, agents in table.items()
     }
 
 
 def _artifacts(definition: CrewDefinition, audiences: Audiences) -> dict[str, PlanArtifact]:
-    def agents(named: tuple[str, ...] | None) -> tuple[AgentName, ...] | None:
-        return None if named is None else tuple(AgentName(a) for a in audiences.members(named))
+    def agents(names: tuple[str, ...] | None) -> tuple[AgentName, ...] | None:
+        return None if names is None else tuple(AgentName(a) for a in audiences.members(names))
 
     return {
-        name: PlanArtifact(readers=agents(said.readers), writers=agents(said.writers))
-        for name, said in definition.every_artifact.items()
+        name: PlanArtifact(readers=agents(artifact.readers), writers=agents(artifact.writers))
+        for name, artifact in definition.every_artifact.items()
     }
 
 
@@ -211,7 +210,7 @@ def _node(phase: Phase) -> PlanNode:
                 kind="route", join=join, entry=phase.entry, only_if=item.only_if, route=route
             )
         case BuilderPhase() as item:
-            raise InternalError(f"the builder {item.use!r} was not put in its place")
+            raise InternalError(f"the builder {item.use!r} was not expanded")
 
 
 def _plan_agent(name: str, definition: CrewDefinition, audiences: Audiences) -> PlanAgent:
@@ -219,8 +218,8 @@ def _plan_agent(name: str, definition: CrewDefinition, audiences: Audiences) -> 
     reads = tuple(LogName(log) for log in audiences.reads(name))
     writes = tuple(LogName(log) for log in audiences.writes(name))
     # Inherited tools are sorted: the order of keys is lost in stores that keep JSON.
-    listed_tools = sorted(definition.tools) if agent.tools is None else agent.tools
-    tools = [tool for tool in dict.fromkeys(listed_tools) if tool not in BUILT_IN_TOOLS]
+    names = sorted(definition.tools) if agent.tools is None else agent.tools
+    tools = [tool for tool in dict.fromkeys(names) if tool not in BUILT_IN_TOOLS]
     if agent.writes_flags:
         tools.append("set_flag")
     if agent.outputs:
@@ -260,7 +259,7 @@ def _plan_agent(name: str, definition: CrewDefinition, audiences: Audiences) -> 
 
 
 def _plan_structured_output(name: str, definition: CrewDefinition) -> PlanStructuredOutput | None:
-    """The form of an agent's replies; a fallback is filled in, as a reply of the model would be."""
+    """The structured output of an agent, with the fallback parsed like a reply of the model."""
     reply = definition.agents[name].reply
     if reply is None:
         return None
@@ -275,7 +274,7 @@ def _plan_structured_output(name: str, definition: CrewDefinition) -> PlanStruct
 
 
 def _summary_seconds(definition: CrewDefinition, agent: AgentDefinition) -> float:
-    """Seconds that a model may take before an agent's own, which sums up for it."""
+    """The extra timeout for the model call that summarizes the window."""
     window = window_of(definition, agent)
     return SUMMING if window is not None and window.model is not None else 0.0
 
@@ -284,13 +283,13 @@ Logs = tuple[LogName, ...]
 
 
 def _output_audience(agent: AgentName, reads: Logs, shared: tuple[str, ...]) -> Logs:
-    """The logs whose readers may see an agent's outputs, itself among them."""
+    """The logs whose readers may see an agent's outputs, including the agent itself."""
     logs = tuple(LogName(log) for log in shared)
     return () if logs == (PUBLIC,) and PUBLIC in reads else (*logs, private_log(agent))
 
 
 def _memory_tools(definition: CrewDefinition) -> dict[ToolName, PlanTool]:
-    """The rules of the memory's tools: a repeated write writes nothing again."""
+    """The tools of memory: a repeated write has no effect."""
     if definition.memory is None:
         return {}
     return {
@@ -300,14 +299,14 @@ def _memory_tools(definition: CrewDefinition) -> dict[ToolName, PlanTool]:
 
 
 def _note_tools(definition: CrewDefinition) -> dict[ToolName, PlanTool]:
-    """The rules of the tools of scratch notes: what is noted counts once, by the journal."""
+    """The tools of notes: the journal records each note once."""
     if all(agent.scratch is None for agent in definition.agents.values()):
         return {}
     return {ToolName(name): PlanTool(effects="read", repeat="safe") for name in SCRATCH_TOOLS}
 
 
-def _channel_tools(definition: CrewDefinition) -> dict[ToolName, PlanTool]:
-    """The rules of what creatures do: what is sent is a fact of the run, which counts once."""
+def _message_tools(definition: CrewDefinition) -> dict[ToolName, PlanTool]:
+    """The tools of agents with channels: the journal records each message once."""
     tools = {tool for name in definition.agents for tool in creature_tools(definition, name)}
     return {ToolName(name): PlanTool(effects="read", repeat="safe") for name in sorted(tools)}
 
