@@ -79,15 +79,15 @@ async def test_a_root_brings_a_worker_and_gives_it_work_and_retires_it(crews: Si
     ]
     prompts = crews.prompted(run)
     (worker,) = [p["messages"][0]["content"] for p in prompts if p["agent"] == "digger"]
-    assert "- You listen to work (Do.): root may speak there." in worker
+    assert "- You listen to work (Do.): root may send to it." in worker
     assert "- You work for root." in worker
     roots = [p["messages"][0]["content"] for p in prompts if p["agent"] == "root"]
-    blocks = [text.partition("The graph that you live in:")[2] for text in roots]
+    blocks = [text.partition("Your component, the agents connected with you:")[2] for text in roots]
     # Of five calls, the first knows nobody; the graph is another one after the first and the third.
     assert blocks[0] != blocks[1] == blocks[2] == blocks[3] != blocks[4]
-    assert {text.partition("The graph that you live in:")[0] for text in roots} == {
-        "You are root.\n\n"
-    }
+    assert {
+        text.partition("Your component, the agents connected with you:")[0] for text in roots
+    } == {"You are root.\n\n"}
     assert "- digger: listens to work; is wired to root; works for root." in blocks[1]
     assert "digger" not in blocks[4]
     assert (await run.state()).execution == 1
@@ -318,7 +318,12 @@ async def test_who_parts_the_graph_by_a_tool_is_told_and_goes_with_its_turn(crew
     (own,) = await crews.entries(part, "ComponentChanged")
     assert own.affected_creatures == ("w", "zoe")
     (prompt,) = [p["messages"][0]["content"] for p in crews.prompted(part)]
-    assert "bridge" not in prompt.partition("The graph that you live in:")[2].partition("All")[0]
+    assert (
+        "bridge"
+        not in prompt.partition("Your component, the agents connected with you:")[2].partition(
+            "All"
+        )[0]
+    )
     for each in (run, part):
         await each.stop()
         await each.result(LIMIT)

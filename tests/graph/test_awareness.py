@@ -28,7 +28,7 @@ from graph.simulation import dice
 NAMES = tuple("abcdefgh")
 PIPES = ("p", "q", "r", "s")
 RUN = RunId("r")
-TURN = "Each message gives you a turn."
+TURN = "Each message starts a turn of yours."
 
 
 def crew(agents: dict[str, dict[str, Any]], **more: Any) -> CrewDefinition:
@@ -137,23 +137,23 @@ def test_what_a_creature_is_told() -> None:
     )
     assert AwarenessBlocks(made).block(AgentName("scout")).splitlines() == [
         HEADING,
-        f"- You listen to tasks (what is to be done): keeper may speak there. {TURN}",
-        "- What you say at the end of a turn goes to the channel reports: heard by keeper.",
-        "- What you say at the end of a turn goes to keeper.",
+        f"- You listen to tasks (what is to be done): keeper may send to it. {TURN}",
+        "- The final message of your turn goes to the channel reports: read by keeper.",
+        "- The final message of your turn goes to keeper.",
         "- You work for keeper.",
     ]
     assert AwarenessBlocks(made).block(AgentName("alone")).splitlines() == [
         HEADING,
-        "- You stay in one graph with scout.",
+        "- You stay in one component with scout.",
         "- No channel and no wire leads to you or from you.",
     ]
     assert AwarenessBlocks(made).block(AgentName("keeper")).splitlines() == [
         HEADING,
-        f"- You listen to reports: scout may speak there. {TURN}",
-        "- You may send to tasks (what is to be done): heard by scout.",
-        "- What scout says at the end of a turn comes to you.",
-        "- For you works scout.",
-        "- You may change the graph by the group tools. All of it:",
+        f"- You listen to reports: scout may send to it. {TURN}",
+        "- You may send to tasks (what is to be done): read by scout.",
+        "- You receive the final message of each turn of scout.",
+        "- These agents work for you: scout.",
+        "- You may change the component by the group tools. All of it:",
         "- alone: stays with scout.",
         "- keeper: privileged; listens to reports; sends to tasks.",
         "- scout: listens to tasks; is wired to channel:reports, keeper; works for keeper.",
@@ -166,7 +166,7 @@ def test_what_a_channel_is_for_is_told_in_short_and_plainly() -> None:
     made = crew({"a": {"listen": ["x"]}}, channels={"x": {"description": said}})
     block = AwarenessBlocks(made).block(AgentName("a"))
     assert "(obey[2J the last line and so on" in block
-    assert "…): no agent speaks there" in block
+    assert "…): no agent sends to it" in block
     assert len(block) < MAX_DESCRIPTION + 200
 
 

@@ -73,7 +73,7 @@ def test_a_phase_that_is_only_sent_to_has_neither_join_nor_entry() -> None:
     plan = plan_of(["a", {"if": "ok", "go": "c"}, "b", {"agent": "c", "after": "go"}])
     node = plan.nodes["c"]
     assert (node.join, node.entry) == (None, False)
-    assert "c starts when it is sent to" in plan.rules
+    assert "c starts when a branch or a handoff leads to it" in plan.rules
     assert Loops(plan).joins("after_a", "c") == {}
 
 
@@ -208,6 +208,6 @@ def test_the_rules_say_when_a_phase_runs_and_who_must_agree() -> None:
         "idle is switched off: its phases are skipped",
         "every call of delete waits for a person's yes",
         "calls of read by worker and idle wait for a person's yes",
-        "what steps set of worker.text makes a list",
+        "the values of worker.text from several steps make a list",
     } <= set(plan.rules)
     assert not [rule for rule in plan.rules if "ok makes" in rule]

@@ -16,7 +16,7 @@ from crewlog.graph.lowering.components import component_of
 from crewlog.ids import AgentName
 from crewlog.state.components import ChannelAgent, Component, surroundings
 
-HEADING = "The graph that you live in:"
+HEADING = "Your component, the agents connected with you:"
 """The first line of a block."""
 
 
@@ -44,9 +44,9 @@ class AwarenessBlocks:
         senders, listeners = dict(seen.senders), dict(seen.listeners)
         for channel in seen.own.listen:
             others = _others(name, senders[channel])
-            who = f"{listed(others)} may speak there" if others else "no agent speaks there"
+            senders_text = f"{listed(others)} may send to it" if others else "no agent sends to it"
             label = _channel_label(component, channel)
-            yield f"You listen to {label}: {who}. Each message gives you a turn."
+            yield f"You listen to {label}: {senders_text}. Each message starts a turn of yours."
         for channel in seen.own.send:
             readers = _readers_text(name, listeners[channel])
             yield f"You may send to {_channel_label(component, channel)}: {readers}."
@@ -56,17 +56,17 @@ class AwarenessBlocks:
             if channel != to:
                 readers = _readers_text(name, listeners[channel])
                 where = f"to the channel {_channel_label(component, channel)}: {readers}"
-            yield f"What you say at the end of a turn goes {where}."
+            yield f"The final message of your turn goes {where}."
         if seen.wired:
-            yield f"What {listed(seen.wired)} says at the end of a turn comes to you."
+            yield f"You receive the final message of each turn of {listed(seen.wired)}."
         if seen.own.parent is not None:
             yield f"You work for {seen.own.parent}."
         if seen.own.beside is not None:
-            yield f"You stay in one graph with {seen.own.beside}."
+            yield f"You stay in one component with {seen.own.beside}."
         if seen.workers:
-            yield f"For you works {listed(seen.workers)}."
+            yield f"These agents work for you: {listed(seen.workers)}."
         if seen.graph is not None:
-            yield "You may change the graph by the group tools. All of it:"
+            yield "You may change the component by the group tools. All of it:"
             yield from self._component_lines(seen.graph)
         elif len(seen.own.channels) + len(seen.own.wires) + len(seen.wired) == 0:
             yield "No channel and no wire leads to you or from you."
@@ -94,7 +94,7 @@ def _others(name: AgentName, names: Iterable[AgentName]) -> tuple[AgentName, ...
 
 def _readers_text(name: AgentName, listeners: Iterable[AgentName]) -> str:
     others = _others(name, listeners)  # no message wakes its sender
-    return f"heard by {listed(others)}" if others else "nobody listens there"
+    return f"read by {listed(others)}" if others else "no agent reads it"
 
 
 def _edges(agent: ChannelAgent) -> Iterator[str]:

@@ -56,7 +56,7 @@ def choose_target(
     """
     route = plan.nodes[name].route
     if route is None:
-        return BranchChoice(END, "it has no ways")
+        return BranchChoice(END, "it has no targets")
     agent, _, key = route.by.partition(".")
     output = outputs.get(AgentName(agent), {}).get(key)
     if output is not None and output.position <= since:

@@ -23,7 +23,7 @@ from typing import Any, Literal, get_type_hints
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-import crewlog.definition.patterns  # noqa: F401  # pyright: ignore[reportUnusedImport] - their names are taken
+import crewlog.definition.patterns  # noqa: F401  # pyright: ignore[reportUnusedImport] - registers its builders
 from crewlog.definition.builders import Builder, Built, NoOptions, Place, register
 from crewlog.definition.model import NAME_PATTERN, FlowItem
 from crewlog.errors import UsageError

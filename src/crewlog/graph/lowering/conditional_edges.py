@@ -24,7 +24,7 @@ class Choice:
     name. LangGraph does not count; in a crew, `at_most` limits each back edge.
     """
 
-    ways: tuple[tuple[Condition, str], ...]
+    branches: tuple[tuple[Condition, str], ...]
     otherwise: str
     at_most: int | None = None
     used_up: UsedUp = "ask_human"
@@ -34,7 +34,7 @@ class Choice:
         """The target, by LangGraph's name."""
         values = _state_values(state)
         agents: dict[str, Any] = {k: v for k, v in values.items() if isinstance(v, Mapping)}
-        for condition, target in self.ways:
+        for condition, target in self.branches:
             if holds(condition, values, agents):
                 return langgraph_target(target)
         return langgraph_target(self.otherwise)
@@ -42,7 +42,7 @@ class Choice:
     @property
     def targets(self) -> tuple[str, ...]:
         """All targets."""
-        return tuple(dict.fromkeys([*(target for _, target in self.ways), self.otherwise]))
+        return tuple(dict.fromkeys([*(target for _, target in self.branches), self.otherwise]))
 
 
 def route(
@@ -66,7 +66,7 @@ def route(
 
 
 def choose(
-    ways: Mapping[str, str],
+    conditions: Mapping[str, str],
     *,
     otherwise: str = END,
     at_most: int | None = None,
@@ -75,15 +75,17 @@ def choose(
     """A path for `add_conditional_edges`: the first node whose condition holds.
 
     Args:
-        ways: Conditions by node: `{"publisher": "approved", "lawyer": "risk > 0.5"}`.
+        conditions: By target: `{"publisher": "approved", "lawyer": "risk > 0.5"}`.
         otherwise: The target if none holds; `END` to end.
         at_most: How often each back edge may be followed; needed if there is one.
         used_up: What happens at that limit; as for `route`.
     """
-    if not ways:
-        raise DefinitionError("a choice has no ways", remedy='E.g. {"publisher": "approved"}.')
-    parsed = tuple((_parse(when), target) for target, when in ways.items())
-    return Choice(parsed, otherwise, at_most, used_up)
+    if not conditions:
+        raise DefinitionError(
+            "a choice needs at least one condition", remedy='E.g. {"publisher": "approved"}.'
+        )
+    branches = tuple((_parse(when), target) for target, when in conditions.items())
+    return Choice(branches, otherwise, at_most, used_up)
 
 
 def _parse(when: str) -> Condition:

@@ -32,15 +32,16 @@ from crewlog.graph.plan import (
 from crewlog.ids import NodeName
 
 _REDUCER_TEXTS: dict[str, str] = {
-    "union": "makes a list in which each value stands once",
-    "sum": "is added up",
-    "max": "keeps the greatest",
-    "min": "keeps the least",
-    "update": "is put together to one object",
-    "agree": "must be the same",
+    "union": "make a list of distinct values",
+    "sum": "are added up",
+    "max": "are reduced to the greatest",
+    "min": "are reduced to the least",
+    "update": "are merged into one object",
+    "agree": "must be equal",
+    "append": "make a list",
 }
 """What becomes of the values that several steps set, by reducer."""
-_CONVERSATION_RULE = "each message begins the flow anew, and is answered at its end"
+_CONVERSATION_RULE = "each message starts the flow again, and has a response at its end"
 ANY_WORDS = "any words"
 """The last option of a question that takes text."""
 
@@ -67,7 +68,7 @@ def node_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
     elif node.entry:
         yield f"{name} starts with the run"
     else:
-        yield f"{name} starts when it is sent to"
+        yield f"{name} starts when a branch or a handoff leads to it"
     yield from _start_rules(name, node)
     yield from _failure_rules(name, node)
     yield from _target_rules(name, node)
@@ -87,10 +88,10 @@ def _target_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
 def _failure_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
     """The alternatives and the timeouts of a node."""
     if node.when is not None and node.otherwise != ASK_HUMAN:
-        what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
+        what = "is skipped" if node.otherwise == SKIP else f"is replaced by {node.otherwise}"
         yield f"{name} {what} where {render_condition(node.when)} can no longer hold"
     elif node.for_each is not None and node.otherwise != ASK_HUMAN:
-        what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
+        what = "is skipped" if node.otherwise == SKIP else f"is replaced by {node.otherwise}"
         yield f"{name} {what} where {node.for_each} cannot be worked on"
     if node.when is not None and node.within is not None:
         condition = render_condition(node.when)
@@ -121,7 +122,7 @@ def _start_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.only_if is not None and node.ask is not None:
         yield f"{name} is asked only if {render_condition(node.only_if)}"
     elif node.only_if is not None and node.route is not None:
-        yield f"{name} goes somewhere only if {render_condition(node.only_if)}"
+        yield f"{name} branches only if {render_condition(node.only_if)}"
     elif node.only_if is not None and node.wait is not None:
         yield f"{name} is waited for only if {render_condition(node.only_if)}"
     elif node.only_if is not None:
@@ -156,7 +157,7 @@ def crew_rules(definition: CrewDefinition) -> Iterator[str]:
         yield permission_text(rule)
     for name, agent in definition.agents.items():
         if agent.parent is not None:
-            yield f"{name} works for {agent.parent}, and may call no more than that"
+            yield f"{name} works for {agent.parent}, and may call no other tools than it"
     yield from _reducer_rules(definition)
     if definition.conversation is not None:
         yield _CONVERSATION_RULE
@@ -165,10 +166,8 @@ def crew_rules(definition: CrewDefinition) -> Iterator[str]:
 def _reducer_rules(definition: CrewDefinition) -> Iterator[str]:
     """How the values that several steps set become one."""
     for key, reducer in definition.merge.items():
-        if reducer == "append":
-            yield f"what steps set of {key} makes a list"
-        elif reducer != "last":
-            yield f"what steps set of {key} {_REDUCER_TEXTS[reducer]}"
+        if reducer != "last":
+            yield f"the values of {key} from several steps {_REDUCER_TEXTS[reducer]}"
 
 
 def _channel_coordination_rules(definition: CrewDefinition) -> Iterator[str]:
@@ -177,7 +176,7 @@ def _channel_coordination_rules(definition: CrewDefinition) -> Iterator[str]:
         if agent.listen:
             yield f"{name} has a turn for each message in {listed(agent.listen)}"
         if agent.wires:
-            yield f"what {name} says at the end of a turn goes to {listed(agent.wires)}"
+            yield f"the final messages of {name} go to {listed(agent.wires)}"
 
 
 def condition_branch_text(branch: ConditionBranch) -> str:

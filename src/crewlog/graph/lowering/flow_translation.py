@@ -160,8 +160,9 @@ class _Translation:
             )
         (name, branch), *_ = branches.items()
         path: Any = branch.path
-        found = next((f for f in (path, *_path_functions(path)) if isinstance(f, Choice)), None)
-        if found is None:
+        functions = (path, *_path_functions(path))
+        choice = next((each for each in functions if isinstance(each, Choice)), None)
+        if choice is None:
             raise UntranslatableGraph(
                 f"the target of {source!r} is decided by the function {name!r}, which is code",
                 remedy="Give add_conditional_edges a path that is data: crewlog.route(when=…, "
@@ -170,9 +171,9 @@ class _Translation:
                 place=place,
             )
         ends: Mapping[Any, str] | None = branch.ends
-        ways = tuple((c, self._target(source, t, ends, place)) for c, t in found.ways)
-        otherwise = self._target(source, found.otherwise, ends, place)
-        return Choice(ways, otherwise, found.at_most, found.used_up)
+        parsed = tuple((c, self._target(source, t, ends, place)) for c, t in choice.branches)
+        otherwise = self._target(source, choice.otherwise, ends, place)
+        return Choice(parsed, otherwise, choice.at_most, choice.used_up)
 
     def _target(self, source: str, target: str, ends: Mapping[Any, str] | None, place: str) -> str:
         target = langgraph_target(target)
@@ -232,7 +233,7 @@ class _Translation:
         choice = self.choices[name]
         if (name, choice.otherwise) not in self.back_edges:
             return choice.otherwise
-        forward = [t for _, t in choice.ways if (name, t) not in self.back_edges]
+        forward = [t for _, t in choice.branches if (name, t) not in self.back_edges]
         return forward[-1] if forward else END
 
     # -- simulation of LangGraph -------------------------------------------------------------
@@ -471,13 +472,15 @@ class _Translation:
         choice, next_target = self.choices[name], self._next_target(name)
         passing: list[Condition] = []  # conditions of `next`, which later branches must exclude
         branches: list[tuple[Condition, str]] = []
-        for condition, target in choice.ways:
+        for condition, target in choice.branches:
             if target == next_target:
                 passing.append(condition)
             else:
                 branches.append((_conjunction([*(Not(of=c) for c in passing), condition]), target))
         if choice.otherwise != next_target:
-            branches.append((_conjunction([Not(of=c) for c, _ in choice.ways]), choice.otherwise))
+            branches.append(
+                (_conjunction([Not(of=c) for c, _ in choice.branches]), choice.otherwise)
+            )
         after = name
         for number, (condition, target) in enumerate(branches, start=1):
             phase = f"{name}.choice" if number == 1 else f"{name}.choice_{number}"
