@@ -13,7 +13,7 @@ from crewlog.client import Event, EventFilter
 from crewlog.client.watching import Watch
 from crewlog.errors import CrewlogError, RunFailed, RunNotFound, UsageError
 from crewlog.ids import RunId
-from crewlog.reporting.events.filters import ENTRIES, GRAPH_EVENTS, successors
+from crewlog.reporting.events.filters import ENTRY_KINDS, GRAPH_EVENTS, successors
 from crewlog.state.journal import entry_from_json
 
 CHANGED = {
@@ -141,7 +141,7 @@ def test_an_event_passes_by_one_of_its_meanings(
 
 
 def test_an_unknown_kind_is_told_with_what_is_near() -> None:
-    assert {"ToolCallCompleted", "ComponentChanged", "RunEndedByMerge"} <= {*ENTRIES}
+    assert {"ToolCallCompleted", "ComponentChanged", "RunEndedByMerge"} <= {*ENTRY_KINDS}
     assert {"CREATURE_STOPPED", "TOPOLOGY_CHANGED:merge"} <= {*GRAPH_EVENTS}
     with pytest.raises(UsageError, match="no event of the kind 'CREATURE_STARTE'") as caught:
         EventFilter(kinds=["CREATURE_STARTE"])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from crewlog.errors import UsageError
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
-from crewlog.reporting.dry_run.runner import MOST_STEPS, dry_run
+from crewlog.reporting.dry_run.runner import STEP_LIMIT, dry_run
 from crewlog.reporting.dry_run.view import DryRunView
 from graph.crews import flows, flutter, plan_of
 
@@ -246,7 +246,7 @@ async def test_a_run_that_fails_and_one_that_is_cut_off_say_so() -> None:
     assert [each.node for each in found.never] == ["b"]
     assert found.never[0].why == "after_a went elsewhere"
     loops = ["a", {"if": "not ok", "go": "a", "at_most": 100_000}]
-    found = await dry_run(plan_of(loops), most=20)
+    found = await dry_run(plan_of(loops), step_limit=20)
     assert (found.end, found.because) == ("cut", "it goes on after 20 steps")
 
 
@@ -297,7 +297,7 @@ def told(plan: GraphPlan, found: DryRunView) -> None:
     assert reached | never == set(plan.nodes)
     assert not reached & never
     assert all(each.why for each in (*found.steps, *found.never))
-    assert len([each for each in found.steps if each.kind == "agent"]) <= MOST_STEPS + 64
+    assert len([each for each in found.steps if each.kind == "agent"]) <= STEP_LIMIT + 64
     for each in found.steps:
         assert each.outcome != "open" or found.end != "completed"
 

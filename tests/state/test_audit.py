@@ -212,9 +212,9 @@ async def test_it_goes_on_page_by_page() -> None:
     sim = await a_run()
     entries = [(n, entry_from_json(data)) for n, data in enumerate(sim.journal, 1)]
     audit = Auditor()
-    found = [record for n, entry in entries for record in audit.take(n, entry)]
-    assert [*found, *audit.settle()] == list(audit_records(entries))
-    assert audit.settle() == []
+    found = [record for n, entry in entries for record in audit.add(n, entry)]
+    assert [*found, *audit.flush()] == list(audit_records(entries))
+    assert audit.flush() == []
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_why_people_are_asked_names_the_ruling_that_says_so(agent: str, told: st
         "do": "ask",
         "by": "ana",
     }
-    grants.learn(1, entry_from_json(ruling))
+    grants.add(1, entry_from_json(ruling))
     assert grants.ask_reason("a", "act") == told
 
 

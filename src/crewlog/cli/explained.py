@@ -10,7 +10,7 @@ from crewlog.prompt.explaining import ClauseAccount, clause_accounts
 
 if TYPE_CHECKING:
     from crewlog.prompt.compiled import CompiledPrompt
-    from crewlog.reporting.explanation import ExplanationView, ToolAccessView, Way
+    from crewlog.reporting.explanation import EdgeView, ExplanationView, ToolAccessView
 
 _LABEL = 15
 _EFFECTS = {
@@ -118,11 +118,11 @@ def _waits(found: ExplanationView) -> str:
     return f"{found.need} of {', '.join(names)}"
 
 
-def _sender(way: Way) -> str:
+def _sender(way: EdgeView) -> str:
     return f"{way.to}, where {way.when}" if way.when else way.to
 
 
-def _follower(way: Way) -> str:
+def _follower(way: EdgeView) -> str:
     to = "the end" if way.to == "end" else way.to
     where = f", where {way.when}" if way.when else ""
     return f"{to}{where}" + (f", {way.counted}" if way.counted else "")

@@ -221,11 +221,11 @@ class Authority(ABC):
             page = await self.journal(after, PAGE)
             for item in page.entries:
                 event = event_of(self.id, item.position, item.data)
-                for record in audit.take(event.position, event.entry):
-                    if wanted.wants(record):
+                for record in audit.add(event.position, event.entry):
+                    if wanted.matches(record):
                         yield record
                 after = item.position
             if not page.entries or after >= page.position:
                 break
-        for record in filter(wanted.wants, audit.settle()):
+        for record in filter(wanted.matches, audit.flush()):
             yield record

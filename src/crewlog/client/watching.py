@@ -125,8 +125,8 @@ class Watch:
         run, entry, chosen = event.run, event.entry, self._chosen
         own = self._filters.get(run)
         if isinstance(entry, RunMerged) and (own is None or entry.merged_run in self._filters):
-            came = self._filters.get(entry.merged_run, chosen).over(entry)
-            self._filters[run] = came if own is None else own.also(came)
+            came = self._filters.get(entry.merged_run, chosen).after_merge(entry)
+            self._filters[run] = came if own is None else own.union(came)
         found = self._filters.setdefault(run, chosen)
         if isinstance(entry, ComponentChanged):
             for part in successors(event):

@@ -1,4 +1,4 @@
-"""Why a node is there and what it may do: everything that the definition says of one node."""
+"""The explanation of a node: everything that a definition says of it, as a typed view."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ from crewlog.model import Json, Model
 from crewlog.reporting.drawing.labels import outgoing_edges
 
 
-class Way(Model):
-    """A way out of a node."""
+class EdgeView(Model):
+    """An edge from or to a node."""
 
     to: str
-    """A node, or `end`."""
+    """The node at its other end, `people`, or `end`."""
     when: str = ""
-    """When it is taken; empty where it always is."""
+    """When the run takes it; empty: always."""
     counted: str = ""
-    """What else that node waits for; empty where this is all."""
+    """What else the target waits for; empty: nothing."""
 
 
 class ToolAccessView(Model):
-    """A tool of the crew, and whether a node's agent may call it."""
+    """Whether the agent of a node may call a tool."""
 
     tool: ToolName
     allowed: bool
     why: str
     """Why, or why not."""
     approval: bool = False
-    """Whether a call waits for a person's yes."""
+    """Whether a call needs an approval."""
     effects: str = ""
     """`read`, `write` or `external`."""
     repeat: str = ""
-    """What a repeat may do: `safe`, `keyed` or `never`."""
+    """The retry mode: `safe`, `keyed` or `never`."""
     risk: str = "low"
 
 
@@ -96,30 +96,30 @@ class ClauseView(Model):
 
 
 class ExplanationView(Model):
-    """A node of a crew."""
+    """The explanation of a node."""
 
     crew: str
     node: NodeName
     kind: Literal["agent", "decide", "ask", "wait", "route"]
     agent: AgentName | None = None
     among: tuple[AgentName, ...] = ()
-    """The agents that the items of its list may name."""
+    """The agents that an item of its list may name."""
     path: tuple[str | int, ...] = ()
-    """Where in the definition it is written."""
+    """Its path in the definition."""
     part: str = ""
-    """What made it, where it is not written itself: `the pattern 'review_loop' of 'author'`."""
+    """The builder or pattern that made it: `the pattern 'review_loop' of 'author'`; else empty."""
     entry: bool = False
-    """Whether the run starts with it."""
+    """Whether it is an entry point."""
     waits_for: tuple[NodeName, ...] = ()
-    """The nodes that it waits for."""
+    """The sources of its join."""
     need: int = 0
-    """How many of them."""
+    """The number of sources that the join waits for."""
     conditions: tuple[str, ...] = ()
-    """What else must hold, and what happens where it does not; as sentences."""
-    follows: tuple[Way, ...] = ()
-    """What may follow."""
-    sent_by: tuple[Way, ...] = ()
-    """Who may send the run here besides what it waits for; `to` is the sender."""
+    """Its conditions and timeouts with their alternatives, as sentences."""
+    follows: tuple[EdgeView, ...] = ()
+    """The edges from it."""
+    sent_by: tuple[EdgeView, ...] = ()
+    """The edges to it that are not part of its join; `to` is the source."""
     question: str | None = None
     options: tuple[str, ...] = ()
     task: str | None = None
@@ -127,43 +127,43 @@ class ExplanationView(Model):
     description: str | None = None
     model: str | None = None
     does: tuple[str, ...] = ()
-    """Where the agent has no model: what it calls in each turn, with the arguments."""
+    """Of an agent without a model: its tool calls, with the arguments."""
     in_order: bool = False
-    """Whether it makes these calls one after the other."""
+    """Whether it makes these calls one after another."""
     pattern: str | None = None
-    """How the agent works inside its turn."""
+    """The pattern of the agent."""
     reads: tuple[LogName, ...] = ()
-    """Logs it may read."""
+    """The logs that it may read."""
     writes: tuple[LogName, ...] = ()
-    """Logs that its final messages go to."""
+    """The logs of its final messages."""
     sees: tuple[str, ...] = ()
-    """Artifacts that it sees; `AGENT.notes` are scratch notes."""
+    """The artifacts that it may read; `AGENT.notes` are scratch notes."""
     changes: tuple[str, ...] = ()
-    """Artifacts that its tools may change."""
+    """The artifacts that its tools may change."""
     tools: tuple[ToolAccessView, ...] = ()
-    """Every tool of the crew: first those that it may call."""
+    """All tools of the crew; those that it may call come first."""
     groups: tuple[str, ...] = ()
-    """The groups that it is in."""
+    """Its groups."""
     rules: tuple[str, ...] = ()
-    """The crew's rules that are about it, as sentences."""
+    """The permissions of the crew that apply to it, as sentences."""
     bounded: tuple[str, ...] = ()
-    """What else bounds it: the agent that it works for, and when people are asked about it."""
+    """Its parent agent, its structured output, and what it reads, as sentences."""
     flags: tuple[str, ...] = ()
-    """Flags it may set."""
+    """The run outputs that it may set."""
     outputs: tuple[str, ...] = ()
-    """Outputs it may set, besides `text`."""
+    """Its outputs, without `text`."""
     limits: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """Bounds of its turns."""
+    """The limits of its turns, and what follows a failure."""
     clauses: tuple[ClauseView, ...] | None = None
     """The clauses that the node comes from; none if the crew does not come from a prompt."""
 
 
 def explain(definition: CrewDefinition, node: str) -> ExplanationView:
-    """What a definition says of a node.
+    """The explanation of a node.
 
     Raises:
-        InvalidDefinition: where the definition has a fault.
-        UsageError: where it has no such node.
+        InvalidDefinition: the definition has an error.
+        UsageError: it has no such node.
     """
     plan = lower(definition)
     name = NodeName(node)
@@ -174,7 +174,7 @@ def explain(definition: CrewDefinition, node: str) -> ExplanationView:
             remedy=did_you_mean(node, plan.nodes, there),
         )
     found = plan.nodes[name]
-    phase_path, part, task = _written(definition, node)
+    phase_path, part, task = _phase_of(definition, node)
     data: dict[str, Json] = {
         "crew": plan.crew,
         "node": name,
@@ -187,8 +187,8 @@ def explain(definition: CrewDefinition, node: str) -> ExplanationView:
         "waits_for": found.join.of if found.join else (),
         "need": found.join.need if found.join else 0,
         "conditions": tuple(_conditions(found)),
-        "follows": tuple(_ways(plan, name, found)),
-        "sent_by": tuple(_incoming_edges(plan, name)),
+        "follows": tuple(_outgoing_views(plan, name, found)),
+        "sent_by": tuple(_incoming_views(plan, name)),
     }
     if found.ask is not None:
         data |= {"question": found.ask.question, "options": found.ask.options}
@@ -197,8 +197,8 @@ def explain(definition: CrewDefinition, node: str) -> ExplanationView:
     return ExplanationView.model_validate(data)
 
 
-def _written(definition: CrewDefinition, node: str) -> tuple[Path, str, str | None]:
-    """Where a node is written, what made it, and its phase's task."""
+def _phase_of(definition: CrewDefinition, node: str) -> tuple[Path, str, str | None]:
+    """The path of a node in the definition, what made it, and the task of its phase."""
     expanded = expand(definition)
     for phase in phases(expanded.definition):
         if phase.name == node:
@@ -225,15 +225,15 @@ def _conditions(node: PlanNode) -> Iterator[str]:
         who = node.agent if not node.by else "an item's agent"
         yield f"skipped where {who} may not call {listed(node.needs)}"
     if node.for_each is not None:
-        yield from _pool(node)
+        yield from _item_conditions(node)
     if node.timeout is not None:
         yield f"fails where a step takes more than {duration_words(node.timeout)}"
     if node.on_error:
         yield f"where it fails, {on_error_text(node.on_error)}"
 
 
-def _pool(node: PlanNode) -> Iterator[str]:
-    """How the items of a list are worked on, as sentences."""
+def _item_conditions(node: PlanNode) -> Iterator[str]:
+    """How the child steps of a node run, as sentences."""
     how = "side by side" if node.at_once is None else f"{node.at_once} at a time"
     yield f"a step for each item of {node.for_each}, {how}; an item waits for those of its 'after'"
     if node.by:
@@ -244,15 +244,15 @@ def _pool(node: PlanNode) -> Iterator[str]:
         yield f"where the list cannot be worked on, {then}"
 
 
-def _ways(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[Way]:
+def _outgoing_views(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[EdgeView]:
     for target, why in outgoing_edges(node, plan.nodes):
-        yield Way(to=target, when=why)
+        yield EdgeView(to=target, when=why)
     if node.route is not None and node.route.otherwise == ASK_HUMAN:
-        yield Way(to="people", when="else")
+        yield EdgeView(to="people", when="else")
     if node.route is not None and NEXT not in (node.route.otherwise, node.route.used_up):
         return
     if node.decide is not None and node.decide.otherwise == ASK_HUMAN:
-        yield Way(to="people", when=f"else, after {node.decide.at_most} times")
+        yield EdgeView(to="people", when=f"else, after {node.decide.at_most} times")
     following = dependents(plan)[name]
     when = "the condition does not hold" if node.decide is not None else ""
     if node.route is not None:
@@ -267,16 +267,16 @@ def _ways(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[Way]:
             counted = f"with the first of {listed(join.of)}"
         elif join is not None and others:
             counted = f"once {join.need} of {listed(join.of)} are done"
-        yield Way(to=target, when=when, counted=counted)
+        yield EdgeView(to=target, when=when, counted=counted)
     if not following:
-        yield Way(to=END, when=when)
+        yield EdgeView(to=END, when=when)
 
 
-def _incoming_edges(plan: GraphPlan, name: NodeName) -> Iterator[Way]:
+def _incoming_views(plan: GraphPlan, name: NodeName) -> Iterator[EdgeView]:
     for source, node in plan.nodes.items():
         for target, why in outgoing_edges(node, plan.nodes):
             if target == name:
-                yield Way(to=source, when=why)
+                yield EdgeView(to=source, when=why)
 
 
 def _agent(
@@ -298,8 +298,8 @@ def _agent(
         "pattern": agent.pattern.use if agent.pattern else None,
         "reads": (*rules.reads, private_log(name)),
         "writes": rules.writes,
-        "sees": tuple(n for n, a in plan.artifacts.items() if _among(name, a.readers)),
-        "changes": tuple(n for n, a in plan.artifacts.items() if _among(name, a.writers)),
+        "sees": tuple(n for n, a in plan.artifacts.items() if _is_named(name, a.readers)),
+        "changes": tuple(n for n, a in plan.artifacts.items() if _is_named(name, a.writers)),
         "tools": tuple(_tools(definition, plan, name, rules)),
         "groups": tuple(g for g, members in definition.groups.items() if name in members),
         "rules": tuple(
@@ -307,7 +307,7 @@ def _agent(
             for rule in definition_permissions(definition)
             if rule.agents is None or name in rule.agents
         ),
-        "bounded": (*_bounded(agent), *_shown(definition, agent)),
+        "bounded": (*_limits_of(agent), *_view_limits(definition, agent)),
         "flags": rules.flags,
         "outputs": rules.outputs,
         "limits": {
@@ -326,7 +326,7 @@ def _call_text(call: DoneCall) -> str:
     return f"{call.tool} {args}".rstrip()
 
 
-def _replied(reply: Reply) -> Iterator[str]:
+def _structured_output(reply: Reply) -> Iterator[str]:
     form = reply.decision or "JSON of its schema"
     yield f"its turn ends with {form}: it sets {listed(reply_fields(reply))}"
     then = "the step fails"
@@ -336,19 +336,19 @@ def _replied(reply: Reply) -> Iterator[str]:
     yield f"it is asked {tries} for that; then {then}"
 
 
-def _bounded(agent: AgentDefinition) -> Iterator[str]:
+def _limits_of(agent: AgentDefinition) -> Iterator[str]:
     if agent.parent is not None:
         yield f"it works for {agent.parent}, and may no more than that one"
     if agent.reply is not None:
-        yield from _replied(agent.reply)
+        yield from _structured_output(agent.reply)
     if agent.on_cap == "end":
         yield f"its turn ends with what is there after {agent.max_calls} model calls"
     if agent.ask_below is not None:
         yield f"people are asked where its confidence is below {agent.ask_below:g}"
 
 
-def _shown(definition: CrewDefinition, agent: AgentDefinition) -> Iterator[str]:
-    """What an agent is shown of the run, and who is shown its outputs."""
+def _view_limits(definition: CrewDefinition, agent: AgentDefinition) -> Iterator[str]:
+    """What an agent reads of the run, and the audience of its outputs."""
     if (window := window_of(definition, agent)) is not None:
         most = [f"its last {window.last} messages"] if window.last is not None else []
         most += [f"{window.tokens:,} tokens"] if window.tokens is not None else []
@@ -366,12 +366,14 @@ def _tools(
 ) -> Iterator[ToolAccessView]:
     found: list[ToolAccessView] = []
     for tool, made in definition.tools.items():
-        decision = _decided(definition, plan, name, tool)
+        decision = _decision(definition, plan, name, tool)
         found.append(
             ToolAccessView(
                 tool=ToolName(tool),
                 allowed=decision.allowed,
-                why=_why(tool, name, definition, decision.reason, allowed=decision.allowed),
+                why=_access_reason(
+                    tool, name, definition, decision.reason, allowed=decision.allowed
+                ),
                 approval=decision.outcome == "ask",
                 effects=made.effects,
                 repeat=made.repeat,
@@ -393,12 +395,12 @@ def _tools(
             )
 
 
-def _among(agent: AgentName, named: tuple[AgentName, ...] | None) -> bool:
+def _is_named(agent: AgentName, named: tuple[AgentName, ...] | None) -> bool:
     return named is None or agent in named
 
 
-def _decided(definition: CrewDefinition, plan: GraphPlan, agent: AgentName, tool: str) -> Decision:
-    """What holds for an agent's calls whatever the flags are: rules with conditions come on top."""
+def _decision(definition: CrewDefinition, plan: GraphPlan, agent: AgentName, tool: str) -> Decision:
+    """Whether an agent may call a tool, without the permissions that have conditions."""
 
     def check(who: AgentName) -> Decision:
         return authorize_tool(
@@ -420,24 +422,26 @@ def _decided(definition: CrewDefinition, plan: GraphPlan, agent: AgentName, tool
 def _memory_tool_access(
     definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: PlanAgent
 ) -> Iterator[ToolAccessView]:
-    """The tools of the crew's memory that an agent has a scope for."""
+    """The memory tools that an agent has a scope for."""
     for tool, way in zip(MEMORY_TOOLS, ACCESSES, strict=True):
         if definition.memory is None or tool not in rules.tools:
             continue
-        decision = _decided(definition, plan, name, tool)
+        decision = _decision(definition, plan, name, tool)
         allowed = decision.allowed
         why = f"it {way}s {listed(memory_scopes(definition, name, way))}"
         yield ToolAccessView(
             tool=ToolName(tool),
             allowed=allowed,
-            why=why if allowed else _why(tool, name, definition, decision.reason, allowed=False),
+            why=why
+            if allowed
+            else _access_reason(tool, name, definition, decision.reason, allowed=False),
             approval=decision.outcome == "ask",
             effects=way,
             repeat="safe",
         )
 
 
-def _why(
+def _access_reason(
     tool: str, agent: AgentName, definition: CrewDefinition, reason: str, *, allowed: bool
 ) -> str:
     named = definition.permissions.get(tool)

@@ -1,11 +1,11 @@
-"""Folds a journal to audit records: checks, calls, questions, decisions, commands and refusals.
+"""Builds audit records from a journal: checks, calls, interrupts, decisions, commands, refusals.
 
-The fold takes entry by entry, so that a long run is audited page by page. Nothing is journaled for
-it: that a call was allowed follows from the tool calls of its AI message and from the next entries.
-The refusals and questions of an AI message stand right behind it, in the order of its calls. So a
-call is allowed once an entry follows that is not about it, and its record comes one entry later
-than the AI message, with the position of that message. In the same way a call that a worker refused
-to make is recorded as a failed call, and the refusal follows it.
+The auditor reads one entry at a time, so that a client can audit a long run page by page. The
+journal has no entry for an allowed call: it follows from the tool calls of the AI message and from
+the next entries. The denials and interrupts of an AI message follow it directly, in the order of
+its calls. So a call is allowed if an entry follows that does not deny it and does not ask about it.
+Its record comes after that entry and has the position of the AI message. Likewise, if a worker
+denies a call, the journal has a failed call and then the denial.
 """
 
 from __future__ import annotations
@@ -24,65 +24,74 @@ from crewlog.state.excerpt import excerpt
 from crewlog.state.model import Call, Interrupt
 
 Key = tuple[StepId, int]
-"""A call: its step, and its number there."""
+"""A call: its step, and its number within the step."""
 LONGEST_FAILURE = 500
-"""Characters of why a call failed."""
+"""Characters of the reason for which a call failed."""
 
 
 class Auditor:
-    """Makes audit records of journal entries, as these come.
+    """Builds audit records from the entries of a journal.
 
-    What it remembers is bounded by what is under way in the run.
+    Its memory is limited by the pending calls and the open interrupts of the run.
     """
 
     def __init__(self) -> None:
-        self._asked: tuple[j.ModelCallCompleted, int, list[Call]] | None = None
-        """The last reply, its position, and those of its calls that nothing was said of yet."""
+        self._last_message: tuple[j.ModelCallCompleted, int, list[Call]] | None = None
+        """The last AI message, its position, and its calls that may remaining be denied."""
         self._calls: dict[Key, tuple[str, str, str]] = {}
-        """The agent, the tool and the start of the arguments of each call that is not answered."""
-        self._edited: dict[Key, str] = {}
-        """The start of the arguments that people gave one of these calls: they are what runs."""
-        self._refused: set[Key] = set()
-        """Calls that were refused, where the model has not been told so yet."""
-        self._questions: dict[str, Interrupt] = {}
-        """The open questions."""
-        self._failed: AuditRecord | None = None
-        """The last call, where it failed: perhaps it was refused, and not made."""
-        self._grants = PermissionHistory()
+        """Agent, tool and excerpt of the arguments of each call without a result."""
+        self._edited_arguments: dict[Key, str] = {}
+        """Excerpt of the arguments with which people replaced those of a call."""
+        self._denied: set[Key] = set()
+        """Denied calls whose result is not in the journal yet."""
+        self._interrupts: dict[str, Interrupt] = {}
+        """The open interrupts."""
+        self._last_failure: AuditRecord | None = None
+        """The record of the last call if it failed: the next entry may say that it was denied."""
+        self._permissions = PermissionHistory()
 
-    def take(self, position: int, entry: j.JournalEntry) -> list[AuditRecord]:
-        """The records that an entry makes, after those that were waiting for it."""
-        found = [*self._made(entry), *self._allowed(entry), *self._records(position, entry)]
+    def add(self, position: int, entry: j.JournalEntry) -> list[AuditRecord]:
+        """The records that an entry completes.
+
+        Args:
+            position: The position of the entry.
+            entry: The entry.
+        """
+        found = [
+            *self._failed_call(entry),
+            *self._allowed_calls(entry),
+            *self._records(position, entry),
+        ]
         if isinstance(entry, j.ModelCallCompleted) and entry.calls:
-            self._asked = (entry, position, list(entry.calls))
+            self._last_message = (entry, position, list(entry.calls))
             for call in entry.calls:
                 self._calls[entry.step, call.call] = (entry.agent, call.tool or "", call.excerpt)
         return found
 
-    def settle(self) -> list[AuditRecord]:
-        """What was waiting for a next entry, where there is none yet."""
-        return [*self._made(None), *self._allowed(None)]
+    def flush(self) -> list[AuditRecord]:
+        """The records that depend on the next entry, as if none follows."""
+        return [*self._failed_call(None), *self._allowed_calls(None)]
 
-    def _made(self, entry: j.JournalEntry | None) -> Iterator[AuditRecord]:
-        """The call that failed last, where this entry does not say that it was refused."""
-        held, self._failed = self._failed, None
-        if held is None:
+    def _failed_call(self, entry: j.JournalEntry | None) -> Iterator[AuditRecord]:
+        """The record of the last failed call, unless this entry says that it was denied."""
+        failure, self._last_failure = self._last_failure, None
+        if failure is None:
             return
         call = (entry.step, entry.call) if isinstance(entry, j.PermissionDenied) else None
-        if call != (held.step, held.call):
-            yield held
+        if call != (failure.step, failure.call):
+            yield failure
 
-    def _allowed(self, entry: j.JournalEntry | None) -> Iterator[AuditRecord]:
-        """The calls of the last reply that are allowed, as this entry shows."""
-        if self._asked is None or isinstance(entry, j.QuotaConsumed | j.QuotaReleased):
-            return  # a call is counted before people are asked about it
-        reply, position, calls = self._asked
-        number = _judged_call(entry, reply.step, {call.call for call in calls})
+    def _allowed_calls(self, entry: j.JournalEntry | None) -> Iterator[AuditRecord]:
+        """The records of the calls of the last AI message that are allowed, as this entry shows."""
+        if self._last_message is None or isinstance(entry, j.QuotaConsumed | j.QuotaReleased):
+            return  # a call is counted in its quotas before its interrupt
+        reply, position, calls = self._last_message
+        number = _checked_call(entry, reply.step, {call.call for call in calls})
         for call in calls:
             if number is None or call.call < number:
                 yield self._check(reply, position, call)
-        still = [call for call in calls if number is not None and call.call > number]
-        self._asked = (reply, position, still) if still else None
+        remaining = [call for call in calls if number is not None and call.call > number]
+        self._last_message = (reply, position, remaining) if remaining else None
 
     def _check(self, reply: j.ModelCallCompleted, position: int, call: Call) -> AuditRecord:
         tool = call.tool or ""
@@ -93,7 +102,7 @@ class Auditor:
             who=reply.agent,
             what=tool,
             outcome="allowed",
-            reason=self._grants.why(reply.agent, tool),
+            reason=self._permissions.allow_reason(reply.agent, tool),
             detail=call.excerpt,
             agent=reply.agent,
             tool=tool,
@@ -105,37 +114,37 @@ class Auditor:
         match entry:
             case j.PermissionDenied():
                 key = (entry.step, entry.call)
-                if key in self._calls:  # else it was made, and what it set was refused
-                    self._refused.add(key)
-                denied = _called(position, entry, "check", "denied", entry.reason)
-                yield denied.model_copy(update={"detail": self._brief(key)})
+                if key in self._calls:  # else a value that a call set was refused
+                    self._denied.add(key)
+                denied = _call_record(position, entry, "check", "denied", entry.reason)
+                yield denied.model_copy(update={"detail": self._arguments(key)})
             case j.ToolCallCompleted():
                 key = (entry.step, entry.call)
-                if key not in self._refused:
+                if key not in self._denied:
                     outcome, reason = ("returned", "") if entry.ok else ("failed", _failure(entry))
-                    called = _called(position, entry, "call", outcome, reason)
-                    called = called.model_copy(update={"detail": self._brief(key)})
+                    record = _call_record(position, entry, "call", outcome, reason)
+                    record = record.model_copy(update={"detail": self._arguments(key)})
                     if entry.ok:
-                        yield called
+                        yield record
                     else:
-                        self._failed = called
+                        self._last_failure = record
                 self._calls.pop(key, None)
-                self._edited.pop(key, None)
-                self._refused.discard(key)
+                self._edited_arguments.pop(key, None)
+                self._denied.discard(key)
             case j.InterruptRaised():
-                yield from self._question(position, entry)
+                yield from self._interrupt_records(position, entry)
             case j.InterruptAnswered():
-                yield self._answer(position, entry)
+                yield self._decision(position, entry)
             case _:
-                self._learn(position, entry)
+                self._track(position, entry)
                 yield from command_records(position, entry)
 
-    def _question(self, position: int, entry: j.InterruptRaised) -> Iterator[AuditRecord]:
+    def _interrupt_records(self, position: int, entry: j.InterruptRaised) -> Iterator[AuditRecord]:
         asked = entry.interrupt
-        self._questions[asked.id] = asked
-        if asked.kind == "tool_approval":  # once more: it is about what the message says again
-            self._edited.pop(_key(asked), None)
-        about = self._about(asked)
+        self._interrupts[asked.id] = asked
+        if asked.kind == "tool_approval":  # a repeated one is about the original arguments
+            self._edited_arguments.pop(_key(asked), None)
+        fields = self._call_fields(asked)
         record = AuditRecord(
             position=position,
             at=entry.at,
@@ -144,28 +153,33 @@ class Auditor:
             outcome="asked",
             reason=asked.question,
             interrupt=asked.id,
-            **about,
+            **fields,
         )
         if asked.kind == "tool_approval":
-            why = asked.reason
-            if asked.rule == "ruling":  # the journal has who ruled, and where
-                why = self._grants.ask_reason(record.agent, asked.tool) or why
-            of = {"who": record.agent, "what": asked.tool, "reason": why, "rule": asked.rule}
-            changed = {"kind": "check", **of}
-            yield record.model_copy(update=changed)
+            reason = asked.reason
+            if asked.rule == "ruling":  # the journal has the principal and the position
+                reason = self._permissions.ask_reason(record.agent, asked.tool) or reason
+            check = {
+                "kind": "check",
+                "who": record.agent,
+                "what": asked.tool,
+                "reason": reason,
+                "rule": asked.rule,
+            }
+            yield record.model_copy(update=check)
         yield record
 
-    def _answer(self, position: int, entry: j.InterruptAnswered) -> AuditRecord:
-        asked = self._questions.pop(entry.interrupt, None)
+    def _decision(self, position: int, entry: j.InterruptAnswered) -> AuditRecord:
+        asked = self._interrupts.pop(entry.interrupt, None)
         if asked is not None and asked.kind == "tool_approval" and entry.decision == asked.refusal:
-            # The model is told of it as of a result, and nothing was called.
-            self._refused.add(_key(asked))
+            # The result that follows in the journal is the refusal: the tool was not called.
+            self._denied.add(_key(asked))
         if asked is not None and isinstance(entry.inline, dict):
             args: dict[str, Json] = entry.inline  # pyright: ignore[reportUnknownVariableType]
-            self._edited[_key(asked)] = edited_arguments_excerpt(args, asked.args)
-        about = self._about(asked) if asked is not None else {}
+            self._edited_arguments[_key(asked)] = edited_arguments_excerpt(args, asked.args)
+        fields = self._call_fields(asked) if asked is not None else {}
         if asked is not None and (edit := argument_changes(entry.inline, asked.args)):
-            about["detail"] = edit  # it is what runs, and not what was asked for
+            fields["detail"] = edit  # these are the arguments of the call
         return AuditRecord(
             position=position,
             at=entry.at,
@@ -176,43 +190,50 @@ class Auditor:
             reason=entry.reason,
             interrupt=entry.interrupt,
             command=entry.command or "",
-            **about,
+            **fields,
         )
 
-    def _about(self, asked: Interrupt) -> dict[str, Any]:
-        """What a record says of the call that a question is about."""
+    def _call_fields(self, asked: Interrupt) -> dict[str, Any]:
+        """The fields of a record about the call of an interrupt."""
         agent, tool, _ = self._calls.get(_key(asked), ("", asked.tool, ""))
-        about = {"step": asked.step or "", "call": asked.call, "agent": agent}
-        return {**about, "tool": asked.tool or tool, "detail": self._brief(_key(asked))}
+        return {
+            "step": asked.step or "",
+            "call": asked.call,
+            "agent": agent,
+            "tool": asked.tool or tool,
+            "detail": self._arguments(_key(asked)),
+        }
 
-    def _brief(self, key: Key) -> str:
-        """The start of a call's arguments, as it is made."""
-        *_, asked = self._calls.get(key, ("", "", ""))
-        return self._edited.get(key, asked)
+    def _arguments(self, key: Key) -> str:
+        """An excerpt of the arguments with which a call is made."""
+        *_, arguments = self._calls.get(key, ("", "", ""))
+        return self._edited_arguments.get(key, arguments)
 
-    def _learn(self, position: int, entry: j.JournalEntry) -> None:
-        self._grants.learn(position, entry)
-        if isinstance(entry, j.RunRolledBack):  # its calls and questions are withdrawn
-            self._calls, self._refused, self._questions = {}, set(), {}
-            self._edited = {}
+    def _track(self, position: int, entry: j.JournalEntry) -> None:
+        self._permissions.add(position, entry)
+        if isinstance(entry, j.RunRolledBack):  # it withdraws the calls and interrupts
+            self._calls, self._denied, self._interrupts = {}, set(), {}
+            self._edited_arguments = {}
 
 
 def _key(asked: Interrupt) -> Key:
-    """The call that a question is about."""
+    """The call of an interrupt."""
     return asked.step or StepId(""), asked.call or 0
 
 
-def _judged_call(entry: j.JournalEntry | None, step: StepId, open_: Collection[int]) -> int | None:
-    """The call of a reply that an entry refuses, or asks about; none where it does neither.
+def _checked_call(
+    entry: j.JournalEntry | None, step: StepId, open_calls: Collection[int]
+) -> int | None:
+    """The call of an AI message that an entry denies or asks about; none if it does neither.
 
-    A refusal is followed by what the model is told of it. The result of a call that nothing was
-    said of is none: it was made, so all calls of its reply have been judged.
+    After a denial, the journal has the result that the model reads. The result of an open call
+    means that the call was made, and so that all calls of its AI message were checked.
     """
     match entry:
         case j.PermissionDenied() if entry.step == step:
             return entry.call
         case j.ToolCallCompleted() | j.CompletionBuffered() if (
-            entry.step == step and entry.call not in open_
+            entry.step == step and entry.call not in open_calls
         ):
             return entry.call
         case j.InterruptRaised(interrupt=asked) if asked.kind == "tool_approval":
@@ -222,13 +243,13 @@ def _judged_call(entry: j.JournalEntry | None, step: StepId, open_: Collection[i
 
 
 def _failure(entry: j.ToolCallCompleted) -> str:
-    """Why a call failed: whole where the journal has it, as of what the run itself answers."""
+    """Why a call failed: the whole text if the journal has it, else an excerpt."""
     body = entry.ref.inline
-    said: Any = body.get("content") if isinstance(body, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    return excerpt(said, LONGEST_FAILURE) if isinstance(said, str) else entry.excerpt
+    content: Any = body.get("content") if isinstance(body, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return excerpt(content, LONGEST_FAILURE) if isinstance(content, str) else entry.excerpt
 
 
-def _called(
+def _call_record(
     position: int,
     entry: j.PermissionDenied | j.ToolCallCompleted,
     kind: AuditKind,
@@ -252,10 +273,15 @@ def _called(
 
 
 def audit_records(
-    entries: Iterable[tuple[int, j.JournalEntry]], wanted: AuditFilter | None = None
+    entries: Iterable[tuple[int, j.JournalEntry]], only: AuditFilter | None = None
 ) -> Iterator[AuditRecord]:
-    """The records of a whole journal, or those of them that are wanted."""
-    audit, keep = Auditor(), wanted or AuditFilter()
+    """The audit records of a journal.
+
+    Args:
+        entries: The journal from its beginning, each entry with its position.
+        only: The filter; by default all records.
+    """
+    auditor, selected = Auditor(), only or AuditFilter()
     for position, entry in entries:
-        yield from filter(keep.wants, audit.take(position, entry))
-    yield from filter(keep.wants, audit.settle())
+        yield from filter(selected.matches, auditor.add(position, entry))
+    yield from filter(selected.matches, auditor.flush())

@@ -32,53 +32,62 @@ _COMMANDS: dict[type[j.Entry], str] = {
     j.RunForked: "fork",
     j.RunReopened: "reopen",
 }
-"""What people or programs do to a run, by what it leaves in the journal."""
+"""The command by its entry."""
 
 
 def command_records(position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
-    """The record of a command that was applied or refused, or of a decision about a definition."""
+    """The records of a command, or of a decision about a definition.
+
+    Args:
+        position: The position of the entry.
+        entry: Any entry; without a command it makes no record.
+    """
     match entry:
         case j.CommandRejected():
-            refusal = _by(
+            refusal = _record(
                 position, entry, "refusal", entry.name, "refused",
                 reason=sentences(entry.reason), detail=entry.tried,
             )  # fmt: skip
             yield refusal.model_copy(update={"interrupt": entry.interrupt})
         case j.DefinitionApproved():
-            yield _by(position, entry, "decision", "approval", "approve", detail=entry.definition)
+            yield _record(
+                position, entry, "decision", "approval", "approve", detail=entry.definition
+            )
         case j.DefinitionRejected():
-            yield _by(position, entry, "decision", "approval", "reject", detail=entry.definition)
+            yield _record(
+                position, entry, "decision", "approval", "reject", detail=entry.definition
+            )
         case j.DefinitionEdited():
-            yield _by(position, entry, "decision", "approval", "edit", detail=entry.definition)
+            yield _record(position, entry, "decision", "approval", "edit", detail=entry.definition)
         case j.GraphSwapped() | j.RunMerged():
-            words = f"graph v{entry.graph_version}: {entry.what}"
-            yield _by(position, entry, "command", "change", "in force", detail=words)
+            detail = f"graph v{entry.graph_version}: {entry.what}"
+            yield _record(position, entry, "command", "change", "in force", detail=detail)
         case j.SwapFailed():
-            words = f"graph v{entry.graph_version}"
-            yield _by(
-                position, entry, "command", "change", "failed", detail=words, reason=entry.error
+            detail = f"graph v{entry.graph_version}"
+            yield _record(
+                position, entry, "command", "change", "failed", detail=detail, reason=entry.error
             )
         case j.MergeFailed():
-            words = f"one graph with {entry.other}"
-            yield _by(
-                position, entry, "command", "change", "failed", detail=words, reason=entry.reason
+            detail = f"one graph with {entry.other}"
+            yield _record(
+                position, entry, "command", "change", "failed", detail=detail, reason=entry.reason
             )
         case j.RunEndedByMerge():
-            words = f"one graph with {entry.run}"
-            yield _by(position, entry, "command", "change", "in force", detail=words)
+            detail = f"one graph with {entry.run}"
+            yield _record(position, entry, "command", "change", "in force", detail=detail)
         case j.MessageAdded() if entry.command is None:
-            return  # the input: that the run was started says it
+            return  # the run input: the start has a record
         case j.MessageQueued() if entry.command is None:
-            return  # the rollback has a record of its own
+            return  # of a rollback, which has a record
         case _:
             name = _COMMANDS.get(type(entry), "")
-            # A kind that the table leaves out is a command's too, where it has a command's id.
+            # An entry that is not in the table is of a command if it has the id of one.
             if name or getattr(entry, "command", None):
                 name = name or entry.kind
-                yield _by(position, entry, "command", name, "applied", detail=_detail(entry))
+                yield _record(position, entry, "command", name, "applied", detail=_detail(entry))
 
 
-def _by(
+def _record(
     position: int,
     entry: j.JournalEntry,
     kind: AuditKind,
@@ -88,7 +97,7 @@ def _by(
     detail: str = "",
     reason: str = "",
 ) -> AuditRecord:
-    """A record of what somebody did to the run."""
+    """The record of a command."""
     return AuditRecord(
         position=position,
         at=entry.at,
@@ -105,7 +114,7 @@ def _by(
 
 
 def _detail(entry: j.JournalEntry) -> str:
-    """What a command asked for, in a line."""
+    """The content of a command, in a line."""
     match entry:
         case j.ToolPermissionSet():
             if entry.agents is None:
@@ -130,11 +139,11 @@ def _detail(entry: j.JournalEntry) -> str:
         case j.CheckpointTagged():
             return f"@{entry.checkpoint} is called {entry.tag}"
         case _:
-            return _back(entry)
+            return _checkpoint_detail(entry)
 
 
-def _back(entry: j.JournalEntry) -> str:
-    """Where a run was taken, or what it came from."""
+def _checkpoint_detail(entry: j.JournalEntry) -> str:
+    """The checkpoint that a command names; empty if it names none."""
     match entry:
         case j.RunRolledBack() | j.RunReopened():
             return f"to @{entry.to}"

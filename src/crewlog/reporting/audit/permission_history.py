@@ -1,4 +1,4 @@
-"""The permissions in force at each position of a journal, with who set them."""
+"""The permissions in force at a position of the journal, with the principals that set them."""
 
 from __future__ import annotations
 
@@ -12,60 +12,62 @@ from crewlog.state import journal as j
 
 
 class PermissionHistory:
-    """Who may call what, entry by entry, with who said so at run time."""
+    """The permissions after the entries that were added, with their changes on the live run."""
 
     def __init__(self) -> None:
         self._permissions: dict[str, tuple[str, ...] | None] = {}
-        self._rulings: LivePermissions = {}
-        self._said: dict[tuple[str, str], str] = {}
-        """Who ruled, and where, by tool and agent; permissions have no agent."""
+        self._live_permissions: LivePermissions = {}
+        self._changes: dict[tuple[str, str], str] = {}
+        """The last change as text, by tool and agent; the agent is empty for a list of agents."""
 
-    def why(self, agent: str, tool: str) -> str:
-        """Why an agent's call of a tool is allowed."""
-        row = self._rulings.get(tool, {})
-        for whom in (agent, EVERYONE):
-            if row.get(whom) == "allow":
-                return f"people allowed {agent!r} to call {tool!r}{self._where(tool, whom)}"
+    def allow_reason(self, agent: str, tool: str) -> str:
+        """Why a call of an allowed tool is allowed, for people."""
+        effects = self._live_permissions.get(tool, {})
+        for name in (agent, EVERYONE):
+            if effects.get(name) == "allow":
+                return f"people allowed {agent!r} to call {tool!r}{self._change_text(tool, name)}"
         if self._permissions.get(tool) is not None:
-            return f"permissions let {agent!r} call {tool!r}{self._where(tool, '')}"
-        return f"{tool!r} is among the tools of {agent!r}{self._where(tool, '')}"
+            return f"permissions let {agent!r} call {tool!r}{self._change_text(tool, '')}"
+        return f"{tool!r} is among the tools of {agent!r}{self._change_text(tool, '')}"
 
     def ask_reason(self, agent: str, tool: str) -> str:
-        """Which ruling has people asked about an agent's call; empty where the journal has none."""
-        row = self._rulings.get(tool, {})
-        whom = agent if agent in row else EVERYONE  # its own ruling counts, as in every check
-        if row.get(whom) == "ask":
-            where = self._where(tool, whom)
+        """Why a call needs an approval, by the live permission; empty if the journal has none."""
+        effects = self._live_permissions.get(tool, {})
+        name = agent if agent in effects else EVERYONE  # the agent's own permission comes first
+        if effects.get(name) == "ask":
+            where = self._change_text(tool, name)
             return f"people want to be asked before {agent!r} calls {tool!r}{where}"
         return ""
 
-    def _where(self, tool: str, agent: str) -> str:
-        said = self._said.get((tool, agent))
-        return f": {said}" if said else ""
+    def _change_text(self, tool: str, agent: str) -> str:
+        text = self._changes.get((tool, agent))
+        return f": {text}" if text else ""
 
-    def learn(self, position: int, entry: j.JournalEntry) -> None:
-        """Keeps what an entry says of that."""
+    def add(self, position: int, entry: j.JournalEntry) -> None:
+        """Applies an entry."""
         match entry:
             case j.RunStarted() | j.GraphReplacement() | j.DefinitionChanged():
                 self._permissions = dict(entry.permissions)
             case j.ToolPermissionSet():
                 self._permissions[entry.tool] = entry.agents
-                self._rulings = without_milder_permissions(self._rulings, entry.tool, entry.agents)
-                self._note(position, entry, "")
-            case j.AgentPermissionSet():
-                self._rulings = with_live_permission(
-                    self._rulings, entry.tool, entry.agent, entry.do
+                self._live_permissions = without_milder_permissions(
+                    self._live_permissions, entry.tool, entry.agents
                 )
-                self._note(position, entry, entry.agent)
+                self._add_change(position, entry, "")
+            case j.AgentPermissionSet():
+                self._live_permissions = with_live_permission(
+                    self._live_permissions, entry.tool, entry.agent, entry.do
+                )
+                self._add_change(position, entry, entry.agent)
             case j.RunRolledBack() | j.RunForked() | j.RunReopened():
                 self._permissions = dict(entry.state.get("tool_permissions") or {})
-                self._rulings = dict(entry.state.get("live_permissions") or {})
+                self._live_permissions = dict(entry.state.get("live_permissions") or {})
             case _:
                 pass
 
-    def _note(
+    def _add_change(
         self, position: int, entry: j.ToolPermissionSet | j.AgentPermissionSet, agent: str
     ) -> None:
         by = f" by {entry.by}" if entry.by else ""
         why = f": {entry.reason}" if entry.reason else ""
-        self._said[entry.tool, agent] = f"set at run time{by} (position {position}){why}"
+        self._changes[entry.tool, agent] = f"set at run time{by} (position {position}){why}"

@@ -12,41 +12,41 @@ AuditKind = Literal["check", "call", "question", "decision", "command", "refusal
 
 
 class AuditRecord(Model):
-    """One thing that was checked, done, asked, decided, commanded or refused."""
+    """A check, a call, an interrupt, a decision, a command or a refusal."""
 
     position: int
-    """The journal position of the entry that says it."""
+    """The position of its entry in the journal."""
     at: int = 0
     """When, in milliseconds since the epoch."""
     kind: AuditKind
-    """`check`: whether an agent may call a tool. `call`: a call that was made. `question`: people
-    were asked. `decision`: people answered, or approved a definition. `command`: it was applied.
-    `refusal`: it was not."""
+    """`check`: whether an agent may call a tool. `call`: a tool call with its result. `question`:
+    an interrupt. `decision`: an answer, or a decision about a definition. `command`: a command that
+    was applied. `refusal`: a command that was refused."""
     who: str = ""
-    """The agent, or the person who decided or commanded; empty: the run, or nobody said it."""
+    """The agent, or the principal of a decision or command; empty: the run itself, or unknown."""
     what: str
-    """The tool, the kind of question, or the command's name on the wire."""
+    """The tool, the kind of the interrupt, or the name of the command on the wire."""
     outcome: str
     """Of a check `allowed`, `asked` or `denied`; of a call `returned` or `failed`; of a question
     `asked`; of a decision the answer; of a command `applied`, `in force` or `failed`; `refused`."""
     reason: str = ""
-    """Why, in words."""
+    """Why, for people."""
     rule: str = ""
-    """Of a denied or asked check: what decided, as `rules[1]`."""
+    """Of a denied or asked check: the permission that decided: `rules[1]`."""
     detail: str = ""
-    """What about: the start of a call's arguments, what a command asked for."""
+    """An excerpt of the arguments of a call, or the content of a command."""
     agent: str = ""
-    """The agent whose call it is about."""
+    """The agent of the call."""
     tool: str = ""
-    """The tool that it is about."""
+    """The tool."""
     step: str = ""
     """The step."""
     call: int | None = None
-    """The call of the step."""
+    """The number of the call in the step."""
     interrupt: str = ""
-    """The question."""
+    """The id of the interrupt."""
     command: str = ""
-    """The command's id."""
+    """The id of the command."""
 
 
 class AuditRecordView(AuditRecord):
@@ -64,21 +64,21 @@ def audit_record_view(run: RunId, record: AuditRecord) -> AuditRecordView:
 
 
 class AuditFilter(Model):
-    """Which records are wanted; what is left out does not narrow."""
+    """Selects audit records; an empty field selects all."""
 
     agent: str = ""
-    """Only what is about this agent's calls, or said by somebody of this name."""
+    """Only records about calls of this agent, or by a principal of this name."""
     tool: str = ""
-    """Only what is about this tool."""
+    """Only records about this tool."""
     kinds: tuple[AuditKind, ...] = ()
     """Only these kinds."""
     since: int = 0
-    """Only from this time on, in milliseconds since the epoch."""
+    """Only records from this time on, in milliseconds since the epoch."""
     outcome: str = ""
     """Only this outcome."""
 
-    def wants(self, record: AuditRecord) -> bool:
-        """Whether a record is wanted."""
+    def matches(self, record: AuditRecord) -> bool:
+        """Whether the filter selects a record."""
         return (
             (not self.agent or self.agent in (record.agent, record.who))
             and (not self.tool or record.tool == self.tool)

@@ -21,32 +21,39 @@ from crewlog.model import Json
 from crewlog.reporting.drawing.labels import ON_ERROR, outgoing_edges
 from crewlog.reporting.dry_run.view import (
     ConditionCheckView,
+    DryRunEnd,
     DryRunInterruptView,
     DryRunStepView,
     DryRunView,
-    End,
     IncompleteJoinView,
-    Never,
-    Unmet,
+    UnmetRequirementView,
+    UnreachedNodeView,
 )
 from crewlog.state import journal as j
 from crewlog.state.fold import fold
 from crewlog.state.model import CrewState, Interrupt
 
 
-def account(
-    plan: GraphPlan, entries: Iterable[j.JournalEntry], *, end: End, because: str
+def dry_run_view(
+    plan: GraphPlan, entries: Iterable[j.JournalEntry], *, end: DryRunEnd, because: str
 ) -> DryRunView:
-    """The dry run that a journal tells."""
-    told = _JournalReader(plan)
+    """The view of a dry run.
+
+    Args:
+        plan: The plan.
+        entries: The journal of the dry run.
+        end: How it ended.
+        because: Why it did not complete.
+    """
+    reader = _JournalReader(plan)
     for entry in entries:
-        told.take(entry)
+        reader.add(entry)
     return DryRunView(
         crew=plan.crew,
-        steps=tuple(_step(each, plan) for each in told.steps.values()),
-        questions=tuple(told.questions),
-        unmet=tuple(told.unmet.values()),
-        never=tuple(_never(plan, told, end)),
+        steps=tuple(_step(each, plan) for each in reader.steps.values()),
+        questions=tuple(reader.questions),
+        unmet=tuple(reader.unmet.values()),
+        never=tuple(_unreached_nodes(plan, reader, end)),
         end=end,
         because=because,
     )
@@ -54,7 +61,7 @@ def account(
 
 @dataclass
 class _Draft:
-    """A visit, as far as it is told."""
+    """A step while the journal is read."""
 
     step: StepId
     why: str
@@ -87,52 +94,52 @@ def _step(draft: _Draft, plan: GraphPlan) -> DryRunStepView:
 
 
 class _JournalReader:
-    """Folds a journal, and notes what it says."""
+    """Reads the journal of a dry run."""
 
     def __init__(self, plan: GraphPlan) -> None:
         self.plan = plan
         self.state = CrewState(run=RunId("dry-run"))
         self.steps: dict[StepId, _Draft] = {}
         self.questions: list[DryRunInterruptView] = []
-        self.unmet: dict[NodeName, Unmet] = {}
+        self.unmet: dict[NodeName, UnmetRequirementView] = {}
         self._asked: dict[str, Interrupt] = {}
         self._completed: dict[NodeName, StepId] = {}
 
-    def take(self, entry: j.JournalEntry) -> None:
-        """One more entry."""
+    def add(self, entry: j.JournalEntry) -> None:
+        """Reads the next entry."""
         before, self.state = self.state, fold(self.state, entry)
         match entry:
             case j.NodesReached():
-                self._routed(entry, before)
+                self._add_steps(entry, before)
             case j.RequirementMet():
-                self._condition(entry.step, "when", waived=entry.waived)
+                self._add_check(entry.step, "when", waived=entry.waived)
             case j.StepStarted() if not item_number(entry.step):
-                self._condition(entry.step, "only_if")
+                self._add_check(entry.step, "only_if")
             case j.ParentStepStarted():
-                self._condition(entry.step, "only_if")
+                self._add_check(entry.step, "only_if")
                 self.steps[entry.step].items = entry.of
             case j.RunOutputSet() if entry.by:
-                self._set(entry.by, entry.flag, entry.value)
+                self._add_output(entry.by, entry.flag, entry.value)
             case j.OutputSet():
-                self._set(entry.agent, f"{entry.agent}.{entry.key}", entry.value)
+                self._add_output(entry.agent, f"{entry.agent}.{entry.key}", entry.value)
             case j.StepFailed():
                 draft = self.steps[visit_of(entry.step)]
                 draft.outcome, draft.because = "failed", f"failed: {entry.error}"
             case j.StepCompleted() if not item_number(entry.step):
-                self._ended(entry)
+                self._end_step(entry)
             case j.InterruptRaised():
-                self._raised(entry.interrupt)
+                self._raise_interrupt(entry.interrupt)
             case j.InterruptAnswered():
-                self._answered(entry)
+                self._answer_interrupt(entry)
             case _:
                 pass
 
     # -- conditions ------------------------------------------------------------------------------
 
-    def look(
+    def check(
         self, condition: Condition, kind: Literal["when", "only_if", "decide"]
     ) -> ConditionCheckView:
-        """A condition with what it sees now."""
+        """The result of a condition now, with the values that it uses."""
         outputs = {
             agent: {key: output.value for key, output in found.items()}
             for agent, found in self.state.agent_outputs.items()
@@ -150,21 +157,21 @@ class _JournalReader:
             },
         )
 
-    def _condition(
+    def _add_check(
         self, step: StepId, kind: Literal["when", "only_if"], *, waived: bool = False
     ) -> None:
         node = self.plan.nodes[node_of(step)]
         condition = node.when if kind == "when" else node.only_if
-        # Of one that people waived it is told that nothing met it.
+        # A waived requirement is among the unmet ones.
         if condition is not None and not waived:
-            self.steps[step].conditions.append(self.look(condition, kind))
+            self.steps[step].conditions.append(self.check(condition, kind))
 
-    # -- visits ----------------------------------------------------------------------------------
+    # -- steps -----------------------------------------------------------------------------------
 
-    def _routed(self, entry: j.NodesReached, before: CrewState) -> None:
+    def _add_steps(self, entry: j.NodesReached, before: CrewState) -> None:
         new = [s for s in self.state.frontier if s not in before.frontier and not item_number(s)]
         for step in new:
-            self.steps[step] = _Draft(step, self._why(entry, node_of(step)))
+            self.steps[step] = _Draft(step, self._reach_reason(entry, node_of(step)))
         done = self._completed.get(entry.source) if entry.source is not None else None
         if done is None:
             return
@@ -181,14 +188,14 @@ class _JournalReader:
         if not draft.because:
             draft.because = entry.because
 
-    def _why(self, entry: j.NodesReached, name: NodeName) -> str:
+    def _reach_reason(self, entry: j.NodesReached, name: NodeName) -> str:
         if entry.source is None:
             if entry.because:
                 return f"not all that it waits for came, and {entry.because}"
             return "starts with the run"
         source = self.plan.nodes[entry.source]
         if name in entry.arrived:
-            return self._joined(entry.source, name)
+            return self._join_reason(entry.source, name)
         if source.decide is not None or source.route is not None:
             return f"{entry.source} sends the run here"
         if source.ask is not None:
@@ -199,7 +206,7 @@ class _JournalReader:
             return f"in the place of {entry.source}, which failed"
         return f"{entry.source} hands over to it"
 
-    def _joined(self, source: NodeName, name: NodeName) -> str:
+    def _join_reason(self, source: NodeName, name: NodeName) -> str:
         join = self.plan.nodes[name].join
         if join is None or len(join.of) == 1:
             return f"{source} is done"
@@ -213,14 +220,14 @@ class _JournalReader:
         done = f"{listed(arrived)} {'are' if len(arrived) > 1 else 'is'} done{counted}"
         return f"{done}; {listed(kept)} counts as done" if kept else done
 
-    def _set(self, agent: str, name: str, value: Json) -> None:
+    def _add_output(self, agent: str, name: str, value: Json) -> None:
         for step, entry in self.state.frontier.items():
             node = self.plan.nodes[entry.node]
             if AgentName(agent) in node.agents and entry.status == "running":
                 self.steps[visit_of(step)].sets[name] = value
                 return
 
-    def _ended(self, entry: j.StepCompleted) -> None:
+    def _end_step(self, entry: j.StepCompleted) -> None:
         draft = self.steps[entry.step]
         name = node_of(entry.step)
         node = self.plan.nodes[name]
@@ -229,25 +236,27 @@ class _JournalReader:
         if not failed:
             draft.outcome = "skipped" if entry.skipped else "done"
         if node.decide is not None:
-            draft.conditions.append(self.look(node.decide.when, "decide"))
+            draft.conditions.append(self.check(node.decide.when, "decide"))
         elif entry.skipped and node.only_if is not None and not draft.conditions:
-            looked = self.look(node.only_if, "only_if")
-            draft.conditions += [] if looked.holds else [looked]
+            check = self.check(node.only_if, "only_if")
+            draft.conditions += [] if check.holds else [check]
         if not failed:
             draft.because = entry.because.replace("people said", "the answer is")
         if node.when is not None and node.otherwise != ASK_HUMAN and entry.skipped:
             self._add_blocked_requirement(name, node)
 
-    # -- questions -------------------------------------------------------------------------------
+    # -- interrupts ------------------------------------------------------------------------------
 
-    def _raised(self, asked: Interrupt) -> None:
+    def _raise_interrupt(self, asked: Interrupt) -> None:
         self._asked[asked.id] = asked
         if asked.kind == "requirement" and asked.step is not None:
             name = node_of(asked.step)
             node = self.plan.nodes[name]
             if node.for_each is not None and asked.detail == node.for_each:
                 then = "people are asked: look again, skip this, or stop"
-                self.unmet[name] = Unmet(node=name, requirement=node.for_each, then=then)
+                self.unmet[name] = UnmetRequirementView(
+                    node=name, requirement=node.for_each, then=then
+                )
             else:
                 self._add_blocked_requirement(name, node)
 
@@ -259,13 +268,13 @@ class _JournalReader:
             SKIP: "it is skipped, and what waits for it goes on",
         }.get(node.otherwise, f"{node.otherwise} runs in its place")
         condition = render_condition(node.when)
-        self.unmet[name] = Unmet(node=name, requirement=condition, then=then)
-        looked = self.look(node.when, "when")
+        self.unmet[name] = UnmetRequirementView(node=name, requirement=condition, then=then)
+        check = self.check(node.when, "when")
         for step, draft in self.steps.items():
-            if node_of(step) == name and draft.outcome == "open" and not looked.holds:
-                draft.conditions.append(looked)
+            if node_of(step) == name and draft.outcome == "open" and not check.holds:
+                draft.conditions.append(check)
 
-    def _answered(self, entry: j.InterruptAnswered) -> None:
+    def _answer_interrupt(self, entry: j.InterruptAnswered) -> None:
         asked = self._asked[entry.interrupt]
         if entry.decision == "withdrawn":
             return
@@ -281,25 +290,29 @@ class _JournalReader:
         )
 
 
-# -- what is never reached -------------------------------------------------------------------------
+# -- unreached nodes -------------------------------------------------------------------------------
 
 
-def _never(plan: GraphPlan, told: _JournalReader, end: End) -> Iterator[Never]:
-    visited = {node_of(step) for step in told.steps}
+def _unreached_nodes(
+    plan: GraphPlan, reader: _JournalReader, end: DryRunEnd
+) -> Iterator[UnreachedNodeView]:
+    visited = {node_of(step) for step in reader.steps}
     for name, node in plan.nodes.items():
         if name not in visited:
-            yield Never(node=name, why=_unreached_reason(plan, told, name, node, end))
+            yield UnreachedNodeView(node=name, why=_unreached_reason(plan, reader, name, node, end))
 
 
 def _unreached_reason(
-    plan: GraphPlan, told: _JournalReader, name: NodeName, node: PlanNode, end: End
+    plan: GraphPlan, reader: _JournalReader, name: NodeName, node: PlanNode, end: DryRunEnd
 ) -> str:
-    visited = {node_of(step) for step in told.steps}
-    done = told.state.routing.completed
+    visited = {node_of(step) for step in reader.steps}
+    done = reader.state.routing.completed
     if node.join is not None:
         never = [source for source in node.join.of if source not in visited]
         unfinished = [s for s in node.join.of if s in visited and not done.get(s, 0)]
-        elsewhere = [s for s in node.join.of if done.get(s, 0) and _left(told, s, name)]
+        elsewhere = [
+            s for s in node.join.of if done.get(s, 0) and _has_not_arrived(reader, s, name)
+        ]
         waits = f"waits for {listed(node.join.of)}" if len(node.join.of) > 1 else ""
         parts = [waits] if waits else []
         parts += [f"{each} is never reached" for each in never]
@@ -314,20 +327,20 @@ def _unreached_reason(
     ]
     if not ways:
         return "nothing sends the run here"
-    return "; ".join(_unsent_reason(told, plan, source, why) for source, why in ways)
+    return "; ".join(_unsent_reason(reader, plan, source, why) for source, why in ways)
 
 
 _ENDS = {"completed": "ended", "failed": "failed", "stopped": "was stopped", "cut": "was cut off"}
 
 
-def _left(told: _JournalReader, source: NodeName, target: NodeName) -> bool:
-    """Whether a node that is done never arrived at a join."""
-    return not told.state.routing.arrivals.get(target, {}).get(source, 0)
+def _has_not_arrived(reader: _JournalReader, source: NodeName, target: NodeName) -> bool:
+    """Whether a completed node did not arrive at a join."""
+    return not reader.state.routing.arrivals.get(target, {}).get(source, 0)
 
 
-def _unsent_reason(told: _JournalReader, plan: GraphPlan, source: NodeName, why: str) -> str:
-    """Why a node that could send the run somewhere did not."""
-    visits = [each for step, each in told.steps.items() if node_of(step) == source]
+def _unsent_reason(reader: _JournalReader, plan: GraphPlan, source: NodeName, why: str) -> str:
+    """Why the run did not take an edge."""
+    visits = [each for step, each in reader.steps.items() if node_of(step) == source]
     node = plan.nodes[source]
     if not visits:
         return f"only {source} sends the run here, and is never reached"

@@ -1,4 +1,4 @@
-"""Runs a dry run: the engine routes a graph on an empty state, and nothing is called.
+"""Runs a dry run: the engine routes a graph on an empty state, without a call.
 
 Each turn ends at once. It sets only the assumed outputs, unless it is assumed to fail. Each
 question gets its first answer. A timer ends when nothing else can continue.
@@ -18,14 +18,14 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.run_context import CallRequest
 from crewlog.ids import AgentName, FlagName, NodeName, RunId, node_of
 from crewlog.model import Json
-from crewlog.reporting.dry_run.journal_reader import account
-from crewlog.reporting.dry_run.view import DryRunView, End
+from crewlog.reporting.dry_run.journal_reader import dry_run_view
+from crewlog.reporting.dry_run.view import DryRunEnd, DryRunView
 from crewlog.state import journal as j
 from crewlog.state.calls import CallModelResult, OutputValue, StructuredOutput
 from crewlog.state.model import Interrupt
 
-MOST_STEPS = 200
-"""Steps after which a dry run is cut off: what loops so long is seen by then."""
+STEP_LIMIT = 200
+"""Steps after which a dry run ends: more repetitions of a loop say nothing new."""
 
 Outputs = Mapping[str, Mapping[str, Json]]
 """Outputs by agent and key."""
@@ -39,26 +39,25 @@ async def dry_run(
     flags: Mapping[str, Json] | None = None,
     outputs: Outputs | None = None,
     errors: Mapping[str, str] | None = None,
-    most: int = MOST_STEPS,
+    step_limit: int = STEP_LIMIT,
 ) -> DryRunView:
-    """Routes a plan's graph without calling anything.
+    """Routes the graph of a plan without a call of a model or a tool.
 
     Args:
         plan: The plan.
-        flags: Flags that are assumed: those an agent writes are set when its turn ends, others
-            at the start.
-        outputs: Outputs that are assumed, set when their agents' turns end.
-        errors: Errors with which steps are assumed to fail, by their node, or by their agent for
-            all of its steps.
-        most: After so many steps it is cut off.
+        flags: The assumed run outputs. One that an agent sets is set at the end of its turn, any
+            other at the start.
+        outputs: The assumed outputs, set at the end of their agents' turns.
+        errors: The assumed errors: by node, or by agent for all steps of it.
+        step_limit: The most steps.
 
     Raises:
-        UsageError: where what is assumed is nothing that the crew has.
+        UsageError: the crew has no such run output, agent, output or step.
     """
-    drill = _DryRunner(plan, flags or {}, outputs or {}, errors or {})
-    end, because = await drill.go(most)
-    entries = [j.entry_from_json(data) for data in drill.engine.ledger.entries]
-    return account(plan, entries, end=end, because=because).model_copy(
+    runner = _DryRunner(plan, flags or {}, outputs or {}, errors or {})
+    end, because = await runner.run(step_limit)
+    entries = [j.entry_from_json(data) for data in runner.engine.ledger.entries]
+    return dry_run_view(plan, entries, end=end, because=because).model_copy(
         update={
             "flags": dict(flags or {}),
             "outputs": {agent: dict(found) for agent, found in (outputs or {}).items()},
@@ -68,7 +67,7 @@ async def dry_run(
 
 
 class _DryRunner:
-    """The engine, and what stands in for models and people."""
+    """Drives the engine in the place of models, tools and people."""
 
     engine: Engine
 
@@ -79,8 +78,8 @@ class _DryRunner:
         outputs: Outputs,
         errors: Mapping[str, str],
     ) -> None:
-        # One turn of a conversation; and the turns of agents that ask no model are over at once, as
-        # those of all others: nothing is called, and no step takes any time.
+        # One exchange of a conversation. Turns of agents without a model end at once, as all
+        # others: no tool is called, and no step takes time.
         idle = {name: rules.model_copy(update={"does": ()}) for name, rules in plan.agents.items()}
         nodes = {
             name: node if node.timeout is None else node.model_copy(update={"timeout": None})
@@ -90,12 +89,16 @@ class _DryRunner:
         self.flags = flags
         self.outputs = outputs
         self.errors = errors
-        self._answered: set[tuple[NodeName | None, str]] = set()
-        _check(plan, flags, outputs)
+        self._answers: set[tuple[NodeName | None, str]] = set()
+        _check_assumed_outputs(plan, flags, outputs)
         _check_assumed_errors(plan, errors)
 
-    async def go(self, most: int) -> tuple[End, str]:
-        """Runs to the end, or to `most` steps; how it ended and why."""
+    async def run(self, step_limit: int) -> tuple[DryRunEnd, str]:
+        """Runs until the end or the step limit.
+
+        Returns:
+            How the run ended, and why it did not complete.
+        """
         self.engine = engine = await Engine.begin(
             self.plan, RunId("dry-run"), input_text="", by="", at=0
         )
@@ -105,64 +108,71 @@ class _DryRunner:
                 engine.record(j.RunOutputSet(flag=FlagName(flag), value=self.flags[flag]))
         while True:
             await engine.advance(())
-            order = next(engine.pending_calls(()), None)
+            request = next(engine.pending_calls(()), None)
             if engine.state.status == "failed":
                 return "failed", engine.state.error
             if engine.state.is_ended:
                 return "completed", ""
-            if engine.state.steps > most or engine.state.position > most * 20:
-                return "cut", f"it goes on after {most} steps"
-            if order is not None:
-                await self._end_turn(order)
+            if engine.state.steps > step_limit or engine.state.position > step_limit * 20:
+                return "cut", f"it goes on after {step_limit} steps"
+            if request is not None:
+                await self._end_turn(request)
             elif (due := engine.timers.next_deadline()) is not None:
                 engine.at = max(engine.at, due)
                 engine.timers.fire(due)
             elif engine.state.interrupts:
-                asked = next(iter(engine.state.interrupts.values()))
+                interrupt = next(iter(engine.state.interrupts.values()))
                 try:
-                    await answer(engine, asked, self._chosen_answer(asked), by="", command=None)
+                    await answer(
+                        engine, interrupt, self._chosen_answer(interrupt), by="", command=None
+                    )
                 except StopAnswer:
-                    return "stopped", f"the answer to {asked.question!r} ends the run"
+                    return "stopped", f"the answer to {interrupt.question!r} ends the run"
             else:
                 return "stopped", "nothing is left that could go on"
 
-    async def _end_turn(self, order: CallRequest) -> None:
-        """The agent's turn is over: it sets what is assumed, and says nothing; or it fails."""
-        agent, rules = order.agent, self.plan.agents[order.agent]
-        error = self.errors.get(node_of(order.step), self.errors.get(agent))
+    async def _end_turn(self, request: CallRequest) -> None:
+        """Ends a turn with the assumed outputs and an empty message, or with the assumed error."""
+        agent, rules = request.agent, self.plan.agents[request.agent]
+        error = self.errors.get(node_of(request.step), self.errors.get(agent))
         if error is not None:
-            await self.engine.fail_step(order.step, order.call.call, error, ASSUMED)
+            await self.engine.fail_step(request.step, request.call.call, error, ASSUMED)
             return
         for flag in rules.flags:
             if flag in self.flags:
                 self.engine.record(j.RunOutputSet(flag=flag, value=self.flags[flag], by=agent))
-        assumed, said = self.outputs.get(agent, {}), rules.reply.fields if rules.reply else ()
+        assumed, structured = self.outputs.get(agent, {}), rules.reply.fields if rules.reply else ()
         for key in rules.outputs:
-            if key in assumed and key not in said:
+            if key in assumed and key not in structured:
                 self.engine.record(j.OutputSet(agent=agent, key=key, value=assumed[key]))
-        body = {"type": "ai", "content": "", "id": f"{order.step}/{order.call.call}"}
-        fields = tuple(OutputValue(key=key, value=assumed[key]) for key in said if key in assumed)
+        body = {"type": "ai", "content": "", "id": f"{request.step}/{request.call.call}"}
+        fields = tuple(
+            OutputValue(key=key, value=assumed[key]) for key in structured if key in assumed
+        )
         read = StructuredOutput(outputs=fields) if rules.reply else None
         reply = CallModelResult(body=body, hash=hash_json(body), reply=read)
-        await self.engine.turns.apply_model_call(order.step, order.call.call, reply)
+        await self.engine.turns.apply_model_call(request.step, request.call.call, reply)
 
-    def _chosen_answer(self, asked: Interrupt) -> str:
-        """The first option; another one where that would only lead here again.
+    def _chosen_answer(self, interrupt: Interrupt) -> str:
+        """The first option; another one if that would only repeat the question.
 
-        It does where it goes to a node and was given before, and where it says to look again for
-        a list that nobody sets.
+        It repeats if it goes to a node and was the answer before, and if it reads a missing list
+        again.
         """
-        if asked.kind == "step_failed":
-            return "skip"  # it would only fail again
-        first, *others = asked.options
-        node = self.engine.state.frontier[asked.step].node if asked.step else None
-        key = (node, asked.question)
-        again = key in self._answered
-        self._answered.add(key)
+        if interrupt.kind == "step_failed":
+            return "skip"  # a retry would fail again
+        first, *others = interrupt.options
+        node = self.engine.state.frontier[interrupt.step].node if interrupt.step else None
+        key = (node, interrupt.question)
+        again = key in self._answers
+        self._answers.add(key)
         if first != "again" and not (again and first in self.plan.nodes):
             return first
-        on = [option for option in others if option not in self.plan.nodes]
-        return next((option for option in on if option != "stop"), on[0] if on else first)
+        without_nodes = [option for option in others if option not in self.plan.nodes]
+        return next(
+            (option for option in without_nodes if option != "stop"),
+            without_nodes[0] if without_nodes else first,
+        )
 
 
 def _check_assumed_errors(plan: GraphPlan, errors: Mapping[str, str]) -> None:
@@ -175,7 +185,7 @@ def _check_assumed_errors(plan: GraphPlan, errors: Mapping[str, str]) -> None:
             )
 
 
-def _check(plan: GraphPlan, flags: Mapping[str, Json], outputs: Outputs) -> None:
+def _check_assumed_outputs(plan: GraphPlan, flags: Mapping[str, Json], outputs: Outputs) -> None:
     known = {*plan.flags} | {flag for rules in plan.agents.values() for flag in rules.flags}
     known |= {node.ask.sets for node in plan.nodes.values() if node.ask and node.ask.sets}
     for flag in flags:

@@ -9,106 +9,106 @@ from pydantic import Field
 from crewlog.ids import AgentName, NodeName, StepId
 from crewlog.model import Json, Model
 
-End = Literal["completed", "failed", "stopped", "cut"]
-"""How a dry run ended; `cut` where it took too many steps."""
+DryRunEnd = Literal["completed", "failed", "stopped", "cut"]
+"""How a dry run ended; `cut`: it reached its step limit."""
 
 
 class ConditionCheckView(Model):
-    """A condition that was looked at, and what it saw."""
+    """A condition, its result, and the values that it used."""
 
     kind: Literal["when", "only_if", "decide"]
-    """A requirement, a condition to work at all, or a decision's."""
+    """`when`: a requirement. `only_if`: if it is false, the step is skipped. `decide`: a branch."""
     condition: str
-    """As it is written."""
+    """The condition as text."""
     holds: bool
-    """Whether it held."""
+    """Its result."""
     values: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """What its names stood for; null is what nobody has set."""
+    """The values of its outputs; null: not set."""
 
 
 class IncompleteJoinView(Model):
-    """A join that a node arrived at without making it run."""
+    """A join that a step arrived at and did not start."""
 
     node: NodeName
-    """The node with the join."""
+    """The node of the join."""
     missing: tuple[NodeName, ...] = ()
-    """What it lacks; empty where it has run already and needs no more."""
+    """The sources that it still waits for; empty: it has run already."""
 
 
 class DryRunInterruptView(Model):
-    """A question that would be asked, and the answer that the dry run gave."""
+    """An interrupt, and the answer of the dry run."""
 
     kind: str
-    """Why it is asked: `ask`, `requirement`, `limit`, …"""
+    """The kind of the interrupt: `ask`, `requirement`, `limit`, …"""
     node: NodeName | None = None
-    """The node that waits for the answer; none for the whole run."""
+    """The node that waits for the answer; none: the whole run."""
     step: StepId | None = None
-    """The visit that waits for it."""
+    """The step that waits for the answer; none: the whole run."""
     question: str
     options: tuple[str, ...]
     answer: str
-    """What was answered here: the first option, as a rule."""
+    """The answer: the first option, unless it would only repeat the question."""
 
 
 class DryRunStepView(Model):
-    """A visit to a node."""
+    """A step of a dry run."""
 
     step: StepId
     node: NodeName
     kind: Literal["agent", "decide", "ask", "wait", "route"]
     agent: AgentName | None = None
     why: str
-    """Why it was reached."""
+    """Why the node was reached."""
     conditions: tuple[ConditionCheckView, ...] = ()
-    """The conditions that were looked at, in order."""
+    """The conditions that were checked, in order."""
     outcome: Literal["done", "skipped", "failed", "open"] = "open"
-    """`failed` where it was assumed to fail, `open` where the run ended before it."""
+    """`failed`: it is assumed to fail. `open`: the run ended before it did."""
     because: str = ""
-    """Why it was skipped, or where a decision or an answer went."""
+    """Why it was skipped or failed, or what a branch or an answer selected."""
     items: int | None = None
-    """How many items it has a step for, where it has one for each item of a list."""
+    """The number of its child steps; none if it has no list."""
     sets: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """The flags and outputs that it was assumed to set."""
+    """The outputs that it is assumed to set."""
     to: tuple[NodeName, ...] = ()
     """The nodes that follow."""
     unfilled: tuple[IncompleteJoinView, ...] = ()
-    """Joins that it arrived at, and that do not run by it."""
+    """The joins that it arrived at and did not start."""
 
 
-class Unmet(Model):
-    """A requirement that nothing met."""
+class UnmetRequirementView(Model):
+    """A requirement that was not met."""
 
     node: NodeName
     requirement: str
     then: str
-    """What happens: people are asked, it is skipped, or another node takes its place."""
+    """What follows: an interrupt, a skipped step, or another node."""
 
 
-class Never(Model):
-    """A node that was not reached."""
+class UnreachedNodeView(Model):
+    """A node without a step."""
 
     node: NodeName
     why: str
 
 
 class DryRunView(Model):
-    """What a crew does where nobody says or sets anything."""
+    """The route of a crew on an empty state."""
 
     crew: str
     flags: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """The flags that were assumed."""
+    """The assumed run outputs."""
     outputs: dict[str, dict[str, Json]] = Field(default_factory=dict[str, dict[str, Json]])
-    """The outputs that were assumed."""
+    """The assumed outputs, by agent and key."""
     errors: dict[str, str] = Field(default_factory=dict[str, str])
-    """The errors with which steps were assumed to fail, by node or by agent."""
+    """The assumed errors, by node or by agent."""
     steps: tuple[DryRunStepView, ...] = ()
-    """The visits, in the order in which nodes were reached."""
+    """The steps, in the order in which their nodes were reached."""
     questions: tuple[DryRunInterruptView, ...] = ()
-    """What people would be asked, in order."""
-    unmet: tuple[Unmet, ...] = ()
-    """Requirements that nothing met."""
-    never: tuple[Never, ...] = ()
-    """Nodes that were not reached, in the order of the plan."""
-    end: End = "completed"
+    """The interrupts, in order."""
+    unmet: tuple[UnmetRequirementView, ...] = ()
+    """The requirements that were not met."""
+    never: tuple[UnreachedNodeView, ...] = ()
+    """The nodes that were not reached, in the order of the plan."""
+    end: DryRunEnd = "completed"
     because: str = ""
     """Why it did not complete."""

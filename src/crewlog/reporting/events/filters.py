@@ -1,11 +1,11 @@
-"""Which events an observer wants: by kind, by creature, by graph and by channel.
+"""Filters that select events by kind, agent, run and channel.
 
     EventFilter(kinds={"CREATURE_STARTED"}, creatures={"scout"})
 
-An event has the name of its journal entry, and what it means for a graph: `ComponentChanged` and
-`RunMerged` are `TOPOLOGY_CHANGED`, and besides each of the graph events that they hold. Each of
-these meanings is looked at by itself: that `late` began to live is not about `scout`, though
-`scout` is affected.
+The kinds of an event are the kind of its journal entry and the changes of components in it:
+`ComponentChanged` and `RunMerged` are also `TOPOLOGY_CHANGED`, and each of the component events
+that they hold. A filter checks each of these aspects by itself: the start of `late` does not match
+a filter for `scout`, although the same entry affects `scout`.
 """
 
 from __future__ import annotations
@@ -29,59 +29,59 @@ GRAPH_EVENTS: tuple[str, ...] = (
     TOPOLOGY_CHANGED,
     *(f"{TOPOLOGY_CHANGED}:{change}" for change in ("merge", "split", "nothing")),
 )
-"""The names of what becomes of graphs, creatures and sessions."""
-ENTRIES: tuple[str, ...] = tuple(
+"""The names of changes of components, agents with channels and runs."""
+ENTRY_KINDS: tuple[str, ...] = tuple(
     str(each.model_fields["kind"].default) for each in get_args(get_args(j.JournalEntry)[0])
 )
 """The kinds of journal entries."""
-_RUNS = ("SESSION_FORKED", "CREATURE_SESSION_ATTACHED")
-"""Graph events that lead to a run."""
+_RUN_EVENTS = ("SESSION_FORKED", "CREATURE_SESSION_ATTACHED")
+"""Component events that name a run."""
 _CHANGES = (j.ComponentChanged, j.RunMerged)
 
 
-_NOBODY = ("",)
+_NO_AGENT = ("",)
 """A name that no agent has."""
 
 
 class Aspect(NamedTuple):
-    """One meaning of an entry."""
+    """An entry, or one component event in it."""
 
     kinds: frozenset[str]
-    """Its names."""
+    """Its kinds."""
     creatures: frozenset[str]
-    """Who is concerned."""
+    """The agents that it concerns."""
     graphs: frozenset[str]
-    """The runs that it names, besides the one that it happened in."""
+    """The runs that it names, without the run of the journal."""
     channels: frozenset[str]
-    """The channels that it is about."""
+    """The channels that it names."""
 
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Events that satisfy all that is said, each by one of its names; what is empty, all satisfy.
+    """Selects events with an aspect that matches every field; an empty field matches all.
 
     Raises:
-        UsageError: there is no event of such a kind.
+        UsageError: there is no such kind of event.
     """
 
     kinds: Collection[str] = ()
-    """Kinds of journal entries, as `ToolCallCompleted`, and names of graph events, as
-    `CREATURE_STARTED`, `TOPOLOGY_CHANGED`, or `TOPOLOGY_CHANGED:split`."""
+    """Kinds of journal entries (`ToolCallCompleted`) and changes of components
+    (`CREATURE_STARTED`, `TOPOLOGY_CHANGED`, `TOPOLOGY_CHANGED:split`)."""
     creatures: Collection[str] = ()
-    """Agents that are concerned: they do it, hear it, are told of it or are affected by it."""
+    """Agents that the event concerns: that act, read the message, or are affected."""
     graphs: Collection[str] = ()
-    """Runs in which it happened, or that it names."""
+    """The runs of the event: of its journal, or named in it."""
     channels: Collection[str] = ()
-    """Channels in which something is said, or to which a wire leads: with or without `channel:`."""
+    """Channels of a message or an output wire, with or without `channel:`."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            given: Collection[str] = getattr(self, each.name)
-            names = frozenset([given] if isinstance(given, str) else given)
+            values: Collection[str] = getattr(self, each.name)
+            names = frozenset([values] if isinstance(values, str) else values)
             object.__setattr__(self, each.name, names)
         bare = frozenset(name.removeprefix(CHANNEL) for name in self.channels)
         object.__setattr__(self, "channels", bare)
-        known = (*GRAPH_EVENTS, *ENTRIES)
+        known = (*GRAPH_EVENTS, *ENTRY_KINDS)
         for kind in sorted(self.kinds):
             if kind not in known:
                 raise UsageError(
@@ -94,49 +94,50 @@ class EventFilter:
 
     @property
     def all(self) -> bool:
-        """Whether it lets everything pass."""
+        """Whether it selects every event."""
         return not (self.kinds or self.creatures or self.graphs or self.channels)
 
-    def over(self, merged: j.RunMerged) -> EventFilter:
-        """What is meant in the run that took in the one that this filter was for.
+    def after_merge(self, merged: j.RunMerged) -> EventFilter:
+        """The filter of a merged run, for the surviving run: with the agents' new names.
 
-        Only who comes is: somebody else may live there who is called as one of these was.
+        It leaves out agents that the merge did not bring: the surviving run may have other agents
+        with these names.
         """
         names = {(each.kind, each.was): each.now for each in merged.renames}
         creatures = {names.get(("creature", each), each) for each in self.creatures}
         channels = {names.get(("channel", each), each) for each in self.channels}
-        comes = {str(each) for each in merged.merged_agents}
-        # Where nobody of them comes, nobody is meant: none at all would mean everybody.
-        there = creatures & comes or (_NOBODY if self.creatures else ())
-        return replace(self, creatures=there, channels=channels)
+        merged_agents = {str(each) for each in merged.merged_agents}
+        # An empty set would match all agents.
+        left = creatures & merged_agents or (_NO_AGENT if self.creatures else ())
+        return replace(self, creatures=left, channels=channels)
 
-    def also(self, other: EventFilter) -> EventFilter:
-        """The same filter for the creatures and channels of another one, too."""
+    def union(self, other: EventFilter) -> EventFilter:
+        """The filter that also selects the agents and channels of another one."""
         creatures, channels = {*self.creatures, *other.creatures}, {*self.channels, *other.channels}
         return replace(self, creatures=creatures, channels=channels)
 
     def __call__(self, event: Event) -> bool:
-        """Whether an event passes."""
-        return any(self._takes(event.run, each) for each in aspects(event.entry))
+        """Whether it selects an event."""
+        return any(self._matches(event.run, each) for each in aspects(event.entry))
 
-    def _takes(self, run: RunId, aspect: Aspect) -> bool:
-        asked: tuple[tuple[Collection[str], frozenset[str]], ...] = (
+    def _matches(self, run: RunId, aspect: Aspect) -> bool:
+        fields_of_aspect: tuple[tuple[Collection[str], frozenset[str]], ...] = (
             (self.kinds, aspect.kinds),
             (self.creatures, aspect.creatures),
             (self.graphs, aspect.graphs | {run}),
             (self.channels, aspect.channels),
         )
-        return all(not wanted or not there.isdisjoint(wanted) for wanted, there in asked)
+        return all(not wanted or not found.isdisjoint(wanted) for wanted, found in fields_of_aspect)
 
 
 def aspects(entry: j.JournalEntry) -> Iterator[Aspect]:
-    """What an entry means: what it is itself, and each event of a graph that it holds."""
+    """The aspects of an entry: the entry itself, and each component event in it."""
     names: set[str] = {entry.kind}
     if isinstance(entry, _CHANGES):
         names |= {TOPOLOGY_CHANGED, f"{TOPOLOGY_CHANGED}:{entry.change}"}
     elif isinstance(entry, j.RunForked):
         names.add(SESSION_FORKED)
-    creatures = frozenset(str(name).removesuffix(INBOX) for name in _creatures(entry) if name)
+    creatures = frozenset(str(name).removesuffix(INBOX) for name in _agents(entry) if name)
     graphs = frozenset(str(run) for run in _graphs(entry))
     channels = frozenset(
         log.removeprefix(CHANNEL) for log in _logs(entry) if log.startswith(CHANNEL)
@@ -149,17 +150,17 @@ def aspects(entry: j.JournalEntry) -> Iterator[Aspect]:
 def _aspect(event: j.ComponentEvent) -> Aspect:
     kinds = frozenset({event.event})
     creature = frozenset({str(event.creature)})
-    nobody: frozenset[str] = frozenset()
+    none: frozenset[str] = frozenset()
     to = frozenset({event.to} - {""})
-    if event.event in _RUNS:
-        return Aspect(kinds, creature, to, nobody)
+    if event.event in _RUN_EVENTS:
+        return Aspect(kinds, creature, to, none)
     if event.to.startswith(CHANNEL):
-        return Aspect(kinds, creature, nobody, frozenset({event.to.removeprefix(CHANNEL)}))
-    return Aspect(kinds, creature | to, nobody, nobody)
+        return Aspect(kinds, creature, none, frozenset({event.to.removeprefix(CHANNEL)}))
+    return Aspect(kinds, creature | to, none, none)
 
 
-def _creatures(entry: j.JournalEntry) -> Iterator[str]:
-    """Nodes and agents that an entry names."""
+def _agents(entry: j.JournalEntry) -> Iterator[str]:
+    """The nodes and agents that an entry names."""
     match entry:
         case j.AgentsWoken():
             yield from (entry.by, *entry.to, *entry.also)
@@ -189,7 +190,7 @@ def _graphs(entry: j.JournalEntry) -> Iterator[str]:
         case j.RunEndedByMerge():
             yield entry.run
         case _:
-            yield str(_field(entry, "other"))  # of what leads to a merge
+            yield str(_field(entry, "other"))  # of a pending merge
     yield from entry.log_source_run_ids
 
 
@@ -208,9 +209,10 @@ def _field(entry: j.JournalEntry, name: str) -> Any:
 
 
 def successors(event: Event) -> dict[RunId, int]:
-    """The runs that a run goes on in besides itself, or instead, by what an event says.
+    """The runs that continue a run after a split or a run merge, by an event of it.
 
-    By run, the position after which its journal tells what is new.
+    Returns:
+        By run, the position after which its journal has new entries.
     """
     entry = event.entry
     if isinstance(entry, j.ComponentChanged) and entry.change == "split":

@@ -1,7 +1,7 @@
-"""Who may call which tool now, cell by cell, with every rule that was looked at.
+"""Builds the cells of the permission matrix, each with its checks.
 
-The same for a live run, where the workflow answers, and for one that has ended, from the store:
-a plan and a state are enough. Nothing here decides: `RunContext.check` does, and this tells why.
+A plan and a state are enough: the workflow answers for a live run, and the client for an ended run
+from the store. `RunContext.check` decides; this module explains its decision.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from crewlog.state.recorder import Journal
 from crewlog.wire import LivePermissionView, PermissionCheckView, PermissionView, QuotaUseView
 
 APPROVALS = "approvals"
-"""What the engine says of a tool whose calls wait for a yes."""
+"""The name that the engine gives to an approval, also for a tool with high risk."""
 _STRICTNESS: dict[str, int] = {"": -1, "allow": 0, "ask": 1, "deny": 2}
 
 
 def run_context_of(plan: GraphPlan, state: CrewState) -> RunContext:
-    """A run that can be asked who may do what, of its plan and its state."""
+    """The context that checks the permissions of a run."""
     return RunContext(plan, Journal(state))
 
 
 def plan_tools(plan: GraphPlan) -> tuple[ToolName, ...]:
-    """The tools that agents of a plan may have: those of the crew, and built-in ones in use."""
+    """The tools that agents of a plan may have: those of the crew, and the built-in ones in use."""
     found = [*plan.tools, *(tool for rules in plan.agents.values() for tool in rules.tools)]
     return tuple(dict.fromkeys(found))
 
 
 def agents_in(plan: GraphPlan) -> tuple[AgentName, ...]:
-    """The agents that live in the run: what others may call, the runs say where they live."""
+    """The agents of the run, without remote agents."""
     return tuple(name for name in plan.agents if name not in plan.away)
 
 
 def remote_agents(plan: GraphPlan) -> dict[AgentName, RunId]:
-    """The agents that live in other runs, with these."""
+    """The remote agents, with their runs."""
     return {AgentName(name): RunId(run) for name, run in plan.away.items() if name in plan.agents}
 
 
@@ -68,15 +68,18 @@ def cells(
     limit: int = 1000,
     checks: bool = False,
 ) -> tuple[tuple[PermissionView, ...], int]:
-    """Cells of the matrix, row by row, and how many there are in all.
+    """A page of the matrix, row by row.
 
     Args:
         run: The run.
-        agents: The rows; none: all of them. Names of nobody who lives in the run are left out.
-        tools: The columns, likewise.
-        after: Cells to pass over.
-        limit: At most so many.
-        checks: Whether each has the rules that were looked at.
+        agents: The rows; none: all. Other names than those of the agents are ignored.
+        tools: The columns; none: all. Other names are ignored likewise.
+        after: The number of cells before the page.
+        limit: The most cells of the page.
+        checks: Whether each cell has its checks.
+
+    Returns:
+        The cells, and the number of cells on all pages.
     """
     rows = [name for name in agents_in(run.plan) if not agents or name in agents]
     columns = [name for name in plan_tools(run.plan) if not tools or name in tools]
@@ -89,13 +92,13 @@ def cells(
 def cell(
     run: RunContext, agent: AgentName, tool: ToolName, *, checks: bool = False
 ) -> PermissionView:
-    """What holds for an agent's calls of a tool now."""
-    decision = _checked(run, agent, tool)
+    """Whether an agent may call a tool now, and why."""
+    decision = _decision(run, agent, tool)
     rules = run.plan.agents[agent]
     made = _live_permission(run, agent, tool)
     ruled = made is not None and made.do != "permission"
     covering = [rule for rule in run.plan.checks if rule.covers(agent, tool)]
-    # An agent that works for another one uses up that one's, too.
+    # The calls of an agent count in the quotas of its parent agents, too.
     counting = [rule for each in (agent, *rules.within) for rule in _quotas(run, each, tool)]
     quotas = [_quota_view(run, rule) for rule in {rule.place: rule for rule in counting}.values()]
     return PermissionView(
@@ -108,22 +111,22 @@ def cell(
         set=made,
         changes=any(rule.when is not None and (rule.quota or not ruled) for rule in covering),
         quotas=tuple(quotas),
-        checks=tuple(_decided(_checks(run, agent, tool), decision.rule)) if checks else (),
+        checks=tuple(_mark_deciding(_checks(run, agent, tool), decision.rule)) if checks else (),
     )
 
 
 def _as_written(run: RunContext, tool: ToolName, decision: Decision) -> Decision:
-    """A decision that names what the definition says: to the engine, a risk is an approval, too."""
+    """The decision with the key of the definition that asks: `approvals`, or that of the risk."""
     if decision.rule != APPROVALS:
         return decision
     rules = run.plan.tools.get(tool)
     risk = rules.risk if rules is not None else "low"
-    told = reason_fields(decision, "", risk, run.plan.interrupts.approve_risk)
-    return decision.model_copy(update={"reason": told["reason"], "rule": told["rule"]})
+    fields = reason_fields(decision, "", risk, run.plan.interrupts.approve_risk)
+    return decision.model_copy(update={"reason": fields["reason"], "rule": fields["rule"]})
 
 
-def _checked(run: RunContext, agent: AgentName, tool: ToolName) -> Decision:
-    """What the engine decides, as people find it in the definition."""
+def _decision(run: RunContext, agent: AgentName, tool: ToolName) -> Decision:
+    """The decision of the engine, with the key of the definition that decided."""
     decision = run.check(agent, tool)
     if decision.rule != "parent":
         return _as_written(run, tool, decision)
@@ -147,32 +150,32 @@ def _quotas(run: RunContext, agent: str, tool: str) -> list[Permission]:
 def _quota_view(run: RunContext, rule: Permission) -> QuotaUseView:
     view = QuotaUseView(rule=rule.path, quota=rule.quota, key=rule.key)
     if is_per_run(rule.quota):
-        return _used(view, run.state.quotas.get(rule.key, 0))
+        return _with_use(view, run.state.quotas.get(rule.key, 0))
     return view.model_copy(update=vars(run.quota_store(rule)))
 
 
-def _used(view: QuotaUseView, used: int) -> QuotaUseView:
+def _with_use(view: QuotaUseView, used: int) -> QuotaUseView:
     left = max(0, quota_of(view.quota).most - used)
     return view.model_copy(update={"used": used, "left": left})
 
 
 def with_quota_use(cell: PermissionView, used: Mapping[QuotaUseView, int]) -> PermissionView:
-    """A cell with what is used of its quotas over runs: where one is used up, that refuses.
+    """A cell with the use of its quotas over several runs; one that is used up denies the call.
 
     Args:
-        cell: The cell, as a run tells it.
-        used: How many calls are counted now, by quota.
+        cell: The cell, as the run built it.
+        used: The number of calls that are counted now, by quota.
     """
-    quotas = tuple(_used(q, used[q]) if q in used else q for q in cell.quotas)
-    told = {now.rule: now for q, now in zip(cell.quotas, quotas, strict=True) if q in used}
+    quotas = tuple(_with_use(q, used[q]) if q in used else q for q in cell.quotas)
+    counted = {now.rule: now for q, now in zip(cell.quotas, quotas, strict=True) if q in used}
     checks = tuple(
-        check.model_copy(update={"says": f"{check.says}: {told[check.rule].left} left"})
-        if check.rule in told and check.applies
+        check.model_copy(update={"says": f"{check.says}: {counted[check.rule].left} left"})
+        if check.rule in counted and check.applies
         else check
         for check in cell.checks
     )
     found = cell.model_copy(update={"quotas": quotas, "checks": checks})
-    full = next((quota for quota in told.values() if quota.left == 0), None)
+    full = next((quota for quota in counted.values() if quota.left == 0), None)
     if full is None or cell.outcome == "deny":
         return found
     decided = tuple(
@@ -195,32 +198,38 @@ def _live_permission(run: RunContext, agent: str, tool: str) -> LivePermissionVi
         agent, tool, agent_tools=offered, live_permissions=state.live_permissions
     )
     if ruled is not None:
-        whom = agent if agent in row else EVERYONE
-        made = last_change(state, agent_permission_change(tool, whom, ruled))
-        return _told(LivePermissionView(do=ruled, agent=whom), made)
+        name = agent if agent in row else EVERYONE
+        made = last_change(state, agent_permission_change(tool, name, ruled))
+        return _with_change(LivePermissionView(do=ruled, agent=name), made)
     if state.tool_permissions.get(tool) != run.plan.permissions.get(ToolName(tool)):
         made = last_change(state, tool_permission_change(tool, state.tool_permissions.get(tool)))
-        return _told(LivePermissionView(do="permission"), made)
+        return _with_change(LivePermissionView(do="permission"), made)
     return None
 
 
-def _told(said: LivePermissionView, made: ChangeRecord | None) -> LivePermissionView:
-    if made is None:
-        return said
-    of = {"by": made.by, "at": made.at, "position": made.position, "reason": made.reason}
-    return said.model_copy(update=of)
+def _with_change(view: LivePermissionView, change: ChangeRecord | None) -> LivePermissionView:
+    if change is None:
+        return view
+    return view.model_copy(
+        update={
+            "by": change.by,
+            "at": change.at,
+            "position": change.position,
+            "reason": change.reason,
+        }
+    )
 
 
-# -- every rule ------------------------------------------------------------------------------
+# -- checks ------------------------------------------------------------------------------
 
 
 def _checks(run: RunContext, agent: AgentName, tool: ToolName) -> Iterator[PermissionCheckView]:
-    """What was looked at, in the order in which it is."""
+    """The checks, in their order."""
     rules = run.plan.agents[agent]
     ruled = live_permission(
         agent, tool, agent_tools=rules.tools, live_permissions=run.state.live_permissions
     )
-    free = ruled is None  # else what the definition says stands back
+    free = ruled is None  # a live permission replaces those of the definition
     if tool in rules.tools:
         yield PermissionCheckView(
             rule="tools", says=f"{tool} is among the tools of {agent}", applies=free
@@ -231,20 +240,20 @@ def _checks(run: RunContext, agent: AgentName, tool: ToolName) -> Iterator[Permi
     yield _permission_table_check(run, agent, tool, applies=free)
     for rule in run.plan.checks:
         if rule.covers(agent, tool):
-            yield from _rule(run, rule, free=free)
+            yield from _permission_checks(run, rule, free=free)
     if is_approval_required(agent, tool, run.plan.approvals):
         asked = Decision(outcome="ask", allowed=True, reason="", rule=APPROVALS)
-        said = _as_written(run, tool, asked).rule
-        says = f"{said}: a person says yes to each call of {tool} by {agent}"
-        yield PermissionCheckView(rule=said, says=says, outcome="ask", applies=free)
+        key = _as_written(run, tool, asked).rule
+        says = f"{key}: each call of {tool} by {agent} needs an approval"
+        yield PermissionCheckView(rule=key, says=says, outcome="ask", applies=free)
     else:
         yield PermissionCheckView(rule=APPROVALS, says=f"approvals do not name {tool} for {agent}")
     if ruled is not None:
-        whom = agent if agent in run.state.live_permissions.get(tool, {}) else "every agent"
-        says = f"people said {ruled} of {whom} and {tool}; it stands in the definition's place"
+        name = agent if agent in run.state.live_permissions.get(tool, {}) else "every agent"
+        says = f"a live permission sets {ruled} for {name} and {tool}; it replaces the definition"
         yield PermissionCheckView(rule="ruling", says=says, outcome=ruled)
     for parent in rules.within:
-        above = _checked(run, parent, tool)
+        above = _decision(run, parent, tool)
         says = f"{agent} works for {parent}, and may never more: {above.reason}"
         yield PermissionCheckView(rule="parent", says=says, outcome=above.outcome)
 
@@ -261,8 +270,10 @@ def _permission_table_check(
     return PermissionCheckView(rule="permissions", says=says, outcome=outcome, applies=applies)
 
 
-def _rule(run: RunContext, rule: Permission, *, free: bool) -> Iterator[PermissionCheckView]:
-    """What a rule says; its quota counts whatever people ruled."""
+def _permission_checks(
+    run: RunContext, rule: Permission, *, free: bool
+) -> Iterator[PermissionCheckView]:
+    """The check of a permission; its quota applies also to a live permission."""
     holds = rule.when is None or run.holds(rule.when)
     says = f"{permission_text(rule)}{f' ({rule.reason})' if rule.reason else ''}"
     if not holds:
@@ -288,8 +299,10 @@ def _rule(run: RunContext, rule: Permission, *, free: bool) -> Iterator[Permissi
     yield PermissionCheckView(rule=rule.path, says=says, outcome=outcome, applies=free)
 
 
-def _decided(checks: Iterator[PermissionCheckView], rule: str) -> Iterator[PermissionCheckView]:
-    """The same, with what decided marked."""
+def _mark_deciding(
+    checks: Iterator[PermissionCheckView], rule: str
+) -> Iterator[PermissionCheckView]:
+    """The checks; the one that decided is marked."""
     marked = False
     for check in checks:
         decides = not marked and check.applies and bool(check.outcome) and check.rule == rule
