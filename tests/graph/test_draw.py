@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from crewlog.graph.plan import Ask, GraphPlan, PlanNode
 from crewlog.ids import NodeName
 from crewlog.reporting.drawing.mermaid import mermaid
-from crewlog.reporting.drawing.terminal import picture
+from crewlog.reporting.drawing.terminal import terminal_drawing
 from graph.crews import flows, flutter, plan_of
 from graph.simulation import Replies, run
 from pace import assert_within
@@ -82,12 +82,12 @@ GOLDEN: list[tuple[list[Any], str]] = [
 
 @pytest.mark.parametrize(("flow", "expected"), GOLDEN)
 def test_golden_pictures(flow: list[Any], expected: str) -> None:
-    assert "\n" + picture(plan_of(flow)) == expected
+    assert "\n" + terminal_drawing(plan_of(flow)) == expected
 
 
 def test_the_flutter_crew() -> None:
     assert (
-        "\n" + picture(flutter())
+        "\n" + terminal_drawing(flutter())
         == """
  ┌─ ui_designer ─┐
 ─┤               ├─ aggregator ── audio (when backend.models_ready) ── done
@@ -95,17 +95,17 @@ def test_the_flutter_crew() -> None:
 """
     )
     statuses = {"ui_designer": "done", "backend": "running", "aggregator": "waiting"}
-    shown = picture(flutter(), statuses)
+    shown = terminal_drawing(flutter(), statuses)
     assert "✓ ui_designer" in shown
     assert "● backend" in shown
     assert "◌ aggregator" in shown
-    colored = picture(flutter(), statuses, color=True)
+    colored = terminal_drawing(flutter(), statuses, color=True)
     assert "\x1b[32m✓ ui_designer\x1b[0m" in colored
     assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == shown
 
 
 def test_a_long_crew_goes_on_in_bands() -> None:
-    shown = picture(plan_of([f"agent_{i}" for i in range(30)]), width=80)
+    shown = terminal_drawing(plan_of([f"agent_{i}" for i in range(30)]), width=80)
     lines = [line for line in shown.splitlines() if line]
     assert all(len(line) <= 80 for line in lines)
     assert re.findall(r"agent_\d+", shown) == [f"agent_{i}" for i in range(30)]
@@ -116,7 +116,7 @@ def test_a_long_crew_goes_on_in_bands() -> None:
 def test_lines_that_cannot_be_told_apart_are_said_in_words() -> None:
     flow = [["a", "b", "c"], {"agent": "x", "after": ["a", "b"]}, {"agent": "y", "after": ["b", "c"]},
             {"agent": "z", "after": ["a", "c"]}]  # fmt: skip
-    shown = picture(plan_of(flow))
+    shown = terminal_drawing(plan_of(flow))
     assert "⋈ z waits for a and c" in shown
 
 
@@ -170,7 +170,7 @@ async def test_answers_are_drawn_where_they_lead(
         f'    n1 -.->|"{option}"| done' for option in ends
     ]
     assert ("    n1 --> n2" in lines) is on
-    assert f"? ask_1: Buy? [{noted}]" in picture(plan)
+    assert f"? ask_1: Buy? [{noted}]" in terminal_drawing(plan)
     options = plan.nodes[NodeName("ask_1")].ask.options  # type: ignore[union-attr]
     for option in [*options, *(["maybe"] if question.get("words") else [])]:
         sim = await run(plan, Replies({}))
@@ -194,10 +194,10 @@ def test_a_question_that_nothing_waits_for_is_drawn_to_the_end_only_if_it_may_en
     asked = back.nodes["ask_1"]
     only = asked.model_copy(update={"ask": Ask(question="Which?", options=("a", "b"))})
     back = back.model_copy(update={"nodes": {**back.nodes, "ask_1": only}})
-    assert picture(back).splitlines()[0] == " a ── b ── ? ask_1"
+    assert terminal_drawing(back).splitlines()[0] == " a ── b ── ? ask_1"
     assert "--> done" not in mermaid(back)
     some = plan_of(["a", {"ask": "Go on?", "options": ["a", "stop"]}])
-    assert "ask_1 ── done" in picture(some)
+    assert "ask_1 ── done" in terminal_drawing(some)
     assert "n1 --> done" not in mermaid(some)
     assert "n1 --> done" in mermaid(plan_of(["a", {"ask": "Go on?"}]))
 
@@ -215,7 +215,7 @@ def test_hostile_texts_reach_neither_mermaid_nor_the_terminal() -> None:
     assert len(drawn.splitlines()) == len(
         mermaid(plan_of(["a", {"ask": "x", "after": []}])).splitlines()
     )
-    shown = picture(plan)
+    shown = terminal_drawing(plan)
     assert "\x1b" not in shown
     assert "\x07" not in shown
     assert "\u202e" not in shown
@@ -226,7 +226,7 @@ def test_hostile_texts_reach_neither_mermaid_nor_the_terminal() -> None:
 def test_every_picture_fits_and_shows_every_node_once(flow: list[Any]) -> None:
     plan = plan_of(flow)
     for width in (60, 120):
-        shown = picture(plan, width=width)
+        shown = terminal_drawing(plan, width=width)
         body = shown.split("\n\n↺")[0]
         assert all(len(line) <= width for line in shown.splitlines())
         for name in plan.nodes:
@@ -238,7 +238,7 @@ def test_every_picture_fits_and_shows_every_node_once(flow: list[Any]) -> None:
 @given(flows())
 def test_lines_lead_where_the_plan_says(flow: list[Any]) -> None:
     plan = plan_of(flow)
-    shown = picture(plan, width=10_000)
+    shown = terminal_drawing(plan, width=10_000)
     if "⋈" in shown:
         return
     lines = shown.split("\n\n")[0].splitlines()
@@ -301,7 +301,9 @@ def traced(lines: list[str]) -> dict[str, set[str]]:
 def test_two_wide_layers_are_drawn_without_looking_at_every_pair_of_lines() -> None:
     wide = [[f"{side}{i}" for i in range(100)] for side in "ab"]
     plan, drawn = plan_of([*wide, "end_"]), list[str]()
-    assert_within(10, lambda: drawn.append(picture(plan)))  # in the time of all pairs: a minute
+    assert_within(
+        10, lambda: drawn.append(terminal_drawing(plan))
+    )  # in the time of all pairs: a minute
     assert sum("a" in line for line in drawn[0].splitlines()) >= 100
 
 
@@ -330,7 +332,7 @@ def test_tools_that_rules_ask_about_are_drawn() -> None:
     ]
     agents: dict[str, Any] = {"a": {}, "b": {"writes_flags": ["ok"]}}
     plan = plan_of(["a", "b"], agents, tools=tools, rules=rules, approvals={"send": ["b"]})
-    text = picture(plan, width=140)
+    text = terminal_drawing(plan, width=140)
     assert "? a: asks before delete and send" in text
     assert "? b: asks before delete" in text
     assert "? b: asks before delete and" not in text
@@ -343,11 +345,11 @@ def test_a_tool_that_an_agent_can_never_call_is_not_asked_about() -> None:
         "b": {"tools": ["drop", "send"], "parent": "a"},
     }
     plan = plan_of(["a", "b"], agents, tools=tools, approvals={"drop": None, "send": ["a"]})
-    assert "? b: asks before send\n" in f"{picture(plan, width=140)}\n"
+    assert "? b: asks before send\n" in f"{terminal_drawing(plan, width=140)}\n"
 
 
 def test_conditions_needs_lists_and_approvals_are_drawn() -> None:
-    text = picture(full(), width=140)
+    text = terminal_drawing(full(), width=140)
     for words in (
         "? ask_1 (if ok)",
         "worker (each planner.topics)",
@@ -372,8 +374,10 @@ def test_notes_are_folded_between_words_and_never_cropped() -> None:
     flow = [{"route": "r.next", "to": to, "else": "general", "phase": "way"}]
     spokes = [{"agent": name, "after": "go"} for name in to]
     plan = plan_of(["r", *flow, *spokes], {"r": {"reply": "route"}})
-    (whole,) = (n for n in picture(plan, width=40, folds=False).splitlines() if "way:" in n)
-    lines = picture(plan, width=40).splitlines()
+    (whole,) = (
+        n for n in terminal_drawing(plan, width=40, folds=False).splitlines() if "way:" in n
+    )
+    lines = terminal_drawing(plan, width=40).splitlines()
     note = lines[next(i for i, line in enumerate(lines) if "way:" in line) :]
     assert all(len(line) <= 40 for line in note)
     assert " ".join(line.strip() for line in note) == whole
@@ -387,6 +391,6 @@ def test_what_a_box_has_no_room_for_is_noted_beneath() -> None:
         {"a": {"outputs": ["steps"]}},
     )
     for width in (40, 100):
-        text = picture(plan, width=width, folds=False)
+        text = terminal_drawing(plan, width=width, folds=False)
         assert f"… b: if {long}, each a.steps, 2 at a time" in text
-    assert "a ── b (…) ── done" in picture(plan, width=40)
+    assert "a ── b (…) ── done" in terminal_drawing(plan, width=40)

@@ -8,16 +8,16 @@ from crewlog.cli.screen import Screen
 from crewlog.cli.told_creatures import show_creatures
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
-from crewlog.reporting.drawing.terminal import picture
+from crewlog.reporting.drawing.terminal import terminal_drawing
 
 _WIDEST = 120
-"""Columns that a picture may take, the indentation included: a wider one is hard to read."""
+"""Columns of a drawing with its indentation, at most: a wider one is hard to read."""
 
 
 def show_picture(
     screen: Screen, plan: GraphPlan, statuses: Mapping[NodeName, str] | None = None
 ) -> None:
-    """A plan's picture; what is noted beneath it is folded where lines end somewhere.
+    """The drawing of a plan; its notes are folded where the terminal has an edge.
 
     Of creatures alone it is a table of them: no way leads from one to the other.
     """
@@ -25,4 +25,4 @@ def show_picture(
         show_creatures(screen, plan, statuses or {})
         return
     width = min(screen.width, _WIDEST) - 4
-    screen.block(picture(plan, statuses, width, screen.colored, folds=screen.has_edge))
+    screen.block(terminal_drawing(plan, statuses, width, screen.colored, folds=screen.has_edge))

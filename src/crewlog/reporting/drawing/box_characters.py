@@ -14,7 +14,7 @@ _BOXES = " ╴╶─╵┘└┴╷┐┌┬│┤├┼"
 
 @dataclass(frozen=True)
 class Box:
-    """What stands at a place: a text of one line, and an ANSI colour code or none."""
+    """The text at a place, in one line, and its ANSI colour code."""
 
     text: str
     code: str = ""
@@ -27,7 +27,7 @@ class _Bus:
     sources: list[Place]
     targets: list[Place]
     track: int = -1
-    """Its column among the tracks; -1 where it is a straight horizontal line."""
+    """Its column among the tracks; -1: a straight horizontal line."""
 
     @property
     def rows(self) -> list[int]:
@@ -82,12 +82,12 @@ def _line(cells: dict[int, tuple[str, str]]) -> str:
 
 
 def text_width(text: str) -> int:
-    """Columns that a text takes in a terminal."""
+    """The columns of a text in a terminal."""
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def box_lines(layers: Sequence[Sequence[Place]], boxes: Mapping[str, Box], width: int) -> list[str]:
-    """The lines of a picture; bands are separated by an empty line."""
+    """The lines of a drawing; bands are separated by an empty line."""
     gutters = [_buses(layer) for layer in layers[:-1]]
     widths = [max(_box_width(place, boxes) for place in layer) for layer in layers]
     tracks = [max((bus.track for bus in buses), default=-1) + 1 for buses in gutters]
@@ -102,11 +102,11 @@ def box_lines(layers: Sequence[Sequence[Place]], boxes: Mapping[str, Box], width
     return lines
 
 
-def doubtful(layers: Sequence[Sequence[Place]]) -> set[str]:
-    """Nodes whose sources a reader cannot tell by following lines, so that they need words.
+def nodes_with_unclear_edges(layers: Sequence[Sequence[Place]]) -> set[str]:
+    """The nodes whose sources are not clear from the lines, so that they need a note.
 
-    It is so where a line runs on behind a vertical line that brings others too, and where it runs
-    in a row in which another vertical line sends its own.
+    Sources are unclear if a line continues behind a vertical line with other sources, or shares a
+    row with the line of another vertical line.
     """
     keys: set[str] = set()
     for layer in layers:
@@ -119,11 +119,11 @@ def doubtful(layers: Sequence[Sequence[Place]]) -> set[str]:
                 runs_on = other.track > bus.track and rows & {p.row for p in other.sources}
                 shares = len(bus.sources) > 1 and any(p in bus.sources for p in other.sources)
                 if runs_on or shares:
-                    keys |= _ends([*bus.targets, *other.targets])
+                    keys |= _targets([*bus.targets, *other.targets])
     return keys
 
 
-def _ends(places: list[Place]) -> set[str]:
+def _targets(places: list[Place]) -> set[str]:
     stack, keys = list(places), set[str]()
     while stack:
         place = stack.pop()
@@ -148,7 +148,7 @@ def _gutter(tracks: int) -> int:
 def _band_end(
     layers: Sequence[Sequence[Place]], widths: list[int], tracks: list[int], first: int, width: int
 ) -> int:
-    """The last layer that fits; an earlier one where far fewer lines are cut there."""
+    """The last layer that fits; an earlier one if the cut crosses fewer lines there."""
     used = (2 + _gutter(tracks[first - 1]) if first else 0) + widths[first]
     ends = [first]
     starts = [used]
@@ -199,63 +199,63 @@ def _band(
     first: int,
     last: int,
 ) -> list[str]:
-    canvas = _Grid()
+    grid = _Grid()
     column = 0
     if first:
         for place in layers[first - 1]:
             if place.after:
-                canvas.text(place.row, 0, "┄")
-                canvas.across(place.row, 1, 1)
-        _paint_gutter(canvas, gutters[first - 1], 2, tracks[first - 1])
+                grid.text(place.row, 0, "┄")
+                grid.across(place.row, 1, 1)
+        _paint_gutter(grid, gutters[first - 1], 2, tracks[first - 1])
         column = 2 + _gutter(tracks[first - 1])
     for index in range(first, last + 1):
         for place in layers[index]:
-            _paint_node(canvas, place, boxes, column, widths[index])
+            _paint_node(grid, place, boxes, column, widths[index])
         column += widths[index]
         if index == last:
             for place in layers[index]:
                 if place.after:
-                    canvas.across(place.row, column, column)
-                    canvas.text(place.row, column + 1, "┄")
+                    grid.across(place.row, column, column)
+                    grid.text(place.row, column + 1, "┄")
         elif index < len(gutters):
-            _paint_gutter(canvas, gutters[index], column, tracks[index])
+            _paint_gutter(grid, gutters[index], column, tracks[index])
             column += _gutter(tracks[index])
-    return canvas.lines()
+    return grid.lines()
 
 
 def _paint_node(
-    canvas: _Grid, place: Place, boxes: Mapping[str, Box], column: int, width: int
+    grid: _Grid, place: Place, boxes: Mapping[str, Box], column: int, width: int
 ) -> None:
     end = column
     if not place.dummy and (text := boxes[place.key].text):
-        canvas.text(place.row, column, f" {text} ", "")
-        canvas.text(place.row, column + 1, text, boxes[place.key].code)
+        grid.text(place.row, column, f" {text} ", "")
+        grid.text(place.row, column + 1, text, boxes[place.key].code)
         end = column + text_width(text) + 2
     if place.after:
-        canvas.across(place.row, end, column + width - 1)
+        grid.across(place.row, end, column + width - 1)
 
 
-def _paint_gutter(canvas: _Grid, buses: list[_Bus], column: int, tracks: int) -> None:
+def _paint_gutter(grid: _Grid, buses: list[_Bus], column: int, tracks: int) -> None:
     end = column + _gutter(tracks) - 1
     verticals: dict[tuple[int, int], _Bus] = {}
     for bus in buses:
         at = column + 2 * bus.track + 1
         if bus.track < 0:
-            canvas.across(bus.sources[0].row, column, end)
+            grid.across(bus.sources[0].row, column, end)
             continue
         low, high = bus.rows[0], bus.rows[-1]
         for row in range(low, high + 1):
             bits = (_UP if row > low else 0) | (_DOWN if row < high else 0)
-            canvas.add(row, at, bits)
+            grid.add(row, at, bits)
             verticals[row, at] = bus
         for source in bus.sources:
-            canvas.across(source.row, column, at - 1)
-            canvas.add(source.row, at, _LEFT)
+            grid.across(source.row, column, at - 1)
+            grid.add(source.row, at, _LEFT)
         for target in bus.targets:
-            canvas.add(target.row, at, _RIGHT)
-            canvas.across(target.row, at + 1, end)
+            grid.add(target.row, at, _RIGHT)
+            grid.across(target.row, at + 1, end)
     for (row, at), bus in verticals.items():
         ends_here = any(place.row == row for place in [*bus.sources, *bus.targets])
-        passes = canvas.bits[row, at] & (_LEFT | _RIGHT)
+        passes = grid.bits[row, at] & (_LEFT | _RIGHT)
         if passes and not ends_here:
-            canvas.crossings.add((row, at))
+            grid.crossings.add((row, at))

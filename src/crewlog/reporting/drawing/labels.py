@@ -1,7 +1,6 @@
-"""The labels of a drawing: what is written at nodes and edges.
+"""The labels of nodes and edges in a drawing.
 
-Names and texts come from definitions, and a definition may be hostile: control characters never
-reach a terminal or a web page.
+Names and texts come from definitions, which may be hostile: labels have no control characters.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from crewlog.graph.plan import ASK_HUMAN, END, NEXT, Ask, GraphPlan, PlanNode, W
 from crewlog.ids import AgentName, NodeName, ToolName
 from crewlog.state.excerpt import shortened
 
-_LONGEST_CONDITION, WHOLE = 40, 100_000
-"""Characters of a condition in a box, and in a note."""
+_CONDITION_LIMIT, WHOLE = 40, 100_000
+"""Characters of a condition in a box and in a note."""
 
 
 def clean(text: str) -> str:
@@ -35,8 +34,8 @@ def short_text(text: str, longest: int) -> str:
     return shortened(clean(text), longest)
 
 
-def start_label(node: PlanNode, longest: int = _LONGEST_CONDITION) -> str:
-    """What a node waits for, and how often it is visited; long conditions are cut."""
+def start_label(node: PlanNode, longest: int = _CONDITION_LIMIT) -> str:
+    """The join, the conditions and the list of a node; long conditions are cut."""
     parts: list[str] = []
     if node.join is not None and node.join.need < len(node.join.of):
         parts.append("any" if node.join.need == 1 else f"{node.join.need} of {len(node.join.of)}")
@@ -59,21 +58,21 @@ def is_switched_off(node: PlanNode, plan: GraphPlan) -> bool:
 
 
 def tools_with_approval(node: PlanNode, plan: GraphPlan) -> list[str]:
-    """The tools whose calls in a node wait for a person's yes."""
+    """The tools whose calls in a node need an approval."""
     found: dict[str, None] = {}
     for agent in node.agents:
         rules = plan.agents[agent]
         above = [each for each in rules.within if each in plan.agents]
         for tool in rules.tools:
-            if all(_may(each, tool, plan) for each in (agent, *above)) and any(
-                _asks(each, tool, plan) for each in (agent, *above)
+            if all(_may_call(each, tool, plan) for each in (agent, *above)) and any(
+                _needs_approval(each, tool, plan) for each in (agent, *above)
             ):
                 found[tool] = None
     return [*found]
 
 
-def _may(agent: AgentName, tool: ToolName, plan: GraphPlan) -> bool:
-    """Whether an agent may call a tool, once a person has said yes or a condition holds."""
+def _may_call(agent: AgentName, tool: ToolName, plan: GraphPlan) -> bool:
+    """Whether an agent may call a tool, possibly after an approval or under a condition."""
     named = plan.permissions.get(tool)
     if tool not in plan.agents[agent].tools or (named is not None and agent not in named):
         return tool in EVERY_CREW_HAS
@@ -81,8 +80,8 @@ def _may(agent: AgentName, tool: ToolName, plan: GraphPlan) -> bool:
     return not any(rule.do == "never" and rule.when is None for rule in rules)
 
 
-def _asks(agent: AgentName, tool: ToolName, plan: GraphPlan) -> bool:
-    """Whether an agent's calls of a tool wait for a yes, now or where a condition holds."""
+def _needs_approval(agent: AgentName, tool: ToolName, plan: GraphPlan) -> bool:
+    """Whether the calls of a tool by an agent need an approval, possibly under a condition."""
     rules = [rule for rule in plan.checks if rule.covers(agent, tool)]
     return is_approval_required(agent, tool, plan.approvals) or any(r.do == "ask" for r in rules)
 
@@ -92,23 +91,26 @@ def wait_label(wait: Wait) -> str:
     return f"until {wait_text(wait)}" if wait.until else wait_text(wait)
 
 
-def _goes(ask: Ask, option: str, nodes: Collection[str]) -> str:
-    """Where an answer goes: a node, `end`, or `next`; as `crewlog.graph.answers` does it."""
+def _answer_target(ask: Ask, option: str, nodes: Collection[str]) -> str:
+    """The target of an answer: a node, `end` or `next`; the same as in `crewlog.graph.answers`."""
     if option in nodes:
         return option
     refuses = ask.sets is None and option == ask.options[-1] and len(ask.options) > 1
     return END if refuses or option == "stop" else NEXT
 
 
-def continues(node: PlanNode, nodes: Collection[str]) -> bool:
-    """Whether the run can go on from a node to what waits for it."""
+def can_continue(node: PlanNode, nodes: Collection[str]) -> bool:
+    """Whether the run can continue from a node to its dependents."""
     ask = node.ask
     words = ask is not None and ask.words and ask.sets is not None
-    return ask is None or words or any(_goes(ask, o, nodes) == NEXT for o in ask.options)
+    return ask is None or words or any(_answer_target(ask, o, nodes) == NEXT for o in ask.options)
 
 
 def outgoing_edges(node: PlanNode, nodes: Collection[str]) -> Iterator[tuple[NodeName, str]]:
-    """Where a node sends the run besides its joins, and why; not to people, and not just on."""
+    """The edges from a node that belong to no join, each with its label.
+
+    Edges to people and to the dependents of the node are left out.
+    """
     if node.decide is not None and node.decide.passes:
         return
     if node.decide is not None:
@@ -124,7 +126,7 @@ def outgoing_edges(node: PlanNode, nodes: Collection[str]) -> Iterator[tuple[Nod
             yield NodeName(node.route.otherwise), f"else {node.route.otherwise}"
     elif node.ask is not None:
         for option in dict.fromkeys(node.ask.options):
-            goes = _goes(node.ask, option, nodes)
+            goes = _answer_target(node.ask, option, nodes)
             if goes != NEXT:
                 yield NodeName(goes), option
     else:
@@ -135,13 +137,15 @@ def outgoing_edges(node: PlanNode, nodes: Collection[str]) -> Iterator[tuple[Nod
 
 
 ON_ERROR = "on error"
-"""The label of the way to a node that stands in where a step fails."""
+"""The label of the edge to a stand-in."""
 
 
 def final_nodes(plan: GraphPlan) -> list[NodeName]:
-    """Nodes that nothing waits for, where the run goes on from them: there a branch of it ends."""
+    """The nodes without dependents from which the run can continue: it ends there."""
     return [
-        name for name in nodes_without_dependents(plan) if continues(plan.nodes[name], plan.nodes)
+        name
+        for name in nodes_without_dependents(plan)
+        if can_continue(plan.nodes[name], plan.nodes)
     ]
 
 

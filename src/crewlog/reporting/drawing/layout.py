@@ -1,10 +1,10 @@
 """A layered layout of a small graph on a character grid, left to right.
 
-Layers are longest paths. A line that passes a layer takes a place in it (a dummy), shared by all
-targets of one source. The order within a layer comes from barycentres; rows come from pulling every
-place to the mean of its neighbours and pushing apart what overlaps (isotonic regression). Lanes end
-one apart, so a fork or join of an even number of lanes falls between rows; rows that hold no place
-are removed at the end, which makes two lanes three rows high and three lanes three.
+The layer of a node is the length of the longest path to it. A line that passes a layer has a place
+in it (a dummy), which all targets of one source share. Barycentres decide the order within a layer.
+Rows come from the mean of the neighbours and from isotonic regression, which separates places that
+overlap. Lanes have a distance of one, so the source of two lanes is between their rows. Rows
+without a place are removed at the end. Two lanes take three rows, and three lanes also take three.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _SWEEPS = 24
 
 @dataclass(eq=False)
 class Place:
-    """A node of the graph, or a dummy that a line passes through."""
+    """A node of the graph, or a dummy for a line that passes the layer."""
 
     key: str
-    """The node's key; a dummy has its source's."""
+    """The key of the node; of a dummy, the key of its source."""
     layer: int
     dummy: bool = False
     y: float = 0.0
@@ -39,8 +39,8 @@ def arrange(
 
     Args:
         keys: The nodes.
-        edges: Ways from node to node, without cycles.
-        ranking: Further pairs whose second should stand right of the first; no line is drawn.
+        edges: The edges, without cycles.
+        ranking: Further pairs without a line: the second node is to the right of the first.
     """
     layers = _places(keys, edges, _ranks(keys, [*edges, *ranking]))
     _order(layers)
@@ -52,21 +52,21 @@ def arrange(
 def transitive_reduction(
     edges: Sequence[tuple[str, str]], keep: Iterable[str]
 ) -> list[tuple[str, str]]:
-    """The edges without those that a longer way implies; all edges to the nodes `keep` stay."""
+    """The edges without those that a longer path implies; all edges to the nodes `keep` stay."""
     kept = set(keep)
     ahead: dict[str, list[str]] = {}
     for source, target in edges:
         ahead.setdefault(source, []).append(target)
 
     def further(start: str) -> set[str]:
-        seen: set[str] = set()
+        visited: set[str] = set()
         stack = [t2 for target in ahead.get(start, ()) for t2 in ahead.get(target, ())]
         while stack:
             node = stack.pop()
-            if node not in seen:
-                seen.add(node)
+            if node not in visited:
+                visited.add(node)
                 stack.extend(ahead.get(node, ()))
-        return seen
+        return visited
 
     implied = {source: further(source) for source in ahead}
     return [(s, t) for s, t in edges if t in kept or t not in implied[s]]
@@ -117,11 +117,11 @@ def _link(left: Place, right: Place) -> None:
 
 
 def _order(layers: list[list[Place]]) -> None:
-    """Sorts layers to few crossings; the flow's own order breaks ties."""
+    """Sorts layers for few crossings; the order of the flow breaks ties."""
     positions = _positions(layers)
     first: dict[int, int] = {}
     stack = [place for layer in layers for place in layer if not place.before][::-1]
-    while stack:  # depth first: the parts of a lane stay together
+    while stack:  # depth first keeps the parts of a lane together
         place = stack.pop()
         if id(place) not in first:
             first[id(place)] = len(first)
@@ -154,7 +154,7 @@ def _positions(layers: list[list[Place]]) -> dict[int, int]:
 
 
 def _crossings(layers: list[list[Place]]) -> int:
-    """Pairs of lines that cross. Two layers may have thousands of lines, so pairs are not made."""
+    """The number of crossings, without a loop over all pairs: a layer may have many lines."""
     positions = _positions(layers)
     count = 0
     for layer in layers:
@@ -178,7 +178,7 @@ def _assign_rows(layers: list[list[Place]]) -> None:
 
 
 def _preferred_row(place: Place) -> float:
-    """Where a place wants to be: a lone neighbour pulls harder, so that lanes become straight."""
+    """The best row of a place: a single neighbour counts more, so that lanes become straight."""
     total = weight = 0.0
     for side in (place.before, place.after):
         if side:
@@ -189,7 +189,7 @@ def _preferred_row(place: Place) -> float:
 
 
 def _apart(wanted: list[float]) -> list[float]:
-    """The nearest positions in this order that are at least one apart (pool adjacent violators)."""
+    """The nearest rows in this order with a distance of at least one (pool adjacent violators)."""
     blocks: list[tuple[float, int]] = []
     for i, y in enumerate(wanted):
         mean, count = y - i, 1
@@ -202,7 +202,7 @@ def _apart(wanted: list[float]) -> list[float]:
 
 
 def _snap(layers: list[list[Place]]) -> None:
-    """Rows on a half grid, straight where a lane is alone, without rows that hold no place."""
+    """Rounds rows to halves, makes single lanes straight, and removes rows without a place."""
     for layer in layers:
         for place in layer:
             place.row = round(place.y * 2)

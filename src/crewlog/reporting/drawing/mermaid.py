@@ -8,8 +8,8 @@ from crewlog.definition.conditions import render_condition
 from crewlog.graph.plan import GraphPlan, PlanNode
 from crewlog.ids import NodeName
 from crewlog.reporting.drawing.labels import (
+    can_continue,
     clean,
-    continues,
     final_nodes,
     is_switched_off,
     outgoing_edges,
@@ -28,19 +28,16 @@ _CLASSES = {
 }
 
 
-# --- Mermaid -----------------------------------------------------------------------------------
-
-
 def mermaid(plan: GraphPlan, statuses: Mapping[NodeName, str] | None = None) -> str:
     """The plan as a Mermaid flowchart; see `MermaidDrawing`."""
     return MermaidDrawing(plan).text(statuses or {})
 
 
 class MermaidDrawing:
-    """A plan as a Mermaid flowchart, to be coloured again and again.
+    """A plan as a Mermaid flowchart that can be coloured repeatedly.
 
-    Agents are rounded, decisions diamonds, questions hexagons; ways of decisions, answers and
-    `else` are dotted.
+    Agents are rounded, branches are diamonds, questions are hexagons. Edges of branches, answers
+    and `else` are dotted.
     """
 
     def __init__(self, plan: GraphPlan) -> None:
@@ -70,7 +67,7 @@ class MermaidDrawing:
 
 
 def _escaped(text: str) -> str:
-    """Text inside a quoted Mermaid label: entities instead of what has a meaning there."""
+    """Text for a quoted Mermaid label: special characters become entities."""
     return "".join(
         c if c.isalnum() or c in " _-.,:=!?/()'→≤≥…" else f"#{ord(c)};" for c in clean(text)
     )
@@ -105,7 +102,7 @@ def _mermaid_edges(
     if node.entry:
         yield f"start {arrow} {here}"
     for source in node.join.of if node.join else ():
-        if continues(plan.nodes[source], ids):
+        if can_continue(plan.nodes[source], ids):
             yield f"{ids[source]} {arrow} {here}"
     for target, why in outgoing_edges(node, ids):
         to = ids.get(target, "done")

@@ -16,7 +16,12 @@ from crewlog.graph.lowering.coordination_rules import (
 )
 from crewlog.graph.plan import ASK_HUMAN, END, GraphPlan, PlanNode
 from crewlog.ids import NodeName
-from crewlog.reporting.drawing.box_characters import Box, box_lines, doubtful, text_width
+from crewlog.reporting.drawing.box_characters import (
+    Box,
+    box_lines,
+    nodes_with_unclear_edges,
+    text_width,
+)
 from crewlog.reporting.drawing.labels import (
     WHOLE,
     clean,
@@ -36,10 +41,7 @@ _GLYPHS = {"done": "✓", "running": "●", "waiting": "◌", "ready": "○", "f
 _COLORS = {"done": "32", "running": "1;36", "waiting": "33", "ready": "2", "failed": "1;31"}
 
 
-# --- Terminal ----------------------------------------------------------------------------------
-
-
-def picture(
+def terminal_drawing(
     plan: GraphPlan,
     statuses: Mapping[NodeName, str] | None = None,
     width: int = 100,
@@ -47,16 +49,16 @@ def picture(
     *,
     folds: bool = True,
 ) -> str:
-    """The plan as text: lanes from left to right, loops and questions noted beneath.
+    """The plan as text: nodes from left to right, with notes on branches and questions below.
 
-    A note is never cropped: what comes last in it, an `else` say, is often what is looked for.
+    Notes are never cut: their end may say the most important, such as an `else`.
 
     Args:
         plan: The plan.
         statuses: `done`, `running`, `waiting`, `ready` or `failed`, by node.
-        width: The terminal's width; a longer picture goes on in a band beneath.
+        width: The columns of the terminal. A wider drawing continues in a band below.
         color: Whether to colour nodes by status with ANSI codes.
-        folds: Whether notes are folded at the width; else each is a line, however long.
+        folds: Whether notes are folded at the width; else each note is one line.
     """
     width = max(width, 24)
     boxes: dict[str, Box] = {
@@ -70,7 +72,7 @@ def picture(
         )
         for name, node in plan.nodes.items()
     }
-    edges, ranking = _ways(plan)
+    edges, ranking = _layout_edges(plan)
     keys: list[str] = [*plan.nodes]
     last = final_nodes(plan)
     edges += [
@@ -91,27 +93,27 @@ def picture(
     ]
     layers = arrange(keys, transitive_reduction(edges, [*counted, *entries]), ranking)
     lines = box_lines(layers, boxes, width)
-    unclear, loops = doubtful(layers), Loops(plan)
+    unclear, loops = nodes_with_unclear_edges(layers), Loops(plan)
     notes = [
         line
         for name, node in plan.nodes.items()
         for note in (
-            *_cut(name, node, boxes[name].text),
+            *_cut_label(name, node, boxes[name].text),
             *_notes(name, node, plan, name in unclear, loops),
         )
-        for line in (_folded(clean(note), width) if folds else [clean(note)])
+        for line in (_folded_lines(clean(note), width) if folds else [clean(note)])
     ]
     return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
 
-def _cut(name: NodeName, node: PlanNode, shown: str) -> Iterator[str]:
-    """What a node's box says in part."""
-    if (whole := clean(start_label(node, WHOLE))) and f"{whole})" not in shown:
+def _cut_label(name: NodeName, node: PlanNode, box_text: str) -> Iterator[str]:
+    """The whole label of a node, if its box has a part of it."""
+    if (whole := clean(start_label(node, WHOLE))) and f"{whole})" not in box_text:
         yield f"… {name}: {whole}"
 
 
-def _folded(note: str, width: int) -> list[str]:
-    """A note as lines, broken between words; those after the first are indented."""
+def _folded_lines(note: str, width: int) -> list[str]:
+    """A note as lines, broken between words; all lines after the first are indented."""
     lines = [""]
     for word in note.split(" "):
         if lines[-1].strip() and text_width(f"{lines[-1]} {word}") > width:
@@ -133,13 +135,13 @@ def _box(
     label = ", ".join(part for part in ("off" if off else "", start_label(node)) if part)
     text = f"{glyph}{sign}{name}" + (f" ({label})" if label else "")
     if len(text) > longest and start_label(node):
-        text = f"{glyph}{sign}{name} ({'off, ' if off else ''}…)"  # it is noted beneath
+        text = f"{glyph}{sign}{name} ({'off, ' if off else ''}…)"  # a note has the whole label
     code = _COLORS.get(status, "") if color else ""
     return Box(short_text(text, longest), code)
 
 
-def _ways(plan: GraphPlan) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """The joins as edges; and for a node that is only sent to, who sends, for its place."""
+def _layout_edges(plan: GraphPlan) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The edges to draw, and pairs of nodes that only decide the order of layers."""
     edges: list[tuple[str, str]] = [
         (source, name) for name, node in plan.nodes.items() if node.join for source in node.join.of
     ]
@@ -156,13 +158,13 @@ def _ways(plan: GraphPlan) -> tuple[list[tuple[str, str]], list[tuple[str, str]]
 
 
 def _reaches(start: str, goal: str, edges: list[tuple[str, str]]) -> bool:
-    seen, stack = {start}, [start]
+    visited, stack = {start}, [start]
     while stack:
         here = stack.pop()
         if here == goal:
             return True
-        more = [target for source, target in edges if source == here and target not in seen]
-        seen.update(more)
+        more = [target for source, target in edges if source == here and target not in visited]
+        visited.update(more)
         stack.extend(more)
     return False
 
@@ -188,11 +190,11 @@ def _notes(
         yield f"◔ {name}: waits {wait_label(node.wait)}"
     elif tools := tools_with_approval(node, plan):
         yield f"? {name}: asks before {listed(tools, 'and')}"
-    yield from _limits(name, node)
+    yield from _limit_notes(name, node)
 
 
-def _limits(name: NodeName, node: PlanNode) -> Iterator[str]:
-    """How long a node waits and works, and what runs in its place."""
+def _limit_notes(name: NodeName, node: PlanNode) -> Iterator[str]:
+    """The timeouts of a node, and its alternatives."""
     if node.when is not None and node.otherwise != ASK_HUMAN:
         yield f"⇢ {name}: where {render_condition(node.when)} cannot come true → {node.otherwise}"
     elif node.for_each is not None and node.otherwise != ASK_HUMAN:
