@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crewlog.reporting.diff.plan import plan_diff, plan_edges
-from crewlog.reporting.diff.state import SECTIONS, StateChange, difference
+from crewlog.reporting.diff.state import SECTIONS, StateChange, state_diff
 from crewlog.state import journal as j
 from crewlog.state.fold import fold
 from crewlog.state.model import CrewState
@@ -26,7 +26,7 @@ async def test_an_edit_and_what_follows_from_it() -> None:
     sim = await waiting()
     before = sim.state
     await sim.command("edit_state", set={"flags.ready": True, "outputs.a.text": "mine"})
-    found = difference(before, sim.state)
+    found = state_diff(before, sim.state)
     body = before.agent_outputs["a"]["text"].body  # type: ignore[index]
     assert told(found.under("flags")) == [("flags", "ready", "added", None, True)]
     assert told(found.under("outputs")) == [
@@ -34,7 +34,7 @@ async def test_an_edit_and_what_follows_from_it() -> None:
     ]
     assert {change.section for change in found.changes} == {"flags", "outputs"}
     await sim.run()
-    after = difference(before, sim.state)
+    after = state_diff(before, sim.state)
     assert told(after.under("frontier")) == [
         ("frontier", "b#1", "removed", "interrupted: for a.ready", None)
     ]
@@ -45,11 +45,11 @@ async def test_an_edit_and_what_follows_from_it() -> None:
 
 async def test_a_state_does_not_differ_from_itself_and_one_is_not_true() -> None:
     sim = await waiting()
-    assert not difference(sim.state, sim.state)
-    assert not difference(sim.state, CrewState.from_json(sim.state.to_json()))
+    assert not state_diff(sim.state, sim.state)
+    assert not state_diff(sim.state, CrewState.from_json(sim.state.to_json()))
     one = sim.state.model_copy(update={"flags": {"ok": 1}})
     true = sim.state.model_copy(update={"flags": {"ok": True}})
-    assert told(difference(one, true).changes) == [("flags", "ok", "changed", 1, True)]
+    assert told(state_diff(one, true).changes) == [("flags", "ok", "changed", 1, True)]
 
 
 async def test_differences_backwards_are_the_same_ones() -> None:
@@ -58,7 +58,7 @@ async def test_differences_backwards_are_the_same_ones() -> None:
     for seed in range(24):
         states = (await crew_run(seed)).engine.ledger.states  # type: ignore[attr-defined]
         for old, new in zip(states[::7], states[5::7], strict=False):
-            there, back = difference(old, new).changes, difference(new, old).changes
+            there, back = state_diff(old, new).changes, state_diff(new, old).changes
             assert {(c.section, c.name, c.kind) for c in there} == {
                 (c.section, c.name, flip[c.kind]) for c in back
             }
@@ -74,7 +74,7 @@ async def test_the_states_between_two_add_up_to_their_difference() -> None:
         for entry in (await crew_run(seed)).journal:
             after = fold(state, j.entry_from_json(entry))
             copied = CrewState.from_json(after.to_json())
-            assert difference(state, after) == difference(state, copied)
+            assert state_diff(state, after) == state_diff(state, copied)
             state = after
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from crewlog.graph.run_context import CallRequest
 from crewlog.ids import AgentName, LogName, StepId, item_number
-from crewlog.reporting.diff.state import difference
+from crewlog.reporting.diff.state import state_diff
 from crewlog.reporting.trace.builder import run_trace
 from crewlog.reporting.trace.comparison import trace_diff
 from crewlog.reporting.trace.step_changes import changes_by_position, changes_by_step
@@ -203,7 +203,7 @@ async def test_what_was_changed_between_checkpoints_adds_up() -> None:
         told = changes_by_position(RUN, found, ends)
         assert list(told) == ends
         for before, after in pairwise(ends):
-            assert told[after] == difference(states[before], states[after])
+            assert told[after] == state_diff(states[before], states[after])
 
 
 async def test_two_runs_part_where_the_first_step_differs() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crewlog.client import Event
-from crewlog.reporting.diff.state import StateDiff, difference
+from crewlog.reporting.diff.state import StateDiff, state_diff
 from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.fold import fold
 from crewlog.state.journal import NodesReached
@@ -53,6 +53,6 @@ class States:
         """What the last checkpoint changed, where that is not told yet: nothing came after it."""
         if not self._checkpoint or self._state is None or self._before is None:
             return None
-        found = Stated(self._checkpoint, difference(self._before, self._state))
+        found = Stated(self._checkpoint, state_diff(self._before, self._state))
         self._before, self._checkpoint = self._state, 0
         return found if found.changes else None

@@ -1,7 +1,7 @@
-"""The engine's models as models of the wire contract, and the reverse.
+"""Models of the engine as models of the wire contract, and the reverse.
 
-Clients see the models of `crewlog.wire`, and nothing else of a run. These functions copy field by
-field, so that a field of the engine can be renamed without a change of the contract.
+Clients only see the models of `crewlog.wire`. These functions copy field by field, so that a field
+of the engine can be renamed without a change of the contract.
 """
 
 from __future__ import annotations

@@ -17,17 +17,17 @@ from crewlog.model import Json, Model
 from crewlog.state.artifacts import after, begin, body_of, escaped
 
 IDENTIFIES = ("id", "name", "key")
-"""Keys by which items of a list are told apart."""
+"""Keys that identify the items of a list."""
 LONGEST_LIST = 2_000
-"""Items of a list that are aligned; longer ones are compared place by place."""
+"""Items of a list that are aligned; longer lists are compared by index."""
 
 
 class ContentChange(Model):
-    """A difference of two contents of an artifact."""
+    """A difference between two contents of an artifact."""
 
     kind: Literal["added", "removed", "changed"]
     path: str
-    """A JSON pointer: for a removed value into the content before the operation, else after it."""
+    """A JSON pointer. For a removed value it points into the content before the operation."""
     old: Json = None
     new: Json = None
     label: str = ""
@@ -45,14 +45,14 @@ class ContentChange(Model):
 
 
 def content_diff(old: Json, new: Json) -> Iterator[ContentChange]:
-    """The changes that make `new` of `old`, in an order in which they can be applied."""
+    """The changes from `old` to `new`, in an order in which they can be applied."""
     for each in differences(old, new, lists=_list_diff):
         path = "".join(f"/{escaped(key)}" for key in each.path)
         yield ContentChange(kind=each.kind, path=path, old=each.old, new=each.new, label=each.label)
 
 
 def patched(old: Json, found: Iterable[ContentChange]) -> Json:
-    """A content after some changes."""
+    """The content after changes."""
     return after(begin(old), body_of("", "", [each.operation() for each in found])).value
 
 
@@ -67,22 +67,22 @@ def _list_diff(old: _Items, new: _Items, path: Path) -> Iterator[Difference]:
     key = _identity_key(old, new)
     before = [_mark(item, key) for item in old]
     now = [_mark(item, key) for item in new]
-    place = 0
+    index = 0
     for tag, i, i_end, k, k_end in SequenceMatcher(None, before, now, False).get_opcodes():
         if tag == "equal":
             for offset in range(i_end - i):
-                yield from _item_diff(old[i + offset], new[k + offset], path, place + offset)
-            place += i_end - i
+                yield from _item_diff(old[i + offset], new[k + offset], path, index + offset)
+            index += i_end - i
             continue
         paired = 0 if key else min(i_end - i, k_end - k)
-        for offset in range(paired):  # items without an identity: they count as changed
-            yield from _item_diff(old[i + offset], new[k + offset], path, place + offset)
-        place += paired
+        for offset in range(paired):  # items without an identity count as changed
+            yield from _item_diff(old[i + offset], new[k + offset], path, index + offset)
+        index += paired
         for item in old[i + paired : i_end]:
-            yield Difference("removed", (*path, str(place)), item, None, _label(item, key))
+            yield Difference("removed", (*path, str(index)), item, None, _label(item, key))
         for item in new[k + paired : k_end]:
-            yield Difference("added", (*path, str(place)), None, item, _label(item, key))
-            place += 1
+            yield Difference("added", (*path, str(index)), None, item, _label(item, key))
+            index += 1
 
 
 def _item_diff(old: Json, new: Json, path: Path, index: int) -> Iterator[Difference]:
@@ -99,7 +99,7 @@ def _changes_by_index(old: _Items, new: _Items, path: Path) -> Iterator[Differen
 
 
 def _identity_key(old: _Items, new: _Items) -> str:
-    """The key that every item of both lists has, with a text of its own in each."""
+    """The key that identifies the items of both lists; empty: none."""
     for key in IDENTIFIES:
         if all(_names(items, key) for items in (old, new)) and (old or new):
             return key

@@ -14,30 +14,30 @@ from crewlog.model import Model
 Edge = tuple[str, str, str]
 """Source, target, and what leads there: `join`, `go`, `to`, `answer`, `else`, `on_error`."""
 _EDGES = frozenset({"join"})
-"""Fields of a node that its edges tell."""
+"""Fields of a node that its edges show."""
 
 
 class PlanDiff(Model):
-    """All differences between two plans; false where there is none."""
+    """All differences between two plans. It is false if there are none."""
 
     added: tuple[NodeName, ...] = ()
     removed: tuple[NodeName, ...] = ()
     changed: dict[NodeName, tuple[str, ...]] = Field(
         default_factory=dict[NodeName, tuple[str, ...]]
     )
-    """Kept nodes that are otherwise, with the fields."""
+    """Nodes of both plans that differ, with the fields."""
     edges_added: tuple[Edge, ...] = ()
     edges_removed: tuple[Edge, ...] = ()
     rules: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
-    """What else is otherwise, as `agents.writer`, `tools.read`, `permissions.read`, `limits`, with
-    the fields, or `added`, or `removed`."""
+    """The other settings that differ (`agents.writer`, `tools.read`, `permissions.read`, `limits`),
+    each with its fields, `added` or `removed`."""
 
     def __bool__(self) -> bool:
         return bool(self.to_json())
 
 
 def plan_diff(old: GraphPlan, new: GraphPlan) -> PlanDiff:
-    """What was added, removed and changed from `old` to `new`; prompts are in definitions."""
+    """What was added, removed and changed from `old` to `new`. Plans have no prompts."""
     before, after = {*plan_edges(old)}, {*plan_edges(new)}
     kept = [name for name in new.nodes if name in old.nodes]
     changed = {name: _fields(old.nodes[name], new.nodes[name]) for name in kept}
@@ -52,7 +52,7 @@ def plan_diff(old: GraphPlan, new: GraphPlan) -> PlanDiff:
 
 
 def plan_edges(plan: GraphPlan) -> list[Edge]:
-    """The edges of a plan, once each, in its order."""
+    """The edges of a plan in its order, each once."""
     return list(dict.fromkeys(_edges(plan)))
 
 

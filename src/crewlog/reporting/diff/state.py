@@ -1,10 +1,10 @@
 """The diff of two states: of one run at two positions, or of two runs.
 
-    difference(before, after).changes  →  flags/approved: added true; frontier/writer#1: removed …
+    state_diff(before, after).changes  →  flags/approved: added true; frontier/writer#1: removed …
 
-States are compared by what they mean to people: transcripts by their number of messages (the logs
-of two runs never have the same heads), outputs by their values or by the hash of a large value, the
-frontier by the position of each step.
+Logs are compared by their number of messages, since the logs of two runs never have the same heads.
+Outputs are compared by their values, or by the hash of a large value. The frontier is compared by
+the status of each step and its position in the turn.
 """
 
 from __future__ import annotations
@@ -39,42 +39,42 @@ Section = Literal[
     "usage",
 ]
 SECTIONS: tuple[Section, ...] = get_args(Section)
-"""The parts of a state, in the order in which they are told."""
+"""The sections of a state, in the order in which they are shown."""
 V = TypeVar("V")
 
 
 class StateChange(Model):
-    """One difference."""
+    """A difference between two states."""
 
     section: Section
-    """The part of the state."""
+    """The section of the state."""
     name: str
-    """Which thing in it: a flag, `agent.output`, a step, a log, …"""
+    """The name within the section: a run output, `agent.output`, a step, a log, …"""
     kind: Literal["added", "removed", "changed"]
     old: Json = None
-    """The value before; null where there was none."""
+    """The value before; null: none."""
     new: Json = None
-    """The value after; null where there is none."""
+    """The value after; null: none."""
 
 
 class StateDiff(Model):
-    """All differences between two states; false where there is none."""
+    """All differences between two states. It is false if there are none."""
 
     changes: tuple[StateChange, ...] = ()
-    """By section, and within it in the order of the new state, then of the old."""
+    """By section; within one, in the order of the new state and then of the old state."""
 
     def __bool__(self) -> bool:
         return bool(self.changes)
 
     def under(self, section: Section) -> tuple[StateChange, ...]:
-        """The differences in one part."""
+        """The differences in a section."""
         return tuple(change for change in self.changes if change.section == section)
 
 
-def difference(old: CrewState, new: CrewState) -> StateDiff:
-    """What was added, removed and changed from `old` to `new`; positions and times are none."""
-    # What `reduce` leaves alone is the very same object: it need not be looked into.
-    touched = {
+def state_diff(old: CrewState, new: CrewState) -> StateDiff:
+    """What was added, removed and changed from `old` to `new`; positions and times are left out."""
+    # A field that the fold did not change is the same object: its sections need no comparison.
+    changed_fields = {
         name for name in CrewState.model_fields if getattr(old, name) is not getattr(new, name)
     }
     return StateDiff(
@@ -83,7 +83,7 @@ def difference(old: CrewState, new: CrewState) -> StateDiff:
                 section=section, name=each.path[0], kind=each.kind, old=each.old, new=each.new
             )
             for section in SECTIONS
-            if touched & _FIELDS[section]
+            if changed_fields & _FIELDS[section]
             for each in differences(_PARTS[section](old), _PARTS[section](new), depth=1)
         )
     )
@@ -117,7 +117,7 @@ def _graph(state: CrewState) -> dict[str, Json]:
 
 
 def value_of(output: Output | ListElement) -> Json:
-    """An output as it is compared and told: the value, or `{"body": hash}` of a large one."""
+    """The value of an output, or `{"body": hash}` for a large one."""
     if isinstance(output, Output) and output.elements:
         return [value_of(part) for part in output.elements]
     return output.value if output.body is None else {"body": output.body}
@@ -132,23 +132,23 @@ def _outputs(state: CrewState) -> dict[str, Json]:
 
 
 def _steps(entries: Mapping[Any, FrontierStep]) -> dict[str, Json]:
-    return {str(step): where(entry) for step, entry in entries.items()}
+    return {str(step): step_text(entry) for step, entry in entries.items()}
 
 
-def where(entry: FrontierStep) -> str:
-    """Where a step that is not done is, in words: `running: 2 model calls, read under way`."""
-    said: list[str] = []
+def step_text(entry: FrontierStep) -> str:
+    """The status of a step of the frontier, for people: `running: model call 2, read under way`."""
+    parts: list[str] = []
     if entry.requirement:
-        said.append(f"for {entry.requirement}")
+        parts.append(f"for {entry.requirement}")
     if entry.child_steps is not None:
-        said.append(f"{entry.child_steps.done} of {entry.child_steps.of} items done")
+        parts.append(f"{entry.child_steps.done} of {entry.child_steps.of} items done")
     if entry.turn is not None:
         under_way = [call.tool or "model" for call in entry.turn.calls]
-        said.append(f"model call {entry.turn.model_calls}")
-        said += [f"{', '.join(under_way)} under way"] if under_way else []
+        parts.append(f"model call {entry.turn.model_calls}")
+        parts += [f"{', '.join(under_way)} under way"] if under_way else []
     if entry.redirect is not None:
-        said.append(f"then to {entry.redirect}")
-    return f"{entry.status}: {', '.join(said)}" if said else entry.status
+        parts.append(f"then to {entry.redirect}")
+    return f"{entry.status}: {', '.join(parts)}" if parts else entry.status
 
 
 def _usage(state: CrewState) -> dict[str, Json]:
@@ -194,4 +194,4 @@ _PARTS: dict[Section, Callable[[CrewState], dict[str, Json]]] = {
     "usage": _usage,
 }
 _FIELDS: dict[Section, frozenset[str]] = {section: _fields_of(section) for section in SECTIONS}
-"""The state fields that each section shows."""
+"""The state fields of each section."""

@@ -14,7 +14,7 @@ from crewlog.ids import RunId, StepId
 from crewlog.model import Model
 from crewlog.reporting.diff.content import ContentChange
 from crewlog.reporting.diff.plan import PlanDiff, plan_diff
-from crewlog.reporting.diff.state import StateChange, difference
+from crewlog.reporting.diff.state import StateChange, state_diff
 from crewlog.state.model import CrewState
 from crewlog.wire import CheckpointView
 
@@ -127,7 +127,7 @@ def checkpoint_diff(old: Checkpoint, new: Checkpoint) -> DiffView:
         {
             "from": CheckpointReference(run=old.run, position=old.state.position),
             "to": CheckpointReference(run=new.run, position=new.state.position),
-            "changes": difference(old.state, new.state).changes,
+            "changes": state_diff(old.state, new.state).changes,
             "graph": graph,
             "definition": definition,
         }

@@ -2,8 +2,8 @@
 
     run_report(journal) → ReportView(steps, plans, decisions, agents, outputs, errors, usage, …)
 
-The run does nothing for it. Large values and texts are bodies in the store: the report names their
-hashes, and `with_bodies` replaces them by the bodies that a client has read.
+The journal is enough. Large values and texts are bodies in the store: the report has their hashes,
+and `with_bodies` adds the bodies that a client has read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def run_report(entries: Iterable[tuple[int, j.JournalEntry]]) -> ReportView:
     notes = _JournalNotes()
     for position, entry in found:
         state = fold(state, entry)
-        notes.take(position, entry, state)
+        notes.add(position, entry, state)
     trace = run_trace(found)
     steps = tuple(_step(each) for each in trace.steps)
     last, text = _last(state)
@@ -103,23 +103,23 @@ def with_bodies(report: ReportView, bodies: Mapping[ContentHash, Json]) -> Repor
         report: The report.
         bodies: The bodies that were read, of `report.bodies`.
     """
-    return ReportView.model_validate(_with(report.model_dump(), bodies))
+    return ReportView.model_validate(_replace_bodies(report.model_dump(), bodies))
 
 
-def _with(data: Any, bodies: Mapping[ContentHash, Json]) -> Any:
+def _replace_bodies(data: Any, bodies: Mapping[ContentHash, Json]) -> Any:
     if isinstance(data, dict):
         pairs = cast("dict[str, Any]", data)
         if pairs.keys() == Value.model_fields.keys():
             body = pairs["body"]
-            value = _said(bodies[body]) if body in bodies else pairs["value"]
-            return {**pairs, "value": value, "parts": _with(pairs["parts"], bodies)}
-        return {key: _with(value, bodies) for key, value in pairs.items()}
+            value = _body_value(bodies[body]) if body in bodies else pairs["value"]
+            return {**pairs, "value": value, "parts": _replace_bodies(pairs["parts"], bodies)}
+        return {key: _replace_bodies(value, bodies) for key, value in pairs.items()}
     if isinstance(data, list | tuple):
-        return [_with(each, bodies) for each in cast("Iterable[Any]", data)]
+        return [_replace_bodies(each, bodies) for each in cast("Iterable[Any]", data)]
     return data
 
 
-def _said(body: Json) -> Json:
+def _body_value(body: Json) -> Json:
     """A body as a value: the text of a message, anything else as it is."""
     if not isinstance(body, dict):
         return body
@@ -134,19 +134,19 @@ def _said(body: Json) -> Json:
 
 
 class _JournalNotes:
-    """What the report needs of the journal, and neither the state nor the trace has."""
+    """Collects what neither the state nor the trace has."""
 
     def __init__(self) -> None:
         self.input = Value()
         self.decisions: list[DecisionReport] = []
         self.errors: list[ErrorReport] = []
-        self.mapped: dict[StepId, tuple[str, int, Value]] = {}
+        self.item_lists: dict[StepId, tuple[str, int, Value]] = {}
         self.artifacts: dict[str, list[tuple[AgentName, int, int]]] = {}
         self.exchanges: list[ExchangeReport] = []
         self._agents: dict[StepId, AgentName | None] = {}
-        self._asked: dict[str, Interrupt] = {}
+        self._interrupts: dict[str, Interrupt] = {}
 
-    def take(self, position: int, entry: j.JournalEntry, state: CrewState) -> None:
+    def add(self, position: int, entry: j.JournalEntry, state: CrewState) -> None:
         match entry:
             case j.MessageAdded():
                 if self.input == Value() and entry.command is None:
@@ -155,17 +155,17 @@ class _JournalNotes:
                 self._agents[entry.step] = entry.agent
             case j.ParentStepStarted():
                 source = state.agent_outputs.get(entry.agent, {}).get(entry.key)
-                listed = _value(source) if source is not None else Value()
-                self.mapped[entry.step] = (f"{entry.agent}.{entry.key}", entry.of, listed)
+                items = _value(source) if source is not None else Value()
+                self.item_lists[entry.step] = (f"{entry.agent}.{entry.key}", entry.of, items)
             case j.StepFailed():
-                self._wrong(position, entry.step, entry.error, entry.error_type)
+                self._add_error(position, entry.step, entry.error, entry.error_type)
             case j.RunFailed():
-                self._wrong(position, None, entry.error, entry.error_type)
+                self._add_error(position, None, entry.error, entry.error_type)
             case j.ArtifactOperationsApplied():
                 made = self.artifacts.setdefault(entry.artifact, [])
                 made.append((entry.agent, entry.count, entry.refused))
             case j.InterruptRaised():
-                self._asked[entry.interrupt.id] = entry.interrupt
+                self._interrupts[entry.interrupt.id] = entry.interrupt
             case j.ExchangeStarted():
                 exchange = ExchangeReport(
                     exchange=entry.exchange,
@@ -183,14 +183,14 @@ class _JournalNotes:
                 ended |= {"warning": entry.warning, "end_reason": entry.end_reason}
                 self.exchanges[-1] = self.exchanges[-1].model_copy(update=ended)
             case _:
-                if told := _decision(entry, self._asked):
+                if decision := _decision(entry, self._interrupts):
                     self.decisions.append(
                         DecisionReport.model_validate(
-                            {"position": position, "at": entry.at, **told}
+                            {"position": position, "at": entry.at, **decision}
                         )
                     )
 
-    def _wrong(self, position: int, step: StepId | None, error: str, kind: str) -> None:
+    def _add_error(self, position: int, step: StepId | None, error: str, kind: str) -> None:
         agent = self._agents.get(step) if step else None
         self.errors.append(
             ErrorReport(position=position, step=step, agent=agent, error=error, type=kind)
@@ -294,8 +294,8 @@ def _last(state: CrewState) -> tuple[AgentName | None, Value]:
 
 def _ending(trace: TraceView, agent: AgentName | None, text: Value) -> BadEnding:
     """Why an agent's final message was used although incomplete."""
-    said = (call for step in trace.all_steps() if step.agent == agent for call in step.calls)
-    for call in said:
+    calls = (call for step in trace.all_steps() if step.agent == agent for call in step.calls)
+    for call in calls:
         if call.accepted and call.body == text.body:
             return call.accepted
     return ""
@@ -303,13 +303,13 @@ def _ending(trace: TraceView, agent: AgentName | None, text: Value) -> BadEnding
 
 def _item_lists(notes: _JournalNotes, trace: TraceView) -> Iterator[ItemListReport]:
     for step in trace.steps:
-        if step.step not in notes.mapped:
+        if step.step not in notes.item_lists:
             continue
-        source, of, listed = notes.mapped[step.step]
+        source, of, items = notes.item_lists[step.step]
         statuses = {item.step: item.status for item in step.items}
         numbered = [statuses.get(StepId(f"{step.step}.{n}"), "") for n in range(1, of + 1)]
         yield ItemListReport(
-            step=step.step, source=source, of=of, items=listed, statuses=tuple(numbered)
+            step=step.step, source=source, of=of, items=items, statuses=tuple(numbered)
         )
 
 
@@ -321,26 +321,26 @@ def _agents(
         agent = step.agent
         if agent is None or step.started is None:
             continue
-        mine = found.setdefault(agent, {"steps": 0, "retries": 0, "tools": {}, "sets": {}})
-        mine["steps"] += 1
-        mine["retries"] += step.retries
+        fields = found.setdefault(agent, {"steps": 0, "retries": 0, "tools": {}, "sets": {}})
+        fields["steps"] += 1
+        fields["retries"] += step.retries
         for call in step.calls:
             if call.tool:
-                mine["tools"][call.tool] = mine["tools"].get(call.tool, 0) + 1
-        mine["sets"] |= {key: _set(value) for key, value in step.sets.items()}
-    for name, mine in found.items():
+                fields["tools"][call.tool] = fields["tools"].get(call.tool, 0) + 1
+        fields["sets"] |= {key: _set(value) for key, value in step.sets.items()}
+    for name, fields in found.items():
         texts = state.agent_outputs.get(name, {}).get(TEXT)
-        mine["errors"] = sum(error.agent == name for error in notes.errors)
-        mine["usage"] = state.usage.get(name, Usage())
-        mine["artifacts"] = {
+        fields["errors"] = sum(error.agent == name for error in notes.errors)
+        fields["usage"] = state.usage.get(name, Usage())
+        fields["artifacts"] = {
             artifact: sum(count - refused for who, count, refused in made if who == name)
             for artifact, made in notes.artifacts.items()
             if any(who == name for who, _, _ in made)
         }
         if texts is not None:
-            said = _value(texts)
-            mine["final_message"] = said.parts[-1] if said.parts else said
-    return {name: AgentReport.model_validate(mine) for name, mine in found.items()}
+            message = _value(texts)
+            fields["final_message"] = message.parts[-1] if message.parts else message
+    return {name: AgentReport.model_validate(fields) for name, fields in found.items()}
 
 
 def _artifact(made: list[tuple[AgentName, int, int]]) -> ArtifactReport:

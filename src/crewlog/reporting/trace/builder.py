@@ -1,9 +1,9 @@
 """Builds a trace from a journal, entry by entry.
 
-    run_trace(journal) → Trace(steps=[StepTrace(calls=[CallTrace, …], items=[StepTrace, …]), …])
+    run_trace(journal) → TraceView(steps=[StepTrace(calls=[CallTrace, …], items=[StepTrace, …]), …])
 
-Everything follows from the journal; the values themselves are bodies in the store, named by their
-hashes. A step that a rollback brings back has a second trace from there on.
+The journal is enough. Large values are bodies in the store, and the trace has their hashes. A step
+that a rollback restores has a second `StepTrace` from there on.
 """
 
 from __future__ import annotations
@@ -83,51 +83,51 @@ def run_trace(
     """The trace of a journal.
 
     Args:
-        entries: The journal, from its beginning.
-        reads: The logs that each agent reads besides its own; without it they are not told.
+        entries: The journal from its beginning.
+        reads: The logs that each agent reads besides its own. By default the trace leaves them out.
     """
-    tracer = _TraceBuilder(reads or {})
+    builder = _TraceBuilder(reads or {})
     for position, entry in entries:
-        tracer.take(position, entry)
-    return tracer.trace
+        builder.add(position, entry)
+    return builder.trace
 
 
 class _TraceBuilder:
-    """A trace while it grows."""
+    """Builds a trace entry by entry."""
 
     def __init__(self, reads: Mapping[AgentName, Sequence[LogName]]) -> None:
         self.trace = TraceView()
         self._reads = reads
-        self._open: dict[StepId, StepTrace] = {}
-        self._last: dict[NodeName, StepTrace] = {}
+        self._open_steps: dict[StepId, StepTrace] = {}
+        self._last_steps: dict[NodeName, StepTrace] = {}
         self._visits: dict[NodeName, int] = {}
         self._agents: dict[NodeName, AgentName] = {}
-        self._questions: dict[InterruptId, InterruptTrace] = {}
-        """What is open."""
-        self._raised: dict[InterruptId, int] = {}
-        """When each question was asked: one that is open again was asked then."""
-        self._logs: dict[LogName, int] = {}
-        self._again: dict[tuple[StepId, int], int] = {}
-        """When calls were made again."""
-        self._setting: StepTrace | None = None
-        """The step whose tool set what comes next."""
+        self._interrupts: dict[InterruptId, InterruptTrace] = {}
+        """The open interrupts."""
+        self._raised_at: dict[InterruptId, int] = {}
+        """When each interrupt was raised first: a restored one keeps that time."""
+        self._log_lengths: dict[LogName, int] = {}
+        self._repeated_at: dict[tuple[StepId, int], int] = {}
+        """When calls were repeated."""
+        self._writer: StepTrace | None = None
+        """The step whose call set the next values."""
 
-    def take(self, position: int, entry: j.JournalEntry) -> None:
+    def add(self, position: int, entry: j.JournalEntry) -> None:
         trace = self.trace
         trace.position = position
         if entry.message is not None:
             for log in entry.message.logs:
-                self._logs[log] = self._logs.get(log, 0) + 1
+                self._log_lengths[log] = self._log_lengths.get(log, 0) + 1
         for join in entry.log_merges:
-            self._logs[join.log] = self._logs.get(join.log, 0) + join.more
-        self._run(position, entry)
-        if isinstance(entry, RUN_EVENTS) and not _silent(entry):
+            self._log_lengths[join.log] = self._log_lengths.get(join.log, 0) + join.more
+        self._apply_to_run(position, entry)
+        if isinstance(entry, RUN_EVENTS) and not _is_run_input(entry):
             event = Event(position, entry.at, entry, RunId(trace.run))
             trace.events.append(event_view(event))
-        self._step(position, entry)
-        self._call(entry)
+        self._apply_to_step(position, entry)
+        self._apply_to_call(entry)
 
-    def _run(self, position: int, entry: j.JournalEntry) -> None:
+    def _apply_to_run(self, position: int, entry: j.JournalEntry) -> None:
         trace = self.trace
         match entry:
             case j.RunStarted():
@@ -141,30 +141,30 @@ class _TraceBuilder:
                     trace.crew = str(entry.state.get("crew", ""))
                 trace.ended, trace.status, trace.error = None, "running", ""
                 then = CrewState.from_json({**entry.state, "run": trace.run})
-                self._restore(position, entry.at, then)
+                self._restore_state(position, entry.at, then)
             case j.GraphReplacement():
-                self._swapped(position, entry)
+                self._apply_remap(position, entry)
                 if isinstance(entry, j.RunMerged):
-                    self._taken_in(position, entry)
+                    self._apply_merge(position, entry)
             case j.RunCompleted() | j.RunStopped() | j.RunFailed() | j.RunEndedByMerge():
-                self._withdraw(self._questions.values(), entry.at)
+                self._withdraw(self._interrupts.values(), entry.at)
                 trace.ended, trace.status = entry.at, _ENDS[entry.kind]
                 trace.error = entry.error if isinstance(entry, j.RunFailed) else ""
             case _:
                 pass
 
-    def _restore(self, position: int, at: int, state: CrewState) -> None:
-        for under_way in self._open.values():
+    def _restore_state(self, position: int, at: int, state: CrewState) -> None:
+        for under_way in self._open_steps.values():
             under_way.status, under_way.ended = "undone", at
-        self._open.clear()
-        self._logs = {log: head.length for log, head in state.messages.items()}
+        self._open_steps.clear()
+        self._log_lengths = {log: head.length for log, head in state.messages.items()}
         self._visits = dict(state.visits)
         self._restore_steps(position, at, state)
-        for question in state.interrupts.values():  # of a run that is taken up: the same ones
-            self._ask(question, self._raised.get(question.id, at))
+        for interrupt in state.interrupts.values():
+            self._add_interrupt(interrupt, self._raised_at.get(interrupt.id, at))
 
-    def _taken_in(self, position: int, entry: j.RunMerged) -> None:
-        """What was under way in a run that is a part of this one now."""
+    def _apply_merge(self, position: int, entry: j.RunMerged) -> None:
+        """Adds the steps of the frontier of the merged run."""
         part = CrewState.from_json(entry.merged_state)
         names = MergeNames.of(entry, self._visits)
         steps = merged_steps(part, names)
@@ -173,83 +173,83 @@ class _TraceBuilder:
 
     def _restore_steps(self, position: int, at: int, state: CrewState) -> None:
         for step, found in sorted(state.frontier.items(), key=lambda pair: item_number(pair[0])):
-            again = self._add(step, position, at)
+            again = self._add_step(step, position, at)
             if found.status == "running" or found.turn is not None:
                 again.status, again.started, again.began = "running", at, position
                 again.agent = item_agent(state, step) or self._agents.get(again.node)
             again.waited_for = found.requirement
             again.of = found.child_steps.of if found.child_steps else 0
             calls = found.turn.calls if found.turn else ()
-            again.calls = [_call(call, at) for call in calls]
+            again.calls = [_new_call(call, at) for call in calls]
 
     def _withdraw(self, asked: Iterable[InterruptTrace], at: int) -> None:
-        """What nobody needs the answers of any more; who withdrew them may be told later."""
+        """Closes interrupts that need no answer any more."""
         for each in asked:
             if each.answered is None:
                 each.answered, each.decision = at, "withdrawn"
 
-    def _swapped(self, position: int, entry: j.GraphReplacement) -> None:
+    def _apply_remap(self, position: int, entry: j.GraphReplacement) -> None:
         remap = entry.remap
         for step in remap.detached:
-            if found := self._open.get(step):
+            if found := self._open_steps.get(step):
                 found.status = "detached"
         for step in remap.reattached:
-            if found := self._open.get(step):
+            if found := self._open_steps.get(step):
                 found.status = "reached" if found.started is None else "running"
-        for step in remap.retracted:  # it has not begun, and its number is free again
+        for step in remap.retracted:  # not started: its visit number is free again
             self._visits[node_of(step)] -= 1
-            retracted = self._open.pop(step, None)
+            retracted = self._open_steps.pop(step, None)
             self.trace.steps = [each for each in self.trace.steps if each is not retracted]
         for step, requirement in remap.requirements.items():
-            if found := self._open.get(step):
+            if found := self._open_steps.get(step):
                 found.waited_for = requirement or found.waited_for
         for reached in remap.reached:
-            self._reached(position, entry.at, reached)
+            self._reach_node(position, entry.at, reached)
 
     # -- steps --------------------------------------------------------------------------------
 
-    def _add(self, step: StepId, position: int, at: int) -> StepTrace:
+    def _add_step(self, step: StepId, position: int, at: int) -> StepTrace:
         made = StepTrace(step=step, node=node_of(step), reached=at, position=position)
-        visit = self._open.get(visit_of(step)) if item_number(step) else None
+        visit = self._open_steps.get(visit_of(step)) if item_number(step) else None
         (visit.items if visit is not None else self.trace.steps).append(made)
-        self._open[step] = made
-        self._last[made.node] = made
+        self._open_steps[step] = made
+        self._last_steps[made.node] = made
         return made
 
-    def _step(self, position: int, entry: j.JournalEntry) -> None:
+    def _apply_to_step(self, position: int, entry: j.JournalEntry) -> None:
         match entry:
             case j.NodesReached():
-                self._routed(position, entry)
+                self._reach_nodes(position, entry)
             case j.StepStarted():
-                self._started(position, entry)
+                self._start_step(position, entry)
             case j.StepCompleted() | j.StepCancelled():
-                self._ended(position, entry)
+                self._end_step(position, entry)
             case j.ParentStepStarted() | j.StepFailed() | j.StepRetried() | j.ItemsRefused():
-                self._changed(position, entry)
+                self._update_step(position, entry)
             case j.InterruptRaised():
-                self._raised[entry.interrupt.id] = entry.at
-                self._ask(entry.interrupt, entry.at)
+                self._raised_at[entry.interrupt.id] = entry.at
+                self._add_interrupt(entry.interrupt, entry.at)
             case j.InterruptAnswered():
-                if asked := self._questions.pop(entry.interrupt, None):
+                if asked := self._interrupts.pop(entry.interrupt, None):
                     asked.answered, asked.decision, asked.by = entry.at, entry.decision, entry.by
             case _:
                 pass
 
-    def _started(self, position: int, entry: j.StepStarted) -> None:
-        found = self._open.get(entry.step) or self._add(entry.step, position, entry.at)
+    def _start_step(self, position: int, entry: j.StepStarted) -> None:
+        found = self._open_steps.get(entry.step) or self._add_step(entry.step, position, entry.at)
         found.status, found.started, found.agent = "running", entry.at, entry.agent
         found.began = position
         if entry.agent is not None:
             self._agents[found.node] = entry.agent
-            found.reads = self._readable(entry.step, entry.agent)
+            found.reads = self._readable_logs(entry.step, entry.agent)
             found.calls.append(CallTrace(call=1, start=entry.at))
 
-    def _changed(
+    def _update_step(
         self,
         position: int,
         entry: j.ParentStepStarted | j.StepFailed | j.StepRetried | j.ItemsRefused,
     ) -> None:
-        found = self._open.get(entry.step)
+        found = self._open_steps.get(entry.step)
         if found is None:
             return
         if isinstance(entry, j.ParentStepStarted):
@@ -266,25 +266,25 @@ class _TraceBuilder:
         found.retries += 1
         for call in calls:
             call.retries += 1
-            self._again[(found.step, call.call)] = entry.at
+            self._repeated_at[(found.step, call.call)] = entry.at
 
-    def _routed(self, position: int, entry: j.NodesReached) -> None:
-        source = self._last.get(entry.source) if entry.source else None
+    def _reach_nodes(self, position: int, entry: j.NodesReached) -> None:
+        source = self._last_steps.get(entry.source) if entry.source else None
         if source is not None:
             source.went = tuple(reached.node for reached in entry.to)
             source.because = source.because or entry.because
         for reached in entry.to:
-            self._reached(position, entry.at, reached)
-        if source is not None:  # what its own visit queues behind it is reached, and not it
-            self._last[source.node] = source
+            self._reach_node(position, entry.at, reached)
+        if source is not None:  # a node that reaches itself has a newer step, which is not done
+            self._last_steps[source.node] = source
 
-    def _reached(self, position: int, at: int, reached: j.ReachedNode) -> None:
+    def _reach_node(self, position: int, at: int, reached: j.ReachedNode) -> None:
         visit = self._visits[reached.node] = self._visits.get(reached.node, 0) + 1
-        made = self._add(step_id(reached.node, visit), position, at)
+        made = self._add_step(step_id(reached.node, visit), position, at)
         made.waited_for = reached.requirement
 
-    def _ended(self, position: int, entry: j.StepCompleted | j.StepCancelled) -> None:
-        found = self._open.pop(entry.step, None)
+    def _end_step(self, position: int, entry: j.StepCompleted | j.StepCancelled) -> None:
+        found = self._open_steps.pop(entry.step, None)
         if found is None:
             return
         found.ended, found.checkpoint = entry.at, position
@@ -294,69 +294,69 @@ class _TraceBuilder:
         else:
             found.status = "skipped" if entry.skipped else "completed"
             found.because = entry.because
-        self._last[found.node] = found
+        self._last_steps[found.node] = found
 
-    def _ask(self, question: Interrupt, at: int) -> None:
+    def _add_interrupt(self, interrupt: Interrupt, at: int) -> None:
         asked = InterruptTrace(
-            id=question.id, kind=question.kind, question=question.question, raised=at
+            id=interrupt.id, kind=interrupt.kind, question=interrupt.question, raised=at
         )
-        step = self._open.get(question.step) if question.step else None
+        step = self._open_steps.get(interrupt.step) if interrupt.step else None
         (step.asked if step is not None else self.trace.asked).append(asked)
-        self._questions[question.id] = asked
+        self._interrupts[interrupt.id] = asked
 
-    def _readable(self, step: StepId, agent: AgentName) -> dict[LogName, int]:
+    def _readable_logs(self, step: StepId, agent: AgentName) -> dict[LogName, int]:
         logs = [*self._reads.get(agent, ()), private_log(agent)]
         if self._reads.get(agent):
-            logs += (log for log in self._logs if agent in named_readers(log))
+            logs += (log for log in self._log_lengths if agent in named_readers(log))
         logs += [child_step_log(step)] if item_number(step) else []
-        return {log: self._logs[log] for log in logs if self._logs.get(log)}
+        return {log: self._log_lengths[log] for log in logs if self._log_lengths.get(log)}
 
     # -- calls --------------------------------------------------------------------------------
 
-    def _call(self, entry: j.JournalEntry) -> None:
+    def _apply_to_call(self, entry: j.JournalEntry) -> None:
         match entry:
             case j.ModelCallCompleted():
-                if found := self._open.get(entry.step):
-                    self._replied(found, entry)
+                if found := self._open_steps.get(entry.step):
+                    self._complete_model_call(found, entry)
             case (
                 j.StructuredOutputParsed()
                 | j.StructuredOutputRejected()
                 | j.TurnLimitReached()
                 | j.ToolCallCompleted()
             ):
-                if found := self._open.get(entry.step):
-                    self._applied(found, entry)
-                    self._setting = found
+                if found := self._open_steps.get(entry.step):
+                    self._apply_result(found, entry)
+                    self._writer = found
             case j.PermissionDenied():
-                if found := self._open.get(entry.step):
+                if found := self._open_steps.get(entry.step):
                     for call in (c for c in found.calls if c.call == entry.call):
                         call.denied = entry.reason
             case j.RunOutputSet() | j.OutputSet() | j.WriteRefused():
-                self._set(entry)
+                self._add_value(entry)
             case _:
                 pass
 
-    def _set(self, entry: j.RunOutputSet | j.OutputSet | j.WriteRefused) -> None:
-        """What a step sets, or would have set, after the call that does."""
+    def _add_value(self, entry: j.RunOutputSet | j.OutputSet | j.WriteRefused) -> None:
+        """Adds a value that a call set, or the error of a refused write."""
         by = entry.agent if isinstance(entry, j.OutputSet) else entry.by
-        if self._setting is None or by != self._setting.agent:
+        if self._writer is None or by != self._writer.agent:
             return
         match entry:
             case j.RunOutputSet():
-                self._setting.sets[entry.flag] = entry.value
+                self._writer.sets[entry.flag] = entry.value
             case j.OutputSet():
                 value = entry.value if entry.body is None else {"body": entry.body}
-                self._setting.sets[f"{entry.agent}.{entry.key}"] = value
+                self._writer.sets[f"{entry.agent}.{entry.key}"] = value
             case j.WriteRefused():
-                self._setting.errors.append(entry.description)
+                self._writer.errors.append(entry.description)
 
-    def _replied(self, found: StepTrace, entry: j.ModelCallCompleted) -> None:
-        if entry.without_model and entry.calls:  # what the definition says: nobody was asked
+    def _complete_model_call(self, found: StepTrace, entry: j.ModelCallCompleted) -> None:
+        if entry.without_model and entry.calls:  # of an agent without a model
             found.calls = [call for call in found.calls if call.call != entry.call]
         for at, call in enumerate(found.calls):
             if call.call == entry.call:
-                # One that a rollback brought back began after what was said of it before.
-                since = max(call.start, self._again.get((found.step, call.call), 0))
+                # A call that a rollback restored counts from its repetition.
+                since = max(call.start, self._repeated_at.get((found.step, call.call), 0))
                 late = entry.delay.retries_ms + entry.delay.queue_ms if entry.delay else 0
                 found.calls[at] = call.model_copy(
                     update={
@@ -372,20 +372,18 @@ class _TraceBuilder:
                         "composed": entry.without_model,
                     }
                 )
-        found.calls += [_call(call, entry.at) for call in entry.calls]
+        found.calls += [_new_call(call, entry.at) for call in entry.calls]
 
-    def _applied(self, found: StepTrace, entry: j.Entry) -> None:
-        """What a tool returned, or what became of a final message: what is set next is of it."""
+    def _apply_result(self, found: StepTrace, entry: j.Entry) -> None:
+        """Applies the result of a tool call, or of a structured output."""
         if isinstance(entry, j.ToolCallCompleted):
-            self._returned(found, entry)
-        elif isinstance(
-            entry, j.TurnLimitReached
-        ):  # the call that would have come next is not made
+            self._complete_tool_call(found, entry)
+        elif isinstance(entry, j.TurnLimitReached):  # the next call is not made
             found.calls = [call for call in found.calls if call.end is not None]
         elif isinstance(entry, j.StructuredOutputRejected):
-            self._refused(found, entry)
+            self._refuse_output(found, entry)
 
-    def _refused(self, found: StepTrace, entry: j.StructuredOutputRejected) -> None:
+    def _refuse_output(self, found: StepTrace, entry: j.StructuredOutputRejected) -> None:
         for call in (each for each in found.calls if each.call == entry.call):
             call.ok = False
             call.errors += entry.errors
@@ -393,7 +391,7 @@ class _TraceBuilder:
             number = max((call.call for call in found.calls), default=0) + 1
             found.calls.append(CallTrace(call=number, start=entry.at))
 
-    def _returned(self, found: StepTrace, entry: j.ToolCallCompleted) -> None:
+    def _complete_tool_call(self, found: StepTrace, entry: j.ToolCallCompleted) -> None:
         for call in found.calls:
             if call.call == entry.call:
                 call.end, call.ok, call.result = entry.at, entry.ok, entry.excerpt
@@ -404,12 +402,12 @@ class _TraceBuilder:
             found.calls.append(CallTrace(call=number, start=entry.at, composed=composed))
 
 
-def _call(call: Call, at: int) -> CallTrace:
+def _new_call(call: Call, at: int) -> CallTrace:
     return CallTrace(
         call=call.call, tool=call.tool, start=at, arguments=call.excerpt, message=call.message
     )
 
 
-def _silent(entry: j.Entry) -> bool:
-    """Whether it is no command of anybody's: the run's own input."""
+def _is_run_input(entry: j.Entry) -> bool:
+    """Whether it is the run input, and not a command."""
     return isinstance(entry, j.MessageAdded) and entry.command is None
