@@ -19,7 +19,7 @@ from crewlog.graph.timers import TIMEOUT
 from crewlog.ids import AgentName, NodeName, item_number
 from crewlog.reporting.diff.plan import plan_diff
 from crewlog.reporting.drawing.mermaid import mermaid
-from crewlog.reporting.drawing.terminal import picture
+from crewlog.reporting.drawing.terminal import terminal_drawing
 from crewlog.reporting.explanation import explain
 from graph.crews import crew, plan_of
 from graph.simulation import (
@@ -421,7 +421,7 @@ def test_the_way_to_a_stand_in_is_drawn_compiled_and_explained() -> None:
     assert "vendor fails where a step of it takes more than 10m" in plan.rules
     assert "where vendor fails, archive runs instead" in plan.rules
     assert 'n0 -.->|"on error"| n1' in mermaid(plan)
-    assert "vendor: where it fails, archive runs instead" in picture(plan)
+    assert "vendor: where it fails, archive runs instead" in terminal_drawing(plan)
     drawn = compile_plan(plan).compile().get_graph()
     assert ("vendor", "archive") in {(edge.source, edge.target) for edge in drawn.edges}
     told = explain(definition, "vendor").model_dump_json()

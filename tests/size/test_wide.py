@@ -14,7 +14,7 @@ from crewlog.definition.load import load_data
 from crewlog.graph.lowering.compiler import compile_plan
 from crewlog.graph.lowering.plans import lower
 from crewlog.reporting.drawing.mermaid import mermaid
-from crewlog.reporting.drawing.terminal import picture
+from crewlog.reporting.drawing.terminal import terminal_drawing
 from pace import paced
 
 from .measure import TASK_LIMIT, assert_calm, executions, figure
@@ -63,7 +63,7 @@ def test_a_graph_of_200_nodes_is_read_compiled_and_drawn(name: str) -> None:
     assert len(plan.nodes) == WIDE
     timed("compile", lambda: compile_plan(plan))
     chart = timed("mermaid", lambda: mermaid(plan))
-    drawn = timed("picture", lambda: picture(plan))
+    drawn = timed("picture", lambda: terminal_drawing(plan))
     shown = ", ".join(f"{what} {seconds * 1000:.0f}" for what, seconds in took.items())
     figure(f"{name} of {WIDE} nodes, ms of CPU", shown)
     # All that a first workflow task does together, and what `crewlog graph` does.
