@@ -1,8 +1,7 @@
-"""A model's reply as it is kept: the same for the same reply, and fit to be shown again.
+"""A model's reply as a message for the journal: the same for the same reply, and safe to send back.
 
-The tool calls of a reply, with their arguments read from the text that the model wrote.
-
-A call whose arguments are no JSON object stays apart: it is never made, and its model is told why.
+The arguments of tool calls are parsed from the text of the model. A call whose arguments are not a
+JSON object is never made; the model gets an error.
 """
 
 from __future__ import annotations
@@ -35,107 +34,106 @@ from crewlog.state.finish_reason import (
     without_reasoning,
 )
 
-Piece = Mapping[str, Any]
-"""A tool call or a part of one: `index`, `id`, `name` and `args`, each of which may be None."""
+CallChunk = Mapping[str, Any]
+"""A tool call or a chunk of one: `index`, `id`, `name` and `args`, each of which may be None."""
 
 
-def joined(pieces: Iterable[Piece]) -> list[Piece]:
-    """The calls that pieces of a streamed reply add up to, in order.
+def join_chunks(chunks: Iterable[CallChunk]) -> list[CallChunk]:
+    """Joins the chunks of a streamed reply to tool calls, in order.
 
-    A piece belongs to the call of its number, or to the last call where it has no number. A piece
-    without a name goes on with that call, whatever its id: some services give each piece an id.
-    Some repeat the name and the id in each piece, and some give all calls one number. A call
-    without a name is left where the piece that had it was lost.
+    A chunk belongs to the call of its number, or to the last call if it has no number. A chunk
+    without a name continues that call, whatever its id: some services give each chunk an id. Some
+    repeat the name and the id in each chunk, and some give all calls one number. A call has no name
+    if the chunk with its name was lost.
     """
     calls: list[dict[str, Any]] = []
     by_number: dict[Any, dict[str, Any]] = {}
-    for piece in pieces:
-        number = piece.get("index")
+    for chunk in chunks:
+        number = chunk.get("index")
         call = by_number.get(number) if number is not None else next(reversed(calls), None)
-        if call is None or not _continues(piece, call):
+        if call is None or not _continues(chunk, call):
             call = {"id": None, "name": "", "args": ""}
             calls.append(call)
         if number is not None:
             by_number[number] = call
-        name = piece.get("name")
-        call["id"] = call["id"] or piece.get("id")
+        name = chunk.get("name")
+        call["id"] = call["id"] or chunk.get("id")
         if name and name != call["name"]:
             call["name"] += name
-        call["args"] += piece.get("args") or ""
+        call["args"] += chunk.get("args") or ""
     return list(calls)
 
 
-def _continues(piece: Piece, call: Piece) -> bool:
-    """Whether a piece is part of a call that has begun, and does not begin another one."""
-    name, id_ = piece.get("name"), piece.get("id")
+def _continues(chunk: CallChunk, call: CallChunk) -> bool:
+    """Whether a chunk continues a call, and does not begin another one."""
+    name, id_ = chunk.get("name"), chunk.get("id")
     if not name or (name == call["name"] and not call["args"]):
         return True
     if id_ and call["id"]:
         return bool(id_ == call["id"])
-    return piece.get("index") is not None
+    return chunk.get("index") is not None
 
 
-def parse_tool_calls(calls: Iterable[Piece]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    """The calls whose arguments are JSON objects, and the others.
+def parse_tool_calls(calls: Iterable[CallChunk]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+    """Returns the calls whose arguments are JSON objects, and the others.
 
-    No text stands for no arguments, but not beside a call that cannot be read: that one may have
-    the arguments.
+    An empty text means no arguments, unless another call is invalid: that one may have them.
     """
-    given = [*calls]
-    read = [_arguments(call["args"] or "") for call in given]
-    lost = any(args is None or not call["name"] for call, args in zip(given, read, strict=True))
-    well: list[ToolCall] = []
-    ill: list[InvalidToolCall] = []
-    for call, args in zip(given, read, strict=True):
+    all_calls = [*calls]
+    parsed = [_parse_arguments(call["args"] or "") for call in all_calls]
+    pairs = list(zip(all_calls, parsed, strict=True))
+    lost = any(args is None or not call["name"] for call, args in pairs)
+    valid: list[ToolCall] = []
+    invalid: list[InvalidToolCall] = []
+    for call, args in pairs:
         name, text, id_ = call["name"] or "", call["args"] or "", call["id"]
         if args is not None and name and (text.strip() or not lost):
-            well.append(ToolCall(name=name, args=args, id=id_))
+            valid.append(ToolCall(name=name, args=args, id=id_))
         else:
-            ill.append(
+            invalid.append(
                 InvalidToolCall(type="invalid_tool_call", name=name, args=text, id=id_, error=None)
             )
-    return well, ill
+    return valid, invalid
 
 
-def _arguments(text: str) -> dict[str, Any] | None:
-    """The arguments that a text says; None where it is no JSON object."""
+def _parse_arguments(text: str) -> dict[str, Any] | None:
+    """Parses arguments; None: they are not a JSON object."""
     try:
-        found: Any = json.loads(text, strict=False) if text.strip() else {}
+        value: Any = json.loads(text, strict=False) if text.strip() else {}
     except ValueError:
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def json_error(text: str) -> str:
-    """What is wrong with arguments of a call that was not made, for the model that wrote them."""
+    """Returns what is wrong with invalid arguments, for the model."""
     if not text.strip():
         return "they are missing, and another call cannot be read; write {} for no arguments"
     try:
-        found: Any = json.loads(text, strict=False)
+        value: Any = json.loads(text, strict=False)
     except ValueError as error:
         return f"they are no JSON ({error})"
-    if isinstance(found, str):
+    if isinstance(value, str):
         return "they are a text and no JSON object; write the object itself, not a text with it"
-    if isinstance(found, dict):
+    if isinstance(value, dict):
         return "the call names no tool"
-    kind = {list: "a list", bool: "true or false", type(None): "null"}.get(type(found), "a number")
+    kind = {list: "a list", bool: "true or false", type(None): "null"}.get(type(value), "a number")
     return f"they are {kind} and no JSON object"
 
 
 NAMELESS = "unknown"
-"""What a tool call without a name is called."""
+"""The name of a tool call without a name."""
 _BY_CALL = "__gemini_function_call_thought_signatures__"
-"""Where LangChain keeps what Gemini wants back with each call, by the call's id."""
+"""The key at which LangChain has what Gemini requires back with each call, by the call's id."""
 
 
-def message_of(reply: Any) -> BaseMessage:
-    """What a model gave, as a message, whichever of LangChain's forms it has.
+def to_message(reply: Any) -> BaseMessage:
+    """Returns a model's output as a message, whichever of LangChain's types it has.
 
-    A text is a piece, so that several of them add up; data are their JSON, as with models that
-    were made to answer so.
+    A text becomes a chunk, so that several can be added. Data become their JSON.
 
     Raises:
-        TypeError: it is none of them.
+        TypeError: it has none of these types.
     """
     match reply:
         case BaseMessage():
@@ -147,26 +145,26 @@ def message_of(reply: Any) -> BaseMessage:
         case Generation():
             return AIMessageChunk(content=reply.text)
         case ChatResult() if reply.generations:
-            return message_of(reply.generations[0])
+            return to_message(reply.generations[0])
         case LLMResult() if reply.generations and reply.generations[0]:
-            return message_of(reply.generations[0][0])
+            return to_message(reply.generations[0][0])
         case BaseModel():
             return AIMessage(reply.model_dump_json())
         case dict():
-            said: dict[str, Any] = cast("dict[str, Any]", reply)
-            content = said.get("content", said.get("text"))
+            fields: dict[str, Any] = cast("dict[str, Any]", reply)
+            content = fields.get("content", fields.get("text"))
             if isinstance(content, str | list):
                 return AIMessage(cast("Any", content))
-            return AIMessage(json.dumps(said, default=str))
+            return AIMessage(json.dumps(fields, default=str))
         case _:
             raise TypeError(f"a model gave {type(reply).__name__}, which is no message")
 
 
 def check_complete(reply: BaseMessage, model: str) -> BaseMessage:
-    """A reply whose service did not fail while it answered.
+    """Returns a reply, after the check that its service did not fail while it answered.
 
     Raises:
-        ModelUnavailable: it did; the call is repeated.
+        ModelUnavailable: it did; the call is retried.
     """
     if finish_reason(reply) == "broken":
         raise ModelUnavailable(
@@ -177,7 +175,7 @@ def check_complete(reply: BaseMessage, model: str) -> BaseMessage:
     return reply
 
 
-def kept(
+def build_message(
     reply: BaseMessage,
     agent: AgentName,
     step: StepId,
@@ -186,43 +184,43 @@ def kept(
     model: str,
     ending: Ending = "complete",
 ) -> AIMessage:
-    """The message to keep of a reply: named, numbered, and without what differs by chance.
+    """Returns the message of a reply: with an id, and without metadata that differs by chance.
 
-    Ids of tool calls are made anew: unique in the run, the same for the same reply, and no longer
-    than the 40 characters that OpenAI takes.
+    Tool calls get new ids: unique in the run, the same for the same reply, and at most 40
+    characters long, which is OpenAI's limit.
 
-    A call whose arguments could not be parsed stays among `invalid_tool_calls`: the tool activity
-    finds it there and answers it, so that the model may repair it.
+    A call with invalid arguments stays in `invalid_tool_calls`, from which the tool activity
+    returns an error to the model.
 
-    What a model thought is kept where it calls tools, since its service may want that back within
-    the turn. The last message of a turn, which others may read, has none of it.
+    Reasoning stays in messages with tool calls, since the service may require it within the turn.
+    The final message, which others may read, has none.
 
     Args:
         reply: The reply.
-        agent: Whose model it is.
+        agent: The agent.
         step: The step.
         call: The call's number in the step.
-        model: What the model is called where it does not say so itself.
-        ending: How it ended: one that is not complete calls nothing.
+        model: The name of the model, if the reply has none.
+        ending: Its finish reason; an incomplete reply calls no tools.
     """
     source = reply if isinstance(reply, AIMessage) else AIMessage(reply.content)
     if ending != "complete":
         source = _without_calls(source)
     number = itertools.count(1)
-    renamed: dict[str, list[str]] = {}
+    new_ids: dict[str, list[str]] = {}
 
-    def fresh(id_: str | None) -> str:
-        # Services may number `call_0` in every reply, and a transcript is one space of ids.
+    def make_id(id_: str | None) -> str:
+        # Some services have the id `call_0` in every reply, and a transcript needs unique ids.
         new = f"c_{hash_json([step, call, next(number)])[:24]}"
         if id_:
-            renamed.setdefault(id_, []).append(new)
+            new_ids.setdefault(id_, []).append(new)
         return new
 
     calls = [
         ToolCall(
             name=utf8_text(c["name"] or NAMELESS),
-            args=_scrubbed_args(c["args"]),
-            id=fresh(c["id"]),
+            args=_clean_arguments(c["args"]),
+            id=make_id(c["id"]),
         )
         for c in source.tool_calls
     ]
@@ -231,21 +229,20 @@ def kept(
             type="invalid_tool_call",
             name=utf8_text(i["name"] or NAMELESS),
             args=utf8_text(i["args"] or ""),
-            id=fresh(i["id"]),
+            id=make_id(i["id"]),
             error=None,
         )
         for i in source.invalid_tool_calls
     ]
-    kept_metadata = _metadata(source, model, ending)
     usage = source.usage_metadata
     message = AIMessage(
-        content=_content(source, renamed),
-        additional_kwargs=_thoughts(source, renamed),
+        content=_content(source, new_ids),
+        additional_kwargs=_reasoning_fields(source, new_ids),
         id=f"{step}/{call}",
         name=agent,
         tool_calls=calls,
         invalid_tool_calls=invalid,
-        response_metadata=kept_metadata,
+        response_metadata=_metadata(source, model, ending),
         usage_metadata=None
         if usage is None
         else {
@@ -266,59 +263,59 @@ def _without_calls(reply: AIMessage) -> AIMessage:
     return reply.model_copy(update=update)
 
 
-def _thoughts(reply: AIMessage, renamed: Mapping[str, list[str]]) -> dict[str, Any]:
-    """What the service may want back of the fields beside a message's content."""
+def _reasoning_fields(reply: AIMessage, new_ids: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Returns the fields besides the content that the service may require back."""
     extra = reply.additional_kwargs
-    found = {key: utf8_json(extra[key]) for key in REASONING_KEYS if extra.get(key)}
+    fields = {key: utf8_json(extra[key]) for key in REASONING_KEYS if extra.get(key)}
     if isinstance(by_call := extra.get(_BY_CALL), dict):
-        given = cast("dict[str, Any]", by_call)
-        found[_BY_CALL] = {
-            new: utf8_json(given[old])
-            for old, new_ids in renamed.items()
-            if old in given
-            for new in new_ids
+        signatures = cast("dict[str, Any]", by_call)
+        fields[_BY_CALL] = {
+            new: utf8_json(signatures[old])
+            for old, ids in new_ids.items()
+            if old in signatures
+            for new in ids
         }
-    return found
+    return fields
 
 
 def _metadata(reply: AIMessage, model: str, ending: Ending) -> dict[str, Any]:
-    """The model that answered, and why it stopped where that is worth a word."""
+    """Returns the name of the model, and the finish reason of an incomplete reply."""
     name = reply.response_metadata.get("model_name") or reply.response_metadata.get("model")
-    found = {"model_name": utf8_json(name) or model}
+    metadata = {"model_name": utf8_json(name) or model}
     if ending != "complete" and (reason := provider_finish_reason(reply)):
-        found["finish_reason"] = utf8_text(reason)
-    return found
+        metadata["finish_reason"] = utf8_text(reason)
+    return metadata
 
 
-def _content(reply: AIMessage, renamed: Mapping[str, list[str]]) -> Any:
+def _content(reply: AIMessage, new_ids: Mapping[str, list[str]]) -> Any:
     refusal: Any = reply.additional_kwargs.get("refusal")
-    # A refusal is what the model said: the agent's text, like any other.
+    # The text of a refusal is the agent's text, like any other.
     content: Any = refusal if refusal and not reply.content else reply.content
     if not isinstance(content, list):
         return content
-    left = {old: list(new) for old, new in renamed.items()}
+    left = {old: list(new) for old, new in new_ids.items()}
     blocks: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
-    return [_renamed(block, left) for block in blocks]
+    return [_convert_block(block, left) for block in blocks]
 
 
-def _renamed(block: Any, left: Mapping[str, list[str]]) -> Any:
-    """A block of content; one that is a tool call has the call's new id, a refusal is a text."""
-    if isinstance(block, str):  # as pieces of a stream add up, where a thought came before
+def _convert_block(block: Any, new_ids: Mapping[str, list[str]]) -> Any:
+    """Returns a content block; a tool call gets its new id, and a refusal becomes a text."""
+    if isinstance(block, str):  # of a stream, after a block of reasoning
         return {"type": "text", "text": block}
     if not isinstance(block, dict):
         return block
-    found: dict[str, Any] = dict(block)  # pyright: ignore[reportUnknownArgumentType]
-    if found.get("type") == "refusal":
-        return {"type": "text", "text": str(found.get("refusal") or "")}
-    if found.get("type") not in CALL_BLOCKS:
-        return found
-    for key in ("call_id", "id"):  # where there are both, `id` is the block's own
-        old = found.get(key)
-        if isinstance(old, str) and old in left:
-            new = left[old]
-            return {**found, key: new.pop(0) if len(new) > 1 else new[0]}
-    return found
+    fields: dict[str, Any] = dict(block)  # pyright: ignore[reportUnknownArgumentType]
+    if fields.get("type") == "refusal":
+        return {"type": "text", "text": str(fields.get("refusal") or "")}
+    if fields.get("type") not in CALL_BLOCKS:
+        return fields
+    for key in ("call_id", "id"):  # if a block has both, `id` is the block's own
+        old = fields.get(key)
+        if isinstance(old, str) and old in new_ids:
+            new = new_ids[old]
+            return {**fields, key: new.pop(0) if len(new) > 1 else new[0]}
+    return fields
 
 
-def _scrubbed_args(args: dict[str, Any]) -> dict[str, Any]:
+def _clean_arguments(args: dict[str, Any]) -> dict[str, Any]:
     return {utf8_text(key): utf8_json(value) for key, value in args.items()}

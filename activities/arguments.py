@@ -1,15 +1,11 @@
-"""A call's arguments, held against the tool's schema and the definition's checks before it runs.
+"""Validates the arguments of a tool call: by the tool's schema, the definition and the allowlist.
 
-Nothing has begun where they do not hold: no start note, no quota. The message is for the model,
-which may call again; people who edit arguments get the same.
+Invalid arguments fail before the call begins: there is no start record, and no quota is used. The
+message is for the model, which may call again. People who edit arguments get the same message.
 
-The keys of arguments that are inside others, as a tool's schema names them.
-
-A tool may take a key by more names than its schema tells (a field and its alias), and drops or
-keeps what it does not know. So where a check looks for a key inside an argument, the objects on the
-way have the keys that the schema names, and no others: else the value comes in beside the check.
-
-Arguments that are declared as paths or URLs, followed before the call that is to use them.
+A check may be for a key inside an argument. A tool may accept that key under more names than its
+schema has, such as an alias, and it may ignore unknown keys. So the objects that contain the key
+must have no other keys than those of the schema: otherwise a value could avoid the check.
 """
 
 from __future__ import annotations
@@ -41,64 +37,64 @@ Schema = Mapping[str, Any]
 
 ANYTHING: Schema = {}
 """The schema that anything fits."""
-_MOST = 2_000
-"""Parts of a schema that are looked at for one key; a larger one is held to name none."""
+_MOST_SCHEMAS = 2_000
+"""The most parts of a schema that are read for one key; a larger schema counts as naming none."""
 
 
 class Keys(NamedTuple):
     """The keys of some objects."""
 
     named: frozenset[str]
-    """Those that the schema names."""
+    """The keys that the schema names."""
     open: bool
-    """Whether they may have others."""
+    """Whether the objects may have other keys."""
 
 
 def keys_of(schemas: Sequence[Schema]) -> Keys:
-    """The keys that the objects may have which fit one of some schemas, or are items of those."""
-    objects, others = _parts(schemas)
-    named = frozenset(key for each in objects for key in _named(each))
-    open_ = others is None or any(_more(each) is not None for each in objects)
-    # What a text holds is told by nobody, unless there is an object that it may stand for.
-    return Keys(named, open_ or bool(others and not objects))
+    """Returns the keys of the objects that schemas describe, also as items of lists."""
+    objects, texts = _parts(schemas)
+    named = frozenset(key for each in objects for key in _properties(each))
+    open_ = texts is None or any(_other_keys_schema(each) is not None for each in objects)
+    # The content of a text is unknown, unless it may stand for one of the objects.
+    return Keys(named, open_ or bool(texts and not objects))
 
 
-def within(schemas: Sequence[Schema], key: str) -> list[Schema]:
-    """The schemas of what objects have under a key; see `keys_of`."""
-    objects, others = _parts(schemas)
-    found: list[Schema] = [] if others is not None and (objects or not others) else [ANYTHING]
+def schemas_of_key(schemas: Sequence[Schema], key: str) -> list[Schema]:
+    """Returns the schemas of the values that objects have under a key; see `keys_of`."""
+    objects, texts = _parts(schemas)
+    found: list[Schema] = [] if texts is not None and (objects or not texts) else [ANYTHING]
     for each in objects:
-        more = _more(each)
-        if key in _named(each):
-            found.append(_named(each)[key])
-        elif more is not None:
-            found.append(more)
+        others = _other_keys_schema(each)
+        if key in _properties(each):
+            found.append(_properties(each)[key])
+        elif others is not None:
+            found.append(others)
     return found
 
 
-def _named(schema: Schema) -> Mapping[str, Schema]:
+def _properties(schema: Schema) -> Mapping[str, Schema]:
     return schema.get("properties") or {}
 
 
-def _more(schema: Schema) -> Schema | None:
-    """The schema of the keys of an object that are not named; none where there are none of these.
+def _other_keys_schema(schema: Schema) -> Schema | None:
+    """Returns the schema of the keys that an object does not name; None: it has no other keys.
 
-    As at the top, an object that names its keys and says nothing of others has no others.
+    An object that names its keys, without `additionalProperties`, has no other keys.
     """
-    more: Any = schema.get("additionalProperties")
-    if isinstance(more, dict):
-        return cast("Schema", more)
-    if more is True or schema.get("patternProperties"):
+    others: Any = schema.get("additionalProperties")
+    if isinstance(others, dict):
+        return cast("Schema", others)
+    if others is True or schema.get("patternProperties"):
         return ANYTHING
-    return None if schema.get("properties") or more is False else ANYTHING
+    return None if schema.get("properties") or others is False else ANYTHING
 
 
 def _parts(schemas: Sequence[Schema]) -> tuple[list[Schema], list[Schema] | None]:
-    """The objects that schemas lead to, and the texts; none for these where anything may be."""
+    """Returns the schemas of objects and of texts; None for the texts: any value fits."""
     objects: list[Schema] = []
     texts: list[Schema] = []
-    for count, each in enumerate(_flat(schemas)):
-        if count > _MOST or not _says(each):
+    for count, each in enumerate(_flatten(schemas)):
+        if count > _MOST_SCHEMAS or not _has_kind(each):
             return objects, None
         if _is_object(each):
             objects.append(each)
@@ -107,16 +103,16 @@ def _parts(schemas: Sequence[Schema]) -> tuple[list[Schema], list[Schema] | None
     return objects, texts
 
 
-def _flat(schemas: Iterable[Schema]) -> Iterator[Schema]:
-    """Schemas with those that they choose from, and those of lists' items in the lists' place."""
+def _flatten(schemas: Iterable[Schema]) -> Iterator[Schema]:
+    """Yields the alternatives of schemas, and the schemas of items in the place of lists."""
     for each in schemas:
-        words = ("anyOf", "oneOf", "allOf", "prefixItems")
-        inner: list[Any] = [part for word in words for part in each.get(word) or ()]
+        keywords = ("anyOf", "oneOf", "allOf", "prefixItems")
+        inner: list[Any] = [part for word in keywords for part in each.get(word) or ()]
         inner += [each[word] for word in ("items", "contentSchema") if word in each]
         parts: list[Schema] = [part for part in inner if isinstance(part, dict)]
-        if _types(each) & {"object", "string"}:  # of one that says what it is, others are bounds
-            parts = [part for part in parts if _says(part)]
-        yield from _flat(parts)
+        if _types(each) & {"object", "string"}:  # then a part without a type only restricts it
+            parts = [part for part in parts if _has_kind(part)]
+        yield from _flatten(parts)
         if _is_object(each) or not parts:
             yield ANYTHING if "array" in _types(each) and not _is_object(each) else each
 
@@ -130,8 +126,8 @@ def _is_object(schema: Schema) -> bool:
     return "object" in _types(schema) or "properties" in schema or "additionalProperties" in schema
 
 
-def _says(schema: Schema) -> bool:
-    """Whether a schema says what it is of, and not merely some bounds of it."""
+def _has_kind(schema: Schema) -> bool:
+    """Whether a schema says what kind of value it is for, and does not only restrict it."""
     return not schema.keys().isdisjoint(_KINDS)
 
 
@@ -140,47 +136,49 @@ _KINDS = ("type", "enum", "const", "properties", "additionalProperties", "items"
 
 
 MOST_BYTES = 1_000_000
-"""Arguments of one call, as JSON."""
+"""The most bytes of the arguments of a call, as JSON."""
 _MOST_FAULTS = 8
 
 
 def argument_error(tool: Tool, args: Mapping[str, Any]) -> str | None:
-    """What is wrong with the arguments of a call, as the model is told it; none where they hold.
+    """Returns what is wrong with the arguments of a call, for the model; None: they are valid.
 
     Args:
-        tool: The tool, as the worker's registry has it.
-        args: What the model says, or a person.
+        tool: The tool.
+        args: The arguments, of a model or of a person.
     """
     return schema_error(tool, args) or check_error(tool, args)
 
 
 def schema_error(tool: Tool, args: Mapping[str, Any]) -> str | None:
-    """How the arguments of a call do not fit the tool itself; none where they do."""
-    faults = list(_size(args)) or [*_schema(tool, args), *_unknown(tool, args)]
-    return refusal(tool.tool.name, faults) if faults else None
+    """Returns how arguments do not fit the tool's schema; None: they fit."""
+    faults = list(_size_faults(args)) or [*_schema_faults(tool, args), *_unknown_faults(tool, args)]
+    return invalid_arguments_message(tool.tool.name, faults) if faults else None
 
 
 def check_error(tool: Tool, args: Mapping[str, Any]) -> str | None:
-    """What the definition's checks refuse of arguments that fit the tool; none: nothing."""
-    faults = list(_checks(tool.definition, args))
-    return refusal(tool.tool.name, faults) if faults else None
+    """Returns how arguments that fit the schema fail the definition's checks; None: they pass."""
+    faults = list(_check_faults(tool.definition, args))
+    return invalid_arguments_message(tool.tool.name, faults) if faults else None
 
 
-def refusal(tool: str, faults: list[str]) -> str:
-    """The sentence of a call that is not made for its arguments."""
+def invalid_arguments_message(tool: str, faults: list[str]) -> str:
+    """Returns the message about invalid arguments."""
     more = len(faults) - _MOST_FAULTS
-    told = "; ".join([*faults[:_MOST_FAULTS], *([f"and {more} more"] if more > 0 else [])])
-    end = "" if told.endswith("?") else "."
-    return f"The arguments of {tool!r} are not valid: {told}{end} Call it again."
+    text = "; ".join([*faults[:_MOST_FAULTS], *([f"and {more} more"] if more > 0 else [])])
+    end = "" if text.endswith("?") else "."
+    return f"The arguments of {tool!r} are not valid: {text}{end} Call it again."
 
 
-def faults_of(errors: list[ErrorDetails]) -> list[str]:
-    """The faults that pydantic found, each with the place of the argument."""
+def validation_faults(errors: list[ErrorDetails]) -> list[str]:
+    """Returns the errors of pydantic as texts, each with the path of the argument."""
     return [f"{'.'.join(map(str, e['loc'])) or 'all'}: {e['msg']}" for e in errors]
 
 
-def guarded(tool: Tool, kind: str, args: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The arguments that are declared as paths or as URLs, with their names; texts alone."""
+def find_allowlisted_arguments(
+    tool: Tool, kind: str, args: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yields the texts in arguments that are declared as paths or as URLs, with their names."""
     for name, check in tool.definition.checks.items():
         if check.is_ == kind:
             for value in _values(args, name):
@@ -188,20 +186,20 @@ def guarded(tool: Tool, kind: str, args: Mapping[str, Any]) -> Iterator[tuple[st
                     yield name, value
 
 
-def argument_names(tool: Tool, beside: str = "") -> list[str]:
-    """The arguments that a tool's schema names.
+def argument_names(tool: Tool, sibling: str = "") -> list[str]:
+    """Returns the arguments that a tool's schema names.
 
     Args:
         tool: The tool.
-        beside: The name of one that is inside another: then those that are there, too.
+        sibling: The name of an argument inside another one, instead of the top level.
     """
-    *way, _ = beside.split(".")
-    *_, (before, keys) = _levels(tool, [*way, ""])
-    return [".".join([*before, key]) for key in sorted(keys.named)] if way else list(_top(tool))
+    *path, _ = sibling.split(".")
+    *_, (before, keys) = _levels(tool, [*path, ""])
+    return [".".join([*before, key]) for key in sorted(keys.named)] if path else list(_top(tool))
 
 
-def unchecked(tool: Tool) -> str:
-    """A checked argument that the tool does not have: its check would hold nothing; else empty."""
+def find_unknown_check(tool: Tool) -> str:
+    """Returns a checked argument that the tool does not have; empty: it has all of them."""
     for name in tool.definition.checks:
         parts = name.split(".")
         for part, (_, keys) in zip(parts, _levels(tool, parts), strict=True):
@@ -215,16 +213,16 @@ def _top(tool: Tool) -> dict[str, Schema]:
 
 
 def _levels(tool: Tool, parts: Sequence[str]) -> Iterator[tuple[Sequence[str], Keys]]:
-    """The keys beside each part of an argument's name, with what they are inside."""
+    """Yields the keys at each level of an argument's name, with the path of the level."""
     top = _top(tool)
-    yield (), Keys(frozenset(top), _takes_any(tool.tool, tool.parameters))
+    yield (), Keys(frozenset(top), _accepts_any(tool.tool, tool.parameters))
     schemas = [top.get(parts[0], ANYTHING)]
     for place in range(1, len(parts)):
         yield parts[:place], keys_of(schemas)
-        schemas = within(schemas, parts[place])
+        schemas = schemas_of_key(schemas, parts[place])
 
 
-def _size(args: Mapping[str, Any]) -> Iterator[str]:
+def _size_faults(args: Mapping[str, Any]) -> Iterator[str]:
     try:
         size = len(json.dumps(args))
     except (TypeError, ValueError, RecursionError) as error:
@@ -234,34 +232,34 @@ def _size(args: Mapping[str, Any]) -> Iterator[str]:
         yield f"all: they are longer than {MOST_BYTES:,} characters"
 
 
-def _unknown(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
-    yield from dict.fromkeys(_strays(tool, args))
+def _unknown_faults(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
+    yield from dict.fromkeys(_find_unknown(tool, args))
 
 
-def _strays(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
-    """Arguments that there are not: at the top, and on the way to what is checked inside others."""
+def _find_unknown(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
+    """Yields unknown arguments: at the top level, and on the paths of checked arguments."""
     for checked in ("", *(name for name in tool.definition.checks if "." in name)):
         values: list[Any] = [args]
         parts = checked.split(".")
-        for part, (way, keys) in zip(parts, _levels(tool, parts), strict=True):
-            found = [inside for value in values for inside in _opened(value)]
+        for part, (path, keys) in zip(parts, _levels(tool, parts), strict=True):
+            found = [inside for value in values for inside in _parse_json_text(value)]
             objects = [each for each in found if _is_mapping(each)]
-            names = sorted(keys.named) if way else list(_top(tool))
+            names = sorted(keys.named) if path else list(_top(tool))
             for name in (key for each in objects for key in each):
                 if not keys.open and name not in keys.named:
                     near = did_you_mean(name, names, f"There are: {', '.join(names) or 'none'}.")
-                    told = ".".join([*way, excerpt(name, 80)])
-                    yield f"{told}: there is no such argument. {near}".rstrip(".")
-            values = [v for each in objects if part in each for v in _each(each[part])]
+                    full_name = ".".join([*path, excerpt(name, 80)])
+                    yield f"{full_name}: there is no such argument. {near}".rstrip(".")
+            values = [v for each in objects if part in each for v in _flatten_list(each[part])]
 
 
-def _takes_any(tool: BaseTool, parameters: Mapping[str, Json]) -> bool:
-    """Whether a tool takes arguments that its schema does not name."""
+def _accepts_any(tool: BaseTool, parameters: Mapping[str, Json]) -> bool:
+    """Whether a tool accepts arguments that its schema does not name."""
     schema = tool.args_schema
     if isinstance(schema, dict):
-        more = schema.get("additionalProperties")
-        open_ended = not schema.get("properties") and more is not False
-        return open_ended or bool(more) or bool(schema.get("patternProperties"))
+        others = schema.get("additionalProperties")
+        open_ended = not schema.get("properties") and others is not False
+        return open_ended or bool(others) or bool(schema.get("patternProperties"))
     if parameters.get("additionalProperties"):
         return True
     function: Any = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
@@ -271,39 +269,39 @@ def _takes_any(tool: BaseTool, parameters: Mapping[str, Json]) -> bool:
     return inspect.Parameter.VAR_KEYWORD in kinds
 
 
-def _schema(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
+def _schema_faults(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
     schema = tool.tool.args_schema
     if isinstance(schema, dict):
         yield from schema_faults(schema, args)
         return
-    model = _model(tool.tool)
+    model = _arguments_model(tool.tool)
     if model is None:
-        return  # a kind that only `ToolNode` knows: it validates it itself
+        return  # `ToolNode` validates any other kind of schema
     try:
         model.model_validate(dict(args))
     except ValidationError as error:
-        yield from faults_of(error.errors(include_url=False))
-    except Exception:  # noqa: BLE001 - a validator is the tool's own code: it fails as the tool
+        yield from validation_faults(error.errors(include_url=False))
+    except Exception:  # noqa: BLE001 - a validator is code of the tool, and fails again in the call
         return
 
 
-def _model(tool: BaseTool) -> type[BaseModel] | None:
-    """The model that arguments must fit: the tool's own, or what of it a model may say."""
-    said: Any = tool.tool_call_schema
+def _arguments_model(tool: BaseTool) -> type[BaseModel] | None:
+    """Returns the pydantic model of the arguments, without injected ones."""
+    for_model: Any = tool.tool_call_schema
     whole: Any = tool.args_schema
-    if not _is_model(said) or not _is_model(whole):
+    if not _is_model(for_model) or not _is_model(whole):
         return None
-    return whole if set(whole.model_fields) == set(said.model_fields) else said
+    return whole if set(whole.model_fields) == set(for_model.model_fields) else for_model
 
 
 def _is_model(value: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(value, type) and issubclass(value, BaseModel)
 
 
-# -- what the definition says ----------------------------------------------------------------------
+# -- checks of the definition ----------------------------------------------------------------------
 
 
-def _checks(definition: ToolDefinition, args: Mapping[str, Any]) -> Iterator[str]:
+def _check_faults(definition: ToolDefinition, args: Mapping[str, Any]) -> Iterator[str]:
     for name, check in definition.checks.items():
         for value in _values(args, name):
             fault = _fault(definition, check, value)
@@ -312,43 +310,43 @@ def _checks(definition: ToolDefinition, args: Mapping[str, Any]) -> Iterator[str
 
 
 def _values(args: Mapping[str, Any], name: str) -> Iterator[Any]:
-    """The values of an argument, which may be inside another; of a list each.
+    """Yields the values of an argument, which may be inside another one; of a list, each item.
 
-    What they are inside may be a text of JSON, which the tool reads: it is looked into. For a text
-    that is none, `_CLOSED` stands: nobody knows what the tool finds in it.
+    They may be inside a text with JSON, which the tool parses. Any other text yields `_UNREADABLE`,
+    since its meaning to the tool is unknown.
     """
     found: list[Any] = [args]
     for part in name.split("."):
-        inside = [each for value in found for each in _opened(value)]
-        yield from (value for value in inside if value is _CLOSED)
+        inside = [each for value in found for each in _parse_json_text(value)]
+        yield from (value for value in inside if value is _UNREADABLE)
         found = [value[part] for value in inside if _is_mapping(value) and part in value]
-        found = [inner for value in found for inner in _each(value)]
+        found = [inner for value in found for inner in _flatten_list(value)]
     yield from found
 
 
-_CLOSED = object()
-"""Stands for what may be in a text that is no JSON."""
+_UNREADABLE = object()
+"""Stands for the values in a text that is not JSON."""
 
 
-def _opened(value: Any) -> list[Any]:
-    """A value, or what is in it where it is a text of JSON."""
+def _parse_json_text(value: Any) -> list[Any]:
+    """Returns a value; of a text with JSON, the values in it."""
     if not isinstance(value, str) or not value.strip():
         return [value]
     try:
-        return _each(json.loads(value, object_pairs_hook=_once))
+        return _flatten_list(json.loads(value, object_pairs_hook=_unique_keys))
     except (ValueError, RecursionError):
-        return [_CLOSED]
+        return [_UNREADABLE]
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):  # one reader takes the first of two, and another the last
-        raise ValueError("a key is there twice")
-    return found
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):  # some parsers use the first value, and others the last
+        raise ValueError("an object has a key twice")
+    return fields
 
 
-def _is_packed(text: str) -> bool:
-    """Whether a text is one of JSON, which a tool may take for what is in it."""
+def _is_json_text(text: str) -> bool:
+    """Whether a text is JSON, which a tool may parse."""
     if text.lstrip()[:1] not in ("[", "{", '"'):
         return False
     try:
@@ -360,25 +358,25 @@ def _is_packed(text: str) -> bool:
     return True
 
 
-def _each(value: Any) -> list[Any]:
+def _flatten_list(value: Any) -> list[Any]:
     if isinstance(value, list):
         parts: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
-        return [inner for part in parts for inner in _each(part)]
+        return [inner for part in parts for inner in _flatten_list(part)]
     return [value]
 
 
 def _fault(definition: ToolDefinition, check: ArgumentCheck, value: Any) -> str:
-    if value is _CLOSED:
-        return "what it is in must be an object, or a text of JSON that has each key once"
+    if value is _UNREADABLE:
+        return "it must be in an object, or in a JSON text that has each key once"
     if value is None:
-        return ""  # left out, where the schema lets it be
+        return ""  # omitted; the schema says whether it may be
     if check.enum is not None and not any(_same(value, each) for each in check.enum):
         return f"it must be one of {excerpt(json.dumps(check.enum), 200)}"
     return _number_fault(check, value) or _text_fault(definition, check, value)
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are one; to Python, 1 and true are equal."""
+    """Whether two values are the same JSON; to Python, 1 and true are equal."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
@@ -403,14 +401,14 @@ def _text_fault(definition: ToolDefinition, check: ArgumentCheck, value: Any) ->
         return f"it must have at most {check.longest:,} characters"
     if check.pattern is not None and (fault := _pattern_fault(check.pattern, value)):
         return fault
-    if check.is_ is not None and _is_packed(value):
-        return f"it must be the {check.is_} itself, and no text of JSON"
+    if check.is_ is not None and _is_json_text(value):
+        return f"it must be the {check.is_} itself, not a JSON text"
     if check.is_ == "path":
-        found = check_path(value, definition.paths)
-        return "" if found.allowed else found.reason
+        decision = check_path(value, definition.paths)
+        return "" if decision.allowed else decision.reason
     if check.is_ == "url":
-        found = check_url(value, definition.hosts)
-        return "" if found.allowed else found.reason
+        decision = check_url(value, definition.hosts)
+        return "" if decision.allowed else decision.reason
     return ""
 
 
@@ -426,23 +424,23 @@ def _is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 async def allowlist_error(tool: Tool, args: Mapping[str, Any], workspace: Path) -> str | None:
-    """Where an argument leads that it may not, as the model is told it; none where it may.
+    """Returns which paths or URLs are not in the allowlist, for the model; None: all are.
 
-    `argument_error` has judged how they are written; here links are followed and names looked up.
+    `argument_error` has checked them as texts; this follows links and resolves host names.
 
     Args:
         tool: The tool.
-        args: The call's arguments, which `argument_error` found nothing wrong with.
-        workspace: The run's folder.
+        args: The call's arguments, which have passed `argument_error`.
+        workspace: The run's directory.
     """
     definition = tool.definition
     faults: list[str] = []
-    for name, path in guarded(tool, "path", args):
+    for name, path in find_allowlisted_arguments(tool, "path", args):
         try:
             resolve_within(workspace, path, definition.paths)
         except NotInAllowlist as exc:
             faults.append(f"{name}: {exc.message}")
-    for name, url in guarded(tool, "url", args):
+    for name, url in find_allowlisted_arguments(tool, "url", args):
         if fault := await url_error(url, definition.hosts):
             faults.append(f"{name}: {fault}")
-    return refusal(tool.tool.name, faults) if faults else None
+    return invalid_arguments_message(tool.tool.name, faults) if faults else None

@@ -1,8 +1,7 @@
-"""Artifacts as activities see them: folded from their logs, and remembered by how far they are.
+"""Artifacts: their contents, folded from their logs and cached by the length of the log.
 
-A log grows at its end, so what is remembered of it is a content and how many links it is the fold
-of; one more call is one more step. Contents share what they have in common. Nothing here is more
-than a cache, and it is bounded by what the remembered contents weigh.
+A log grows at its end, so a cached content is extended by the operations after it. Contents share
+their equal parts. The size of the cache is limited.
 """
 
 from __future__ import annotations
@@ -44,21 +43,21 @@ from crewlog.state.logs import empty_log_head, message_of
 from crewlog.store.protocol import Store
 from crewlog.wire import ArtifactResult
 
-STATES_KEPT = 16
-"""Contents of one log that are remembered: calls of agents that work side by side see others."""
-LOGS_KEPT = 256
-"""Logs of which contents are remembered."""
-BYTES_KEPT = 64 * 1024 * 1024
-"""What the remembered artifacts may have in all, each counted once."""
-BODIES_KEPT = 256
-"""Bodies that this worker made, and will soon be asked for."""
-LARGEST_SHOWN = 16 * 1024
-"""Bytes of an artifact that a run's result has itself."""
-_AT_ONCE = 500
+MOST_CONTENTS = 16
+"""The most cached contents of one log: parallel agents see different ones."""
+MOST_LOGS = 256
+"""The most logs with cached contents."""
+MOST_BYTES = 64 * 1024 * 1024
+"""The most bytes of the cached artifacts, each counted once."""
+MOST_BODIES = 256
+"""The most cached bodies that this worker made."""
+LARGEST_IN_RESULT = 16 * 1024
+"""The most bytes of an artifact whose content is in the result of the run."""
+_PAGE = 500
 
 
-class _Folded(NamedTuple):
-    """A content, and the place in its log."""
+class _FoldedContent(NamedTuple):
+    """A content, and the head of the log that it is folded from."""
 
     at: ChainHead
     content: Content
@@ -69,14 +68,14 @@ class Artifacts:
 
     Args:
         store: Where the operations are.
-        hydrator: The worker's memory of logs.
+        hydrator: The worker's cache of logs.
     """
 
     def __init__(self, store: Store, hydrator: Hydrator) -> None:
         self._store = store
         self._hydrator = hydrator
-        self._known: OrderedDict[tuple[RunId, LogName], list[_Folded]] = OrderedDict()
-        self._made: LruCache[ContentHash, Json] = LruCache(BODIES_KEPT)
+        self._contents: OrderedDict[tuple[RunId, LogName], list[_FoldedContent]] = OrderedDict()
+        self._bodies: LruCache[ContentHash, Json] = LruCache(MOST_BODIES)
 
     async def read(
         self,
@@ -85,169 +84,178 @@ class Artifacts:
         batch: Batch,
         initial: Mapping[str, Json],
         *,
-        barred: Collection[LogName] = (),
+        unreadable_logs: Collection[LogName] = (),
     ) -> dict[str, Content]:
-        """The contents of some artifacts.
+        """Returns the contents of artifacts, by name.
 
         Args:
             run: The run.
-            view: The logs of those that somebody has changed, each at a head.
-            batch: Entries that may not have been in the store yet.
-            initial: What they are before anybody changes them, by name: all that are wanted.
-            barred: Logs that the agent may not read, for the reason of a refusal.
+            view: The logs of the artifacts that were changed, each at a head.
+            batch: Entries that the store may not have yet.
+            initial: The initial values of the artifacts to read, by name.
+            unreadable_logs: Logs that the agent may not read, for the reason of a refusal.
 
         Raises:
             LogAccessDenied: a head is that of another log than the view says, or of another run's.
-            StoreUnavailable: where what is missing cannot be read now.
-            StoreIncomplete: where what is missing is not in the store.
+            StoreUnavailable: the store does not answer.
+            StoreIncomplete: the store lacks a row.
         """
         chains: dict[LogName, ChainHead] = {}
         if view.heads:
-            chains = await self._hydrator.chains(run, view, batch, barred=barred)
-        found: dict[str, Content] = {}
-        for name, beginning in initial.items():
+            chains = await self._hydrator.read_chains(
+                run, view, batch, unreadable_logs=unreadable_logs
+            )
+        contents: dict[str, Content] = {}
+        for name, value in initial.items():
             log = artifact_log(name)
             if log in chains:
-                found[name] = await self._content(run, log, chains[log], beginning, batch)
+                contents[name] = await self._content(run, log, chains[log], value, batch)
             else:
-                found[name] = begin(beginning)
-        return found
+                contents[name] = begin(value)
+        return contents
 
-    def remember(self, hash_: ContentHash, body: Json) -> None:
-        """Keeps a body that this worker just made."""
-        self._made.put(hash_, body)
+    def add_body(self, hash_: ContentHash, body: Json) -> None:
+        """Caches a body that this worker has made."""
+        self._bodies.put(hash_, body)
 
     async def _content(
         self, run: RunId, log: LogName, at: ChainHead, initial: Json, batch: Batch
     ) -> Content:
-        known = self._known.get((run, log), [])
-        # A chain is shared by all heads of a log that never forked: its beginning never changes.
-        same = [each for each in known if each.at.chain is at.chain and each.at.length <= at.length]
+        cached = self._contents.get((run, log), [])
+        # All heads of a log that was never forked share a chain, whose links never change.
+        same = [c for c in cached if c.at.chain is at.chain and c.at.length <= at.length]
         best = max(same, key=lambda each: each.at.length, default=None)
         content, done = (best.content, best.at.length) if best is not None else (None, 0)
         left = at.chain[done : at.length]
-        for begun in range(0, len(left), _AT_ONCE):
-            bodies = await self._bodies([b for _, b in left[begun : begun + _AT_ONCE]], batch)
+        for start in range(0, len(left), _PAGE):
+            bodies = await self._read_bodies([b for _, b in left[start : start + _PAGE]], batch)
             for body in bodies:
                 content = after(content if content is not None else first(body, initial), body)
-            await asyncio.sleep(0)  # a cold fold of a long log is work for a while
+            await asyncio.sleep(0)  # folding a long log takes a while
         if content is None:
             return begin(initial)
         if best is None or best.at.length < at.length:
-            self._keep(run, log, _Folded(at, content))
+            self._cache_content(run, log, _FoldedContent(at, content))
         return content
 
-    def _keep(self, run: RunId, log: LogName, folded: _Folded) -> None:
-        states = self._known.setdefault((run, log), [])
+    def _cache_content(self, run: RunId, log: LogName, folded: _FoldedContent) -> None:
+        states = self._contents.setdefault((run, log), [])
         states.append(folded)
-        del states[:-STATES_KEPT]
-        # What contents share is not known: of a large one, fewer are kept.
-        while len(states) > 2 and sum(each.content.size for each in states) > BYTES_KEPT:
+        del states[:-MOST_CONTENTS]
+        # How much the contents share is not known, so fewer large ones are cached.
+        while len(states) > 2 and sum(each.content.size for each in states) > MOST_BYTES:
             del states[0]
-        self._known.move_to_end((run, log))
-        while len(self._known) > 1 and (len(self._known) > LOGS_KEPT or self.weight > BYTES_KEPT):
-            self._known.popitem(last=False)
+        self._contents.move_to_end((run, log))
+        while len(self._contents) > 1 and (
+            len(self._contents) > MOST_LOGS or self.weight > MOST_BYTES
+        ):
+            self._contents.popitem(last=False)
 
     @property
     def weight(self) -> int:
-        """Bytes of the remembered artifacts, each as it was last."""
-        return sum(states[-1].content.size for states in self._known.values())
+        """The bytes of the cached artifacts: of the newest content of each."""
+        return sum(states[-1].content.size for states in self._contents.values())
 
-    async def _bodies(
+    async def _read_bodies(
         self, hashes: Sequence[ContentHash], batch: Batch
     ) -> list[Mapping[str, Json]]:
-        found = {h: body for h in hashes if (body := self._made.get(h)) is not None}
-        found |= _inline(batch, {h for h in hashes if h not in found})
-        if missing := {h for h in hashes if h not in found}:
-            found |= await self._store.get_bodies(missing)
-        return [found[h] for h in hashes]
+        bodies = {h: body for h in hashes if (body := self._bodies.get(h)) is not None}
+        bodies |= _inline_bodies(batch, {h for h in hashes if h not in bodies})
+        if missing := {h for h in hashes if h not in bodies}:
+            bodies |= await self._store.get_bodies(missing)
+        return [bodies[h] for h in hashes]
 
 
-def _inline(batch: Batch, wanted: Collection[ContentHash]) -> dict[ContentHash, Json]:
-    """Bodies that a batch's entries carry themselves, where the store was away."""
-    refs = map(message_of, batch.entries) if wanted else ()
-    return {r["body"]: r["inline"] for r in refs if "inline" in r and r["body"] in wanted}
+def _inline_bodies(batch: Batch, hashes: Collection[ContentHash]) -> dict[ContentHash, Json]:
+    """Returns the bodies that a batch has, since the store was unavailable."""
+    refs = map(message_of, batch.entries) if hashes else ()
+    return {r["body"]: r["inline"] for r in refs if "inline" in r and r["body"] in hashes}
 
 
-# -- what tools return -----------------------------------------------------------------------
+# -- operations of tools ---------------------------------------------------------------------
 
 
-def operations_of(tool: str, given: Any) -> list[dict[str, Json]]:
-    """A tool's operations as they are kept.
+def parse_operations(tool: str, value: Any) -> list[dict[str, Json]]:
+    """Returns the operations that a tool returned, in the form in which they are stored.
 
     Raises:
-        InvalidOperations: they are none.
+        InvalidOperations: they are invalid.
     """
-    if not isinstance(given, list | tuple):
-        raise _no_operations(tool, f"they are a {type(given).__name__}, and no list")
-    items = cast("Sequence[Any]", given)
+    if not isinstance(value, list | tuple):
+        raise _invalid_operations(tool, f"they are a {type(value).__name__}, not a list")
+    items = cast("Sequence[Any]", value)
     if len(items) > MOST:
-        raise _no_operations(tool, f"there are {len(items):,}, and {MOST:,} are the most")
-    found = [_operation(tool, number, each) for number, each in enumerate(items, 1)]
-    size = len(canonical(found))
+        raise _invalid_operations(tool, f"there are {len(items):,}, more than {MOST:,}")
+    operations = [_parse_operation(tool, number, each) for number, each in enumerate(items, 1)]
+    size = len(canonical(operations))
     if size > LARGEST_CALL:
-        raise _no_operations(tool, f"they have {size:,} bytes, and {LARGEST_CALL:,} are the most")
-    return found
+        raise _invalid_operations(tool, f"they have {size:,} bytes, more than {LARGEST_CALL:,}")
+    return operations
 
 
 _KEYS = frozenset({"artifact", "op", "path", "value"})
 
 
-def _operation(tool: str, number: int, given: Any) -> dict[str, Json]:
-    if not isinstance(given, Mapping):
-        raise _no_operations(tool, f"number {number} is a {type(given).__name__}, and no object")
-    said: dict[str, Any] = {str(key): each for key, each in given.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    if unknown := sorted(said.keys() - _KEYS):
-        raise _no_operations(tool, f"number {number} has {', '.join(unknown)}")
-    op, path, artifact = said.get("op"), said.get("path"), said.get("artifact", "")
+def _parse_operation(tool: str, number: int, value: Any) -> dict[str, Json]:
+    if not isinstance(value, Mapping):
+        why = f"number {number} is a {type(value).__name__}, not an object"
+        raise _invalid_operations(tool, why)
+    fields: dict[str, Any] = {str(key): each for key, each in value.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if unknown := sorted(fields.keys() - _KEYS):
+        why = f"number {number} has unknown keys: {', '.join(unknown)}"
+        raise _invalid_operations(tool, why)
+    op, path, artifact = fields.get("op"), fields.get("path"), fields.get("artifact", "")
     if op not in OPERATIONS:
-        raise _no_operations(tool, f"number {number} is {op!r}, none of {', '.join(OPERATIONS)}")
+        why = f"number {number} is {op!r}, none of {', '.join(OPERATIONS)}"
+        raise _invalid_operations(tool, why)
     if not isinstance(path, str) or not isinstance(artifact, str):
-        raise _no_operations(tool, f"number {number} has a path or an artifact that is no text")
-    made: dict[str, Json] = {"op": op, "path": utf8_text(redacted_text(path))}
+        why = f"number {number} has a path or an artifact that is not a text"
+        raise _invalid_operations(tool, why)
+    operation: dict[str, Json] = {"op": op, "path": utf8_text(redacted_text(path))}
     if artifact:
-        made["artifact"] = artifact
+        operation["artifact"] = artifact
     if op == "remove":
-        return made
-    if "value" not in said:
-        raise _no_operations(tool, f"number {number} has no value")
+        return operation
+    if "value" not in fields:
+        raise _invalid_operations(tool, f"number {number} has no value")
     try:
-        # There and back: a tuple becomes the list, and a number the key, that it will be anyhow.
-        plain = json.loads(json.dumps(utf8_json(said["value"]), allow_nan=False))
+        # To JSON and back: a tuple becomes a list, and a number as a key becomes a text.
+        plain = json.loads(json.dumps(utf8_json(fields["value"]), allow_nan=False))
         check_depth(plain)
-        made["value"] = redacted_json(plain)
+        operation["value"] = redacted_json(plain)
     except (TypeError, ValueError, RecursionError) as exc:
-        raise _no_operations(tool, f"the value of number {number} is not JSON ({exc})") from exc
-    return made
+        why = f"the value of number {number} is not JSON ({exc})"
+        raise _invalid_operations(tool, why) from exc
+    return operation
 
 
 class InvalidOperations(ToolFailed):
-    """What a tool returned is no operations. It did run: the model is told, nothing is retried."""
+    """A tool ran, but returned invalid operations: the model gets the error, without a retry."""
 
 
-def _no_operations(tool: str, why: str) -> InvalidOperations:
+def _invalid_operations(tool: str, why: str) -> InvalidOperations:
     return InvalidOperations(
-        f"the tool {tool!r} ran, but its operations cannot be taken: {why}",
+        f"the tool {tool!r} ran, but its operations are invalid: {why}",
         remedy="An operation is {artifact, op, path, value}; see crewlog.operations.",
     )
 
 
-def operations_by_artifact(
+def build_artifact_changes(
     task: CallTool,
     crew: CrewDefinition,
     operations: Iterable[Mapping[str, Json]],
     seen: Mapping[str, Content],
 ) -> tuple[ArtifactChange, ...]:
-    """What a call's operations do, artifact by artifact, tried on what the agent sees.
+    """Returns the changes of a call's operations, tried on the artifacts that the agent sees.
 
     Args:
         task: The call.
         crew: The crew.
-        operations: As `operations_of` makes them.
+        operations: Operations from `parse_operations`.
         seen: The artifacts that the agent sees, as of the call's view.
 
     Raises:
-        InvalidOperations: one does not say which artifact, and the crew does not have just one.
+        InvalidOperations: one names no artifact, and the crew does not have exactly one.
     """
     only = next(iter(crew.artifacts)) if len(crew.artifacts) == 1 else ""
     by_artifact: dict[str, list[dict[str, Json]]] = {}
@@ -257,15 +265,15 @@ def operations_by_artifact(
             why = (
                 f"there are the artifacts {', '.join(crew.artifacts) or 'none'}, and it names none"
             )
-            raise _no_operations(task.tool, why)
+            raise _invalid_operations(task.tool, why)
         inner = {key: value for key, value in each.items() if key != "artifact"}
         by_artifact.setdefault(named, []).append(inner)
     return tuple(
-        _change(task, crew, name, found, seen.get(name)) for name, found in by_artifact.items()
+        _build_change(task, crew, name, each, seen.get(name)) for name, each in by_artifact.items()
     )
 
 
-def _change(
+def _build_change(
     task: CallTool,
     crew: CrewDefinition,
     name: str,
@@ -274,9 +282,9 @@ def _change(
 ) -> ArtifactChange:
     log = artifact_log(name)
     head = task.view.heads.get(log)
-    # Who does not see the artifact does not know whether anybody has changed it.
-    said = crew.every_artifact.get(name)
-    initial = said.initial if head is None and said is not None else None
+    # An agent that does not see the artifact cannot know whether it was changed.
+    definition = crew.every_artifact.get(name)
+    initial = definition.initial if head is None and definition is not None else None
     id_ = f"{task.step}/{task.call}"
     body = body_of(id_, task.agent, operations, initial)
     change = ArtifactChange(
@@ -295,8 +303,8 @@ def _change(
     )
 
 
-def denied(crew: CrewDefinition, agent: str, changes: Iterable[ArtifactChange]) -> list[str]:
-    """Why an agent may not change some of the artifacts; the run asks it again, and audits it."""
+def find_denials(crew: CrewDefinition, agent: str, changes: Iterable[ArtifactChange]) -> list[str]:
+    """Returns why an agent may not make some changes. The run checks and records it again."""
     audiences, every = Audiences(crew), crew.every_artifact
     decisions = (
         authorize_artifact(
@@ -311,34 +319,34 @@ def denied(crew: CrewDefinition, agent: str, changes: Iterable[ArtifactChange]) 
     return [decision.reason for decision in decisions if not decision.allowed]
 
 
-async def built(
-    artifacts: Artifacts, crew: CrewDefinition, closing: EndRun, batch: Batch
+async def read_artifact_results(
+    artifacts: Artifacts, crew: CrewDefinition, end: EndRun, batch: Batch
 ) -> dict[str, dict[str, Json]]:
-    """What a run has built when it ends, as `crewlog.wire.ArtifactResult` spells it.
+    """Returns the artifacts of a run that ends, each as `crewlog.wire.ArtifactResult`.
 
     Args:
-        artifacts: Reads them.
+        artifacts: Reads artifacts.
         crew: The crew.
-        closing: The end, with the last state.
-        batch: The end's batch, whole.
+        end: The end, with the last state.
+        batch: The complete batch of the end.
     """
     if not crew.artifacts:
         return {}
-    logs: Mapping[str, Any] = closing.state.get("messages", {})
+    logs: Mapping[str, Any] = end.state.get("messages", {})
     heads = {
         log: ContentHash(logs[log]["head"])
         for log in map(artifact_log, crew.artifacts)
         if log in logs
     }
-    initial = {name: said.initial for name, said in crew.artifacts.items()}
-    found = await artifacts.read(closing.run, View(heads=heads), batch, initial)
-    return {name: _result(crew, name, content).to_json() for name, content in found.items()}
+    initial = {name: each.initial for name, each in crew.artifacts.items()}
+    contents = await artifacts.read(end.run, View(heads=heads), batch, initial)
+    return {name: _result(crew, name, content).to_json() for name, content in contents.items()}
 
 
 def _result(crew: CrewDefinition, name: str, content: Content) -> ArtifactResult:
     kept, faults = schema_kept(crew.artifacts[name], content.value)
     return ArtifactResult(
-        content=content.value if content.size <= LARGEST_SHOWN else None,
+        content=content.value if content.size <= LARGEST_IN_RESULT else None,
         size=content.size,
         calls=content.calls,
         applied=content.applied,
@@ -348,36 +356,36 @@ def _result(crew: CrewDefinition, name: str, content: Content) -> ArtifactResult
     )
 
 
-# -- what models are told --------------------------------------------------------------------
+# -- texts for models ------------------------------------------------------------------------
 
 
 def with_refused_operations(
     messages: list[BaseMessage], seen: Mapping[str, Content]
 ) -> list[BaseMessage]:
-    """An agent's messages, in which its tools' answers tell which operations were left out.
+    """Returns an agent's messages, whose tool messages name the refused operations.
 
-    It is told from the fold, each time anew: when a tool answers, nobody knows yet what other calls
-    of the turn come before.
+    The texts come from the fold each time: when a tool returns, it is not known yet which other
+    calls of the turn are applied before it.
     """
-    said: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     for name, content in seen.items():
         for id_ in dict.fromkeys(each.id for each in content.left_out):
             missed = content.of(id_)
             lines = [f"Left out of the artifact {name!r}:", *(f"- {x}" for x in told(missed))]
             lines += [f"- and {len(missed) - TOLD} more"] if len(missed) > TOLD else []
-            said.setdefault(id_, []).append("\n".join(lines))
-    if not said:
+            texts.setdefault(id_, []).append("\n".join(lines))
+    if not texts:
         return messages
     return [
-        with_text(each, "\n\n".join(said[each.id]))
-        if isinstance(each, ToolMessage) and each.id in said
+        with_text(each, "\n\n".join(texts[each.id]))
+        if isinstance(each, ToolMessage) and each.id in texts
         else each
         for each in messages
     ]
 
 
 def with_text(message: ToolMessage, text: str) -> ToolMessage:
-    """A tool's answer with something more to say."""
+    """Returns a tool message with more text."""
     content: Any = message.content
     more = f"{content}\n\n{text}" if isinstance(content, str) else [*content, _block(text)]
     return message.model_copy(update={"content": more})
@@ -387,10 +395,10 @@ def _block(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
-def settled(
+def find_refused_operations(
     step: str, calls: Iterable[int], seen: Mapping[str, Content]
 ) -> tuple[RefusedOperations, ...]:
-    """What became of operations that others came before: of calls of a step, what was left out."""
+    """Returns the operations of a step's calls that were refused after those of other agents."""
     return tuple(
         RefusedOperations(call=call, artifact=name, refused=len(missed), reasons=told(missed))
         for call in calls

@@ -89,30 +89,30 @@ class Batches:
 
     def __init__(self, store: Store, most: int = 10_000) -> None:
         self._store = store
-        self._told: LruCache[ContentHash, dict[str, Json]] = LruCache(most)
+        self._metadata: LruCache[ContentHash, dict[str, Json]] = LruCache(most)
 
-    def remember(self, hash_: ContentHash, body: dict[str, Json]) -> None:
+    def add_body(self, hash_: ContentHash, body: dict[str, Json]) -> None:
         """Caches the metadata of a message that this worker made."""
-        self._told.put(hash_, body_metadata(body))
+        self._metadata.put(hash_, body_metadata(body))
 
-    async def whole(self, batch: Batch) -> Batch:
+    async def unpack_batch(self, batch: Batch) -> Batch:
         """Returns a batch with unpacked entries.
 
         Raises:
             StoreUnavailable: the store does not answer, and has a message that is needed.
             StoreIncomplete: the store lacks a message that is needed.
         """
-        wanted = set(needed(batch))
-        # In the order of the batch: it decides which message the cache drops next.
-        found = {h: kept for h in needed(batch) if (kept := self._told.get(h)) is not None}
-        if missing := wanted - found.keys():
+        hashes = [*needed(batch)]
+        # In the order of the batch, which decides which message the cache drops next.
+        metadata = {h: each for h in hashes if (each := self._metadata.get(h)) is not None}
+        if missing := set(hashes) - metadata.keys():
             bodies = await self._store.get_bodies(missing)
-            found |= {hash_: body_metadata(body) for hash_, body in bodies.items()}
-        return unpack(batch, found)
+            metadata |= {hash_: body_metadata(body) for hash_, body in bodies.items()}
+        return unpack(batch, metadata)
 
-    async def filled(self, task: T) -> T:
-        """Returns the input of a call with its run, agent, whole batch and all log heads."""
-        batch = await self.whole(task.batch)
+    async def fill(self, task: T) -> T:
+        """Returns the input of a call with its run, agent, unpacked batch and all log heads."""
+        batch = await self.unpack_batch(task.batch)
         run = task.run or RunId(activity.info().workflow_id or "")
         return task.model_copy(
             update={

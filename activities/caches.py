@@ -22,51 +22,51 @@ class LruCache(Generic[K, T]):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: OrderedDict[K, T] = OrderedDict()
+        self._values: OrderedDict[K, T] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._values)
 
     def get(self, key: K) -> T | None:
         """Returns the value of a key; None: it is not cached."""
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        return self._kept.get(key)
+        if key in self._values:
+            self._values.move_to_end(key)
+        return self._values.get(key)
 
     def put(self, key: K, value: T) -> T:
         """Caches a value, and returns it."""
-        self._kept[key] = value
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
+        self._values[key] = value
+        self._values.move_to_end(key)
+        while len(self._values) > self._most:
+            self._values.popitem(last=False)
         return value
 
 
-class Made(LruCache[K, T]):
+class LoadingCache(LruCache[K, T]):
     """Cached values that are made in a thread."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
-        self._making: dict[K, asyncio.Future[T]] = {}
+        self._loading: dict[K, asyncio.Future[T]] = {}
 
-    async def ready(self, key: K, make: Callable[[], T]) -> T:
+    async def get_or_load(self, key: K, make: Callable[[], T]) -> T:
         """Returns the value of a key, and makes it if it is not cached. Errors are not cached."""
         while True:
-            found = self.get(key)
-            if found is not None:
-                return found
-            if key not in self._making:
-                return await asyncio.shield(self._begin(key, make))
-            await asyncio.wait({self._making[key]})
+            value = self.get(key)
+            if value is not None:
+                return value
+            if key not in self._loading:
+                return await asyncio.shield(self._start(key, make))
+            await asyncio.wait({self._loading[key]})
 
-    def _begin(self, key: K, make: Callable[[], T]) -> asyncio.Future[T]:
-        making = asyncio.ensure_future(asyncio.to_thread(make))
+    def _start(self, key: K, make: Callable[[], T]) -> asyncio.Future[T]:
+        loading = asyncio.ensure_future(asyncio.to_thread(make))
 
-        def made(done: asyncio.Future[T]) -> None:
-            del self._making[key]
+        def on_done(done: asyncio.Future[T]) -> None:
+            del self._loading[key]
             if not done.cancelled() and done.exception() is None:
                 self.put(key, done.result())
 
-        self._making[key] = making
-        making.add_done_callback(made)
-        return making
+        self._loading[key] = loading
+        loading.add_done_callback(on_done)
+        return loading

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from langchain_core.messages import BaseMessage
 
 from crewlog.activities.inputs import Inputs, input_message
-from crewlog.activities.summaries import Summaries, Summary, extract, summed_up
+from crewlog.activities.summaries import Summaries, Summary, build_extract, build_summary_message
 from crewlog.activities.transcripts import with_message_before_turn
-from crewlog.activities.view_reader import Sight
+from crewlog.activities.view_reader import ViewReader
 from crewlog.activities.windows import SummarizedPrefix
 from crewlog.definition.context import Window
 from crewlog.definition.context_checks import summary_settings, window_of
@@ -34,25 +34,25 @@ class Context:
     """What a window left out; None: nothing."""
     usage: Usage = _NOTHING
     """The usage of the summaries that the call made."""
-    earlier: tuple[tuple[str, str], ...] = ()
-    """The message before each message of the agent that was left out; see `Cut`."""
+    preceding_texts: tuple[tuple[str, str], ...] = ()
+    """The message before each message of the agent that was left out; see `TrimmedTranscript`."""
 
 
 class CallTranscripts:
     """Makes the contexts of model calls.
 
     Args:
-        sight: Reads transcripts.
+        view_reader: Reads transcripts.
         inputs: Reads inputs.
         summaries: Makes summaries.
     """
 
-    def __init__(self, sight: Sight, inputs: Inputs, summaries: Summaries) -> None:
-        self._sight = sight
+    def __init__(self, view_reader: ViewReader, inputs: Inputs, summaries: Summaries) -> None:
+        self._view_reader = view_reader
         self._inputs = inputs
         self._summaries = summaries
 
-    async def of(
+    async def build(
         self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition, model: str
     ) -> Context:
         """Returns the context of a call, without its item.
@@ -68,52 +68,59 @@ class CallTranscripts:
             StoreUnavailable: the store does not answer.
             StoreIncomplete: the store lacks a row.
         """
-        found = await self.windowed(task, crew, agent, model)
-        if (given := input_message(await self._inputs.values(task, agent), crew)) is None:
-            return found
-        shown = with_message_before_turn(found.transcript, given, task.step, task.view.former_steps)
-        return replace(found, transcript=shown)
+        context = await self.build_without_inputs(task, crew, agent, model)
+        inputs = input_message(await self._inputs.values(task, agent), crew)
+        if inputs is None:
+            return context
+        transcript = with_message_before_turn(
+            context.transcript, inputs, task.step, task.view.former_steps
+        )
+        return replace(context, transcript=transcript)
 
-    async def windowed(
+    async def build_without_inputs(
         self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition, model: str
     ) -> Context:
         """Returns the context without its inputs."""
         window = window_of(crew, agent)
         if window is None:
-            return Context(await self._sight.transcript(task))
-        cut = await self._sight.windowed(task, window, script=model.startswith(SCRIPTED))
-        if not cut.left_out:
-            return Context(cut.shown)
-        found = await self._texts(
+            return Context(await self._view_reader.read_transcript(task))
+        trimmed = await self._view_reader.read_window(
+            task, window, script=model.startswith(SCRIPTED)
+        )
+        if not trimmed.omitted_groups:
+            return Context(trimmed.messages)
+        summaries = await self._summarize(
             task,
-            cut.covered,
+            trimmed.prefixes,
             window,
-            lambda summing: summary_settings(
-                summing, agent, by_crew=agent.window is None, model_of_agent=model
+            lambda summarizer: summary_settings(
+                summarizer, agent, by_crew=agent.window is None, model_of_agent=model
             ),
         )
-        texts = [(each.log, summary.text) for each, summary in zip(cut.covered, found, strict=True)]
-        stands = [summed_up(texts, cut.gap, cut.untold)] if texts or cut.gap else []
-        shown = [*stands, *cut.shown]
-        used = sum((each.usage for each in found), _NOTHING)
-        told = WindowResult(
-            left_out=cut.left_out,
-            summarized=cut.summed_up,
-            summaries=used.calls,
-            error=next((each.fault for each in found if each.fault), ""),
+        messages = trimmed.messages
+        texts = [(p.log, s.text) for p, s in zip(trimmed.prefixes, summaries, strict=True)]
+        if texts or trimmed.gap:
+            summary = build_summary_message(texts, trimmed.gap, trimmed.unlisted_groups)
+            messages = [summary, *messages]
+        usage = sum((each.usage for each in summaries), _NOTHING)
+        window_result = WindowResult(
+            left_out=trimmed.omitted_groups,
+            summarized=trimmed.summarized_groups,
+            summaries=usage.calls,
+            error=next((each.fault for each in summaries if each.fault), ""),
         )
-        return Context(shown, told, used, cut.earlier)
+        return Context(messages, window_result, usage, trimmed.preceding_texts)
 
-    async def _texts(
+    async def _summarize(
         self,
         task: CallModel,
-        covered: tuple[SummarizedPrefix, ...],
+        prefixes: tuple[SummarizedPrefix, ...],
         window: Window,
         settings: Callable[[str], dict[str, Json]],
     ) -> list[Summary]:
-        """Returns the summaries of the beginnings of logs, in their order."""
+        """Returns the summaries of prefixes, in their order."""
         if (model := window.model) is None:
-            return [Summary(extract(each)) for each in covered]
-        given = settings(model)
-        made = (self._summaries.of(task, each, model, given) for each in covered)
-        return list(await asyncio.gather(*made))
+            return [Summary(build_extract(each)) for each in prefixes]
+        model_settings = settings(model)
+        calls = (self._summaries.summarize(task, each, model, model_settings) for each in prefixes)
+        return list(await asyncio.gather(*calls))

@@ -1,8 +1,8 @@
 """Prepares a change of a live run: makes, checks and stores its definition and its plan.
 
-The activity changes nothing: the run takes or refuses the result. A prompt is read as at the start
-of a run, with at most one model call in an activity. A step that the prompt describes in other
-words keeps the name that it has in the crew.
+The activity changes nothing: the run accepts or rejects the result. A prompt is compiled as at the
+start of a run, with at most one model call in an activity. A step that the prompt describes
+differently keeps its name in the crew.
 """
 
 from __future__ import annotations
@@ -21,9 +21,14 @@ from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.definitions import Definitions, registry_of
 from crewlog.activities.failures import CHANGE_REJECTED, Effect
 from crewlog.activities.lifecycle import load_crew_data, lower_crew, lowered
-from crewlog.activities.prompt_compiler import TRIES, ask, compile_without_model, prompt_diagnostic
-from crewlog.activities.run_merge import Ended, ended_executions, find_no_end
-from crewlog.activities.usage import usage_of
+from crewlog.activities.prompt_compiler import (
+    ATTEMPTS,
+    call_model,
+    compile_without_model,
+    prompt_diagnostic,
+)
+from crewlog.activities.run_merge import FindEndedRun, ended_executions_lookup, find_no_ended_run
+from crewlog.activities.usage import compute_usage
 from crewlog.authority.widening import widening
 from crewlog.definition.apply import apply_operations
 from crewlog.definition.counting import as_counted
@@ -66,7 +71,7 @@ class ChangePreparer:
     store: Store
     definitions: Definitions
     models: ModelFactory
-    ended: Ended = find_no_end
+    find_ended_run: FindEndedRun = find_no_ended_run
 
     async def run(self, task: PrepareChange, effect: Effect) -> PrepareChangeResult:
         """Prepares a change.
@@ -76,64 +81,67 @@ class ChangePreparer:
             effect: Records that a model call has begun.
 
         Raises:
-            InvalidDefinition: with all faults of the new definition. Of a prompt that a model read,
-                the result has the faults instead.
+            InvalidDefinition: with all faults of the new definition. For a prompt that a model
+                read, the result has the faults instead.
         """
         base = CrewDefinition.from_json(await self.store.get_definition(task.base))
         if task.prompt:
-            return await self._of_prompt(task, base, effect)
+            return await self._prepare_prompt(task, base, effect)
         if task.operations:
-            made = _said_of(apply_operations(base, _read(task.operations)), base)
-            return await self._made(made, base, task, of=task.base)
+            crew = apply_operations(base, _parse_operations(task.operations))
+            return await self._prepare(_with_engine_values(crew, base), base, task, of=task.base)
         if task.recipe:
-            return await self._recipe(task, base)
+            return await self._prepare_recipe(task, base)
         if task.definition is None:
             raise UsageError("the change names neither a prompt, nor a definition, nor operations")
         data = await load_crew_data(task.definition, self.store)
-        made = _said_of(load_data(data), base)
-        return await self._made(made, base, task, compared=task.base)
+        crew = _with_engine_values(load_data(data), base)
+        return await self._prepare(crew, base, task, compared=task.base)
 
-    async def _recipe(self, task: PrepareChange, base: CrewDefinition) -> PrepareChangeResult:
-        """Goes back to the recipe; creatures that left for a live run stay there."""
-        force = await self._in_force(task, base)
+    async def _prepare_recipe(
+        self, task: PrepareChange, base: CrewDefinition
+    ) -> PrepareChangeResult:
+        """Returns to the recipe; remote agents whose run is open stay there."""
+        live = await self._live_definition(task, base)
         crew = base
         if task.definition is not None:
             data = await load_crew_data(task.definition, self.store)
             definition, _ = await lowered(data, self.store, self.definitions)
             crew = CrewDefinition.from_json(definition)
-            _said_of(crew, force)
-        away = {name: home for name, home in force.away.items() if name in crew.agents}
-        found = await self._homes(task, away)
-        homes = found.runs
-        made = load_stored(elsewhere(crew, homes).to_json())
-        back = await self._made(made, force, task, compared=task.against, claimed=found.claimable)
-        what = "goes back to the definition that it was started with"
-        if back.what != NOTHING:
-            what += f": {back.what}"
+            _with_engine_values(crew, live)
+        away = {name: run for name, run in live.away.items() if name in crew.agents}
+        remote = await self._find_remote_agents(task, away)
+        runs = remote.runs
+        after = load_stored(elsewhere(crew, runs).to_json())
+        result = await self._prepare(after, live, task, compared=task.against, claimed=remote.claimable)
+        what = "returns to the definition that it was started with"
+        if result.what != NOTHING:
+            what += f": {result.what}"
         if task.definition is not None:
-            what = f"goes on with its recipe as that is written now: {back.what}"
-        for name in sorted({*homes} & {*crew.agents}):
-            what += f"; {name} stays in {homes[name]}"
-        return back.model_copy(update={"what": what})
+            what = f"continues with the present version of its recipe: {result.what}"
+        for name in sorted({*runs} & {*crew.agents}):
+            what += f"; {name} stays in {runs[name]}"
+        return result.model_copy(update={"what": what})
 
-    async def _homes(self, task: PrepareChange, away: Mapping[str, str]) -> RemoteAgents:
-        """Finds the creatures that left the run, and claims those that come home."""
+    async def _find_remote_agents(
+        self, task: PrepareChange, away: Mapping[str, str]
+    ) -> RemoteAgents:
+        """Finds the remote agents of the run, and claims those whose run has ended."""
         if not task.against:
             return RemoteAgents({}, {})
-        taker = None
+        owner = None
         if task.after is not None:
-            taker = ClaimOwner(task.run, task.after, current_execution_id())
-        found = await find_remote_agents(
-            self.store, task.run, away, ended_executions(self.ended), taker
-        )
-        return found if taker is not None else found._replace(claimable={})
+            owner = ClaimOwner(task.run, task.after, current_execution_id())
+        lookup = ended_executions_lookup(self.find_ended_run)
+        remote = await find_remote_agents(self.store, task.run, away, lookup, owner)
+        return remote if owner is not None else remote._replace(claimable={})
 
-    async def _in_force(self, task: PrepareChange, base: CrewDefinition) -> CrewDefinition:
+    async def _live_definition(self, task: PrepareChange, base: CrewDefinition) -> CrewDefinition:
         if not task.against:
             return base
         return CrewDefinition.from_json(await self.store.get_definition(task.against))
 
-    async def _made(
+    async def _prepare(
         self,
         after: CrewDefinition,
         base: CrewDefinition,
@@ -143,10 +151,10 @@ class ChangePreparer:
         compared: str = "",
         **more: Any,
     ) -> PrepareChangeResult:
-        """Makes the change to a crew that was checked."""
-        kept, parts = await self._parted(after, task)
-        definition, plan = await lower_crew(kept, self.store, self.definitions)
-        gone = [CrewDefinition.from_json(part.definition) for part in parts]
+        """Prepares the change to a checked crew."""
+        own, split_runs = await self._split(after, task)
+        definition, plan = await lower_crew(own, self.store, self.definitions)
+        others = [CrewDefinition.from_json(each.definition) for each in split_runs]
         signed = base.policy is not None and base.policy.signed
         return PrepareChangeResult(
             definition=definition,
@@ -155,122 +163,128 @@ class ChangePreparer:
             what=summary(base, after),
             widens=widening(base, after) if signed else None,
             compared=ContentHash(compared or of),
-            split_runs=parts,
+            split_runs=split_runs,
             warnings=tuple(
-                for_run(_told(each), task.run)
-                for each in new_warnings(base, kept, _read(task.operations), gone)
+                for_run(_warning_text(each), task.run)
+                for each in new_warnings(base, own, _parse_operations(task.operations), others)
             ),
             **more,
         )
 
-    async def _parted(
+    async def _split(
         self, crew: CrewDefinition, task: PrepareChange
     ) -> tuple[CrewDefinition, tuple[PreparedSplitRun, ...]]:
-        """Splits a crew into the part of the run and other parts; checks and stores those."""
+        """Splits a crew into that of the run and those of split runs; checks and stores these."""
         if not task.command or not crew.lives:
             return crew, ()
-        graphs = parts_of(task.run, expanded_component(crew), task.command)
-        if len(graphs) == 1:
+        components = parts_of(task.run, expanded_component(crew), task.command)
+        if len(components) == 1:
             return crew, ()
-        crews = run_split.definitions(crew, graphs, task.run)
-        shares = {
+        crews = run_split.definitions(crew, components, task.run)
+        contents = {
             id_: run_split.split_run_of(crew, each)
-            for id_, each in graphs.items()
+            for id_, each in components.items()
             if id_ != task.run
         }
-        parts: list[PreparedSplitRun] = []
-        for id_, graph in graphs.items():
+        split_runs: list[PreparedSplitRun] = []
+        for id_, component in components.items():
             if faults := [each for each in standing(crews[id_]) if each.severity == "error"]:
                 raise InvalidDefinition([each.diagnostic() for each in faults])
             if id_ == task.run:
                 continue
-            made, share = crews[id_].to_json(), shares[id_]
-            await self.store.put_definition(made)
-            parts.append(PreparedSplitRun(run=id_, definition=made, topology=graph, contents=share))
-        return crews[task.run], tuple(parts)
+            data = crews[id_].to_json()
+            await self.store.put_definition(data)
+            split_runs.append(
+                PreparedSplitRun(
+                    run=id_, definition=data, topology=component, contents=contents[id_]
+                )
+            )
+        return crews[task.run], tuple(split_runs)
 
     # -- prompts -----------------------------------------------------------------------------
 
-    async def _of_prompt(
+    async def _prepare_prompt(
         self, task: PrepareChange, base: CrewDefinition, effect: Effect
     ) -> PrepareChangeResult:
         registry = await self._registry(task, base)
         if not task.replies:
-            found = await compile_without_model(task.prompt, registry, task.reader, self.models)
-            if found is not None:
-                return await self._compiled(task, found, base, registry)
+            compiled = await compile_without_model(task.prompt, registry, task.reader, self.models)
+            if compiled is not None:
+                return await self._prepare_compiled(task, compiled, base, registry)
         effect.started = True
-        told = await self._ask(task, registry)
-        replies = [*task.replies, told["reply"]]
-        asked = await asyncio.to_thread(take_reply, task.prompt, replies, registry)
-        if asked.compiled is None:
-            return PrepareChangeResult(again=True, **told)
+        call = await self._call_model(task, registry)
+        replies = [*task.replies, call["reply"]]
+        reading = await asyncio.to_thread(take_reply, task.prompt, replies, registry)
+        if reading.compiled is None:
+            return PrepareChangeResult(again=True, **call)
         try:
-            return await self._compiled(task, asked.compiled, base, registry, **told)
+            return await self._prepare_compiled(task, reading.compiled, base, registry, **call)
         except (InvalidDefinition, ChangeConflict) as error:
-            # A failure would lose the reply and its usage: the faults are a result.
+            # A failure would lose the reply and its usage, so the faults are a result.
             faults = redacted_text(str(error))
             log.info(CHANGE_REJECTED, run=task.run, why=faults.partition("\n")[0])
-            return PrepareChangeResult(refused=faults, **told)
+            return PrepareChangeResult(refused=faults, **call)
 
     async def _registry(self, task: PrepareChange, base: CrewDefinition) -> Registry:
-        """The registry of the prompt; without one, a registry of what the run's crew has."""
+        """Returns the registry of the prompt; if it has none, one of the run's crew."""
         if task.registry:
             return await registry_of(self.store, task.registry, task.model)
         return registry_of_crew(base).with_model(task.model)
 
-    async def _ask(self, task: PrepareChange, registry: Registry) -> dict[str, Any]:
+    async def _call_model(self, task: PrepareChange, registry: Registry) -> dict[str, Any]:
         asked = len(task.replies) + 1
         metadata: dict[str, Json] = {
             "run": task.run,
-            "attempt": (asked - 1) * TRIES + activity.info().attempt,
+            "attempt": (asked - 1) * ATTEMPTS + activity.info().attempt,
             "asked": asked,
         }
-        reply, answer = await ask(task.prompt, registry, task.replies, self.models, metadata)
-        return {"reply": reply, "usage": await usage_of(answer, str(registry.model))}
+        reply, message = await call_model(
+            task.prompt, registry, task.replies, self.models, metadata
+        )
+        return {"reply": reply, "usage": await compute_usage(message, str(registry.model))}
 
-    async def _compiled(
+    async def _prepare_compiled(
         self,
         task: PrepareChange,
-        found: CompiledPrompt,
+        compiled: CompiledPrompt,
         base: CrewDefinition,
         registry: Registry,
-        **told: Any,
+        **fields: Any,
     ) -> PrepareChangeResult:
-        """Makes the change of a compiled prompt, which keeps the names of the crew."""
-        if found.definition is None or not found.ok:
-            raise InvalidDefinition([each.diagnostic for each in found.remarks if each.error])
-        said = await asyncio.to_thread(keep_names, base, found.definition)
-        named = said
+        """Prepares the change to a compiled prompt, which keeps the names of the crew."""
+        if compiled.definition is None or not compiled.ok:
+            raise InvalidDefinition([each.diagnostic for each in compiled.remarks if each.error])
+        new_basis = await asyncio.to_thread(keep_names, base, compiled.definition)
+        crew = new_basis
         added: tuple[str, ...] = ()
         if task.basis:
             basis = CrewDefinition.from_json(await self.store.get_definition(task.basis))
-            named, added = with_live_changes(said, basis, base), added_agents(basis, base)
-        # Keys that no prompt can state keep the values that people wrote, or a fault names them.
-        named = kept(base, named, registry, own=not task.registry, permissions=task.permissions)
-        data = named.to_json()
+            crew, added = with_live_changes(new_basis, basis, base), added_agents(basis, base)
+        # Keys that no prompt can state keep their values, or a fault names them.
+        crew = kept(base, crew, registry, own=not task.registry, permissions=task.permissions)
+        data = crew.to_json()
         read_data(data, offered_form(registry, besides=added))
-        remarks = tuple(map(prompt_diagnostic, found.remarks))
-        made = _said_of(load_data(data), base)
+        remarks = tuple(map(prompt_diagnostic, compiled.remarks))
+        after = _with_engine_values(load_data(data), base)
         if task.basis:
-            told["basis"] = said.to_json()
-            await self.store.put_definition(told["basis"])
-        return await self._made(made, base, task, of=task.base, diagnostics=remarks, **told)
+            fields["basis"] = new_basis.to_json()
+            await self.store.put_definition(fields["basis"])
+        return await self._prepare(after, base, task, of=task.base, diagnostics=remarks, **fields)
 
 
-def _said_of(crew: CrewDefinition, base: CrewDefinition) -> CrewDefinition:
-    """A crew that people changed, with the values that only the engine sets."""
+def _with_engine_values(crew: CrewDefinition, base: CrewDefinition) -> CrewDefinition:
+    """Returns a crew with the values of the live crew that only the engine sets."""
     return as_counted(where_they_are(crew, base), base)
 
 
-def _told(warning: Finding) -> str:
+def _warning_text(warning: Finding) -> str:
     return f"{warning.message}\n    {warning.remedy}"
 
 
-def _read(operations: Iterable[dict[str, Json]]) -> tuple[Operation, ...]:
+def _parse_operations(operations: Iterable[dict[str, Json]]) -> tuple[Operation, ...]:
     try:
         return _OPERATIONS.validate_python(tuple(operations))
-    except ValidationError as error:  # another version sent the update, which was checked
+    except ValidationError as error:  # the update passed the checks of another version
         faults = [
             Diagnostic(fault_of(each), path=("operations", *each["loc"]))
             for each in error.errors(include_url=False)

@@ -30,7 +30,7 @@ from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import RunnableBinding, RunnableConfig
 from temporalio import activity
 
-from crewlog.activities.ai_messages import joined, message_of, parse_tool_calls
+from crewlog.activities.ai_messages import join_chunks, parse_tool_calls, to_message
 from crewlog.activities.chat_models import packages_of
 from crewlog.activities.heartbeats import Heartbeat
 from crewlog.activities.model_errors import is_request_rejected
@@ -120,7 +120,7 @@ async def stream_message(
     pieces: list[BaseMessage] = []
     try:
         async for given in model.astream(prompt_value(model, said), config):
-            piece = message_of(given)
+            piece = to_message(given)
             pieces.append(piece)
             if text := piece.text:
                 tell(text)
@@ -187,7 +187,7 @@ def _added(pieces: Sequence[BaseMessage], packages: frozenset[str]) -> BaseMessa
     message = cast("AIMessage", message_chunk_to_message(added))
     message.response_metadata = metadata
     pieces_of_calls = chain.from_iterable(chunk.tool_call_chunks for chunk in chunks)
-    message.tool_calls, message.invalid_tool_calls = parse_tool_calls(joined(pieces_of_calls))
+    message.tool_calls, message.invalid_tool_calls = parse_tool_calls(join_chunks(pieces_of_calls))
     if metadata.get("model_provider") == "openai" or "langchain_openai" in packages:
         told = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
         message.usage_metadata = told[-1] if told else None

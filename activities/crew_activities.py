@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from temporalio import activity
 
-from crewlog.activities.artifacts import Artifacts, built
+from crewlog.activities.artifacts import Artifacts, read_artifact_results
 from crewlog.activities.batches import Batches, append
 from crewlog.activities.built_in_tools import BuiltInTools
 from crewlog.activities.changes import ChangePreparer
@@ -22,9 +22,9 @@ from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.executions import (
     Executions,
-    Look,
+    FindExecution,
     check_replacement,
-    find_no_start,
+    find_no_execution,
     record_use,
 )
 from crewlog.activities.failures import CHANGE_REJECTED, Effect, convert_errors, to_failure
@@ -37,17 +37,17 @@ from crewlog.activities.model_calls import ModelCalls
 from crewlog.activities.prompt_compiler import PromptCompiler
 from crewlog.activities.restore import StateLoader
 from crewlog.activities.run_merge import (
-    Begun,
-    Ended,
-    Hinted,
+    FindEndedRun,
+    FindTaskQueue,
+    IsOpen,
     MergePreparer,
-    QueueOf,
-    find_no_end,
+    SendNotification,
+    find_no_ended_run,
     find_no_task_queue,
-    give,
-    never_begun,
+    is_never_open,
     read_other_run,
     send_no_notification,
+    send_notifications,
 )
 from crewlog.activities.tool_calls import ToolCalls
 from crewlog.activities.tools import ToolLoader
@@ -139,11 +139,11 @@ class CrewActivities:
         models: The factory of chat models.
         tools: The loader of tools.
         search_attributes: Asks whether the server knows Crewlog's search attributes.
-        look: Asks the server how an execution began.
-        ended: Asks the server whether a run's workflow has ended.
-        begun: Asks the server whether a run's workflow is open.
-        queue_of: Asks the server for the task queue of a run's workflow.
-        hint: Sends the merge notification of a run to another one.
+        find_execution: Asks the server how an execution began.
+        find_ended_run: Asks the server whether a run's workflow has ended.
+        is_open: Asks the server whether a run's workflow is open.
+        find_task_queue: Asks the server for the task queue of a run's workflow.
+        send_notification: Sends the merge notification of a run to another one.
         max_entries: The number of links and messages that the worker caches.
         files: The store of the files of messages.
     """
@@ -156,38 +156,55 @@ class CrewActivities:
         models: ModelFactory | None = None,
         tools: ToolLoader | None = None,
         search_attributes: Probe = _no_search_attributes,
-        look: Look = find_no_start,
-        ended: Ended = find_no_end,
-        begun: Begun = never_begun,
-        queue_of: QueueOf = find_no_task_queue,
-        hint: Hinted = send_no_notification,
+        find_execution: FindExecution = find_no_execution,
+        find_ended_run: FindEndedRun = find_no_ended_run,
+        is_open: IsOpen = is_never_open,
+        find_task_queue: FindTaskQueue = find_no_task_queue,
+        send_notification: SendNotification = send_no_notification,
         max_entries: int = 100_000,
         files: FileStore | None = None,
     ) -> None:
         self._store = store
         self._search_attributes = search_attributes
         self._definitions = Definitions(store)
-        self._executions = Executions(store, look)
-        self._ended, self._hint = ended, hint
+        self._executions = Executions(store, find_execution)
+        self._find_ended_run = find_ended_run
+        self._send_notification = send_notification
         self._batches = Batches(store)
         registry = self._registry = tools or ToolLoader(mcp=lambda: _mcp_tools(store))
         self._loader = StateLoader(
-            store, self._definitions, search_attributes, self._executions, ended
+            store, self._definitions, search_attributes, self._executions, find_ended_run
         )
         self._memory = MemoryTools(store)
         built_in = BuiltInTools(self._memory)
         hydrator = self._hydrator = Hydrator(store, max_entries)
-        self._built = Artifacts(store, hydrator)
+        self._artifacts = Artifacts(store, hydrator)
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
-        self._preparer = ChangePreparer(store, self._definitions, models, ended)
-        self._merger = MergePreparer(store, self._definitions, begun, queue_of=queue_of)
-        kept = Files(files)
+        self._preparer = ChangePreparer(store, self._definitions, models, find_ended_run)
+        self._merger = MergePreparer(
+            store, self._definitions, is_open, find_task_queue=find_task_queue
+        )
+        message_files = Files(files)
         self._models = ModelCalls(
-            store, self._definitions, hydrator, models, registry, built_in, self._built, kept
+            store,
+            self._definitions,
+            hydrator,
+            models,
+            registry,
+            built_in,
+            self._artifacts,
+            message_files,
         )
         self._tools = ToolCalls(
-            store, self._definitions, hydrator, registry, built_in, workspace, self._built, kept
+            store,
+            self._definitions,
+            hydrator,
+            registry,
+            built_in,
+            workspace,
+            self._artifacts,
+            message_files,
         )
 
     async def close(self) -> None:
@@ -237,7 +254,7 @@ class CrewActivities:
             if task.use is not None or task.reopen or task.split_after is not None:
                 _check_own()
             async with send_heartbeats():
-                batch = await self._batches.whole(task.batch)
+                batch = await self._batches.unpack_batch(task.batch)
                 if task.use is None:
                     await self._executions.check(run, task.against, batch)
                 return await self._loader.load(task, run, batch)
@@ -285,7 +302,7 @@ class CrewActivities:
         clock = Clock()
         with convert_errors() as effect:
             async with send_heartbeats():
-                batch = await self._batches.whole(task.batch)
+                batch = await self._batches.unpack_batch(task.batch)
                 run = RunId(activity.info().workflow_id or "")
                 await self._executions.check(run, batch=batch)
                 result = await self._compiler.run(run, task, batch, effect)
@@ -308,15 +325,17 @@ class CrewActivities:
         with convert_errors():
             async with send_heartbeats():
                 await self._executions.check(task.run, task.definition)
-                return await read_other_run(task, self._store, self._ended)
+                return await read_other_run(task, self._store, self._find_ended_run)
 
     @activity.defn(name=PREPARE_MERGE)
     async def prepare_merge(self, task: PrepareMerge) -> PrepareMergeResult:
         """Prepares the definition and the plan of a run merge."""
         with convert_errors():
             async with send_heartbeats():
-                # No query is answered while a local activity is under way.
-                return await replace(self._merger, waits=not activity.info().is_local).run(task)
+                # A local activity must not wait: the workflow answers no query meanwhile.
+                return await replace(
+                    self._merger, waits_for_first_batch=not activity.info().is_local
+                ).run(task)
 
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> CallModelResult:
@@ -332,10 +351,10 @@ class CrewActivities:
         clock = Clock()
         with convert_errors() as effect:
             async with send_heartbeats() as heartbeat:
-                filled = await self._batches.filled(task)
+                filled = await self._batches.fill(task)
                 await self._executions.check(filled.run, filled.definition, filled.batch)
                 result = await run(filled, effect, heartbeat)
-                self._batches.remember(result.hash, result.body)
+                self._batches.add_body(result.hash, result.body)
                 return result.model_copy(update={"at": clock.now(), "delay": clock.delay})
 
     @activity.defn(name=STORE_BATCH)
@@ -345,18 +364,18 @@ class CrewActivities:
             async with send_heartbeats():
                 await self._store_batch(task)
                 return (
-                    await give(task.run, task.notifications, self._hint)
+                    await send_notifications(task.run, task.notifications, self._send_notification)
                     if task.notifications
                     else None
                 )
 
     async def _store_batch(self, task: StoreBatch) -> None:
-        batch = await self._batches.whole(task.batch)
+        batch = await self._batches.unpack_batch(task.batch)
         await self._executions.check(task.run, task.definition, batch)
         if batch.entries:
             await append(self._store, task.run, batch)
             # The next calls need not read these entries from the store.
-            self._hydrator.learn(task.run, batch)
+            self._hydrator.add_batch(task.run, batch)
         if task.state is not None:
             position = batch.last
             await self._store.put_snapshot(task.run, Snapshot(position=position, state=task.state))
@@ -367,7 +386,7 @@ class CrewActivities:
         """Stores the last batch of a run, and fetches the bodies of its result."""
         with convert_errors(is_final=False):
             async with send_heartbeats():
-                batch = await self._batches.whole(input.batch)
+                batch = await self._batches.unpack_batch(input.batch)
                 definition = str(input.state.get("definition", ""))
                 await self._executions.check(input.run, definition, batch)
                 if input.outputs:
@@ -377,7 +396,7 @@ class CrewActivities:
                 if batch.entries:
                     await self._prune(input.run, input.state, batch.last)
                     await self._sweep(input.state)
-                await give(input.run, input.notifications, self._hint)
+                await send_notifications(input.run, input.notifications, self._send_notification)
                 return result
 
     async def _artifacts(self, input: EndRun, batch: Batch) -> dict[str, dict[str, Json]]:
@@ -386,7 +405,7 @@ class CrewActivities:
         if not definition:  # its prompt did not compile to a crew
             return {}
         crew = await self._definitions.get(ContentHash(definition))
-        return await built(self._built, crew, input, batch)
+        return await read_artifact_results(self._artifacts, crew, input, batch)
 
     async def _prune(self, run: RunId, state: dict[str, Json], position: int) -> None:
         """Prunes the checkpoints that the crew does not keep."""

@@ -22,12 +22,12 @@ from crewlog.prompt.registry_file import load_registry_data
 from crewlog.store.protocol import Store
 
 
-class Sees(NamedTuple):
+class AgentAccess(NamedTuple):
     """The logs and artifacts that an agent may read."""
 
     reads: tuple[LogName, ...]
     """The logs that it reads, besides its own."""
-    barred: tuple[LogName, ...]
+    unreadable_logs: tuple[LogName, ...]
     """The logs of the crew that it does not read."""
     artifacts: Mapping[str, Json]
     """The artifacts that it sees, each with its initial value."""
@@ -38,23 +38,27 @@ class Definitions:
 
     def __init__(self, store: Store, most: int = 256) -> None:
         self._store = store
-        self._written_out: LruCache[ContentHash, CrewDefinition] = LruCache(most)
+        self._expanded: LruCache[ContentHash, CrewDefinition] = LruCache(most)
         self._tasks: LruCache[ContentHash, Mapping[str, str]] = LruCache(most)
-        self._sees: LruCache[tuple[ContentHash, AgentName], Sees] = LruCache(most)
-        self._graphs: LruCache[ContentHash, AwarenessBlocks] = LruCache(most)
-        self._forms: LruCache[tuple[ContentHash, AgentName], Form] = LruCache(most)
-        self.checked: LruCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = LruCache(most)
+        self._access: LruCache[tuple[ContentHash, AgentName], AgentAccess] = LruCache(most)
+        self._awareness: LruCache[ContentHash, AwarenessBlocks] = LruCache(most)
+        self._outputs: LruCache[tuple[ContentHash, AgentName], Form] = LruCache(most)
+        self.lowered_new: LruCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = LruCache(
+            most
+        )
         """Definitions of new runs by their data, validated and lowered."""
-        self.ran: LruCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = LruCache(most)
+        self.lowered_existing: LruCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = (
+            LruCache(most)
+        )
         """The same for definitions of existing runs, which skip the checks for new ones."""
 
     async def get(self, hash_: ContentHash) -> CrewDefinition:
         """Returns the definition of a hash, with builders and patterns expanded."""
-        found = self._written_out.get(hash_)
-        if found is None:
+        definition = self._expanded.get(hash_)
+        if definition is None:
             data = await self._store.get_definition(hash_)
-            found = self.put(hash_, CrewDefinition.from_json(data))
-        return found
+            definition = self.put(hash_, CrewDefinition.from_json(data))
+        return definition
 
     def put(self, hash_: ContentHash, definition: CrewDefinition) -> CrewDefinition:
         """Caches a definition as it was written; returns it expanded.
@@ -65,20 +69,20 @@ class Definitions:
         expanded = expand(definition)
         if expanded.faults:  # this worker lacks a builder that others have
             raise InvalidDefinition([fault.diagnostic() for fault in expanded.faults])
-        return self._written_out.put(hash_, expanded.definition)
+        return self._expanded.put(hash_, expanded.definition)
 
-    async def sees(self, hash_: ContentHash, agent: AgentName) -> Sees:
+    async def find_access(self, hash_: ContentHash, agent: AgentName) -> AgentAccess:
         """Returns what an agent may read, by the definition of a hash."""
-        found = self._sees.get((hash_, agent))
+        found = self._access.get((hash_, agent))
         if found is None:
-            found = self._sees.put((hash_, agent), _sees(await self.get(hash_), agent))
+            found = self._access.put((hash_, agent), _find_access(await self.get(hash_), agent))
         return found
 
     async def awareness(self, hash_: ContentHash, agent: AgentName) -> str:
         """Returns the awareness block of an agent; empty: it has no channels."""
-        found = self._graphs.get(hash_)
+        found = self._awareness.get(hash_)
         if found is None:
-            found = self._graphs.put(hash_, AwarenessBlocks(await self.get(hash_)))
+            found = self._awareness.put(hash_, AwarenessBlocks(await self.get(hash_)))
         return found.block(agent)
 
     async def form(self, hash_: ContentHash, agent: AgentName) -> Form | None:
@@ -90,12 +94,12 @@ class Definitions:
         crew = await self.get(hash_)
         if agent_of(crew, agent).reply is None:
             return None
-        found = self._forms.get((hash_, agent))
+        found = self._outputs.get((hash_, agent))
         if found is None:
             found = Form.of(crew, agent)
             if missing := [each.diagnostic() for each in form_findings(agent, found.reply)]:
                 raise InvalidDefinition(missing)
-            self._forms.put((hash_, agent), found)
+            self._outputs.put((hash_, agent), found)
         return found
 
     async def task(self, hash_: ContentHash, step: StepId) -> str | None:
@@ -114,14 +118,14 @@ def _tasks(definition: CrewDefinition) -> Mapping[str, str]:
     }
 
 
-def _sees(definition: CrewDefinition, agent: AgentName) -> Sees:
+def _find_access(definition: CrewDefinition, agent: AgentName) -> AgentAccess:
     agent_of(definition, agent)
     audiences = Audiences(definition)
     every = [*audiences.logs(), *(f"{PRIVATE}{name}" for name in definition.agents)]
     artifacts = definition.every_artifact
     seen = [name for name in artifacts if agent in audiences.artifact_readers(name)]
     hidden = [artifact_log(name) for name in artifacts if name not in seen]
-    return Sees(
+    return AgentAccess(
         tuple(LogName(log) for log in audiences.reads(agent)),
         (*(LogName(log) for log in every if audiences.no_reader(agent, log)), *hidden),
         {name: artifacts[name].initial for name in seen},

@@ -1,22 +1,23 @@
-"""Event loops of async tools: each tool has one of its own, in a thread, and holds up only itself.
+"""Event loops of async tools: each tool has a loop of its own in a thread, and blocks only that.
 
-A tool's coroutine may block its loop (`time.sleep`, a driver that is not async, a long
-computation), or go on where it is cancelled. In the worker's own loop it would hold up every other
-call, the heartbeats by which the server knows that the worker lives, and the worker's end.
+The coroutine of a tool may block its loop (`time.sleep`, a driver that is not async, a long
+computation), or continue after it was cancelled. In the worker's own loop it would delay every
+other call, the heartbeats, and the end of the worker.
 
-    the worker's loop                      a tool's loop
-    run ── start ────────────────────────► the call's task
-        ◄─ every `LOOK` seconds: there? ──► answers between two steps of its tasks
-        ◄──────────────── result, error ──
+    the worker's loop                          a tool's loop
+    run ── start ────────────────────────────► the task of the call
+        ◄─ every `CHECK_INTERVAL` seconds ───► answers between two steps of its tasks
+        ◄──────────────────── result, error ──
 
-A loop that does not answer for `LATE` seconds is blocked: the log says by which tool and where, it
-gets no more calls, and calls that have not begun there begin in another one. A call that has begun
-is given up once its loop was silent for longer than the call's heartbeat timeout. Whoever is
-cancelled has `GRACE` seconds to end, and is left behind then. What is given up may go on: threads
-cannot be ended. So there are at most `MOST` of them; beyond that, tools share loops.
+A loop that does not answer for `BLOCKED_AFTER` seconds is blocked. The worker logs the tool and the
+line of code; the loop gets no more calls, and calls that have not started there start in another
+loop. A call that has started is abandoned when its loop was silent for longer than the heartbeat
+timeout of the call. A cancelled call has `CANCEL_TIMEOUT` seconds to end, and is abandoned then.
+Abandoned code may continue, since threads cannot be killed. So a worker has at most `MOST_THREADS`
+of them; beyond that, tools share loops.
 
-A loop is for a tool's every call, so that what belongs to a loop, as a pool of connections does,
-may be kept from one call to the next, but not shared by two tools.
+A tool has the same loop for all its calls. So it may keep what belongs to a loop, such as a
+connection pool, from one call to the next. Two tools cannot share it.
 """
 
 from __future__ import annotations
@@ -40,219 +41,219 @@ from crewlog.errors import ToolFailed
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 
-LOOK = 0.5
-"""Seconds between two looks at a call under way."""
-LATE = 1.0
+CHECK_INTERVAL = 0.5
+"""Seconds between two checks of a call in flight."""
+BLOCKED_AFTER = 1.0
 """Seconds without an answer after which a loop is blocked."""
-GRACE = 2.0
+CANCEL_TIMEOUT = 2.0
 """Seconds that a cancelled tool has to end."""
-MOST = 64
-"""Threads of a worker for the loops of its tools, those that were given up among them."""
+MOST_THREADS = 64
+"""The most threads of a worker for async tools, with the abandoned ones."""
 _REMEDY = "Make it a plain function, which runs in a thread, or await what it waits for."
-_ELSEWHERE = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), __file__)
-"""Where the code is that tools call, and that calls them."""
+_NOT_OF_TOOLS = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), __file__)
+"""Paths of code that is not the code of a tool."""
 
 
 class EventLoopBlocked(ToolFailed):
-    """A tool does not let its event loop go on; nobody knows what becomes of its call."""
+    """A tool blocks its event loop; the outcome of its call is unknown."""
 
     retryable = True
 
 
 class EventLoops:
-    """The loops of a worker's async tools.
+    """The event loops of a worker's async tools.
 
     Args:
-        most: How many threads there may be.
+        most: The most threads.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST_THREADS) -> None:
         self._most = most
-        self._threads: dict[str, _Thread] = {}
-        self._left: list[_Thread] = []
-        """Threads that get no more calls, and have some."""
+        self._threads: dict[str, _LoopThread] = {}
+        self._retired: list[_LoopThread] = []
+        """Threads that get no more calls; they may still have some."""
 
     async def run(self, tool: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """What comes of a tool's coroutine, run in the tool's loop with the context of now.
+        """Runs a tool's coroutine in the tool's loop, in the present context; returns its result.
 
         Args:
-            tool: Which tool it is: `module:function`.
+            tool: The tool: `module:function`.
             work: Makes the coroutine.
 
         Raises:
-            EventLoopBlocked: the loop was silent for longer than the call may be.
+            EventLoopBlocked: the loop was silent for longer than the call's heartbeat timeout.
         """
-        limit = _heartbeat()
-        thread, call = self._begun(tool, work)
+        limit = _heartbeat_timeout()
+        thread, call = self._start(tool, work)
         try:
-            while not (await asyncio.wait({call.waited}, timeout=LOOK))[0]:
-                silent = thread.silent()
-                if silent <= LATE:
+            while not (await asyncio.wait({call.result}, timeout=CHECK_INTERVAL))[0]:
+                silent = thread.silent_seconds()
+                if silent <= BLOCKED_AFTER:
                     continue
-                thread.tell(silent)
-                if call.take():  # it has not begun: nobody notices
+                thread.log_blocked(silent)
+                if call.claim():  # it has not started, so it can move
                     thread.calls.discard(call)
-                    thread, call = self._begun(tool, work)
+                    thread, call = self._start(tool, work)
                 elif limit is not None and silent >= limit:
-                    raise EventLoopBlocked(thread.blocked(silent), remedy=_REMEDY)
-            return call.waited.result()
+                    raise EventLoopBlocked(thread.blocked_message(silent), remedy=_REMEDY)
+            return call.result.result()
         except asyncio.CancelledError:
-            if call.waited.done():  # it cancelled itself
+            if call.result.done():  # the tool cancelled itself
                 raise
             call.cancel()
-            if not (await asyncio.wait({call.waited}, timeout=GRACE))[0]:
+            if not (await asyncio.wait({call.result}, timeout=CANCEL_TIMEOUT))[0]:
                 log.warning(
-                    "a tool does not end where it is cancelled: its call is left behind",
+                    "a cancelled tool does not end: its call is abandoned",
                     tool=tool,
-                    at=thread.where(),
-                    threads=len(self._threads) + len(self._left),
+                    at=thread.code_position(),
+                    threads=len(self._threads) + len(self._retired),
                 )
             raise
         finally:
-            if not call.waited.done():
-                self._leave(thread)
+            if not call.result.done():
+                self._retire(thread)
                 call.cancel()
-                call.waited.cancel()
+                call.result.cancel()
 
     async def close(self) -> None:
-        """Ends the loops; those that do not end in time are left behind."""
-        threads = [*self._threads.values(), *self._left]
-        self._threads, self._left = {}, []
+        """Ends the loops; those that do not end in time are abandoned."""
+        threads = [*self._threads.values(), *self._retired]
+        self._threads, self._retired = {}, []
         for each in threads:
             each.stop()
         ends = {asyncio.wrap_future(each.ended) for each in threads}
         if ends:
-            await asyncio.wait(ends, timeout=GRACE)
+            await asyncio.wait(ends, timeout=CANCEL_TIMEOUT)
 
-    def _begun(
+    def _start(
         self, tool: str, work: Callable[[], Coroutine[Any, Any, Any]]
-    ) -> tuple[_Thread, _Call]:
-        thread = self._thread(tool)
-        return thread, thread.begin(tool, work)
+    ) -> tuple[_LoopThread, _Call]:
+        thread = self._get_thread(tool)
+        return thread, thread.start(tool, work)
 
-    def _thread(self, tool: str) -> _Thread:
-        """The thread for a call of a tool."""
-        found = self._threads.get(tool)
-        if found is not None and found.silent() > LATE:
-            self._leave(found)
-            found = None
-        if found is not None:
-            return found
-        for each in self._left[:]:
-            if not each.calls and each.silent() <= LATE:
+    def _get_thread(self, tool: str) -> _LoopThread:
+        """Returns the thread for a call of a tool."""
+        thread = self._threads.get(tool)
+        if thread is not None and thread.silent_seconds() > BLOCKED_AFTER:
+            self._retire(thread)
+            thread = None
+        if thread is not None:
+            return thread
+        for each in self._retired[:]:
+            if not each.calls and each.silent_seconds() <= BLOCKED_AFTER:
                 each.stop()
-                self._left.remove(each)
-        if len({*self._threads.values(), *self._left}) < self._most:
-            made = self._threads[tool] = _Thread(tool)
-            return made
-        free = [each for each in self._threads.values() if each.silent() <= LATE]
+                self._retired.remove(each)
+        if len({*self._threads.values(), *self._retired}) < self._most:
+            thread = self._threads[tool] = _LoopThread(tool)
+            return thread
+        free = [each for each in self._threads.values() if each.silent_seconds() <= BLOCKED_AFTER]
         if not free:
-            threads = {*self._threads.values(), *self._left}
-            names = ", ".join(sorted({each.running() for each in threads}))
+            threads = {*self._threads.values(), *self._retired}
+            names = ", ".join(sorted({each.running_tool() for each in threads}))
             raise EventLoopBlocked(
                 f"each of the {self._most} threads of this worker for async tools is blocked, or "
                 f"has a call that does not end: {names}",
-                remedy="Mend those tools, and start the worker anew.",
+                remedy="Correct those tools, and restart the worker.",
             )
         return min(free, key=lambda each: len(each.calls))
 
-    def _leave(self, thread: _Thread) -> None:
+    def _retire(self, thread: _LoopThread) -> None:
         """Gives a thread no more calls."""
         self._threads = {tool: each for tool, each in self._threads.items() if each is not thread}
-        if thread not in self._left:
-            self._left.append(thread)
+        if thread not in self._retired:
+            self._retired.append(thread)
 
 
-class _Thread:
-    """A loop in a thread.
+class _LoopThread:
+    """An event loop in a thread.
 
     Args:
-        tool: Whose it is.
+        tool: The tool for which it was made.
     """
 
     def __init__(self, tool: str) -> None:
         self.tool = tool
         self.calls: set[_Call] = set()
-        """Those that are under way."""
+        """The calls in flight."""
         self.ended: Future[None] = Future()
         self.loop = asyncio.new_event_loop()
-        self._asked: float | None = None
-        """Since when it has not answered."""
-        self._told = False
+        self._probed_at: float | None = None
+        """When the probe that it has not answered was sent."""
+        self._logged = False
         self._stops = False
         # A daemon: a worker that ends waits for no tool.
         self._thread = threading.Thread(target=self._serve, name=f"tool {tool}", daemon=True)
         self._thread.start()
 
-    def begin(self, tool: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> _Call:
-        """Has a call begin, in the context of whoever asks."""
+    def start(self, tool: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> _Call:
+        """Starts a call in the context of the caller."""
         call = _Call(tool, work, self)
         self.calls.add(call)
         context = contextvars.copy_context()
         self.loop.call_soon_threadsafe(call.start, context=context)
         return call
 
-    def silent(self) -> float:
-        """For how many seconds it has not answered; asks it whether it is there."""
-        asked, now = self._asked, time.monotonic()
-        if asked is not None:
-            return now - asked
-        self._asked = now
+    def silent_seconds(self) -> float:
+        """Returns how long the loop has not answered; sends it a probe if none is pending."""
+        probed_at, now = self._probed_at, time.monotonic()
+        if probed_at is not None:
+            return now - probed_at
+        self._probed_at = now
         self.loop.call_soon_threadsafe(self._answer)
         return 0.0
 
-    def tell(self, silent: float) -> None:
-        """Says in the log, once, that it is blocked, by whom and where."""
-        if not self._told:
-            self._told = True
+    def log_blocked(self, silent: float) -> None:
+        """Logs once that the loop is blocked, by which tool and where."""
+        if not self._logged:
+            self._logged = True
             log.warning(
                 "an async tool blocks its event loop",
-                tool=self.running(),
+                tool=self.running_tool(),
                 seconds=round(silent, 1),
-                at=self.where(),
+                at=self.code_position(),
                 remedy=_REMEDY,
             )
 
-    def blocked(self, silent: float) -> str:
-        """That it is blocked, in words."""
+    def blocked_message(self, silent: float) -> str:
+        """Returns the message of an error that says that the loop is blocked."""
         return (
-            f"the tool {self.running()!r} has blocked its event loop for {silent:.0f} s, at "
-            f"{self.where()}"
+            f"the tool {self.running_tool()!r} has blocked its event loop for {silent:.0f} s, at "
+            f"{self.code_position()}"
         )
 
-    def where(self) -> str:
-        """Where its code is: the innermost line that is the tool's own."""
+    def code_position(self) -> str:
+        """Returns the innermost line of the tool's own code that the thread runs."""
         frame = sys._current_frames().get(self._thread.ident or 0)  # noqa: SLF001 - documented
         innermost = frame
         while frame is not None:
             code = frame.f_code
-            if not code.co_filename.startswith(_ELSEWHERE):
+            if not code.co_filename.startswith(_NOT_OF_TOOLS):
                 break
             frame = frame.f_back
         if (frame := frame or innermost) is None:
             return "its end"
         return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
-    def running(self) -> str:
-        """The tool whose task runs now, where it is known; else the one whose loop it is."""
+    def running_tool(self) -> str:
+        """Returns the tool whose task runs now, if it is known; else the tool of the loop."""
         task = asyncio.current_task(self.loop)
         return next((each.tool for each in [*self.calls] if each.task is task), self.tool)
 
     def stop(self) -> None:
-        """Ends it, once what it does now is done."""
+        """Ends the loop after its present step."""
         self._stops = True
         with suppress(RuntimeError):  # it has ended
             self.loop.call_soon_threadsafe(self.loop.stop)
 
     def _answer(self) -> None:
-        self._asked = None
-        self._told = False
+        self._probed_at = None
+        self._logged = False
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
             while not self._stops:
-                with suppress(SystemExit, KeyboardInterrupt):  # of a task that a tool began
+                with suppress(SystemExit, KeyboardInterrupt):  # of a task that a tool started
                     self.loop.run_forever()
             for task in asyncio.all_tasks(self.loop):
                 task.cancel()
@@ -268,38 +269,38 @@ class _Call:
     """A call in a thread.
 
     Args:
-        tool: Of which tool.
-        work: Makes its coroutine.
-        thread: Where it is made.
+        tool: The tool.
+        work: Makes the coroutine.
+        thread: The thread.
     """
 
     def __init__(
-        self, tool: str, work: Callable[[], Coroutine[Any, Any, Any]], thread: _Thread
+        self, tool: str, work: Callable[[], Coroutine[Any, Any, Any]], thread: _LoopThread
     ) -> None:
         self.tool = tool
         self.task: asyncio.Task[None] | None = None
         self._work = work
         self._thread = thread
-        self._begins = threading.Lock()
-        """Held by whoever was first: the loop that begins it, or who takes it away."""
+        self._start_lock = threading.Lock()
+        """Taken once: by the loop that starts the call, or by the caller that prevents it."""
         self._done: Future[Any] = Future()
-        self.waited = asyncio.wrap_future(self._done)
-        """What comes of it, in the loop of whoever waits."""
+        self.result = asyncio.wrap_future(self._done)
+        """The result, in the loop of the caller."""
         self._cancelled = False
 
-    def take(self) -> bool:
-        """Takes it away from its thread where it has not begun."""
-        return self._begins.acquire(blocking=False)
+    def claim(self) -> bool:
+        """Prevents the start of the call; false: it has started."""
+        return self._start_lock.acquire(blocking=False)
 
     def start(self) -> None:
-        """Begins it; in its loop."""
-        if self._begins.acquire(blocking=False):
+        """Starts the call; runs in its loop."""
+        if self.claim():
             self.task = self._thread.loop.create_task(self._run())
 
     def cancel(self) -> None:
-        """Cancels it; where it has not begun, it never will."""
+        """Cancels the call; one that has not started never will."""
         self._cancelled = True
-        if self.take():
+        if self.claim():
             self._end(error=asyncio.CancelledError())
         else:
             self._thread.loop.call_soon_threadsafe(self._cancel)
@@ -312,24 +313,24 @@ class _Call:
         try:
             result = await self._work()
         except asyncio.CancelledError as exc:
-            mine = ToolFailed("the tool cancelled itself") if not self._cancelled else None
-            self._end(error=mine or exc)
-        except BaseException as exc:  # noqa: BLE001 - whoever waits for it judges it
+            error = ToolFailed("the tool cancelled itself") if not self._cancelled else None
+            self._end(error=error or exc)
+        except BaseException as exc:  # noqa: BLE001 - the caller handles it
             self._end(error=exc)
         else:
             self._end(result)
 
     def _end(self, result: Any = None, error: BaseException | None = None) -> None:
         self._thread.calls.discard(self)
-        with suppress(InvalidStateError):  # nobody waits any more
+        with suppress(InvalidStateError):  # the caller does not wait any more
             if error is None:
                 self._done.set_result(result)
             else:
                 self._done.set_exception(error)
 
 
-def _heartbeat() -> float | None:
-    """For how many seconds the call of now may be silent; none where nothing says so."""
+def _heartbeat_timeout() -> float | None:
+    """Returns the heartbeat timeout of the activity, in seconds; None: it has none."""
     if not activity.in_activity() or activity.info().is_local:
         return None
     timeout = activity.info().heartbeat_timeout

@@ -46,7 +46,7 @@ _FAR = 1000
 _KEPT = 10_000
 
 
-class Origin(Model):
+class ExecutionStart(Model):
     """How an execution began, as the server attests it."""
 
     workflow: str
@@ -63,11 +63,11 @@ class Origin(Model):
     """When it began, in milliseconds since 1970, by the server's clock."""
 
 
-Look = Callable[[RunId, str], Awaitable[Origin | None]]
+FindExecution = Callable[[RunId, str], Awaitable[ExecutionStart | None]]
 """Asks the server how an execution of a run began; None: it has no such execution."""
 
 
-async def find_no_start(run: RunId, execution: str) -> Origin | None:
+async def find_no_execution(run: RunId, execution: str) -> ExecutionStart | None:
     """Knows no execution: without a server, no execution passes a check that needs it."""
     del run, execution
     return None
@@ -78,12 +78,12 @@ class Executions:
 
     Args:
         store: The store that records them.
-        look: Asks the server about an execution.
+        find_execution: Asks the server how an execution began.
     """
 
-    def __init__(self, store: Store, look: Look) -> None:
+    def __init__(self, store: Store, find_execution: FindExecution) -> None:
         self._store = store
-        self._look = look
+        self._find_execution = find_execution
         self._seen: LruCache[tuple[RunId, str], bool] = LruCache(_KEPT)
         """The executions that passed the check, and whether the store has a record of them."""
         self._signed: LruCache[ContentHash, bool] = LruCache(_KEPT)
@@ -161,7 +161,7 @@ class Executions:
         if definition and not await self._is_signed(ContentHash(definition)):
             return
         info = activity.info()
-        found = await self._look(run, info.workflow_run_id or "")
+        found = await self._find_execution(run, info.workflow_run_id or "")
         if found is not None and found.queue != info.task_queue:
             raise to_failure(_stranger(run))
 
@@ -187,7 +187,7 @@ class Executions:
         """
         ours, at, queue = {*known}, execution, ""
         for _ in range(_FAR):
-            found = await self._look(run, at)
+            found = await self._find_execution(run, at)
             if found is None or found.workflow != WORKFLOW_TYPE or queue not in ("", found.queue):
                 return False
             if ours & {at, found.first, found.original, found.continued}:
@@ -201,8 +201,8 @@ class Executions:
 
     async def _came_after(self, run: RunId, execution: str, known: Collection[str]) -> bool:
         """Whether an execution began after the known ones that the server still has."""
-        found = await self._look(run, execution)
-        others = [await self._look(run, each) for each in known]
+        found = await self._find_execution(run, execution)
+        others = [await self._find_execution(run, each) for each in known]
         return found is not None and all(each.at < found.at for each in others if each)
 
     async def _any_signed(self, definition: ContentHash | str, batch: Batch) -> bool:

@@ -1,8 +1,8 @@
-"""Files in a worker's messages: kept by their hash, and read where a model is asked.
+"""The files of messages: stored by their hash, and loaded for a model call.
 
-The content of a message refers to files by blocks that only Crewlog writes: of what people send
-with a message, and of files whose bytes a tool or a model gives. Whatever a tool or a model spells
-like such a block is data, and becomes text here, before the message is stored.
+Only Crewlog writes the content blocks that refer to files: for files that users send, and for bytes
+in the output of a tool or a model. A block of a tool or a model that looks like a reference is data
+and becomes a text, before the message is stored.
 """
 
 from __future__ import annotations
@@ -22,55 +22,55 @@ from crewlog.payload_storage.file_store import FileStore
 
 _M = TypeVar("_M", bound=BaseMessage)
 FileData = tuple[str, str, str]
-"""A file in a block: its MIME type, its bytes in base64, its name."""
+"""The MIME type of a file in a block, its bytes in base64, and its name."""
 
 
 class Files:
     """The files of messages on a worker.
 
     Args:
-        store: Where they are kept; none: nowhere, and files are left out of messages.
+        store: The store of files; None: files are left out of messages.
     """
 
     def __init__(self, store: FileStore | None) -> None:
         self._store = store
 
-    async def keep(self, message: _M) -> _M:
-        """A message of a tool or a model whose files are kept, and stand in it by their hashes."""
+    async def store_files(self, message: _M) -> _M:
+        """Stores the files of a tool's or a model's message; returns it with references to them."""
         blocks: list[Any] = list(cast("list[Any]", message.content))
         of_tool = isinstance(message, ToolMessage)
         if of_tool and blocks and all(map(is_plain_data, blocks)):
-            blocks = [as_text(blocks)]  # a list of data, as any other
+            blocks = [build_text_block(blocks)]
         for i, block in enumerate(blocks):
-            if (data := data_of(block)) is not None:
-                blocks[i] = await self._kept(data)
+            if (data := find_file(block)) is not None:
+                blocks[i] = await self._store_file(data)
             elif is_file(block) or (of_tool and is_plain_data(block)):
-                blocks[i] = as_text(block)
+                blocks[i] = build_text_block(block)
             elif of_tool and isinstance(block, Mapping) and block.get("type") != "text":  # pyright: ignore[reportUnknownMemberType]
                 blocks[i] = without_base64(block)
         if blocks == message.content:
             return message
         return message.model_copy(update={"content": blocks})
 
-    async def _kept(self, data: FileData) -> dict[str, Any]:
+    async def _store_file(self, data: FileData) -> dict[str, Any]:
         mime_type, text, name = data
         try:
             content = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
-            return _text(f"[a file of the type {mime_type} is left out: it is no base64]")
+            return _text(f"[a file of the type {mime_type} is left out: it is not base64]")
         if self._store is None:
-            return _text(f"[a file of the type {mime_type} is left out: this worker keeps none]")
+            return _text(f"[a file of the type {mime_type} is left out: this worker stores none]")
         if why := self._store.size_error(len(content), name):
             return _text(f"[left out: {why}]")
         return (await self._store.put(content, mime_type, name)).block
 
-    async def shown(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Messages as a model is given them: with the bytes of their files.
+    async def load_files(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Returns messages for a model, with the bytes of their files.
 
-        What a model made itself it is told of, and not shown: services take none of it back.
+        A file that a model made is only named, since services do not accept their own output.
 
         Raises:
-            StoreIncomplete: a file is not there.
+            StoreIncomplete: a file is missing.
         """
         return [
             await self._with_bytes(message) if isinstance(message.content, list) else message
@@ -92,7 +92,7 @@ class Files:
                 "base64": base64.b64encode(data).decode(),
                 "mime_type": mime_type,
             }
-            if blocks[i]["type"] == "file":  # services of OpenAI's kind want a name
+            if blocks[i]["type"] == "file":  # services compatible with OpenAI require a name
                 blocks[i]["filename"] = str(block.get("name") or mime_type.replace("/", "."))
         return message.model_copy(update={"content": blocks})
 
@@ -101,88 +101,104 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-# -- the spellings of files ----------------------------------------------------------------------
+# -- formats of file blocks ----------------------------------------------------------------------
 
-_FILES = frozenset(
+_FILE_TYPES = frozenset(
     {"image", "audio", "video", "file", "document", "media", "image_url", "image_generation_call"}
     | {"input_image", "input_file", "input_audio"}
 )
-"""Types of blocks of content that are files, of LangChain and of services."""
-_INSIDE = ("source", "file", "image_url", "input_audio", "inline_data", "inlineData")
-"""Keys of a block in which a mapping has its data."""
-_ALONE = ("image", "document", "audio", "video", "inline_data", "inlineData")
-"""Keys that say what a block without a type is, where it has no other key."""
-_MIME_TYPES = ("mime_type", "mimeType", "media_type")
-_DATA = ("base64", "data", "bytes", "blob", "file_data", "result")
-_ADDRESSES = ("url", "image_url", "file_url", "file_uri", "fileUri", "file_id")
-_OF_ADDRESSED = frozenset(
-    {*_INSIDE, *_MIME_TYPES, *_ADDRESSES, "type", "source_type", "id", "index", "extras", "text"}
+"""The types of content blocks with files, of LangChain and of services."""
+_NESTED_KEYS = ("source", "file", "image_url", "input_audio", "inline_data", "inlineData")
+"""Keys of a block whose value is a mapping with the data."""
+_TYPE_KEYS = ("image", "document", "audio", "video", "inline_data", "inlineData")
+"""Keys that are the type of a block with no type and no other key."""
+_MIME_TYPE_KEYS = ("mime_type", "mimeType", "media_type")
+_DATA_KEYS = ("base64", "data", "bytes", "blob", "file_data", "result")
+_ADDRESS_KEYS = ("url", "image_url", "file_url", "file_uri", "fileUri", "file_id")
+_KEYS_WITH_ADDRESS = frozenset(
+    {
+        *_NESTED_KEYS,
+        *_MIME_TYPE_KEYS,
+        *_ADDRESS_KEYS,
+        "type",
+        "source_type",
+        "id",
+        "index",
+        "extras",
+        "text",
+    }
     | {"metadata", "detail", "filename", "name", "title", "context", "citations", "cache_control"}
 )
-"""Keys of a block whose file is at an address, or is text: what has others is data."""
-_CERTAIN = 1000
-"""Characters of base64 beside a MIME type that are a file in a block of any type."""
-_LONGEST = 10_000
-"""Characters of base64 in data that stay there."""
+"""The keys of a block whose file is at an address, or is text; a block with other keys is data."""
+_CERTAIN_LENGTH = 1000
+"""The characters of base64 from which a block of any type with a MIME type is a file."""
+_LONGEST_BASE64 = 10_000
+"""The most characters of base64 that stay in data."""
 _BASE64 = re.compile(r"(?:data:[^,]{0,200},)?[A-Za-z0-9+/_\s-]+={0,2}\s*")
 
 
-def data_of(block: Any) -> FileData | None:
-    """The file whose bytes are in a block of content, however LangChain or a service spells it."""
-    kind, found = _unwrapped(block)
-    parts = list(_parts(found))
-    types = (part[key] for part in parts for key in _MIME_TYPES if isinstance(part.get(key), str))
+def find_file(block: Any) -> FileData | None:
+    """Returns the file whose bytes are in a content block, in any format of LangChain or services.
+
+    None: the block has no bytes of a file.
+    """
+    kind, fields = _unwrap(block)
+    parts = list(_parts(fields))
+    types = (
+        part[key] for part in parts for key in _MIME_TYPE_KEYS if isinstance(part.get(key), str)
+    )
     mime_type = next(types, "")
-    name = next(filter(None, map(_name_in, parts)), "")
-    if kind not in _FILES:
+    name = next(filter(None, map(_find_name, parts)), "")
+    if kind not in _FILE_TYPES:
         if not mime_type:
             return None
-        certain = (_bytes_in(part, least=_CERTAIN) for part in parts)
+        certain = (_find_bytes(part, least=_CERTAIN_LENGTH) for part in parts)
         data = next(filter(None, certain), "")
-        return _checked(mime_type, data, name) if data else None
+        return _file_data(mime_type, data, name) if data else None
     for part in parts:
-        if part is not found and part.get("type") in ("text", "content"):
+        if part is not fields and part.get("type") in ("text", "content"):
             continue  # a document of text
-        if data := _bytes_in(part):
+        if data := _find_bytes(part):
             if data.startswith("data:"):
-                return _of_url(data, name)
-            return _checked(mime_type or _type_by_format(kind, parts), data, name)
+                return _parse_data_url(data, name)
+            return _file_data(mime_type or _type_by_format(kind, parts), data, name)
     return None
 
 
-def _unwrapped(block: Any) -> tuple[str, Mapping[str, Any]]:
-    """The type of a block, and what it has: some are wrapped in another one."""
+def _unwrap(block: Any) -> tuple[str, Mapping[str, Any]]:
+    """Returns the type and the fields of a block, which may be wrapped in another one."""
     if not isinstance(block, Mapping):
         return "", {}
-    found = cast("Mapping[str, Any]", block)
-    if found.get("type") == "non_standard" and isinstance(found.get("value"), Mapping):
-        return _unwrapped(found["value"])
-    if len(found) == 1 and (key := next(iter(found))) in _ALONE and isinstance(found[key], Mapping):
-        return ("file" if key.startswith("inline") else key), found[key]
-    kind = found.get("type")
-    return (kind if isinstance(kind, str) else ""), found
+    fields = cast("Mapping[str, Any]", block)
+    if fields.get("type") == "non_standard" and isinstance(fields.get("value"), Mapping):
+        return _unwrap(fields["value"])
+    key = next(iter(fields)) if len(fields) == 1 else ""
+    if key in _TYPE_KEYS and isinstance(fields[key], Mapping):
+        return ("file" if key.startswith("inline") else key), fields[key]
+    kind = fields.get("type")
+    return (kind if isinstance(kind, str) else ""), fields
 
 
-def _parts(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A block, and the mappings in it that may have its data."""
-    yield found
-    for key in _INSIDE:
-        if isinstance(inner := found.get(key), Mapping):
+def _parts(fields: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yields a block, and the mappings in it that may have its data."""
+    yield fields
+    for key in _NESTED_KEYS:
+        if isinstance(inner := fields.get(key), Mapping):
             yield cast("Mapping[str, Any]", inner)
 
 
-def _name_in(part: Mapping[str, Any]) -> str:
+def _find_name(part: Mapping[str, Any]) -> str:
     extras = part.get("extras") or part.get("metadata")
     inner = cast("Mapping[str, Any]", extras).get("filename") if isinstance(extras, Mapping) else ""
     return str(part.get("filename") or part.get("name") or inner or "")
 
 
-def _bytes_in(part: Mapping[str, Any], least: int = 1) -> str:
-    """The bytes in a block as base64, or as an address that has them; empty: it has none."""
-    for key in _ADDRESSES:
+def _find_bytes(part: Mapping[str, Any], least: int = 1) -> str:
+    """Returns the bytes in a block as base64 or as a data URL; empty: it has none."""
+    for key in _ADDRESS_KEYS:
         if isinstance(url := part.get(key), str) and url.startswith("data:") and ";base64," in url:
             return url
-    for key in _DATA:
+    for key in _DATA_KEYS:
         value = part.get(key)
         if isinstance(value, bytes):
             return base64.b64encode(value).decode()
@@ -193,47 +209,49 @@ def _bytes_in(part: Mapping[str, Any], least: int = 1) -> str:
 
 def _type_by_format(kind: str, parts: Sequence[Mapping[str, Any]]) -> str:
     formats = (part.get("format") or part.get("output_format") for part in parts)
-    said = next((each for each in formats if isinstance(each, str)), "")
+    format_ = next((each for each in formats if isinstance(each, str)), "")
     match kind:
         case "input_audio" | "audio":
-            return f"audio/{said or 'wav'}"
+            return f"audio/{format_ or 'wav'}"
         case "image_generation_call":
-            return f"image/{said or 'png'}"
+            return f"image/{format_ or 'png'}"
         case _:
-            return mimetypes.guess_type(f"a.{said}")[0] or ""
+            return mimetypes.guess_type(f"a.{format_}")[0] or ""
 
 
-def _of_url(url: str, name: str) -> FileData | None:
+def _parse_data_url(url: str, name: str) -> FileData | None:
     head, _, data = url.removeprefix("data:").partition(",")
-    return _checked(head.partition(";")[0], data, name)
+    return _file_data(head.partition(";")[0], data, name)
 
 
-def _checked(mime_type: str, data: str, name: str) -> FileData | None:
-    known = re.fullmatch(MIME_TYPE, mime_type)
-    return ((mime_type if known else "application/octet-stream"), data, name) if data else None
+def _file_data(mime_type: str, data: str, name: str) -> FileData | None:
+    is_valid = re.fullmatch(MIME_TYPE, mime_type)
+    return ((mime_type if is_valid else "application/octet-stream"), data, name) if data else None
 
 
 def is_plain_data(block: Any) -> bool:
-    """Whether a block that is typed as a file has none, neither in it nor at an address.
+    """Whether a block with the type of a file has neither bytes nor an address.
 
-    A tool that lists files returns such blocks. No service takes them for content.
+    A tool that lists files returns such blocks. No service accepts them as content.
     """
-    kind, found = _unwrapped(block)
-    if kind not in _FILES or data_of(block) is not None:
+    kind, fields = _unwrap(block)
+    if kind not in _FILE_TYPES or find_file(block) is not None:
         return False
-    by_id = found.get("source_type") == "id" and isinstance(found.get("id"), str)
-    addressed = by_id or any(
-        isinstance(part.get(key), str) for part in _parts(found) for key in (*_ADDRESSES, "text")
+    has_id = fields.get("source_type") == "id" and isinstance(fields.get("id"), str)
+    has_address = has_id or any(
+        isinstance(part.get(key), str)
+        for part in _parts(fields)
+        for key in (*_ADDRESS_KEYS, "text")
     )
-    source = found.get("source")
-    texts = isinstance(source, Mapping) and "type" in source  # a document of text, of blocks
-    return not (addressed or texts) or not found.keys() <= _OF_ADDRESSED
+    source = fields.get("source")
+    has_text = isinstance(source, Mapping) and "type" in source  # a document of text or blocks
+    return not (has_address or has_text) or not fields.keys() <= _KEYS_WITH_ADDRESS
 
 
 def without_base64(value: Any) -> Any:
-    """Data without long texts of base64, which no model can read: they are told of instead."""
+    """Returns data with a note instead of each long text of base64, which no model can read."""
     if isinstance(value, str):
-        if len(value) <= _LONGEST or not _BASE64.fullmatch(value) or value == value.lower():
+        if len(value) <= _LONGEST_BASE64 or not _BASE64.fullmatch(value) or value == value.lower():
             return value
         return f"[{len(value):,} characters of base64 are left out]"
     if isinstance(value, Mapping):
@@ -245,6 +263,6 @@ def without_base64(value: Any) -> Any:
     return value
 
 
-def as_text(data: Any) -> dict[str, Any]:
-    """Data as a block of text."""
+def build_text_block(data: Any) -> dict[str, Any]:
+    """Returns data as a text block."""
     return _text(json.dumps(without_base64(data), ensure_ascii=False))

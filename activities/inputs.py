@@ -15,8 +15,8 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from crewlog.activities.caches import LruCache
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.transcripts import shortened
-from crewlog.activities.view_reader import Sight
+from crewlog.activities.transcripts import truncate_message
+from crewlog.activities.view_reader import ViewReader
 from crewlog.authority.audiences import may_read_input
 from crewlog.content_blocks import is_file, words_of
 from crewlog.definition.context import WHOLE, Input
@@ -68,10 +68,10 @@ class Inputs:
         sight: Reads artifacts.
     """
 
-    def __init__(self, store: Store, definitions: Definitions, sight: Sight) -> None:
+    def __init__(self, store: Store, definitions: Definitions, sight: ViewReader) -> None:
         self._store = store
         self._definitions = definitions
-        self._sight = sight
+        self._view_reader = sight
         self._bodies: LruCache[ContentHash, Json] = LruCache(BODIES_KEPT)
 
     async def values(self, task: CallInput, agent: AgentDefinition) -> Values:
@@ -84,15 +84,15 @@ class Inputs:
         """
         if not agent.inputs:
             return []
-        sees = await self._definitions.sees(task.definition, task.agent)
+        access = await self._definitions.find_access(task.definition, task.agent)
 
         def may(logs: Collection[LogName]) -> bool:
-            return may_read_input(task.agent, logs, reads=sees.reads, step=task.step).allowed
+            return may_read_input(task.agent, logs, reads=access.reads, step=task.step).allowed
 
         given = {each.source: _seen(each, task.agent, may) for each in task.inputs}
         artifacts: Mapping[str, Any] = {}
         if any(each.kind == "artifact" for each in agent.inputs):
-            artifacts = await self._sight.artifacts(task)
+            artifacts = await self._view_reader.read_artifacts(task)
         crew = await self._definitions.get(task.definition)
         declared = {each.from_ for each in agent.inputs}
         wanted = [each for each in given.values() if each is not None and each.source in declared]
@@ -208,7 +208,9 @@ def input_message(values: Values, crew: CrewDefinition) -> BaseMessage | None:
     ]
     text = "\n\n".join([INTRODUCTION, *parts])
     files = [file for _, value in values for file in _files(value)]
-    return shortened(HumanMessage([{"type": "text", "text": text}, *files] if files else text))
+    return truncate_message(
+        HumanMessage([{"type": "text", "text": text}, *files] if files else text)
+    )
 
 
 def _files(value: Value) -> Iterator[dict[str, Json]]:

@@ -79,10 +79,10 @@ async def lowered(
         InvalidDefinition: the definition has errors.
     """
     name = hash_json(given)
-    checked = definitions.checked.get(name)
+    checked = definitions.lowered_new.get(name)
     if checked is None:
         made = load_data(given)
-        checked = definitions.checked.put(name, (made, lower_validated(made).to_json()))
+        checked = definitions.lowered_new.put(name, (made, lower_validated(made).to_json()))
     return await _stored(checked, store, definitions)
 
 
@@ -91,10 +91,10 @@ async def lower_stored_definition(
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     """As `lowered`, without the checks that are for new definitions only."""
     name = hash_json(given)
-    known = definitions.checked.get(name) or definitions.ran.get(name)
+    known = definitions.lowered_new.get(name) or definitions.lowered_existing.get(name)
     if known is None:
         made = load_stored(given)
-        known = definitions.ran.put(name, (made, lower_validated(made).to_json()))
+        known = definitions.lowered_existing.put(name, (made, lower_validated(made).to_json()))
     return await _stored(known, store, definitions)
 
 
@@ -104,10 +104,12 @@ async def lower_crew(
     """As `lower_stored_definition`, for a crew that was validated before."""
     data = crew.to_json()
     address = await store.put_definition(data)
-    known = definitions.checked.get(address) or definitions.ran.get(address)
+    known = definitions.lowered_new.get(address) or definitions.lowered_existing.get(address)
     if known is None:
         read = CrewDefinition.from_json(data)  # as every worker does
-        known = definitions.ran.put(address, (read, lower_validated(read, address).to_json()))
+        known = definitions.lowered_existing.put(
+            address, (read, lower_validated(read, address).to_json())
+        )
     definitions.put(address, known[0])
     return data, known[1]
 

@@ -26,7 +26,7 @@ from crewlog.store.protocol import Store
 
 
 class LogRoots:
-    """Where the logs of a run begin.
+    """The roots of a run's logs.
 
     Args:
         run: The run.
@@ -35,16 +35,16 @@ class LogRoots:
     def __init__(self, run: RunId) -> None:
         self._run = run
         self._own: dict[LogName, ContentHash] = {}
-        self._proven: set[tuple[LogName, ContentHash, tuple[LogName, ...]]] = set()
+        self._valid: set[tuple[LogName, ContentHash, tuple[LogName, ...]]] = set()
         self._ancestors: tuple[RunId, ...] = ()
-        """What it goes on from, as far as that was asked for."""
+        """The ancestors of the run, if they were read."""
         self.source: RunId | None = None
-        """What the run was forked from, where a batch said so before the store did."""
+        """The run that it was forked from, if a batch named it before the store."""
         self.parents: set[RunId] = set()
-        """Runs whose logs came in, where a batch said so before the store did."""
+        """The runs whose logs it has, if a batch named them before the store."""
 
     def own(self, log: LogName) -> ContentHash:
-        """Where a log begins that has its first message from this run."""
+        """Returns the root of a log whose first message is of this run."""
         root = self._own.get(log)
         if root is None:
             root = self._own[log] = empty_log_head(self._run, log)
@@ -55,42 +55,42 @@ class LogRoots:
         log: LogName,
         root: ContentHash,
         store: Store,
-        formerly: tuple[LogName, ...] = (),
+        former: tuple[LogName, ...] = (),
     ) -> bool:
-        """Whether a log of this run may begin there.
+        """Whether a root belongs to a log of this run.
 
         Args:
             log: The log.
-            root: Where the chain begins that is to be the log's.
-            store: Where the ancestors are, if need be.
-            formerly: The names that the log had before: it has the root of one of these. Those of
-                another kind are none of its.
+            root: The root of the chain.
+            store: The store with the ancestors.
+            former: The former names of the log, whose roots it may have; names of another kind of
+                log are ignored.
 
         Raises:
-            StoreUnavailable: where the ancestors cannot be asked for now.
+            StoreUnavailable: the store does not answer.
         """
-        if root == self.own(log) or (log, root, formerly) in self._proven:
+        if root == self.own(log) or (log, root, former) in self._valid:
             return True
         kind = _kind(log)
-        names = {log, *(name for name in formerly if _kind(name) == kind)}
-        if not self._begins(root, names):
-            # Asked anew, also where some are known: the run's id may have been another one's.
-            line = {*await store.lineage(self._run)}
-            if not line and self.source is not None:
-                line = {self.source, *await store.lineage(self.source)}
-            for parent in self.parents - line:
-                line |= {parent, *await store.lineage(parent)}
-            self._ancestors = tuple(line)
-            if not self._begins(root, names):
+        names = {log, *(name for name in former if _kind(name) == kind)}
+        if not self._is_root_of(root, names):
+            # Read again, even if some are known: another run may have had the run's id before.
+            ancestors = {*await store.lineage(self._run)}
+            if not ancestors and self.source is not None:
+                ancestors = {self.source, *await store.lineage(self.source)}
+            for parent in self.parents - ancestors:
+                ancestors |= {parent, *await store.lineage(parent)}
+            self._ancestors = tuple(ancestors)
+            if not self._is_root_of(root, names):
                 return False
-        self._proven.add((log, root, formerly))
+        self._valid.add((log, root, former))
         return True
 
     def log_at(self, root: ContentHash, logs: Collection[LogName]) -> LogName | None:
-        """Which of some logs begins there, as far as the ancestors are known."""
-        return next((log for log in logs if self._begins(root, {log})), None)
+        """Returns which of some logs has a root, as far as the ancestors are known."""
+        return next((log for log in logs if self._is_root_of(root, {log})), None)
 
-    def _begins(self, root: ContentHash, names: Collection[LogName]) -> bool:
+    def _is_root_of(self, root: ContentHash, names: Collection[LogName]) -> bool:
         runs = (self._run, *self._ancestors)
         return any(root == empty_log_head(run, name) for run in runs for name in names)
 
@@ -99,15 +99,17 @@ def _kind(log: LogName) -> str:
     return log.partition(":")[0]
 
 
-def former_names(log: LogName, step: StepId | None, was: Sequence[StepId]) -> Iterator[LogName]:
-    """What the log of an item's step was called before its run went back; the node is the same.
+def former_names(
+    log: LogName, step: StepId | None, former_steps: Sequence[StepId]
+) -> Iterator[LogName]:
+    """Yields the names of a child step's own log before a rollback of its run.
 
     Args:
         log: A log.
-        step: The step of an item that wants to read it; none where the step is for no item.
-        was: The names that its visit had before: its own log has the root of the oldest one.
+        step: The child step that reads it; None: the step is not a child step.
+        former_steps: The former ids of its visit; its own log has the root of the oldest one.
     """
     if step is not None and log == child_step_log(step):
-        for visit in was:
+        for visit in former_steps:
             if node_of(visit) == node_of(step):
                 yield child_step_log(child_step_id(visit, item_number(step)))

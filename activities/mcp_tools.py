@@ -1,9 +1,9 @@
-"""Tools of MCP servers as a crew's tools: approved as they describe themselves, or blocked.
+"""Tools of MCP servers as a crew's tools. Their descriptions need an approval.
 
-A server may say today that its tool adds two numbers, and tomorrow that one should first send it
-the keys. So a person approves what a tool says of itself, by a digest; what says anything else is
-not shown to a model and not called. When a model is told of its tools, what the server said a
-moment ago is good enough; before a call, the server and the store are asked anew.
+A server may describe its tool as an addition today, and tell models tomorrow to send it the keys
+first. So people approve a description by its hash; a tool with another description is not offered
+to models and not called. For offering it, descriptions from the cache are used; before a call, the
+server and the store are asked again.
 """
 
 from __future__ import annotations
@@ -41,38 +41,40 @@ from crewlog.mcp_servers.sessions import Session, Sessions, called
 from crewlog.model import Json
 from crewlog.store.protocol import Store
 
-FRESH_SECONDS = 15.0
-"""How old what a server said may be, where a model is only told of it."""
+CACHE_SECONDS = 15.0
+"""The greatest age of a description that is only offered to a model."""
 MOST_PARTS = 50
-"""Parts of one result."""
+"""The most parts of a result."""
 LARGEST_PART = 27_000_000
-"""Characters of an image or file in a result, in base64."""
-_GOES_ON = (
-    "FILE is the crew's file. The run then goes on by itself; where no worker polls, "
-    "`crewlog watch RUN` brings one."
+"""The most characters of an image or file in a result, in base64."""
+_CONTINUES = (
+    "FILE is the crew's file. The run then continues by itself; if no worker polls, "
+    "`crewlog watch RUN` starts one."
 )
 
 
 class McpServerLost(ToolFailed):
-    """A server went away while it ran a tool that may be called again."""
+    """The connection to a server broke during a call of a tool that may be retried."""
 
     retryable = True
 
 
 @dataclass
-class _Known:
-    """What a server said, and what is approved of it."""
+class _ServerCache:
+    """The descriptions of a server's tools, and their approvals."""
 
-    at: float
+    read_at: float
+    """When the server was asked, by the monotonic clock."""
     tools: dict[str, Described]
-    approved: dict[str, str] = field(default_factory=dict[str, str])
-    proofs: Sequence[SignedApproval] = ()
-    """Signed approvals; looked up for crews alone whose policy is signed."""
+    approvals: dict[str, str] = field(default_factory=dict[str, str])
+    """The hashes of the approved descriptions, by tool."""
+    signed_approvals: Sequence[SignedApproval] = ()
+    """Read only for crews with a signed policy."""
 
 
 @dataclass(frozen=True)
-class OfferedTool:
-    """A tool of a server that may be used as it describes itself."""
+class ServerTool:
+    """A tool of a server with an approved description."""
 
     name: ToolName
     definition: ToolDefinition
@@ -81,48 +83,54 @@ class OfferedTool:
 
     @property
     def key(self) -> str:
-        """What tells it from others that are made of the same definition."""
+        """Distinguishes it from other tools with the same definition."""
         return f"{self.described.digest}/{id(self.session)}"
 
-    def made(self) -> BaseTool:
-        """The tool as LangChain has tools; its calls go to the session as it is then."""
-        found, session, definition = self.described, self.session, self.definition
+    def build(self) -> BaseTool:
+        """Returns the LangChain tool; its calls use the session of the server."""
+        described, session, definition = self.described, self.session, self.definition
 
-        async def bounded(request: MCPToolCallRequest, handler: Any) -> types.CallToolResult:
+        async def call(request: MCPToolCallRequest, handler: Any) -> types.CallToolResult:
             del handler  # it would open a session for this call alone
             async with session.use() as opened:
                 try:
-                    asked = called(opened, found.name, request.args)
-                    return _bounded(await session.answered(asked))
+                    request_sent = called(opened, described.name, request.args)
+                    return _clean_result(await session.answered(request_sent))
                 except ConnectionError as exc:
-                    raise _gone(session.name, found.name, definition.repeat, str(exc)) from exc
+                    raise _connection_error(
+                        session.name, described.name, definition.repeat, str(exc)
+                    ) from exc
                 except McpError as exc:
-                    raise ToolFailed(_refusal(exc.error)) from exc
+                    raise ToolFailed(_error_text(exc.error)) from exc
 
         tool = convert_mcp_tool_to_langchain_tool(
             None,
-            types.Tool(name=found.name, description=found.description, inputSchema=found.schema),
-            # Nothing is ever connected by this: the interceptor makes the call.
+            types.Tool(
+                name=described.name,
+                description=described.description,
+                inputSchema=described.schema,
+            ),
+            # A placeholder that is never connected: the interceptor makes the call.
             connection={"transport": "stdio", "command": "", "args": []},
-            tool_interceptors=[bounded],
+            tool_interceptors=[call],
         )
-        told = self.definition.description or found.description or str(self.name)
-        return tool.model_copy(update={"name": str(self.name), "description": told})
+        description = definition.description or described.description or str(self.name)
+        return tool.model_copy(update={"name": str(self.name), "description": description})
 
 
 class McpTools:
-    """The tools of servers, on one worker.
+    """The tools of MCP servers on a worker.
 
     Args:
-        store: Where approvals are kept.
+        store: The store with the approvals.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._sessions = Sessions()
-        self._known: dict[str, _Known] = {}
+        self._caches: dict[str, _ServerCache] = {}
 
-    async def ready(
+    async def load(
         self,
         name: ToolName,
         definition: ToolDefinition,
@@ -130,20 +138,21 @@ class McpTools:
         *,
         for_call: bool,
         policy: Policy | None = None,
-    ) -> OfferedTool:
-        """A tool of a server, approved.
+    ) -> ServerTool:
+        """Returns a tool of a server whose description is approved.
 
         Args:
             name: Its name in the crew.
-            definition: What the crew says of it.
+            definition: Its definition in the crew.
             servers: The crew's servers.
-            for_call: Whether it is to be called now, and not only shown to a model.
-            policy: The crew's: where it is signed, who may grant must have signed the approval.
+            for_call: Whether it is called now, and not only offered to a model.
+            policy: The crew's policy; if it is signed, a principal with the right `grant` must have
+                signed the approval.
 
         Raises:
-            ToolMissing: where the server is away.
-            ToolUnusable: where the server does not offer the tool, or not in a usable form.
-            ToolNotApproved: where nobody has approved what it says of itself.
+            ToolMissing: the server is unavailable.
+            ToolUnusable: the server does not offer the tool, or not in a usable form.
+            ToolNotApproved: its description is not approved.
         """
         server_name, remote = mcp_tool(definition.run) or ("", "")
         server = servers.get(server_name)
@@ -152,138 +161,139 @@ class McpTools:
             raise ToolMissing(f"there is no MCP server {server_name!r}", place=place)
         session = self._sessions.of(server_name, server)
         signed = policy is not None and policy.signed and definition.approved is None
-        known = await self._ask(session, server, fresh=for_call, proofs=signed)
-        found = known.tools.get(remote)
-        if found is None:
+        cache = await self._read(session, server, fresh=for_call, with_signed=signed)
+        described = cache.tools.get(remote)
+        if described is None:
             raise ToolUnusable(
                 f"the MCP server {server_name!r} does not offer a tool {remote!r}",
-                remedy=did_you_mean(remote, known.tools, "`crewlog mcp list` says what it offers.")
+                remedy=did_you_mean(remote, cache.tools, "`crewlog mcp list` lists its tools.")
                 + f" Correct 'run' of the tool {str(name)!r} in the crew, or its server.",
                 place=place,
             )
-        if found.fault:
+        if described.fault:
             raise ToolUnusable(
                 f"the tool {remote!r} of the MCP server {server_name!r} cannot be used: "
-                f"{found.fault}",
-                remedy="Its server has to be mended.",
+                f"{described.fault}",
+                remedy="Correct the server.",
                 place=place,
             )
         if policy is not None and signed:
-            _check_proven(name, server_name, found, policy, known.proofs)
+            _check_signed_approval(name, server_name, described, policy, cache.signed_approvals)
         else:
-            approved = definition.approved or known.approved.get(remote)
-            _check_approved(name, server_name, found, approved)
-        return OfferedTool(name, definition, found, session)
+            approved = definition.approved or cache.approvals.get(remote)
+            _check_approval(name, server_name, described, approved)
+        return ServerTool(name, definition, described, session)
 
     async def close(self) -> None:
         """Ends all sessions."""
         await self._sessions.close()
 
-    async def _ask(
-        self, session: Session, server: McpServer, *, fresh: bool, proofs: bool
-    ) -> _Known:
+    async def _read(
+        self, session: Session, server: McpServer, *, fresh: bool, with_signed: bool
+    ) -> _ServerCache:
         key = server.model_dump_json()
-        known = self._known.get(key)
-        if known is None or fresh or time.monotonic() - known.at > FRESH_SECONDS:
+        cache = self._caches.get(key)
+        if cache is None or fresh or time.monotonic() - cache.read_at > CACHE_SECONDS:
             tools = await session.tools()
-            approved = await self._store.list_approved_tools(server.source)
-            known = self._known[key] = _Known(time.monotonic(), tools, approved)
-        elif any(known.approved.get(name) != each.digest for name, each in known.tools.items()):
-            # A run may wait for just that: it need not wait for the server to be asked again.
-            known.approved = await self._store.list_approved_tools(server.source)
-        if proofs:
-            known.proofs = await self._store.list_signed_approvals(server.source)
-        return known
+            approvals = await self._store.list_approved_tools(server.source)
+            cache = self._caches[key] = _ServerCache(time.monotonic(), tools, approvals)
+        elif any(cache.approvals.get(name) != each.digest for name, each in cache.tools.items()):
+            # A run may wait for an approval, which it should notice at once.
+            cache.approvals = await self._store.list_approved_tools(server.source)
+        if with_signed:
+            cache.signed_approvals = await self._store.list_signed_approvals(server.source)
+        return cache
 
 
-def _gone(server: str, tool: str, repeat: str, why: str) -> ToolError:
-    """What a call comes to whose server went away before it answered."""
-    say = (
-        f"the MCP server {server!r} went away while it ran {cleaned_text(tool)!r}: "
+def _connection_error(server: str, tool: str, repeat: str, why: str) -> ToolError:
+    """Returns the error of a call whose server disconnected before it answered."""
+    message = (
+        f"the MCP server {server!r} disconnected while it ran {cleaned_text(tool)!r}: "
         f"{shortened(cleaned_text(why), 500)}"
     )
     place = f"MCP server {server!r}"
     if repeat != "never":
         return McpServerLost(
-            say, remedy="Mend the server; the next call starts it anew.", place=place
+            message, remedy="Correct the server; the next call restarts it.", place=place
         )
     return OutcomeUnknown(
-        say,
+        message,
         remedy="Find out whether it happened, then answer the run's question. The next call "
-        "starts the server anew.",
+        "restarts the server.",
         place=place,
     )
 
 
-def _check_proven(
+def _check_signed_approval(
     name: ToolName,
     server: str,
-    found: Described,
+    described: Described,
     policy: Policy,
-    proofs: Sequence[SignedApproval],
+    approvals: Sequence[SignedApproval],
 ) -> None:
-    if approver(policy, proofs, found.name, found.digest, at=int(time.time() * 1000)):
+    if approver(policy, approvals, described.name, described.digest, at=int(time.time() * 1000)):
         return
+    tool = cleaned_text(described.name)
     raise ToolNotApproved(
-        f"nobody who has the right 'grant' by the crew's policy has signed an approval of the tool "
-        f"{name!r} of the MCP server {server!r} as it is",
-        remedy=f"Somebody who has it looks at it with `crewlog mcp show FILE {server} "
-        f"{cleaned_text(found.name)}`, then approves it with their key: `crewlog mcp approve FILE "
-        f"{server} {cleaned_text(found.name)}`. {_GOES_ON}",
+        f"no principal with the right 'grant' in the crew's policy has signed an approval of the "
+        f"present description of the tool {name!r} of the MCP server {server!r}",
+        remedy=f"A principal with this right reads it with `crewlog mcp show FILE {server} {tool}`,"
+        f" then approves it with their key: `crewlog mcp approve FILE {server} {tool}`. "
+        f"{_CONTINUES}",
         place=f"tool {name!r}",
     )
 
 
-def _check_approved(name: ToolName, server: str, found: Described, approved: str | None) -> None:
-    if approved == found.digest:
+def _check_approval(
+    name: ToolName, server: str, described: Described, approved: str | None
+) -> None:
+    if approved == described.digest:
         return
-    say = (
-        f"the tool {name!r} of the MCP server {server!r} is not the one that was "
-        "approved: what it says of itself has changed"
+    tool = cleaned_text(described.name)
+    raise ToolNotApproved(
+        f"the tool {name!r} of the MCP server {server!r} is not the one that was approved: its "
+        "description has changed"
         if approved
-        else f"nobody has approved the tool {name!r} of the MCP server {server!r}"
-    )
-    raise ToolNotApproved(
-        say,
-        remedy=f"Look at it with `crewlog mcp show FILE {server} {cleaned_text(found.name)}`, then "
-        f"`crewlog mcp approve FILE {server} {cleaned_text(found.name)}`. {_GOES_ON}",
+        else f"nobody has approved the tool {name!r} of the MCP server {server!r}",
+        remedy=f"Read it with `crewlog mcp show FILE {server} {tool}`, then "
+        f"`crewlog mcp approve FILE {server} {tool}`. {_CONTINUES}",
         place=f"tool {name!r}",
     )
 
 
-def _refusal(error: types.ErrorData) -> str:
-    """What a server says where it refuses a call, with what only its data says."""
-    said = cleaned_text(error.message)
+def _error_text(error: types.ErrorData) -> str:
+    """Returns the message of a server's error, and its data."""
+    text = cleaned_text(error.message)
     if error.data is not None:
-        said += "\n" + cleaned_text(json.dumps(error.data, ensure_ascii=False))
-    return shortened(said, LONGEST_TEXT)
+        text += "\n" + cleaned_text(json.dumps(error.data, ensure_ascii=False))
+    return shortened(text, LONGEST_TEXT)
 
 
-def _bounded(result: types.CallToolResult) -> types.CallToolResult:
-    """A server's result as a transcript can take it: cleaned, not too long, of known kinds.
+def _clean_result(result: types.CallToolResult) -> types.CallToolResult:
+    """Returns a server's result for a transcript: cleaned, shortened, of known kinds.
 
-    What only its structured content says becomes text, since that is all that models are shown.
+    Structured content that no text repeats becomes a text, since models get texts only.
     """
     left = LONGEST_TEXT
     parts: list[types.ContentBlock] = []
     for part in result.content[:MOST_PARTS]:
-        made = _part(part, left)
-        if isinstance(made, types.TextContent):
-            left = max(0, left - len(made.text))
-        parts.append(made)
+        clean = _clean_part(part, left)
+        if isinstance(clean, types.TextContent):
+            left = max(0, left - len(clean.text))
+        parts.append(clean)
     if len(result.content) > MOST_PARTS:
         parts.append(_text(f"({len(result.content) - MOST_PARTS:,} more parts are left out)"))
-    content = None if _repeats(result) else result.structuredContent
+    content = None if _repeats_parts(result) else result.structuredContent
     data, text = _structured(content, left)
-    if text and not _is_said(data, [part.text for part in parts if _is_text(part)]):
+    if text and not _is_repeated(data, [part.text for part in parts if _is_text(part)]):
         parts.append(_text(text))
     return types.CallToolResult(
         content=parts or [_text("(nothing)")], structuredContent=data, isError=result.isError
     )
 
 
-def _repeats(result: types.CallToolResult) -> bool:
-    """Whether the structured content is the parts once more, as the SDK's servers give them."""
+def _repeats_parts(result: types.CallToolResult) -> bool:
+    """Whether the structured content repeats the parts, as servers of the SDK send them."""
     content = result.structuredContent or {}
     parts = [part.model_dump(mode="json", by_alias=True) for part in result.content]
     inner = content.get("result", content) if len(content) == 1 else content
@@ -291,7 +301,7 @@ def _repeats(result: types.CallToolResult) -> bool:
 
 
 def _structured(content: dict[str, Any] | None, left: int) -> tuple[dict[str, Json] | None, str]:
-    """Structured content as it is kept, none where it is too long, and as text for a model."""
+    """Returns structured content as data, unless it is too long, and as a text for a model."""
     if content is None:
         return None, ""
     try:
@@ -301,38 +311,37 @@ def _structured(content: dict[str, Any] | None, left: int) -> tuple[dict[str, Js
         return None, f"(its structured content is left out: {exc})"
     if len(text) > LONGEST_TEXT:
         return None, cleaned_text(shortened(text, left))
-    data = _cleaned(content)
+    data = _clean_json(content)
     return data, shortened(json.dumps(data, ensure_ascii=False), left)
 
 
-def _is_said(data: dict[str, Json] | None, texts: list[str]) -> bool:
-    """Whether texts say the same, as servers add them for clients that read no structured content.
+def _is_repeated(data: dict[str, Json] | None, texts: list[str]) -> bool:
+    """Whether texts repeat structured content, for clients that do not read that.
 
-    What is no object is wrapped into one by the servers of the SDK, and of a list each item has a
-    text.
+    Servers of the SDK wrap a value that is not an object, and send a text for each item of a list.
     """
     if data is None:
         return False
-    said = [_read(text) for text in texts]
+    values = [_parse_text(text) for text in texts]
     inner = data.get("result", data) if len(data) == 1 else data
-    return said in ([data], [inner]) or texts == [inner] or inner in (said, texts)
+    return values in ([data], [inner]) or texts == [inner] or inner in (values, texts)
 
 
-def _read(text: str) -> Json:
-    """What a text is as JSON; itself where it is none."""
+def _parse_text(text: str) -> Json:
+    """Returns the value of a JSON text; any other text unchanged."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
 
 
-def _cleaned(value: Any) -> Any:
+def _clean_json(value: Any) -> Any:
     if isinstance(value, str):
         return cleaned_text(value)
     if isinstance(value, dict):
-        return {cleaned_text(str(k)): _cleaned(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return {cleaned_text(str(k)): _clean_json(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, list):
-        return [_cleaned(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_clean_json(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
     return value
 
 
@@ -340,7 +349,7 @@ def _is_text(part: types.ContentBlock) -> TypeGuard[types.TextContent]:
     return isinstance(part, types.TextContent)
 
 
-def _part(part: types.ContentBlock, left: int) -> types.ContentBlock:
+def _clean_part(part: types.ContentBlock, left: int) -> types.ContentBlock:
     if isinstance(part, types.TextContent):
         return _text(shortened(cleaned_text(part.text), left))
     if isinstance(part, types.ImageContent) and len(part.data) <= LARGEST_PART:
@@ -348,7 +357,7 @@ def _part(part: types.ContentBlock, left: int) -> types.ContentBlock:
             type="image", data=part.data, mimeType=cleaned_text(part.mimeType)
         )
     if isinstance(part, types.AudioContent) and len(part.data) <= LARGEST_PART:
-        return _file(part.data, part.mimeType)  # LangChain's adapter takes no audio
+        return _file(part.data, part.mimeType)  # LangChain's adapter rejects audio
     if isinstance(part, types.EmbeddedResource):
         inner = part.resource
         if isinstance(inner, types.TextResourceContents):

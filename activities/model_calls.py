@@ -14,8 +14,8 @@ from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
 from crewlog.activities import permissions
-from crewlog.activities.ai_messages import check_complete, kept, message_of
-from crewlog.activities.artifacts import Artifacts, settled
+from crewlog.activities.ai_messages import build_message, check_complete, to_message
+from crewlog.activities.artifacts import Artifacts, find_refused_operations
 from crewlog.activities.batches import append, keep, store_batch_and_bodies
 from crewlog.activities.built_in_tools import BuiltInTools
 from crewlog.activities.caches import LruCache
@@ -33,13 +33,13 @@ from crewlog.activities.structured_output import Reading, ResponseFormats, parse
 from crewlog.activities.summaries import Summaries
 from crewlog.activities.tools import ToolLoader
 from crewlog.activities.transcripts import (
-    prompt,
+    build_prompt,
     with_item,
     with_waking_message,
     without_old_reasoning,
 )
-from crewlog.activities.usage import counted, usage_of
-from crewlog.activities.view_reader import Sight
+from crewlog.activities.usage import compute_usage, with_usage
+from crewlog.activities.view_reader import ViewReader
 from crewlog.canonical_json import check_depth, hash_json
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.reading import Form
@@ -129,7 +129,7 @@ class _ModelMessage(NamedTuple):
     """Whether the turn may end with the text of a message that is not final."""
 
 
-class _Asking(NamedTuple):
+class _Request(NamedTuple):
     """The common part of all requests of a call."""
 
     name: str
@@ -171,9 +171,11 @@ class ModelCalls:
         self._models = models
         self._registry = registry
         self._built_in = built_in
-        self._sight = Sight(store, definitions, hydrator, artifacts)
+        self._view_reader = ViewReader(store, definitions, hydrator, artifacts)
         self._context = CallTranscripts(
-            self._sight, Inputs(store, definitions, self._sight), Summaries(store, models)
+            self._view_reader,
+            Inputs(store, definitions, self._view_reader),
+            Summaries(store, models),
         )
         self._silent: LruCache[str, bool] = LruCache(256)
         """Models that did not stream a message."""
@@ -186,30 +188,32 @@ class ModelCalls:
     async def run(self, task: CallModel, effect: Effect, pulse: Heartbeat) -> CallModelResult:
         """Calls the model, streams its chunks, and stores its message."""
         before = Before(self._store, task)
-        asking = asyncio.ensure_future(self._reply(task, before, effect, pulse))
+        call = asyncio.ensure_future(self._call(task, before, effect, pulse))
         try:
             # The history has the batch; the store gets it for its readers. A quick message is
             # stored together with it, in one round trip.
-            await asyncio.wait({asking}, timeout=QUICK_SECONDS)
-            quick = _succeeded(asking)
+            await asyncio.wait({call}, timeout=QUICK_SECONDS)
+            quick = _succeeded(call)
             journaled = before.stored or None if quick else await before.store()
-            reply = await asking
+            reply = await call
         except BaseException:
-            await _ended(asking)
+            await _cancel_and_wait(call)
             raise
         name, message, context, form, may_end = reply
         self._quick.put(name, quick)
         ending = finish_reason(message)
-        told = kept(message, task.agent, task.step, task.call, model=name, ending=ending)
-        if type(told.content) is list:
-            told = await self._files.keep(told)
-        body = cast("dict[str, Json]", redacted_json(message_to_json(told)))
+        ai_message = build_message(
+            message, task.agent, task.step, task.call, model=name, ending=ending
+        )
+        if type(ai_message.content) is list:
+            ai_message = await self._files.store_files(ai_message)
+        body = cast("dict[str, Json]", redacted_json(message_to_json(ai_message)))
         _check_depth(body, name)
         hash_ = hash_json(body)
-        final = not told.tool_calls and not told.invalid_tool_calls
-        # Also for a bad reply, which counts if its agent accepts such.
-        read = await parse_output(form, told) if form is not None and final else Reading()
-        bodies = {hash_: body, **read.bodies}
+        final = not ai_message.tool_calls and not ai_message.invalid_tool_calls
+        # Also an incomplete reply, since its agent may accept it.
+        output = await parse_output(form, ai_message) if form is not None and final else Reading()
+        bodies = {hash_: body, **output.bodies}
         draft = None
         if may_end and not final and message_excerpt(body):
             text = draft_text(body)
@@ -221,71 +225,75 @@ class ModelCalls:
             )
         else:
             stored = await keep(self._store, bodies)
-        self._hydrator.remember(task.run, hash_, body)
+        self._hydrator.add_body(task.run, hash_, body)
         # The message still has the metadata that prices depend on.
-        usage = await usage_of(message, name) + context.usage
+        usage = await compute_usage(message, name) + context.usage
         return CallModelResult(
             body=body,
             hash=hash_,
             usage=usage,
             ending="" if ending in ("complete", "broken") else ending,
-            reply=read.reply,
-            errors=read.faults,
+            reply=output.reply,
+            errors=output.faults,
             draft=draft,
             window=context.window,
-            refused_operations=await self._settled(task),
+            refused_operations=await self._find_refused_operations(task),
             stored=stored,
             journaled=journaled,
         )
 
-    async def _settled(self, task: CallModel) -> tuple[RefusedOperations, ...]:
+    async def _find_refused_operations(self, task: CallModel) -> tuple[RefusedOperations, ...]:
         """Returns the operations of the turn that did not apply after those of other agents."""
         if not task.unresolved:
             return ()
-        return settled(task.step, task.unresolved, await self._sight.artifacts(task))
+        return find_refused_operations(
+            task.step, task.unresolved, await self._view_reader.read_artifacts(task)
+        )
 
-    async def _reply(
+    async def _call(
         self, task: CallModel, before: Before, effect: Effect, pulse: Heartbeat
     ) -> _ModelMessage:
         """Calls the model."""
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
         name = _model_name(crew, agent, task)
-        context = await self._context.of(task, crew, agent, name)
+        context = await self._context.build(task, crew, agent, name)
         transcript = context.transcript
-        wanted = (name, agent.model_settings, _request_timeout(agent.timeout))
-        models: list[tuple[int, Any]] = await self._models_for(task, *wanted)
+        timeout = _request_timeout(agent.timeout)
+        models: list[tuple[int, Any]] = await self._models_for(
+            task, name, agent.model_settings, timeout
+        )
         if schemas := await self._schemas(task, crew):
             models = [(doublings, model.bind_tools(schemas)) for doublings, model in models]
-        what = await self._definitions.task(task.definition, task.step)
-        if (item := await self._sight.item(task)) is not None:
+        instruction = await self._definitions.task(task.definition, task.step)
+        if (item := await self._view_reader.read_item(task)) is not None:
             transcript = with_item(transcript, item, task.step, task.view.former_steps)
         transcript = without_old_reasoning(transcript, task.step, task.view.former_steps)
         if task.waking_message is not None:
-            message = await self._hydrator.message(task.run, task.waking_message.body)
+            message = await self._hydrator.read_message(task.run, task.waking_message.body)
             transcript = with_waking_message(transcript, message, task.waking_message, task.step)
         form = await self._definitions.form(task.definition, task.agent)
-        told = form.told if form is not None else ""
-        graph = await self._definitions.awareness(task.definition, task.agent)
-        said = prompt(task.agent, agent, task.tools, transcript, what, told, graph)
-        shown = said
-        for each in said:
-            if type(each.content) is list:
-                shown = await self._files.shown(said)
-                break
+        output_instructions = form.told if form is not None else ""
+        awareness = await self._definitions.awareness(task.definition, task.agent)
+        prompt = build_prompt(
+            task.agent, agent, task.tools, transcript, instruction, output_instructions, awareness
+        )
+        sent = prompt
+        if any(type(each.content) is list for each in prompt):
+            sent = await self._files.load_files(prompt)
         await before.look(quick=self._quick.get(name) or False)  # after all slow work
         effect.started = True
-        asking = _Asking(name, agent, task, pulse, _config(agent, task, context.earlier))
+        request = _Request(name, agent, task, pulse, _config(agent, task, context.preceding_texts))
         reply: Any = None
         for doublings, model in models:
             try:
-                reply = await self._ask_in_form(model, shown, form, asking)
+                reply = await self._call_with_format(model, sent, form, request)
                 break
             except ModelRequestRejected as exc:
                 if not doublings or not may_be_shorter(exc):
                     raise
                 self._doublings.put((task.run, task.step), doublings - 1)
-        return _ModelMessage(name, counted(reply, said), context, form, agent.on_cap == "end")
+        return _ModelMessage(name, with_usage(reply, prompt), context, form, agent.on_cap == "end")
 
     async def _models_for(
         self, task: CallModel, name: str, settings: Mapping[str, Json], timeout: float
@@ -301,32 +309,32 @@ class ModelCalls:
             if larger is None:
                 break
             found.append((doublings, larger))
-        return [*found, (0, await self._models.ready(name, settings, timeout))]
+        return [*found, (0, await self._models.get(name, settings, timeout))]
 
-    async def _ask_in_form(
-        self, model: Any, said: list[BaseMessage], form: Form | None, asking: _Asking
+    async def _call_with_format(
+        self, model: Any, prompt: list[BaseMessage], form: Form | None, request: _Request
     ) -> Any:
         """Calls the model for a structured output; without one if the provider rejects that."""
-        formats, (name, agent, task, _, _) = self._formats, asking
-        asked = formats.of(name, agent, form, task.tools) if form is not None else None
-        if not asked:
-            return await self._ask(model, said, asking)
+        formats, (name, agent, task, _, _) = self._formats, request
+        options = formats.of(name, agent, form, task.tools) if form is not None else None
+        if not options:
+            return await self._invoke(model, prompt, request)
         try:
-            return await self._ask(model.bind(**asked), said, asking)
+            return await self._invoke(model.bind(**options), prompt, request)
         except ModelRequestRejected as exc:
             if not is_request_rejected(exc):
                 raise
-        reply = await self._ask(model, said, asking)
+        reply = await self._invoke(model, prompt, request)
         formats.disable(name)
         return reply
 
-    async def _ask(
+    async def _invoke(
         self,
         model: Any,
-        said: list[BaseMessage],
-        asking: _Asking,
+        prompt: list[BaseMessage],
+        request: _Request,
     ) -> Any:
-        name, agent, task, pulse, config = asking
+        name, agent, task, pulse, config = request
         writing = Writing(pulse, task)
         silent = False
         try:
@@ -335,11 +343,11 @@ class ModelCalls:
                     # The timeout of the client is for one chunk; this one is for the whole message.
                     async with asyncio.timeout(_request_timeout(agent.timeout)):
                         return check_complete(
-                            await stream_message(model, said, config, writing.add), name
+                            await stream_message(model, prompt, config, writing.add), name
                         )
                 except StreamingUnsupported as exc:
                     silent = exc.ever
-            reply = message_of(await model.ainvoke(prompt_value(model, said), config))
+            reply = to_message(await model.ainvoke(prompt_value(model, prompt), config))
             if silent:  # the provider rejected streaming, and not the request
                 self._silent.put(name, True)
             return check_complete(reply, name)
@@ -365,20 +373,20 @@ def _succeeded(task: asyncio.Future[Any]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
 
 
-async def _ended(task: asyncio.Future[Any]) -> None:
-    """Waits for the end of a task whose result is not needed."""
+async def _cancel_and_wait(task: asyncio.Future[Any]) -> None:
+    """Cancels a task, and waits for its end."""
     task.cancel()
     await asyncio.wait({task})
 
 
 def _config(
-    agent: AgentDefinition, task: CallModel, earlier: tuple[tuple[str, str], ...] = ()
+    agent: AgentDefinition, task: CallModel, preceding_texts: tuple[tuple[str, str], ...] = ()
 ) -> RunnableConfig:
-    # A scripted model needs to know the caller, and traces show it.
+    # For scripted models, which depend on the caller, and for traces.
     return {
         "metadata": {
-            # And which messages a window left out: it counts them.
-            **({"earlier": earlier} if earlier else {}),
+            # A script counts the messages that a window leaves out.
+            **({"earlier": preceding_texts} if preceding_texts else {}),
             "agent": task.agent,
             "run": task.run,
             "step": task.step,

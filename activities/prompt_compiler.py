@@ -1,13 +1,11 @@
-"""One round of reading a prompt: the forms, or one call of a model.
+"""One round of the compilation of a prompt: the forms, or one model call.
 
-The command line and the activities of a run share this module. A call uses structured output where
-LangChain supports it for the model. Where LangChain or the service does not support it, the
-instructions contain the schema, and the reply is plain text.
+The command line and the activities of a run share this module. A call uses structured output if
+LangChain and the service support it for the model. Otherwise the instructions contain the schema,
+and the reply is plain text.
 
-One round of compiling a prompt: the forms, or one call of a model.
-
-At most one model call in an activity, and its answer is the activity's result: so a crash repeats
-at most one, and the workflow goes round. The prompt comes with the batch the first time, and is in
+An activity makes at most one model call, whose reply is its result. So a crash repeats at most one
+call, and the workflow starts the next round. The prompt is in the batch of the first round, and in
 the store from then on.
 """
 
@@ -29,7 +27,7 @@ from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.definitions import registry_of
 from crewlog.activities.failures import Effect
 from crewlog.activities.model_errors import is_request_rejected, model_error
-from crewlog.activities.usage import counted, usage_of
+from crewlog.activities.usage import compute_usage, with_usage
 from crewlog.canonical_json import utf8_text
 from crewlog.errors import InvalidDefinition, ModelError, ModelRequestRejected, StoreUnavailable
 from crewlog.graph.prompt_compilation import COMPILER, STEP
@@ -58,7 +56,7 @@ _PLAIN: LruCache[str, bool] = LruCache(256)
 async def compile_without_model(
     text: str, registry: Registry, reader: Reader, models: ModelFactory, file: str = "prompt"
 ) -> CompiledPrompt | None:
-    """Compiles a prompt without a model; returns none where a model reads the prompt.
+    """Compiles a prompt without a model; None: it needs a model.
 
     Args:
         text: The prompt.
@@ -67,10 +65,10 @@ async def compile_without_model(
         models: The factory of chat models.
         file: The name of the prompt in messages.
     """
-    there = await has_model(registry, reader, models)
+    uses_model = await has_model(registry, reader, models)
     # In a thread: the forms need a while for a long prompt, and heartbeats must continue.
     return await asyncio.to_thread(
-        without_model, text, registry, reader, has_model=there, file=file
+        without_model, text, registry, reader, has_model=uses_model, file=file
     )
 
 
@@ -86,14 +84,14 @@ async def has_model(registry: Registry, reader: Reader, models: ModelFactory) ->
     if reader == "model":
         return True
     try:
-        chat: Any = await models.ready(registry.model, {}, TIMEOUT)
+        chat: Any = await models.get(registry.model, {}, TIMEOUT)
     except (ModelRequestRejected, InvalidDefinition):  # of a script that cannot be read
         return False
     speaks: Any = getattr(chat, "speaks_for", None)
     return speaks is None or bool(speaks(COMPILER))
 
 
-async def ask(
+async def call_model(
     text: str,
     registry: Registry,
     replies: Sequence[PromptReply],
@@ -117,89 +115,90 @@ async def ask(
         ModelError: the model gives no reply.
     """
     model = model or str(registry.model)
-    chat: Any = await models.ready(model, {}, TIMEOUT)
+    chat: Any = await models.get(model, {}, TIMEOUT)
     call = {"agent": COMPILER, "step": STEP, "call": len(replies) + 1, **metadata}
     config: RunnableConfig = {"metadata": call}
-    refused = False
-    structured = None if _PLAIN.get(model) else _structured(chat, model)
+    rejected = False
+    structured = None if _PLAIN.get(model) else _with_structured_output(chat, model)
     if structured is not None:
-        said = _messages(text, registry, replies, with_schema=False)
+        prompt = _build_messages(text, registry, replies, with_schema=False)
         try:
-            return _reply(await _invoke(structured, said, config, model), said)
+            return _parse_reply(await _call_chat_model(structured, prompt, config, model), prompt)
         except ModelRequestRejected as error:
             if not is_request_rejected(error):
                 raise
-            refused = True
-    said = _messages(text, registry, replies, with_schema=True)
-    reply = _reply(await _invoke(chat, said, config, model), said)
-    if refused:  # it was the schema that was refused, and not the request
+            rejected = True
+    prompt = _build_messages(text, registry, replies, with_schema=True)
+    reply = _parse_reply(await _call_chat_model(chat, prompt, config, model), prompt)
+    if rejected:  # the service rejected the schema, and not the request
         _PLAIN.put(model, True)
     return reply
 
 
-def _structured(chat: Any, model: str) -> Any:
-    """The model with structured output; none where LangChain does not support it."""
+def _with_structured_output(chat: Any, model: str) -> Any:
+    """Returns the model with structured output; None: LangChain does not support it."""
     schema = reading_schema()
     if model.startswith("openai:"):
-        form = {"name": "reading", "schema": schema, "strict": True}
-        # The client's own parser of replies fails on a reply that is cut off; this passes it by.
-        asked = {"response_format": {"type": "json_schema", "json_schema": form}}
-        return chat.bind(extra_body=asked)
+        json_schema = {"name": "reading", "schema": schema, "strict": True}
+        # In `extra_body`, since the client's own parser fails on a reply that is cut off.
+        body = {"response_format": {"type": "json_schema", "json_schema": json_schema}}
+        return chat.bind(extra_body=body)
     try:
         return chat.with_structured_output({"title": "reading", **schema}, include_raw=True)
     except (AttributeError, NotImplementedError):
         return None
 
 
-async def _invoke(chat: Any, said: list[BaseMessage], config: RunnableConfig, model: str) -> Any:
+async def _call_chat_model(
+    chat: Any, prompt: list[BaseMessage], config: RunnableConfig, model: str
+) -> Any:
     try:
-        answer: Any = await chat.ainvoke(said, config)
+        output: Any = await chat.ainvoke(prompt, config)
     except (asyncio.CancelledError, ModelError):
         raise
     except Exception as exc:
         raise model_error(exc, model) from exc
-    # LangChain types none of them.
-    reply: Any = answer["raw"] if isinstance(answer, dict) else answer  # pyright: ignore[reportUnknownVariableType]
-    return check_complete(reply, model)
+    message: Any = output["raw"] if isinstance(output, dict) else output  # pyright: ignore[reportUnknownVariableType]
+    return check_complete(message, model)
 
 
-def _reply(answer: Any, said: list[BaseMessage]) -> tuple[PromptReply, Any]:
-    """The text of a reply, or the arguments of its one call; and the message.
+def _parse_reply(message: Any, prompt: list[BaseMessage]) -> tuple[PromptReply, Any]:
+    """Returns the text of a reply, or the arguments of its only tool call; and the message.
 
-    A reply that did not end well is no reading, whatever stands in it.
+    An incomplete reply is never a reading.
     """
-    answer = counted(answer, said)
-    ending = finish_reason(answer)
+    message = with_usage(message, prompt)
+    ending = finish_reason(message)
     if ending not in ("complete", "broken"):
-        return NoReading(ending=ending), answer
-    text = str(answer.text)
-    if not text.strip() and answer.tool_calls:
-        text = json.dumps(answer.tool_calls[0]["args"], ensure_ascii=False)
-    return utf8_text(text)[: LARGEST_REPLY + 1], answer  # no reader reads more
+        return NoReading(ending=ending), message
+    text = str(message.text)
+    if not text.strip() and message.tool_calls:
+        text = json.dumps(message.tool_calls[0]["args"], ensure_ascii=False)
+    return utf8_text(text)[: LARGEST_REPLY + 1], message  # no reader reads more
 
 
-def _messages(
+def _build_messages(
     text: str, registry: Registry, replies: Sequence[PromptReply], *, with_schema: bool
 ) -> list[BaseMessage]:
-    told = messages(text, registry, replies, with_schema=with_schema)
-    return [_message(each.role, each.text) for each in told]
+    parts = messages(text, registry, replies, with_schema=with_schema)
+    return [_to_langchain_message(each.role, each.text) for each in parts]
 
 
-def _message(role: str, text: str) -> BaseMessage:
+def _to_langchain_message(role: str, text: str) -> BaseMessage:
     if role == "assistant":
         return AIMessage(text, name=COMPILER)
     return SystemMessage(text) if role == "system" else HumanMessage(text)
 
 
-TRIES = 5
-"""The tries of one asking, as `workflows.activity_options.COMPILING` has them."""
+ATTEMPTS = 5
+"""The attempts of an activity, as in `workflows.activity_options.COMPILING`."""
 
 
 class PromptCompiler:
     """Compiles prompts on a worker.
 
     Args:
-        store: Where registries are, and prompts after the first round.
+        store: The store with registries, and with prompts after the first round.
         models: The worker's chat models.
     """
 
@@ -214,36 +213,36 @@ class PromptCompiler:
 
         Args:
             run: The run.
-            task: What to compile.
-            batch: The task's batch, whole.
-            effect: Told when a model is asked.
+            task: The prompt and the earlier replies.
+            batch: The complete batch of the task.
+            effect: Records that a model call has begun.
         """
         journaled = await self._append(run, batch)
-        text = _told(task, batch)
+        text = _find_prompt(task, batch)
         if text is None:
             text = str((await self._store.get_bodies([task.prompt]))[task.prompt])
         registry = await registry_of(self._store, task.registry, task.model)
         if not task.replies:
-            found = await compile_without_model(text, registry, task.reader, self._models)
-            if found is not None:
-                return _result(found, journaled=journaled)
+            compiled = await compile_without_model(text, registry, task.reader, self._models)
+            if compiled is not None:
+                return _result(compiled, journaled=journaled)
         effect.started = True
-        reply, usage, name = await self._ask(run, task, text, registry)
+        reply, usage, name = await self._call_model(run, task, text, registry)
         replies = [*task.replies, reply]
-        asked = await asyncio.to_thread(take_reply, text, replies, registry)
-        told: dict[str, Any] = {
+        reading = await asyncio.to_thread(take_reply, text, replies, registry)
+        fields: dict[str, Any] = {
             "reply": reply,
-            "errors": asked.faults,
+            "errors": reading.faults,
             "model": name,
             "usage": usage,
             "journaled": journaled,
         }
-        if asked.compiled is None:
-            return CompilePromptResult(reader="model", again=True, **told)
-        return _result(asked.compiled, **told)
+        if reading.compiled is None:
+            return CompilePromptResult(reader="model", again=True, **fields)
+        return _result(reading.compiled, **fields)
 
     async def _append(self, run: RunId, batch: Batch) -> bool:
-        """Stores what led to the call; false where the store is away: the run sends it again."""
+        """Stores the batch; false: the store is unavailable, and the run sends it again."""
         try:
             if batch.entries:
                 await append(self._store, run, batch)
@@ -251,22 +250,22 @@ class PromptCompiler:
             return False
         return True
 
-    async def _ask(
+    async def _call_model(
         self, run: RunId, task: CompilePrompt, text: str, registry: Registry
     ) -> tuple[PromptReply, Usage, str]:
         metadata: dict[str, Json] = {
             "run": run,
-            "attempt": (task.attempt - 1) * TRIES + activity.info().attempt,
+            "attempt": (task.attempt - 1) * ATTEMPTS + activity.info().attempt,
             "asked": task.attempt,
         }
-        reply, answer = await ask(text, registry, task.replies, self._models, metadata)
+        reply, message = await call_model(text, registry, task.replies, self._models, metadata)
         model = str(registry.model)
-        usage = await usage_of(answer, model)
-        return reply, usage, str(answer.response_metadata.get("model_name") or model)
+        usage = await compute_usage(message, model)
+        return reply, usage, str(message.response_metadata.get("model_name") or model)
 
 
-def _told(task: CompilePrompt, batch: Batch) -> str | None:
-    """The prompt, where the batch brings it."""
+def _find_prompt(task: CompilePrompt, batch: Batch) -> str | None:
+    """Returns the text of the prompt, if the batch has it."""
     for data in batch.entries:
         if data["kind"] == PromptReceived.__name__:
             entry = entry_from_json(data)
@@ -275,25 +274,25 @@ def _told(task: CompilePrompt, batch: Batch) -> str | None:
     return None
 
 
-def _result(found: CompiledPrompt, **more: Any) -> CompilePromptResult:
-    definition = found.definition.to_json() if found.ok and found.definition else None
+def _result(compiled: CompiledPrompt, **more: Any) -> CompilePromptResult:
+    definition = compiled.definition.to_json() if compiled.ok and compiled.definition else None
     return CompilePromptResult(
-        reader=found.reader,
+        reader=compiled.reader,
         definition=definition,
-        diagnostics=tuple(map(prompt_diagnostic, found.remarks)),
-        requirements=found.requirements,
+        diagnostics=tuple(map(prompt_diagnostic, compiled.remarks)),
+        requirements=compiled.requirements,
         **more,
     )
 
 
 def prompt_diagnostic(remark: Remark) -> PromptDiagnostic:
-    """A remark as a run keeps it."""
-    told = remark.diagnostic
+    """Returns a remark in the form of the journal."""
+    diagnostic = remark.diagnostic
     return PromptDiagnostic(
         code=remark.code,
         severity=remark.severity,
-        message=told.message,
-        remedy=told.remedy,
-        line=told.line,
-        column=told.column,
+        message=diagnostic.message,
+        remedy=diagnostic.remedy,
+        line=diagnostic.line,
+        column=diagnostic.column,
     )

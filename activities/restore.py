@@ -16,7 +16,7 @@ from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.executions import Executions, record_start
 from crewlog.activities.lifecycle import Probe, lower_stored_definition
-from crewlog.activities.run_merge import Ended, ended_executions
+from crewlog.activities.run_merge import FindEndedRun, ended_executions_lookup
 from crewlog.authority.guards import condition_names
 from crewlog.authority.widening import regained_permissions, widened_live_permissions, widening
 from crewlog.canonical_json import hash_json
@@ -78,7 +78,7 @@ class SplitRecord(NamedTuple):
 
 
 async def wait_for_split(
-    store: Store, ended: Ended, source: RunId, run: RunId, after: int
+    store: Store, ended: FindEndedRun, source: RunId, run: RunId, after: int
 ) -> SplitRecord:
     """Waits until the journal of a run names another run as a split run, or never can.
 
@@ -154,7 +154,7 @@ class StateLoader:
     search_attributes: Probe
     """Asks whether the server knows Crewlog's search attributes."""
     executions: Executions
-    ended: Ended
+    ended: FindEndedRun
     """Asks the server whether a run has ended."""
 
     async def load(self, task: RestoreState, run: RunId, batch: Batch) -> RestoreStateResult:
@@ -196,7 +196,7 @@ class StateLoader:
             # Before anything is returned: another run may be about to claim its agents.
             taker = ClaimOwner(task.run, end.position, current_execution_id())
             theirs = await claimable_agents(self.store, then, end)
-            await claim_agents(self.store, theirs, ended_executions(self.ended), taker)
+            await claim_agents(self.store, theirs, ended_executions_lookup(self.ended), taker)
             last, decision = end.to_json(), found.decision or ""
             left = await remote_agent_logs(self.store, task.run, then) if task.recipe else {}
         else:
@@ -297,7 +297,7 @@ async def _begin_once(
 
 
 async def _check_ours(
-    store: Store, run: RunId, creatures: Collection[AgentName], ended: Ended
+    store: Store, run: RunId, creatures: Collection[AgentName], ended: FindEndedRun
 ) -> None:
     """Claims the agents of a split run before it starts.
 
@@ -308,7 +308,7 @@ async def _check_ours(
     taker = ClaimOwner(run, 0, current_execution_id())
     for name in creatures if await store.get_run(run) is None else ():
         result = await claim_agent(
-            store, ClaimedAgent(run=run, name=name), ended_executions(ended), taker
+            store, ClaimedAgent(run=run, name=name), ended_executions_lookup(ended), taker
         )
         if result.status == "pending":
             raise SplitNotRecorded(f"the run {result.run!r} is about to claim the agent {name!r}")

@@ -1,14 +1,12 @@
-"""What two runs lead to that become one: a definition, checked and stored, and its plan.
+"""The activities of a run merge: reading the other run, preparing the merge, and notifications.
 
-Nothing is changed yet: the run that stays looks at what comes out, and takes it or refuses it.
+The preparation makes, checks and stores the definition of both runs, and its plan. It changes
+nothing: the surviving run accepts or rejects the result.
 
-What the store has of another run, for one that is to be one graph with it.
-
-Hints of one run to another: what it stored is there to be looked at.
-
-They go with the storing, in one activity: a signal of the workflow's own is another task of it
-before, and one after. A hint may be lost, doubled and late (docs/decisions/0052), so none is worth
-a second try of the activity: the workflow is told what came of each.
+Merge notifications are sent by the activity that stores a batch: a signal of the workflow itself
+would cost a workflow task before it and another one after it. A notification may be lost, repeated
+or late (docs/decisions/0052), so the activity is not retried for one: the workflow learns the
+outcome of each.
 """
 
 from __future__ import annotations
@@ -60,55 +58,57 @@ from crewlog.store.protocol import Store
 
 
 @dataclass(frozen=True)
-class Ending:
-    """What the server says of a workflow that does not run."""
+class EndedRun:
+    """A run whose workflow is not open, as the server says."""
 
     executions: tuple[str, ...] = ()
-    """Its last execution, by Temporal's run id; none where there never was one."""
+    """Its last execution, by Temporal's run id; empty if there never was one."""
 
 
-Ended = Callable[[RunId], Awaitable[Ending | None]]
-"""Asks the server whether a run's workflow has ended; none while it has not."""
+FindEndedRun = Callable[[RunId], Awaitable[EndedRun | None]]
+"""Asks the server whether a run's workflow has ended; None: it is open."""
 
 
 PAGE = 1000
 """Entries of a journal that are read at once."""
 
 
-async def find_no_end(run: RunId) -> Ending | None:
-    """Takes every run for one that goes on: where there is no server."""
+async def find_no_ended_run(run: RunId) -> EndedRun | None:
+    """Regards every run as open: without a server."""
     del run
     return None
 
 
-def ended_executions(ended: Ended) -> EndedExecutions:
-    """An `EndedExecutions` that asks the server."""
+def ended_executions_lookup(find_ended_run: FindEndedRun) -> EndedExecutions:
+    """Returns a function that asks the server for the last executions of an ended run."""
 
-    async def executions_of(run: RunId) -> tuple[str, ...] | None:
-        ending = await ended(run)
-        return None if ending is None else ending.executions
+    async def find_executions(run: RunId) -> tuple[str, ...] | None:
+        ended = await find_ended_run(run)
+        return None if ended is None else ended.executions
 
-    return executions_of
+    return find_executions
 
 
-async def read_other_run(task: ReadOtherRun, store: Store, ended: Ended) -> ReadOtherRunResult:
-    """The last stored state of another run.
+async def read_other_run(
+    task: ReadOtherRun, store: Store, find_ended_run: FindEndedRun
+) -> ReadOtherRunResult:
+    """Reads the last stored state of another run.
 
-    One that was ended from outside has no say in it: what it still stores is refused from here on.
+    If the run was terminated, the store rejects its batches from here on.
 
     Args:
-        task: Whom to look at.
-        store: Where.
-        ended: Tells whether it has ended, as the server knows.
+        task: The other run.
+        store: The store.
+        find_ended_run: Asks the server whether it has ended.
     """
     clock = Clock()
-    state = await _last(store, task.other)
+    state = await _load_last_state(store, task.other)
     gone = False
     if (state is None or not state.is_ended) and not task.sure:
-        ending = await ended(task.other)
-        if ending is not None:
-            await store.reject_executions(task.other, ending.executions)
-            state = await _last(store, task.other)
+        ended = await find_ended_run(task.other)
+        if ended is not None:
+            await store.reject_executions(task.other, ended.executions)
+            state = await _load_last_state(store, task.other)
             gone = state is None or not state.is_ended
     if state is not None:
         state = await _with_merge_outcome(store, state, task)
@@ -121,21 +121,21 @@ async def read_other_run(task: ReadOtherRun, store: Store, ended: Ended) -> Read
     )
 
 
-async def _last(store: Store, run: RunId) -> CrewState | None:
+async def _load_last_state(store: Store, run: RunId) -> CrewState | None:
     try:
         return await load_last_state(store, run)
     except UsageError:
-        return None  # nothing of it is stored yet, or there is no such run
+        return None  # nothing of it is stored yet, or the run does not exist
 
 
 async def _with_merge_outcome(store: Store, state: CrewState, task: ReadOtherRun) -> CrewState:
-    """A run's state that tells of the merge as its journal does, where it took the other one in.
+    """Returns the state of a surviving run with the renames of the merge, read from its journal.
 
-    What it calls otherwise since is in the journal only. Where that is, the state tells; where it
-    may have forgotten, all of the journal is searched.
+    The state has the position of the entry; if it may have dropped that, the whole journal is
+    searched.
     """
-    word = state.merges.get(task.merge)
-    at = word.position if word is not None and word.outcome == "merged" else 0
+    merge = state.merges.get(task.merge)
+    at = merge.position if merge is not None and merge.outcome == "merged" else 0
     if not at and not task.recall:
         return state
     after, limit = (at - 1, 1) if at else (0, PAGE)
@@ -150,91 +150,94 @@ async def _with_merge_outcome(store: Store, state: CrewState, task: ReadOtherRun
     return state
 
 
-Came = Literal["given", "gone", "untold"]
-"""What became of a hint: the run has it; it has ended, or never was; nobody knows."""
-Hinted = Callable[[RunId, MergeNotification], Awaitable[Came]]
-"""Gives a hint of a run, and tells what became of it. It does not raise, and takes seconds."""
+Delivery = Literal["delivered", "not_found", "unknown"]
+"""The outcome of a notification; `not_found`: the run has ended, or never existed."""
+SendNotification = Callable[[RunId, MergeNotification], Awaitable[Delivery]]
+"""Sends a notification of a run within seconds, without raising."""
 
 
-async def send_no_notification(run: RunId, hint: MergeNotification) -> Came:
-    """Leaves all hints to the workflow: where there is no server."""
-    del run, hint
-    return "untold"
+async def send_no_notification(run: RunId, notification: MergeNotification) -> Delivery:
+    """Leaves all notifications to the workflow: without a server."""
+    del run, notification
+    return "unknown"
 
 
-async def give(run: RunId, hints: Sequence[MergeNotification], hint: Hinted) -> StoreBatchResult:
-    """Gives a run's hints; what they are about is stored.
+async def send_notifications(
+    run: RunId, notifications: Sequence[MergeNotification], send: SendNotification
+) -> StoreBatchResult:
+    """Sends the notifications of a run, after its batch was stored.
 
     Args:
-        run: The run that gives them.
-        hints: To whom, of which merge.
-        hint: Gives one.
+        run: The run that sends them.
+        notifications: Each with its receiver and its merge.
+        send: Sends one.
     """
-    came = await asyncio.gather(*(hint(run, each) for each in hints))
+    outcomes = await asyncio.gather(*(send(run, each) for each in notifications))
+    pairs = list(zip(notifications, outcomes, strict=True))
     return StoreBatchResult(
-        gone=tuple(each.to for each, how in zip(hints, came, strict=True) if how == "gone"),
-        unsent=tuple(each for each, how in zip(hints, came, strict=True) if how == "untold"),
+        gone=tuple(each.to for each, outcome in pairs if outcome == "not_found"),
+        unsent=tuple(each for each, outcome in pairs if outcome == "unknown"),
     )
 
 
-Begun = Callable[[RunId], Awaitable[bool]]
-"""Asks the server whether a run's workflow is open: then it stores something before long."""
-QueueOf = Callable[[RunId], Awaitable[str]]
-"""Asks the server for the task queue of a run's workflow; empty where it does not say."""
+IsOpen = Callable[[RunId], Awaitable[bool]]
+"""Asks the server whether a run's workflow is open: then it stores its first batch soon."""
+FindTaskQueue = Callable[[RunId], Awaitable[str]]
+"""Asks the server for the task queue of a run's workflow; empty: it does not answer."""
 
-STORED_WITHIN = 20.0
-"""Seconds in which a run that has begun is to have stored something: well within the time that the
-activity has. It takes longer where no worker takes the run's tasks."""
-_NAMED = 4
-"""Things that are named of those that workers must have."""
+FIRST_BATCH_TIMEOUT = 20.0
+"""Seconds in which a new run should store its first batch, unless no worker polls its task queue.
+Shorter than the timeout of the activity."""
+_MOST_NAMES = 4
+"""The most tools and scripts that a warning names."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
-"""Seconds from one look at the store to the next."""
+"""Seconds between two reads of the store."""
 
 
-async def never_begun(run: RunId) -> bool:
-    """Knows of no run but those that are stored: where there is no server."""
+async def is_never_open(run: RunId) -> bool:
+    """Knows no open run: without a server."""
     del run
     return False
 
 
 async def find_no_task_queue(run: RunId) -> str:
-    """Knows of no task queue: where there is no server."""
+    """Knows no task queue: without a server."""
     del run
     return ""
 
 
 @dataclass(frozen=True)
 class MergePreparer:
-    """Prepares merges on a worker."""
+    """Prepares run merges on a worker."""
 
     store: Store
     definitions: Definitions
-    begun: Begun = never_begun
-    waits: bool = True
-    """Whether a run that has just begun is waited for; else that is left to another activity."""
-    queue_of: QueueOf = find_no_task_queue
+    is_open: IsOpen = is_never_open
+    waits_for_first_batch: bool = True
+    """Whether it waits for the first batch of a new run; otherwise another activity does."""
+    find_task_queue: FindTaskQueue = find_no_task_queue
 
     async def run(self, task: PrepareMerge) -> PrepareMergeResult:
-        """What a merge leads to, or why there can be none.
+        """Returns the definition of both runs, or why they cannot merge.
 
-        That the other run is at rest, and has offered itself, its caller has seen: it has no other
-        state from then on.
+        Without `decide`, the other run is idle and has offered the merge, so its state is final.
 
         Args:
             task: The merge.
 
         Raises:
             StoreIncomplete: the store lacks a part of the other run, or a definition.
-            StoreUnavailable: it is away; or it lacks a run that is not waited for.
+            StoreUnavailable: the store does not answer; or it lacks a run for which this does not
+                wait.
         """
         if task.decide:
             try:
                 return await self._preview(task)
             except ComponentConflict as error:
-                return _refused(task, error.message, error.remedy)
+                return _rejected(task, error.message, error.remedy)
         state = await load_state(self.store, task.other, task.position)
-        base, joins = await self._crews(task.base, state.definition)
-        return await self._merge(task, base, joins, state)
+        base, merged = await self._crews(task.base, state.definition)
+        return await self._merge(task, base, merged, state)
 
     async def _crews(
         self, one: ContentHash, other: ContentHash
@@ -243,139 +246,142 @@ class MergePreparer:
         return base, CrewDefinition.from_json(await self.store.get_definition(other))
 
     async def _preview(self, task: PrepareMerge) -> PrepareMergeResult:
-        """What would come of a merge that is only asked for, as the other run is by now."""
-        state = await self._stored(task.other)
-        into = await self._part_of(task, state)
-        if into == task.run:
-            return _refused(
+        """Returns what a requested merge would do with the present state of the other run."""
+        state = await self._wait_for_state(task.other)
+        surviving = await self._find_surviving_run(task, state)
+        if surviving == task.run:
+            return _rejected(
                 task,
-                f"the run {task.other!r} is part of this one by now",
-                "Connect the two without naming a run: `crewlog graph "
-                f"{task.run}` tells how they are called here.",
+                f"the run {task.other!r} has been merged into this run",
+                "Connect the two agents without naming a run: `crewlog graph "
+                f"{task.run}` shows their present names.",
             )
-        if state.is_ended or not state.definition or into is not None:
-            return _refused(
+        if state.is_ended or not state.definition or surviving is not None:
+            return _rejected(
                 task,
-                f"the run {task.other!r} is {'merged' if into is not None else state.status}"
+                f"the run {task.other!r} is {'merged' if surviving is not None else state.status}"
                 + ("" if state.definition else " and has no crew yet"),
-                f"`crewlog show {task.other}` tells more."
-                if into is None
-                else f"It is part of the run {into} by now: name that one.",
+                f"`crewlog show {task.other}` shows more."
+                if surviving is None
+                else f"It has been merged into the run {surviving}: name that one.",
             )
-        base, joins = await self._crews(task.base, state.definition)
-        crews = {task.run: base, task.other: joins}
-        alive = {run: expanded_component(crew) for run, crew in crews.items() if crew.lives}
-        if missing := sorted({*crews} - {*alive}):
-            return _refused(
+        base, merged = await self._crews(task.base, state.definition)
+        crews = {task.run: base, task.other: merged}
+        components = {run: expanded_component(crew) for run, crew in crews.items() if crew.lives}
+        if missing := sorted({*crews} - {*components}):
+            return _rejected(
                 task,
-                f"the run {missing[0]!r} has no graph of creatures",
-                "Let an agent of it listen or send first: `crewlog graph channel` makes one.",
+                f"the run {missing[0]!r} has no agents with channels",
+                "Let one of its agents listen or send first: `crewlog graph channel` makes a "
+                "channel.",
             )
-        if surviving_run_id(alive) == task.run:
-            asked = task
+        if surviving_run_id(components) == task.run:
             if artifact_heads(state):
-                own = await self._stored(task.run)
-                asked = task.model_copy(update={"artifacts": artifact_heads(own)})
-            made = await self._merge(asked, base, joins, state)
-            return await self._warned(made, task.run, base, joins)
-        turned = task.model_copy(
+                own = await self._wait_for_state(task.run)
+                task = task.model_copy(update={"artifacts": artifact_heads(own)})
+            result = await self._merge(task, base, merged, state)
+            return await self._with_warnings(result, task.run, base, merged)
+        reverse = task.model_copy(
             update={
                 "run": task.other,
                 "other": task.run,
                 "base": state.definition,
                 "artifacts": artifact_heads(state),
-                "removed": removed_agents(state, joins.agents),
+                "removed": removed_agents(state, merged.agents),
             }
         )
-        made = await self._merge(turned, joins, base, await self._stored(task.run))
-        return await self._warned(made, task.other, joins, base)
+        result = await self._merge(reverse, merged, base, await self._wait_for_state(task.run))
+        return await self._with_warnings(result, task.other, merged, base)
 
-    async def _part_of(self, task: PrepareMerge, other: CrewState) -> RunId | None:
-        """The run that the other one is part of, also where it has not stored that itself yet.
+    async def _find_surviving_run(self, task: PrepareMerge, other: CrewState) -> RunId | None:
+        """Returns the run into which the other run has been merged, even if that is not stored yet.
 
-        It has offered itself then, and the word of the run that took it in is there: in the journal
-        of the one that asks, or stored by that which has it.
+        In that case it has offered the merge, and the surviving run has the outcome: in the journal
+        of the run that asks, or in its own stored state.
         """
-        joining = other.pending_merge
-        if joining is None or joining.status != "offered":
+        pending = other.pending_merge
+        if pending is None or pending.status != "offered":
             return other.surviving_run
-        if joining.merge in task.merged:
+        if pending.merge in task.merged:
             return task.run
-        taken = await self._last(joining.other) if joining.other != task.run else None
-        word = taken.merges.get(joining.merge) if taken is not None else None
-        return joining.other if word is not None and word.outcome == "merged" else None
+        if pending.other == task.run:
+            return None
+        surviving = await _load_last_state(self.store, pending.other)
+        merge = surviving.merges.get(pending.merge) if surviving is not None else None
+        return pending.other if merge is not None and merge.outcome == "merged" else None
 
-    async def _warned(
-        self, made: PrepareMergeResult, stays: RunId, one: CrewDefinition, two: CrewDefinition
+    async def _with_warnings(
+        self,
+        result: PrepareMergeResult,
+        surviving_run: RunId,
+        surviving: CrewDefinition,
+        merged: CrewDefinition,
     ) -> PrepareMergeResult:
-        """What would come of a merge, with what the workers must have whose task queue stays."""
-        needs = () if made.refused else tuple(_of_workers(two, beside=one))
+        """Returns a result with a warning of what the workers of the surviving run need."""
+        needs = () if result.refused else tuple(_worker_needs(merged, base=surviving))
         if not needs:
-            return made
-        there, here = await asyncio.gather(self.queue_of(stays), self.queue_of(made.merged_run))
+            return result
+        there, here = await asyncio.gather(
+            self.find_task_queue(surviving_run), self.find_task_queue(result.merged_run)
+        )
         if not there or not here or there == here:
-            return made
-        told = list(needs[:_NAMED])
-        if more := len(needs) - len(told):
-            told.append(f"{more} more")
-        say = (
-            f"who comes from {made.merged_run!r} gets the workers of {stays!r}, on the task queue "
-            f"{there!r}: they must have {listed(told)}"
+            return result
+        names = list(needs[:_MOST_NAMES])
+        if more := len(needs) - len(names):
+            names.append(f"{more} more")
+        warning = (
+            f"the agents of {result.merged_run!r} get the workers of {surviving_run!r}, on the "
+            f"task queue {there!r}, which need {listed(names)}"
         )
         remedy = (
-            f"So far the workers on {here!r} do that: have it where those of {stays!r} run, too"
+            f"Now only the workers on {here!r} need that: install it for those of "
+            f"{surviving_run!r}, too"
         )
-        if tool := next(_own_tools(two, one), None):
+        if tool := next(_own_tools(merged, surviving), None):
             remedy += (
-                "; or let its tools stay with the workers that have them: "
-                f"crewlog change {made.merged_run} --edit tool.{tool}.queue={here}"
+                "; or leave its tools on their workers: "
+                f"crewlog change {result.merged_run} --edit tool.{tool}.queue={here}"
             )
-        return made.model_copy(update={"warnings": (f"{say}\n{remedy}.",)})
+        return result.model_copy(update={"warnings": (f"{warning}\n{remedy}.",)})
 
-    async def _stored(self, run: RunId) -> CrewState:
-        """The last stored state of a run; waited for where the run has just begun.
+    async def _wait_for_state(self, run: RunId) -> CrewState:
+        """Returns the last stored state of a run; waits for the first batch of a new run.
 
         Raises:
-            ComponentConflict: nothing of it is stored.
-            StoreUnavailable: the same, where it is not waited for.
+            ComponentConflict: nothing of the run is stored.
+            StoreUnavailable: the same, if this does not wait.
         """
         loop = asyncio.get_running_loop()
-        until, pause = loop.time() + STORED_WITHIN, FIRST_PAUSE
-        while (state := await self._last(run)) is None:
-            if not self.waits:
+        deadline, pause = loop.time() + FIRST_BATCH_TIMEOUT, FIRST_PAUSE
+        while (state := await _load_last_state(self.store, run)) is None:
+            if not self.waits_for_first_batch:
                 raise StoreUnavailable(f"nothing of the run {run!r} is stored yet")
-            if not await self.begun(run):
+            if not await self.is_open(run):
                 break
-            if loop.time() >= until:
+            if loop.time() >= deadline:
                 raise ComponentConflict(
                     f"the run {run!r} has begun, but nothing of it is stored yet",
-                    remedy=f"Ask again once `crewlog graphs` lists it. `crewlog show {run}` tells "
-                    "whether a worker takes its tasks: without one it goes no further.",
+                    remedy=f"Ask again once `crewlog graphs` lists it. `crewlog show {run}` shows "
+                    "whether a worker takes its tasks: without one it does not continue.",
                 )
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
-        state = state or await self._last(run)  # it may have ended since
+        state = state or await _load_last_state(self.store, run)  # it may have ended since
         if state is None:
             raise ComponentConflict(
                 f"there is no run {run!r} that has begun",
-                remedy="`crewlog graphs` lists those that there are.",
+                remedy="`crewlog graphs` lists all runs of agents with channels.",
             )
         return state
 
-    async def _last(self, run: RunId) -> CrewState | None:
-        try:
-            return await load_last_state(self.store, run)
-        except UsageError:
-            return None
-
     async def _merge(
-        self, task: PrepareMerge, base: CrewDefinition, joins: CrewDefinition, state: CrewState
+        self, task: PrepareMerge, base: CrewDefinition, merged: CrewDefinition, state: CrewState
     ) -> PrepareMergeResult:
-        """The crew of both, with what is taken over of the state of the one that joins."""
+        """Returns the crew of both runs, and the transferred state of the merged run."""
         try:
             both = merged_definition(
                 base,
-                joins,
+                merged,
                 stays=task.run,
                 joins=task.other,
                 edge=task.operation,
@@ -384,15 +390,15 @@ class MergePreparer:
                 gone=task.removed,
             )
             data = both.definition.to_json()
-            behind = await self._behind(task, state, new_names(both.renamed))
+            heads = await self._find_older_heads(task, state, new_names(both.renamed))
             definition, plan = await lowered(data, self.store, self.definitions)
         except ComponentConflict as error:
-            return _refused(task, error.message, error.remedy)
+            return _rejected(task, error.message, error.remedy)
         except InvalidDefinition as error:
-            return _refused(
+            return _rejected(
                 task,
-                f"the crew of both is none that can run: {error.message}",
-                "Change one of the two so that both fit each other, and ask again.",
+                f"the crew of both runs is invalid: {error.message}",
+                "Change one of the two crews, and ask again.",
             )
         signed = base.policy is not None and base.policy.signed
         after = CrewDefinition.from_json(definition)
@@ -402,89 +408,89 @@ class MergePreparer:
             base=task.base,
             merged_run=task.other,
             position=state.position,
-            adds_budgets=await self._is_reunion(task.run, base, state, joins),
+            adds_budgets=await self._is_reunion(task.run, base, state, merged),
             state=transferred_state(state),
             change=both.change,
             agents=both.comes,
             nodes=both.nodes,
             new_nodes=tuple(sorted(both.fresh)),
             quotas=both.quotas,
-            artifact_heads=behind,
+            artifact_heads=heads,
             what=f"{task.other} becomes part of it",
             widens=widening(base, after) if signed else None,
         )
 
     async def _is_reunion(
-        self, run: RunId, base: CrewDefinition, state: CrewState, joins: CrewDefinition
+        self, run: RunId, base: CrewDefinition, state: CrewState, merged: CrewDefinition
     ) -> bool:
-        """Whether two runs have parts of what one run had: it is put together again then."""
-        bounds = _bounds(base)
-        if not any(bounds) or bounds != _bounds(joins):
+        """Whether two runs come from one run by splits, and have parts of its budgets."""
+        budgets = _budgets(base)
+        if not any(budgets) or budgets != _budgets(merged):
             return False
-        first = await self._first(run, await self._last(run))
-        return first == await self._first(state.run, state)
+        origin = await self._find_origin(run, await _load_last_state(self.store, run))
+        return origin == await self._find_origin(state.run, state)
 
-    async def _first(self, run: RunId, state: CrewState | None) -> RunId:
-        """The run that one comes of by splits alone: itself, where it began otherwise."""
-        while state is not None and (before := split_source_run_id(state)):
-            run, state = before, await self._last(before)
+    async def _find_origin(self, run: RunId, state: CrewState | None) -> RunId:
+        """Returns the run that a run comes from by splits alone, or itself."""
+        while state is not None and (source := split_source_run_id(state)):
+            run, state = source, await _load_last_state(self.store, source)
         return run
 
-    async def _behind(
-        self, task: PrepareMerge, part: CrewState, names: NewNames
+    async def _find_older_heads(
+        self, task: PrepareMerge, merged: CrewState, names: NewNames
     ) -> dict[LogName, ContentHash]:
-        """Of the artifacts that both have: the head that is in the other one's log.
+        """Returns, for each artifact of both runs, the head that is in the log of the other one.
 
         Raises:
-            ComponentConflict: neither is.
+            ComponentConflict: both logs were changed since they were one.
         """
-        found: dict[LogName, ContentHash] = {}
-        lost: list[str] = []
-        for was, theirs in sorted(artifact_heads(part).items()):
-            name = names.artifact(was.removeprefix(ARTIFACT))
-            mine = task.artifacts.get(log := artifact_log(name))
-            if mine is None:
+        heads: dict[LogName, ContentHash] = {}
+        conflicts: list[str] = []
+        for log_of_merged, theirs in sorted(artifact_heads(merged).items()):
+            name = names.artifact(log_of_merged.removeprefix(ARTIFACT))
+            own = task.artifacts.get(log := artifact_log(name))
+            if own is None:
                 continue
-            if mine == theirs or await self._leads(theirs, mine):
-                found[log] = theirs
-            elif await self._leads(mine, theirs):
-                found[log] = mine
+            if own == theirs or await self._is_ancestor(theirs, own):
+                heads[log] = theirs
+            elif await self._is_ancestor(own, theirs):
+                heads[log] = own
             else:
-                lost.append(name)
-        if lost:
-            raise artifact_conflict(task.run, task.other, lost)
-        return found
+                conflicts.append(name)
+        if conflicts:
+            raise artifact_conflict(task.run, task.other, conflicts)
+        return heads
 
-    async def _leads(self, older: ContentHash, newer: ContentHash) -> bool:
-        """Whether a head of a log is among those that lead to another one."""
+    async def _is_ancestor(self, older: ContentHash, newer: ContentHash) -> bool:
+        """Whether a head of a log leads to another one."""
         return any(older in link.parents for link in await self.store.read_log(newer, {older}))
 
 
-def _of_workers(crew: CrewDefinition, *, beside: CrewDefinition) -> Iterator[str]:
-    """What a crew's workers must have that those of another crew need not: functions, scripts."""
-    for tool in _own_tools(crew, beside):
+def _worker_needs(crew: CrewDefinition, *, base: CrewDefinition) -> Iterator[str]:
+    """Yields the functions and scripts that workers of a crew need, and those of `base` do not."""
+    for tool in _own_tools(crew, base):
         yield f"the tool {tool!r} ({crew.tools[tool].run})"
-    for model in sorted(_scripts(crew) - _scripts(beside)):
+    for model in sorted(_scripts(crew) - _scripts(base)):
         yield f"the script {model.removeprefix(SCRIPTED)!r}"
 
 
-def _own_tools(crew: CrewDefinition, beside: CrewDefinition) -> Iterator[str]:
-    """The tools that are functions of the run's own workers."""
+def _own_tools(crew: CrewDefinition, base: CrewDefinition) -> Iterator[str]:
+    """Yields the tools that are functions on the run's own workers."""
     for name, tool in crew.tools.items():
-        if name not in beside.tools and tool.queue is None and mcp_tool(tool.run) is None:
+        if name not in base.tools and tool.queue is None and mcp_tool(tool.run) is None:
             yield name
 
 
 def _scripts(crew: CrewDefinition) -> set[str]:
-    used = {agent.model or crew.model for agent in crew.agents.values() if not agent.does}
-    return {model for model in used if model and model.startswith(SCRIPTED)}
+    models = {agent.model or crew.model for agent in crew.agents.values() if not agent.does}
+    return {model for model in models if model and model.startswith(SCRIPTED)}
 
 
-def _bounds(crew: CrewDefinition) -> tuple[Any, ...]:
-    """What a crew may use."""
+def _budgets(crew: CrewDefinition) -> tuple[Any, ...]:
+    """Returns the budgets and quotas of a crew."""
     quotas = sorted((rule.key, rule.quota) for rule in definition_permissions(crew) if rule.quota)
     return crew.limits.tokens, crew.limits.cost, quotas
 
 
-def _refused(task: PrepareMerge, why: str, remedy: str) -> PrepareMergeResult:
+def _rejected(task: PrepareMerge, why: str, remedy: str) -> PrepareMergeResult:
     return PrepareMergeResult(base=task.base, merged_run=task.other, refused=why, remedy=remedy)

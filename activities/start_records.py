@@ -40,7 +40,7 @@ async def write_start_record(store: Store, task: CallTool, owner: str) -> None:
         raise _unknown(task)
 
 
-async def never_begun(store: Store, task: CallTool) -> None:
+async def check_not_started(store: Store, task: CallTool) -> None:
     """Checks that no attempt has begun a call; writes nothing.
 
     Raises:

@@ -32,23 +32,23 @@ from crewlog.activities.arguments import (
     allowlist_error,
     argument_names,
     check_error,
-    faults_of,
-    refusal,
+    find_unknown_check,
+    invalid_arguments_message,
     schema_error,
-    unchecked,
+    validation_faults,
 )
 from crewlog.activities.artifacts import (
     Artifacts,
     InvalidOperations,
-    denied,
-    operations_by_artifact,
-    operations_of,
+    build_artifact_changes,
+    find_denials,
+    parse_operations,
     with_text,
 )
 from crewlog.activities.batches import append, keep
 from crewlog.activities.built_in_tools import SET_FLAG, SET_OUTPUT, BuiltInTools
 from crewlog.activities.definitions import Definitions, agent_of
-from crewlog.activities.event_loops import GRACE, LOOK, EventLoopBlocked
+from crewlog.activities.event_loops import CANCEL_TIMEOUT, CHECK_INTERVAL, EventLoopBlocked
 from crewlog.activities.failures import Effect
 from crewlog.activities.files import Files
 from crewlog.activities.heartbeats import Heartbeat
@@ -63,11 +63,11 @@ from crewlog.activities.permissions import (
     recheck_permissions,
     release,
 )
-from crewlog.activities.start_records import never_begun, write_start_record
+from crewlog.activities.start_records import check_not_started, write_start_record
 from crewlog.activities.tool_node import Outcome, ToolRunner, ToolState, with_outputs
 from crewlog.activities.tool_results import NotJson, ToolValidationError
 from crewlog.activities.tools import BUILT_IN, Tool, ToolLoader
-from crewlog.activities.view_reader import Sight
+from crewlog.activities.view_reader import ViewReader
 from crewlog.activities.workspaces import Workspaces
 from crewlog.authority.permissions import is_always_asked
 from crewlog.canonical_json import canonical, hash_json, utf8_json, utf8_text
@@ -110,8 +110,8 @@ from crewlog.tool_call import ToolCall, calling, workspace_of
 
 _LONGEST_ERROR = 4_000
 _LONGEST_REASON = 1_000
-_PASSING_MODULES = frozenset({"httpx", "httpx2", "httpcore", "requests", "aiohttp", "urllib3"})
-_PASSING_NAMES = frozenset(
+_TRANSIENT_MODULES = frozenset({"httpx", "httpx2", "httpcore", "requests", "aiohttp", "urllib3"})
+_TRANSIENT_NAMES = frozenset(
     {"TransportError", "Timeout", "ConnectionError", "ClientConnectionError"}
 )
 
@@ -180,59 +180,59 @@ class ToolCalls:
         self._workspace = workspace
         self._workspaces = Workspaces(workspace, store)
         self._runner = ToolRunner()
-        self._sight = Sight(store, definitions, hydrator, artifacts)
-        self._inputs = Inputs(store, definitions, self._sight)
+        self._view_reader = ViewReader(store, definitions, hydrator, artifacts)
+        self._inputs = Inputs(store, definitions, self._view_reader)
 
     async def run(self, task: CallTool, effect: Effect, pulse: Heartbeat) -> CallToolResult:
         """Makes the call and stores its message."""
         # A local activity runs before its workflow task is in the history. If the task is repeated,
         # the journal may differ: store bodies, which are named by their hash, and no entries.
         local = activity.info().is_local
-        looked = time.monotonic()
+        checked_at = time.monotonic()
         if local:
-            self._hydrator.learn(task.run, task.batch)
-            ruled = await self._store.last_permission_position(task.run)
+            self._hydrator.add_batch(task.run, task.batch)
+            last_permission = await self._store.last_permission_position(task.run)
         else:
-            ruled = await append(self._store, task.run, task.batch)
+            last_permission = await append(self._store, task.run, task.batch)
         crew = await self._definitions.get(task.definition)
         try:
-            check_permissions_unchanged(task, ruled)
+            check_permissions_unchanged(task, last_permission)
         except PermissionsChanged:
-            await self._unbegun(task, crew)
+            await self._check_not_started(task, crew)
             raise
-        message = await self._hydrator.message(task.run, task.message)
-        begun = time.monotonic()
-        counted: dict[str, str] = {}
+        message = await self._hydrator.read_message(task.run, task.message)
+        started_at = time.monotonic()
+        quota_periods: dict[str, str] = {}
         try:
             context = await self._prepare(task, message, crew)
-            counted = await count_call(self._store, task)
-            call, state = await self._begin(context, pulse, looked)
+            quota_periods = await count_call(self._store, task)
+            call, state = await self._begin(context, pulse, checked_at)
         except PermissionsChanged:
-            await self._unbegun(task, crew)
-            await give_back(self._store, task, counted)
+            await self._check_not_started(task, crew)
+            await give_back(self._store, task, quota_periods)
             raise
-        except (CallDenied, _ModelMistakeError) as fault:
-            await self._unbegun(task, crew)
-            counted = await give_back(self._store, task, counted)
-            outcome = _refused(task, str(fault))
-            outcome.result = _refusal(task, fault)
+        except (CallDenied, _ModelMistakeError) as error:
+            await self._check_not_started(task, crew)
+            quota_periods = await give_back(self._store, task, quota_periods)
+            outcome = _error_outcome(task, str(error))
+            outcome.result = _not_made(task, error)
         else:
             try:
                 outcome = await self._execute(context, call, state, effect)
             except ToolInvocationError as exc:
                 await release(self._store, task)
-                outcome, counted = _refused(task, _bad_arguments(exc)), {}
+                outcome, quota_periods = _error_outcome(task, _invalid_arguments_text(exc)), {}
                 outcome.result = ToolCallInvalid(unmade=not may_have_started(task))
             if task.approval is not None and task.approval.edited:
-                told = with_edit_notice(outcome.message, context.args)
-                outcome = replace(outcome, message=cast("ToolMessage", told))
+                notice = with_edit_notice(outcome.message, context.args)
+                outcome = replace(outcome, message=cast("ToolMessage", notice))
         if (agent := agent_of(crew, task.agent)).does:
             outcome = with_outputs(outcome, agent)
-        ms = int((time.monotonic() - begun) * 1000)
+        ms = int((time.monotonic() - started_at) * 1000)
         result = await self._result(task, outcome, ms)
-        if counted:
+        if quota_periods:
             result = result.model_copy(
-                update={"quota_periods": counted, "run_started_at": task.run_started_at}
+                update={"quota_periods": quota_periods, "run_started_at": task.run_started_at}
             )
         return result.model_copy(update={"journaled": False}) if local else result
 
@@ -241,11 +241,11 @@ class ToolCalls:
         if not isinstance(message, AIMessage):
             raise InternalError(f"the message {task.message!r} is not a model's reply")
         agent = agent_of(crew, task.agent)
-        for bad in message.invalid_tool_calls:
-            if bad["id"] == task.id:
-                text = bad["args"] or ""
+        for invalid in message.invalid_tool_calls:
+            if invalid["id"] == task.id:
+                text = invalid["args"] or ""
                 raise _ModelMistakeError(
-                    f"The arguments of {bad['name']!r} cannot be used: {json_error(text)}: "
+                    f"The arguments of {invalid['name']!r} cannot be used: {json_error(text)}: "
                     f"{excerpt(text, 200)!r}. Call it again with valid arguments."
                 )
         call = next((c for c in message.tool_calls if c["id"] == task.id), None)
@@ -273,46 +273,46 @@ class ToolCalls:
             raise CallDenied(fault, "checks")
         return _Context(task, definition, tool, args, crew)
 
-    async def _unbegun(self, task: CallTool, crew: CrewDefinition) -> None:
+    async def _check_not_started(self, task: CallTool, crew: CrewDefinition) -> None:
         """Checks that no attempt has begun a call with the retry mode `never`.
 
-        A denial tells that the call was not made, so that must be certain.
+        A denial says that the call was not made, so that must be certain.
         """
         if crew.tools.get(task.tool, BUILT_IN).repeat == "never":
-            await never_begun(self._store, task)
+            await check_not_started(self._store, task)
 
     async def check_arguments(self, task: CheckArguments) -> str:
         """Returns what is wrong with edited arguments; empty: nothing."""
         crew = await self._definitions.get(task.definition)
         definition = crew.tools.get(task.tool)
         if definition is not None:
-            tool = await self._registry.ready(task.tool, definition, crew.mcp, policy=crew.policy)
+            tool = await self._registry.load(task.tool, definition, crew.mcp, policy=crew.policy)
             return edit_error(tool, task.args)
-        own = task.agent in crew.agents and self._built_in.tool(task.tool, crew, task.agent)
-        if not own:
-            return f"the crew has no tool {task.tool!r} any more, or nothing that it may be used on"
-        return edit_error(own, task.args)
+        built_in = task.agent in crew.agents and self._built_in.tool(task.tool, crew, task.agent)
+        if not built_in:
+            return f"the crew no longer has the tool {task.tool!r}, or anything to use it on"
+        return edit_error(built_in, task.args)
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:
-            ready = self._registry.ready(
+            tool = await self._registry.load(
                 task.tool, definition, crew.mcp, for_call=True, policy=crew.policy
             )
-            return check_argument_names(await ready)
-        found = self._built_in.tool(task.tool, crew, task.agent)
-        if found is None:
+            return check_argument_names(tool)
+        built_in = self._built_in.tool(task.tool, crew, task.agent)
+        if built_in is None:
             raise _ModelMistakeError(f"There is nothing for you to use {task.tool!r} on.")
-        return found
+        return built_in
 
     async def _begin(
-        self, context: _Context, pulse: Heartbeat, looked: float
+        self, context: _Context, pulse: Heartbeat, checked_at: float
     ) -> tuple[ToolCall, ToolState]:
         """Prepares the call, and then authorizes it for the last time."""
         task = context.task
         state: ToolState = {"run": task.run, "step": task.step, "agent": task.agent}
         if context.tool.reads_state:
-            state["messages"] = await self._sight.transcript(task, complete=False)
-        context.seen = await self._sight.artifacts(task)
+            state["messages"] = await self._view_reader.read_transcript(task, complete=False)
+        context.seen = await self._view_reader.read_artifacts(task)
         context.inputs = await self._inputs.values(task, context.agent)
         execution = activity.info().workflow_run_id or ""
         folder = await self._workspaces.make(task.run, execution)
@@ -325,7 +325,7 @@ class ToolCalls:
             owner = attempt_owner(info.workflow_run_id or "", info.activity_id, info.attempt)
             await write_start_record(self._store, task, owner)
         else:
-            await recheck_permissions(self._store, task, looked)
+            await recheck_permissions(self._store, task, checked_at)
         return call, state
 
     async def _execute(
@@ -336,16 +336,14 @@ class ToolCalls:
         try:
             with calling(call):
                 running = self._runner.run(context.tool, task.id, context.args, state)
-                outcome = await _interruptible(running, context.tool, call.stop)
-                _check_answered(context, outcome.message)
-                return _changing(context, outcome)
+                outcome = await _run_cancellable(running, context.tool, call.stop)
+                _check_server_error(context, outcome.message)
+                return _with_artifact_changes(context, outcome)
         except ToolInvocationError:
             raise
-        except (
-            NotJson,
-            InvalidOperations,
-        ) as exc:  # the tool ran: neither a retry nor a failed step helps
-            return _refused(task, _told(exc))
+        except (NotJson, InvalidOperations) as exc:
+            # The tool ran: neither a retry nor a failed step helps.
+            return _error_outcome(task, _error_text(exc))
         except Exception as exc:
             if isinstance(exc, EventLoopBlocked):
                 call.stop.set()  # the tool may still run, and read this
@@ -355,7 +353,7 @@ class ToolCalls:
             if context.definition.repeat == "never" and (first := next(unknown, None)):
                 # People are asked: a model that gets an error would make the call again.
                 raise first from exc
-            return self._raised(context, exc)
+            return self._handle_error(context, exc)
 
     def _call(self, context: _Context, pulse: Heartbeat, workspace: Path) -> ToolCall:
         task = context.task
@@ -380,18 +378,18 @@ class ToolCalls:
             stop=threading.Event(),
         )
 
-    def _raised(self, context: _Context, exc: Exception) -> Outcome:
+    def _handle_error(self, context: _Context, exc: Exception) -> Outcome:
         definition = context.definition
-        again = (
-            _may_pass(exc)
+        retries = (
+            _is_transient(exc)
             and definition.repeat != "never"
             and activity.info().attempt < definition.policy.attempts
         )
-        if not again and definition.on_error == "model":
-            return _refused(context.task, _told(exc))
-        kind = _TransientToolFailed if again else ToolFailed
-        raise kind(
-            f"the tool {context.task.tool!r} raised {_told(exc)}",
+        if not retries and definition.on_error == "model":
+            return _error_outcome(context.task, _error_text(exc))
+        error = _TransientToolFailed if retries else ToolFailed
+        raise error(
+            f"the tool {context.task.tool!r} raised {_error_text(exc)}",
             remedy="See the worker's log for where it was raised.",
             place=f"step {context.task.step}, call {context.task.call}",
         ) from exc
@@ -405,13 +403,13 @@ class ToolCalls:
             }
         )
         if type(message.content) is list:
-            message = await self._files.keep(message)
+            message = await self._files.store_files(message)
         body = cast("dict[str, Json]", redacted_json(message_to_json(message)))
         hash_ = hash_json(body)
         bodies: dict[ContentHash, Json] = {hash_: body}
         outputs: list[OutputValue] = []
-        for name, given in outcome.outputs.items():
-            key, value = utf8_text(redacted_text(name)), redacted_json(utf8_json(given))
+        for name, output in outcome.outputs.items():
+            key, value = utf8_text(redacted_text(name)), redacted_json(utf8_json(output))
             if len(canonical(value)) <= INLINE_BYTES:
                 outputs.append(OutputValue(key=key, value=value))
                 continue
@@ -420,21 +418,21 @@ class ToolCalls:
             outputs.append(OutputValue(key=key, body=large, content=value))
         bodies |= {change.body: change.content for change in outcome.changes}
         stored = await keep(self._store, bodies)
-        self._hydrator.remember(task.run, hash_, body)
+        self._hydrator.add_body(task.run, hash_, body)
         return CallToolResult(
             body=body,
             hash=hash_,
             ok=message.status == "success",
             ms=ms,
-            outcome=outcome.result or _returned(outcome, outputs),
+            outcome=outcome.result or _returned_outcome(outcome, outputs),
             stored=stored,
         )
 
 
-def _returned(
+def _returned_outcome(
     outcome: Outcome, outputs: Sequence[OutputValue]
 ) -> ToolReturned | GraphOperationsReturned:
-    """The outcome of a call whose tool ran, as the workflow applies it."""
+    """Returns the outcome of a call whose tool ran, as the workflow applies it."""
     if outcome.regroups:
         operations = cast("list[dict[str, Json]]", redacted_json(utf8_json(outcome.regroups)))
         return GraphOperationsReturned(operations=tuple(operations))
@@ -453,13 +451,13 @@ def _returned(
     )
 
 
-def _refusal(
-    task: CallTool, fault: CallDenied | _ModelMistakeError
+def _not_made(
+    task: CallTool, error: CallDenied | _ModelMistakeError
 ) -> ToolCallDenied | ToolCallInvalid:
-    """The outcome of a call that is not made."""
-    if isinstance(fault, CallDenied):
-        reason = excerpt(utf8_text(redacted_text(str(fault))), _LONGEST_REASON)
-        return ToolCallDenied(reason=reason, rule=fault.rule)
+    """Returns the outcome of a call that is not made."""
+    if isinstance(error, CallDenied):
+        reason = excerpt(utf8_text(redacted_text(str(error))), _LONGEST_REASON)
+        return ToolCallDenied(reason=reason, rule=error.rule)
     return ToolCallInvalid(unmade=not may_have_started(task))
 
 
@@ -471,7 +469,7 @@ def check_argument_names(tool: Tool) -> Tool:
     Raises:
         ToolMissing: it lacks an argument.
     """
-    if tool.definition.checks and (name := unchecked(tool)):
+    if tool.definition.checks and (name := find_unknown_check(tool)):
         known = argument_names(tool, name)
         raise ToolMissing(
             f"the tool {tool.tool.name!r} has no argument {name!r}, which its definition checks",
@@ -481,7 +479,7 @@ def check_argument_names(tool: Tool) -> Tool:
     return tool
 
 
-async def _interruptible(
+async def _run_cancellable(
     running: Coroutine[Any, Any, Outcome], tool: Tool, stop: threading.Event
 ) -> Outcome:
     """Waits for a tool so that a cancellation reaches it, in a coroutine or in a thread."""
@@ -490,17 +488,17 @@ async def _interruptible(
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         stop.set()
-        if tool.in_thread:  # a thread must read `stop`; its result is discarded
-            await asyncio.wait({work}, timeout=GRACE)
+        if tool.runs_in_thread:  # a thread must read `stop`; its result is discarded
+            await asyncio.wait({work}, timeout=CANCEL_TIMEOUT)
         work.cancel()
-        # A tool that does not end within the grace period is abandoned, which takes a moment more.
-        await asyncio.wait({work}, timeout=GRACE + LOOK)
+        # A tool that does not end within the timeout is abandoned, which takes a moment more.
+        await asyncio.wait({work}, timeout=CANCEL_TIMEOUT + CHECK_INTERVAL)
         if work.done() and not work.cancelled():
             work.exception()  # retrieved, so that asyncio logs no warning
         raise
 
 
-def _check_answered(context: _Context, message: ToolMessage) -> None:
+def _check_server_error(context: _Context, message: ToolMessage) -> None:
     """Checks that an MCP server returned no error, if errors of the tool fail the step.
 
     Raises:
@@ -512,59 +510,59 @@ def _check_answered(context: _Context, message: ToolMessage) -> None:
         raise ToolFailed(str(message.text))
 
 
-def _changing(context: _Context, outcome: Outcome) -> Outcome:
+def _with_artifact_changes(context: _Context, outcome: Outcome) -> Outcome:
     """Returns the outcome with the artifact operations of its `Command` or its message.
 
     Raises:
         ToolFailed: the operations are not valid.
     """
     crew, task, message = context.crew, context.task, outcome.message
-    given = list(outcome.operations)
+    operations = list(outcome.operations)
     artifact: Any = message.artifact
     if crew.artifacts and isinstance(artifact, dict) and "operations" in artifact:
         rest: dict[str, Any] = dict(artifact)  # pyright: ignore[reportUnknownArgumentType]
-        given += operations_of(task.tool, rest.pop("operations"))
+        operations += parse_operations(task.tool, rest.pop("operations"))
         message = message.model_copy(update={"artifact": rest or None})
-    if not given:
+    if not operations:
         return outcome
-    changes = operations_by_artifact(task, crew, given, context.seen)
-    if reasons := denied(crew, task.agent, changes):
+    changes = build_artifact_changes(task, crew, operations, context.seen)
+    if reasons := find_denials(crew, task.agent, changes):
         message = with_text(message, "Refused: " + "; ".join(reasons) + ".")
     return replace(outcome, message=message, changes=changes)
 
 
-def _refused(task: CallTool, text: str) -> Outcome:
+def _error_outcome(task: CallTool, text: str) -> Outcome:
     return Outcome(ToolMessage(text, tool_call_id=task.id, name=str(task.tool), status="error"))
 
 
-def _bad_arguments(exc: ToolInvocationError) -> str:
-    return refusal(exc.tool_name, faults_of(list(exc.filtered_errors or exc.source.errors())))
+def _invalid_arguments_text(exc: ToolInvocationError) -> str:
+    return invalid_arguments_message(
+        exc.tool_name, validation_faults(list(exc.filtered_errors or exc.source.errors()))
+    )
 
 
-def _told(exc: Exception) -> str:
+def _error_text(exc: Exception) -> str:
     """Returns the text of an error for the model, without a traceback."""
-    # Redact before the text is cut: half a secret is still one.
-    text = utf8_text(
-        redacted_text(joined_error_text(exc, _cause_told))
-    )  # it may contain a file name that is not UTF-8
+    # Redacted before it is truncated: half a secret is still one. A file name may not be UTF-8.
+    text = utf8_text(redacted_text(joined_error_text(exc, _cause_text)))
     return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
 
 
-def _cause_told(exc: BaseException) -> str:
+def _cause_text(exc: BaseException) -> str:
     if isinstance(exc, CrewlogError):
         return f"{exc.message}. {exc.remedy}" if exc.remedy else exc.message
     return in_words(exc.cause if isinstance(exc, ToolValidationError) else exc)
 
 
-def _may_pass(exc: BaseException) -> bool:
+def _is_transient(exc: BaseException) -> bool:
     """Whether a retry may succeed; of an error group, whether all of its errors are transient."""
     if isinstance(exc, BaseExceptionGroup):
-        return all(map(_may_pass, flat_errors(exc)))
+        return all(map(_is_transient, flat_errors(exc)))
     if isinstance(exc, CrewlogError):
         return exc.retryable
     if isinstance(exc, ConnectionError | TimeoutError):
         return True
     return any(
-        c.__module__.partition(".")[0] in _PASSING_MODULES and c.__name__ in _PASSING_NAMES
+        c.__module__.partition(".")[0] in _TRANSIENT_MODULES and c.__name__ in _TRANSIENT_NAMES
         for c in type(exc).__mro__
     )

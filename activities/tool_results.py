@@ -1,4 +1,4 @@
-"""The results and exceptions of tools, checked before LangChain converts them to text."""
+"""The results and exceptions of tools, wrap_method before LangChain converts them to text."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from langchain_core.tools import BaseTool, ToolException
 from langgraph.types import Command
 from pydantic import BaseModel, ValidationError
 
-from crewlog.activities.artifacts import operations_of
-from crewlog.activities.files import as_text, data_of, without_base64
+from crewlog.activities.artifacts import parse_operations
+from crewlog.activities.files import build_text_block, find_file, without_base64
 from crewlog.canonical_json import canonical, check_depth
 from crewlog.errors import ToolFailed, flat_errors
 from crewlog.model import Json
@@ -36,52 +36,52 @@ class ToolValidationError(Exception):
         self.cause = cause
 
 
-_WORST = (SystemExit, KeyboardInterrupt)
+_ENDING_ERRORS = (SystemExit, KeyboardInterrupt)
 """Exceptions that would end the worker."""
-Elsewhere = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Awaitable[Any]]
-"""Runs a coroutine in another event loop."""
+CoroutineRunner = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Awaitable[Any]]
+"""Runs a coroutine in an event loop."""
 
 
-def checked(
-    tool: BaseTool, method: Callable[..., Any], elsewhere: Elsewhere | None = None
+def wrap_method(
+    tool: BaseTool, method: Callable[..., Any], run_coroutine: CoroutineRunner | None = None
 ) -> Callable[..., Any]:
-    """The tool's method, with its result made plain and its worst exceptions made harmless.
+    """Returns the tool's method, with plain results and without exceptions that end the worker.
 
     Args:
         tool: The tool.
         method: Its method.
-        elsewhere: Runs the coroutine of an async tool.
+        run_coroutine: Runs the coroutine of an async tool; None: in the worker's own loop.
     """
     if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)
         async def run_async(*args: Any, **kwargs: Any) -> Any:
             try:
-                if elsewhere is None:
-                    return _plain(tool, await method(*args, **kwargs))
-                return _plain(tool, await elsewhere(lambda: method(*args, **kwargs)))
-            except (ValidationError, BaseExceptionGroup, *_WORST) as exc:
-                raise _harmless(exc) from exc
+                if run_coroutine is None:
+                    return _plain_result(tool, await method(*args, **kwargs))
+                return _plain_result(tool, await run_coroutine(lambda: method(*args, **kwargs)))
+            except (ValidationError, BaseExceptionGroup, *_ENDING_ERRORS) as exc:
+                raise _convert_error(exc) from exc
 
         return run_async
 
     @functools.wraps(method)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
-            return _plain(tool, method(*args, **kwargs))
-        except (ValidationError, BaseExceptionGroup, *_WORST, CancelledError) as exc:
-            raise _harmless(exc) from exc
+            return _plain_result(tool, method(*args, **kwargs))
+        except (ValidationError, BaseExceptionGroup, *_ENDING_ERRORS, CancelledError) as exc:
+            raise _convert_error(exc) from exc
 
     return run
 
 
-def _harmless(exc: BaseException) -> Exception:
+def _convert_error(exc: BaseException) -> Exception:
     if isinstance(exc, ValidationError):
         # ToolNode would take it for an error in the arguments of the model.
         return ToolValidationError(exc)
     if isinstance(exc, BaseExceptionGroup):
         group: BaseExceptionGroup[BaseException] = exc
-        return ExceptionGroup(group.message, [_harmless(each) for each in flat_errors(group)])
+        return ExceptionGroup(group.message, [_convert_error(each) for each in flat_errors(group)])
     if isinstance(exc, Exception):
         return exc
     if isinstance(exc, SystemExit):
@@ -89,7 +89,7 @@ def _harmless(exc: BaseException) -> Exception:
     return ToolException(f"{type(exc).__name__}: the tool raised it")
 
 
-def _plain(tool: BaseTool, result: Any) -> Any:
+def _plain_result(tool: BaseTool, result: Any) -> Any:
     if tool.response_format == "content_and_artifact" and _is(result, tuple):
         parts: tuple[Any, ...] = result
         # The artifact stays data, even if it looks like content.
@@ -98,7 +98,7 @@ def _plain(tool: BaseTool, result: Any) -> Any:
             *(_json_value(tool, part) for part in parts[1:]),
         )
         for part in plain:
-            _shallow(tool, part)  # the content is made text of; the artifact stays data
+            _check_result_depth(tool, part)  # the content is made text of; the artifact stays data
         return plain
     return _plain_value(tool, result)
 
@@ -111,13 +111,15 @@ def _plain_value(tool: BaseTool, value: Any) -> Any:
     """
     if _is(value, Command):
         command: Command[Any] = value
-        return _answered(tool, command)
+        return _with_tool_message(tool, command)
     if isinstance(value, ToolMessage):
-        return _keepable(tool, value)
-    if _are_answers(value):
+        return _checked_message(tool, value)
+    if _is_answer_list(value):
         answers: list[Any] = value
         return [
-            _keepable(tool, each) if isinstance(each, ToolMessage) else _told(tool, each)
+            _checked_message(tool, each)
+            if isinstance(each, ToolMessage)
+            else _with_plain_update(tool, each)
             for each in answers
         ]
     if value is None or isinstance(value, str):
@@ -148,7 +150,7 @@ def _json_value(tool: BaseTool, value: Any) -> Any:
     return plain
 
 
-def _shallow(tool: BaseTool, value: Any) -> None:
+def _check_result_depth(tool: BaseTool, value: Any) -> None:
     """Checks that the result of an activity can carry data.
 
     Raises:
@@ -172,7 +174,7 @@ def _data(value: Any) -> Any:
     return value
 
 
-def _keepable(tool: BaseTool, message: ToolMessage) -> ToolMessage:
+def _checked_message(tool: BaseTool, message: ToolMessage) -> ToolMessage:
     """Returns the message in a form that the store can keep.
 
     Raises:
@@ -197,7 +199,7 @@ _CONTENT = frozenset(
 
 def _has_files(blocks: list[Any]) -> bool:
     """Whether these are content blocks with at least one file."""
-    return any(data_of(block) is not None for block in blocks) and all(
+    return any(find_file(block) is not None for block in blocks) and all(
         isinstance(block, str | dict) for block in blocks
     )
 
@@ -206,13 +208,13 @@ def _as_block(block: Any) -> dict[str, Any]:
     """Returns a block that LangChain leaves unchanged; one unknown block makes all of them text."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
-    if (data := data_of(block)) is None:
-        return block if block.get("type") in _CONTENT else as_text(block)
+    if (data := find_file(block)) is None:
+        return block if block.get("type") in _CONTENT else build_text_block(block)
     mime_type, text, name = data
     return {"type": "file", "base64": text, "mime_type": mime_type, "filename": name}
 
 
-def _are_answers(value: Any) -> bool:
+def _is_answer_list(value: Any) -> bool:
     """Whether it is a list of messages and commands, which `ToolNode` accepts."""
     items: list[Any] = value if _is(value, list) else []
     return bool(items) and all(isinstance(v, Command | ToolMessage) for v in items)
@@ -223,53 +225,53 @@ def _is(value: Any, kind: type[Any]) -> bool:
     return isinstance(value, kind)
 
 
-def _answered(tool: BaseTool, command: Command[Any]) -> Command[Any]:
+def _with_tool_message(tool: BaseTool, command: Command[Any]) -> Command[Any]:
     """Returns the command with a message for the call, which `ToolNode` requires.
 
     In a tool, the graph is the turn of the agent, and its parent is the graph of the run. Steps
     continue only in the graph of the run, so both mean that one.
     """
-    command = _told(tool, command)
+    command = _with_plain_update(tool, command)
     update: Any = command.update
-    told = convert_to_messages(update.get("messages") or [])
+    messages = convert_to_messages(update.get("messages") or [])
     id_ = current_call().id
-    if not any(isinstance(m, ToolMessage) and m.tool_call_id == id_ for m in told):
-        told = [*told, ToolMessage("Done.", tool_call_id=id_, name=tool.name)]
-    return replace(command, graph=None, update={**update, "messages": told})
+    if not any(isinstance(m, ToolMessage) and m.tool_call_id == id_ for m in messages):
+        messages = [*messages, ToolMessage("Done.", tool_call_id=id_, name=tool.name)]
+    return replace(command, graph=None, update={**update, "messages": messages})
 
 
-def _told(tool: BaseTool, command: Command[Any]) -> Command[Any]:
-    """The command with an update that a run can take.
+def _with_plain_update(tool: BaseTool, command: Command[Any]) -> Command[Any]:
+    """Returns the command with an update of plain data.
 
     Raises:
         NotJson: the update is not a dict, or its flags or outputs are not JSON.
     """
-    given: Any = command.update or {}
+    value: Any = command.update or {}
     try:
-        update: dict[str, Any] = dict(given)
+        update: dict[str, Any] = dict(value)
     except (TypeError, ValueError) as exc:
         raise NotJson(
-            f"the tool {tool.name!r} returned a Command whose update is a {type(given).__name__}",
+            f"the tool {tool.name!r} returned a Command whose update is a {type(value).__name__}",
             remedy="Give the update as a dict of flags, outputs and messages.",
         ) from exc
     for what in ("flags", "outputs"):
         if update.get(what) is not None:
             update[what] = _values(tool, what, update[what])
     if update.get("operations") is not None:
-        update["operations"] = operations_of(tool.name, update["operations"])
+        update["operations"] = parse_operations(tool.name, update["operations"])
     for message in convert_to_messages(update.get("messages") or []):
         if isinstance(message, ToolMessage):
-            _keepable(tool, message)
+            _checked_message(tool, message)
     return replace(command, update=update)
 
 
-def _values(tool: BaseTool, what: str, given: Any) -> dict[str, Json]:
-    if not isinstance(given, Mapping):
+def _values(tool: BaseTool, what: str, value: Any) -> dict[str, Json]:
+    if not isinstance(value, Mapping):
         raise NotJson(
-            f"the tool {tool.name!r} ran, but its Command's {what} are a {type(given).__name__}",
+            f"the tool {tool.name!r} ran, but its Command's {what} are a {type(value).__name__}",
             remedy=f"Give {what} as a dict.",
         )
-    values: Mapping[Any, Any] = given  # pyright: ignore[reportUnknownVariableType]
+    values: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
     out: dict[str, Json] = {}
     for key, value in values.items():
         try:

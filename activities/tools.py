@@ -1,4 +1,4 @@
-"""Tools by name: `module:function` to LangChain tools, imported where they run."""
+"""Tools by name: `module:function`, imported by the worker and converted to LangChain tools."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from temporalio import activity
 
-from crewlog.activities.caches import LruCache, Made
+from crewlog.activities.caches import LoadingCache, LruCache
 from crewlog.activities.event_loops import EventLoops
-from crewlog.activities.tool_results import checked
+from crewlog.activities.tool_results import wrap_method
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.policy import Policy
@@ -33,49 +33,49 @@ if TYPE_CHECKING:
     from crewlog.activities.mcp_tools import McpTools
 
 BUILT_IN = ToolDefinition(run="crewlog:built_in", effects="read")
-"""What the tools that every crew has are defined as."""
-_INVALIDATING = threading.Lock()
+"""The definition of the built-in tools."""
+_INVALIDATION_LOCK = threading.Lock()
 """Held while import caches are cleared: two threads that do it at once may raise KeyError."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tool:
-    """A tool that is ready to be offered and to be run."""
+    """A tool with its schema and its definition."""
 
     tool: BaseTool
     schema: dict[str, Json]
-    """What the model is told, in the form that all LangChain models take."""
+    """The schema for the model, in the form that all LangChain models accept."""
     reads_state: bool
-    """Whether it asks for the state (`InjectedState`, `ToolRuntime`): else the view is not read."""
-    in_thread: bool
-    """Whether it runs in a thread, where it cannot be interrupted."""
+    """Whether it needs the state (`InjectedState`, `ToolRuntime`): else the view is not read."""
+    runs_in_thread: bool
+    """Whether it runs in a thread, where it cannot be cancelled."""
     definition: ToolDefinition
-    """What the crew says of it."""
+    """Its definition in the crew."""
 
     @property
     def parameters(self) -> dict[str, Json]:
-        """The JSON Schema of its arguments, as the model is told it."""
+        """The JSON Schema of its arguments, as the model gets it."""
         function: dict[str, Json] = self.schema["function"]
         return function.get("parameters") or {}
 
 
 class ToolLoader:
-    """Resolves tools and keeps them. What is missing is looked for again at the next call.
+    """Loads and caches tools. A missing tool is looked for again at the next call.
 
     Args:
-        most: How many are kept.
-        mcp: Makes what finds the tools of servers, when the first is needed: to import it takes
-            its time. None where this worker speaks with no server.
+        most: The most cached tools.
+        mcp: Makes the client of MCP servers when it is needed, since its import is slow; None: this
+            worker uses no MCP server.
     """
 
     def __init__(self, most: int = 1024, mcp: Callable[[], McpTools] | None = None) -> None:
-        self._speak = mcp
+        self._make_mcp = mcp
         self._mcp: McpTools | None = None
-        self._made: LruCache[tuple[ToolName, str, str], Tool] = LruCache(most)
-        self._tools: Made[tuple[ToolName, str], Tool] = Made(most)
+        self._server_tools: LruCache[tuple[ToolName, str, str], Tool] = LruCache(most)
+        self._tools: LoadingCache[tuple[ToolName, str], Tool] = LoadingCache(most)
         self._loops = EventLoops()
 
-    async def ready(
+    async def load(
         self,
         name: ToolName,
         definition: ToolDefinition,
@@ -84,29 +84,29 @@ class ToolLoader:
         for_call: bool = False,
         policy: Policy | None = None,
     ) -> Tool:
-        """The tool of a crew; one that must be imported is imported in a thread.
-
-        Its module may import anything, for as long as it takes: heartbeats go on meanwhile.
+        """Returns a tool of a crew; imports its module in a thread, so that heartbeats continue.
 
         Args:
             name: Its name in the crew.
-            definition: What the crew says of it.
+            definition: Its definition in the crew.
             servers: The crew's MCP servers.
-            for_call: Whether it is to be called now, and not only shown to a model.
-            policy: The crew's: it says whose approvals of servers' tools count.
+            for_call: Whether it is called now, and not only described to a model.
+            policy: The crew's policy, which says whose approvals of servers' tools count.
 
         Raises:
-            ToolMissing: where this worker has no such module or name, or it is no tool, or its
-                server is away.
-            ToolNotApproved: where nobody has approved what a server's tool says of itself.
-            ToolUnusable: where its server does not offer it, or not in a usable form.
+            ToolMissing: this worker lacks the module or the name, or it is not a tool, or its
+                server is unavailable.
+            ToolNotApproved: the description of a server's tool is not approved.
+            ToolUnusable: its server does not offer it, or not in a usable form.
         """
         if mcp_tool(definition.run) is not None:
-            return await self._of_server(
+            return await self._load_server_tool(
                 name, definition, servers or {}, for_call=for_call, policy=policy
             )
         key = (name, definition.model_dump_json(exclude_defaults=True))
-        return await self._tools.ready(key, lambda: _resolved(name, definition, self._loops))
+        return await self._tools.get_or_load(
+            key, lambda: _import_tool(name, definition, self._loops)
+        )
 
     async def close(self) -> None:
         """Ends the sessions with servers, and the loops of async tools."""
@@ -114,7 +114,7 @@ class ToolLoader:
         if self._mcp is not None:
             await self._mcp.close()
 
-    async def _of_server(
+    async def _load_server_tool(
         self,
         name: ToolName,
         definition: ToolDefinition,
@@ -123,21 +123,23 @@ class ToolLoader:
         for_call: bool,
         policy: Policy | None,
     ) -> Tool:
-        if self._speak is None:
-            raise ToolMissing("this worker speaks with no MCP server", place=f"tool {name!r}")
+        if self._make_mcp is None:
+            raise ToolMissing("this worker uses no MCP server", place=f"tool {name!r}")
         if self._mcp is None:
-            made = await asyncio.to_thread(self._speak)
-            self._mcp = self._mcp or made  # another call may have been quicker
-        offered = await self._mcp.ready(name, definition, servers, for_call=for_call, policy=policy)
-        key = (name, definition.model_dump_json(exclude_defaults=True), offered.key)
-        found = self._made.get(key)
+            mcp = await asyncio.to_thread(self._make_mcp)
+            self._mcp = self._mcp or mcp  # another call may have been quicker
+        server_tool = await self._mcp.load(
+            name, definition, servers, for_call=for_call, policy=policy
+        )
+        key = (name, definition.model_dump_json(exclude_defaults=True), server_tool.key)
+        cached = self._server_tools.get(key)
         try:
-            return found or self._made.put(key, make_tool(offered.made(), definition))
+            return cached or self._server_tools.put(key, make_tool(server_tool.build(), definition))
         except Exception as exc:
             raise ToolUnusable(
-                f"what the MCP server says of the tool {name!r} cannot be used: "
+                f"the MCP server's description of the tool {name!r} cannot be used: "
                 f"{type(exc).__name__}",
-                remedy="The server has to be mended.",
+                remedy="Correct the server.",
                 place=f"tool {name!r}",
             ) from exc
 
@@ -148,13 +150,13 @@ class ToolLoader:
         servers: Mapping[str, McpServer] | None = None,
         policy: Policy | None = None,
     ) -> dict[str, Json]:
-        """What a model is told of a tool.
+        """Returns the schema of a tool for a model.
 
-        A tool with a task queue of its own need not be importable where models are called: then
-        its arguments are not described, and are checked where it runs.
+        This worker need not have the module of a tool with a task queue of its own. Without it, the
+        schema accepts any arguments, and the tool's worker checks them.
         """
         try:
-            return (await self.ready(name, definition, servers, policy=policy)).schema
+            return (await self.load(name, definition, servers, policy=policy)).schema
         except ToolMissing:
             if definition.queue is None:
                 raise
@@ -163,57 +165,61 @@ class ToolLoader:
             "properties": {},
             "additionalProperties": True,
         }
-        about = {"name": name, "description": definition.description or _words(name)}
-        return {"type": "function", "function": {**about, "parameters": anything}}
+        function = {
+            "name": name,
+            "description": definition.description or _default_description(name),
+            "parameters": anything,
+        }
+        return {"type": "function", "function": function}
 
 
 def make_tool(
     tool: BaseTool, definition: ToolDefinition = BUILT_IN, loops: EventLoops | None = None
 ) -> Tool:
-    """A LangChain tool, ready; its results are checked where they are made.
+    """Returns a LangChain tool whose results are checked right after it ran.
 
     Args:
         tool: The tool.
-        definition: What the crew says of it.
-        loops: Where its coroutine runs; none: in the worker's own loop.
+        definition: Its definition in the crew.
+        loops: The event loops of async tools; None: it runs in the worker's own loop.
     """
-    ready = tool.model_copy()
-    in_thread = (
+    copy = tool.model_copy()
+    runs_in_thread = (
         tool.coroutine is None
         if isinstance(tool, StructuredTool)
         else getattr(type(tool), "_arun") is getattr(BaseTool, "_arun")  # noqa: B009 - as LangChain does
     )
-    elsewhere = None if loops is None or in_thread else partial(loops.run, definition.run)
+    run_coroutine = None if loops is None or runs_in_thread else partial(loops.run, definition.run)
     for attribute in ("_run", "_arun"):
-        method: Any = getattr(ready, attribute)
-        # On the instance: the class may be anybody's.
-        object.__setattr__(ready, attribute, checked(ready, method, elsewhere))
+        method: Any = getattr(copy, attribute)
+        # On the instance, since the class may belong to other code.
+        object.__setattr__(copy, attribute, wrap_method(copy, method, run_coroutine))
     return Tool(
-        tool=ready,
+        tool=copy,
         schema=convert_to_openai_tool(tool),
         reads_state=_reads_state(tool),
-        in_thread=in_thread,
+        runs_in_thread=runs_in_thread,
         definition=definition,
     )
 
 
-def _resolved(name: ToolName, definition: ToolDefinition, loops: EventLoops) -> Tool:
-    source = _find(name, definition.run)
+def _import_tool(name: ToolName, definition: ToolDefinition, loops: EventLoops) -> Tool:
+    source = _import_object(name, definition.run)
     try:
         return make_tool(_as_tool(name, definition, source), definition, loops)
     except ToolMissing:
         raise
     except Exception as exc:
         raise ToolMissing(
-            f"{definition.run!r} cannot be made a tool: {in_words(exc)}",
+            f"{definition.run!r} cannot be converted to a tool: {in_words(exc)}",
             remedy="Give its parameters type hints that JSON has: str, int, list, dict, …",
             place=f"tool {name!r}",
         ) from exc
 
 
-def _find(name: ToolName, run: str) -> object:
+def _import_object(name: ToolName, run: str) -> object:
     module_name, _, attribute = run.partition(":")
-    module = _import(name, module_name)
+    module = _import_module(name, module_name)
     try:
         return getattr(module, attribute)
     except AttributeError:
@@ -221,23 +227,23 @@ def _find(name: ToolName, run: str) -> object:
         raise ToolMissing(
             f"the module {module_name!r} has no {attribute!r}",
             remedy=did_you_mean(attribute, public, f"Define {attribute!r} in {module.__file__}.")
-            + _if_misnamed(),
+            + _definition_remedy(),
             place=f"tool {name!r}",
         ) from None
 
 
-def _modules_here() -> list[str]:
-    """The modules and packages of the worker's directory."""
+def _local_modules() -> list[str]:
+    """Returns the modules and packages of the worker's directory."""
     try:
-        inside = sorted(Path.cwd().iterdir())
+        paths = sorted(Path.cwd().iterdir())
     except OSError:
         return []
-    files = [each.stem for each in inside if each.suffix == ".py"]
-    return files + [each.name for each in inside if (each / "__init__.py").is_file()]
+    files = [each.stem for each in paths if each.suffix == ".py"]
+    return files + [each.name for each in paths if (each / "__init__.py").is_file()]
 
 
-def _if_misnamed() -> str:
-    """What to do where the definition is wrong: a run keeps the one that it was given last."""
+def _definition_remedy() -> str:
+    """Returns how to correct the definition of a live run, which does not follow the file."""
     if not activity.in_activity():
         return ""
     run = activity.info().workflow_id
@@ -247,10 +253,10 @@ def _if_misnamed() -> str:
     )
 
 
-def _import(name: ToolName, module_name: str) -> ModuleType:
+def _import_module(name: ToolName, module_name: str) -> ModuleType:
     place = f"tool {name!r}"
-    with _INVALIDATING:
-        importlib.invalidate_caches()  # the module may have been written since the worker began
+    with _INVALIDATION_LOCK:
+        importlib.invalidate_caches()  # the module may be newer than the worker
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as exc:
@@ -259,10 +265,10 @@ def _import(name: ToolName, module_name: str) -> ModuleType:
                 f"there is no module {exc.name!r} on this worker",
                 remedy=did_you_mean(
                     exc.name,
-                    _modules_here(),
+                    _local_modules(),
                     "Start the worker in the crew's directory, or install the module there.",
                 )
-                + _if_misnamed(),
+                + _definition_remedy(),
                 place=place,
             ) from exc
         raise ToolMissing(
@@ -274,20 +280,20 @@ def _import(name: ToolName, module_name: str) -> ModuleType:
     except (Exception, SystemExit) as exc:
         raise ToolMissing(
             f"the module {module_name!r} cannot be imported: {in_words(exc)}",
-            remedy="Mend the module; the run goes on with the next try.",
+            remedy="Correct the module; the run continues with the next attempt.",
             place=place,
         ) from exc
 
 
 def _as_tool(name: ToolName, definition: ToolDefinition, source: object) -> BaseTool:
     if isinstance(source, BaseTool):
-        told = definition.description or source.description
-        return source.model_copy(update={"name": str(name), "description": told})
+        description = definition.description or source.description
+        return source.model_copy(update={"name": str(name), "description": description})
     if isinstance(source, type) or not callable(source):
-        what = f"the class {source.__name__!r}" if isinstance(source, type) else repr(source)[:80]
+        kind = f"the class {source.__name__!r}" if isinstance(source, type) else repr(source)[:80]
         raise ToolMissing(
-            f"{definition.run!r} is {what}, not a function or a LangChain tool",
-            remedy="Name a function, or an object that @tool made.",
+            f"{definition.run!r} is {kind}, not a function or a LangChain tool",
+            remedy="Name a function, or an object made by @tool.",
             place=f"tool {name!r}",
         )
     function: Callable[..., Any] = source
@@ -296,13 +302,15 @@ def _as_tool(name: ToolName, definition: ToolDefinition, source: object) -> Base
         func=None if is_async else function,
         coroutine=function if is_async else None,
         name=name,
-        description=definition.description or inspect.getdoc(function) or _words(name),
+        description=definition.description
+        or inspect.getdoc(function)
+        or _default_description(name),
         parse_docstring=bool(inspect.getdoc(function)),
         error_on_invalid_docstring=False,
     )
 
 
-def _words(name: str) -> str:
+def _default_description(name: str) -> str:
     return name.replace("_", " ").replace("-", " ")
 
 
@@ -313,13 +321,13 @@ def _reads_state(tool: BaseTool) -> bool:
     for source in (function, tool.get_input_schema()):
         try:
             hints |= typing.get_type_hints(source, include_extras=True)
-        except (NameError, TypeError):  # names that only type checkers see: then look at no cost
+        except (NameError, TypeError):  # a hint that only type checkers can resolve
             return True
-    # By name: the marks are LangGraph's, a user's subclass of them, or LangChain's re-exports.
-    return any(_marks_state(hint) for hint in hints.values())
+    return any(_is_state_hint(hint) for hint in hints.values())
 
 
-def _marks_state(hint: Any) -> bool:
+def _is_state_hint(hint: Any) -> bool:
+    # By name: LangGraph's classes, subclasses of users, or LangChain's re-exports.
     marks = (hint, *getattr(hint, "__metadata__", ()))
     kinds = {c.__name__ for m in marks for c in (m if isinstance(m, type) else type(m)).__mro__}
     origin: Any = typing.get_origin(hint)

@@ -1,8 +1,8 @@
-"""How a transcript looks to one agent: what it said is its own, what others said is quoted.
+"""The transcript of an agent: its own messages, and quotes of the messages of others.
 
-Providers want tool results right after the message that asked for them, one for each call, and a
-last message that is not the model's own. Parallel agents, people and cancelled turns know nothing
-of that, so it is made here.
+Providers require tool results right after the message with the tool calls, one for each call, and
+a last message that is not the model's own. Parallel agents, users and cancelled turns do not keep
+to that order, so it is restored here.
 """
 
 from __future__ import annotations
@@ -39,69 +39,69 @@ from crewlog.state.excerpt import excerpt
 from crewlog.state.finish_reason import CALL_BLOCKS, is_empty, without_reasoning
 from crewlog.state.model import WakingMessage
 
-LONGEST = 200_000
-"""Characters of a message that a model is shown; the log keeps all of them."""
-UNANSWERED = "This call was ended before it had a result."
+LONGEST_MESSAGE = 200_000
+"""The most characters of a message that a model gets; the log has all of them."""
+NO_RESULT = "This call was ended before it had a result."
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
 Quotes = dict[ContentHash, BaseMessage]
-"""Messages as all but their speaker are shown them, by the hash of the body."""
+"""Messages as quoted for other agents than their author, by the hash of the body."""
 
 
-Spot = tuple[int, ContentHash]
-"""Where a message stands: its position in the journal and its body. Journals that went on side by
-side and became one have several messages at a position."""
+MessageKey = tuple[int, ContentHash]
+"""The position of a message in the journal and its body. After a run merge, several messages may
+have one position."""
 
 
-Said = tuple[str, str]
-"""Who said something, `tool` or `people`, and what."""
+AttributedText = tuple[str, str]
+"""The source of a text, `tool` or `people`, and the text."""
 
 
-class GroupPositions:
-    """Where the groups of a transcript stand in the journal, and what they are."""
+class GroupIndex:
+    """Where the groups of a transcript are in the journal."""
 
     def __init__(self) -> None:
-        self.first: list[Spot] = []
-        """The spot of each group's first message: they grow."""
-        self.of: dict[Spot, int] = {}
-        """The group of the message at a spot."""
-        self.own: dict[StepId, int] = {}
-        """The first group of the agent's own in a step."""
-        self.people: list[int] = []
-        """The groups that people said."""
-        self.hidden: list[Spot] = []
-        """Spots of messages of its logs that the transcript does not show."""
-        self.sums: list[int] = [0]
-        """The tokens before each group, as far as they were asked for and have not changed."""
-        self.before: list[tuple[tuple[Said, ...], Said]] = []
-        """What was said right before each of the agent's replies in a group, and at its end; as far
-        as it was asked for and has not changed."""
+        self.first_keys: list[MessageKey] = []
+        """The key of the first message of each group, in ascending order."""
+        self.group_of: dict[MessageKey, int] = {}
+        """The group of each message."""
+        self.first_group_of_step: dict[StepId, int] = {}
+        """The first group of the agent's own messages in each step."""
+        self.user_groups: list[int] = []
+        """The groups that users wrote."""
+        self.hidden_keys: list[MessageKey] = []
+        """The messages of the logs that the transcript does not show."""
+        self.token_sums: list[int] = [0]
+        """The tokens before each group, as far as they are computed."""
+        self.preceding_texts: list[tuple[tuple[AttributedText, ...], AttributedText]] = []
+        """For each group, as far as computed: the text before each message of the agent in it, and
+        the last text of the group."""
 
-    def group(self, spot: Spot) -> None:
-        """Notes a new group."""
-        self.of[spot] = len(self.first)
-        self.first.append(spot)
+    def add_group(self, key: MessageKey) -> None:
+        """Adds a group."""
+        self.group_of[key] = len(self.first_keys)
+        self.first_keys.append(key)
 
-    def joins(self, spot: Spot, group: int) -> None:
-        """Notes a message that belongs to a group that there is."""
-        self.of[spot] = group
-        del self.sums[group + 1 :]
-        del self.before[group:]
+    def add_to_group(self, key: MessageKey, group: int) -> None:
+        """Adds a message to a group, and drops what was computed of this group and later ones."""
+        self.group_of[key] = group
+        del self.token_sums[group + 1 :]
+        del self.preceding_texts[group:]
 
 
 class Transcript:
-    """The messages of an agent's view: a reply and the results of its calls are one group.
+    """The messages of an agent's view. A message and the results of its tool calls are one group.
 
     Args:
-        agent: Whose view it is.
-        quotes: Quoted messages that the run's transcripts share.
-        step: The step, where it is that of an item. It sees nothing of what the agent says about
-            the other items: its replies would stand here as this step's own, in another order each
-            time.
-        was: The names that the step's visit had before.
-        after: The items that it waited for: what the agent said of these it is shown, quoted.
+        agent: The agent of the view.
+        quotes: Quoted messages, which the transcripts of a run share.
+        step: The step; a child step does not see the agent's messages about other items. They would
+            look like messages of this step, in another order each time.
+        former_steps: The former ids of the step's visit.
+        awaited_items: The items that the step waited for: the agent's messages about these are
+            quoted.
     """
 
     def __init__(
@@ -109,207 +109,215 @@ class Transcript:
         agent: AgentName,
         quotes: Quotes | None = None,
         step: StepId | None = None,
-        was: Sequence[StepId] = (),
-        after: Sequence[int] = (),
+        former_steps: Sequence[StepId] = (),
+        awaited_items: Sequence[int] = (),
     ) -> None:
-        self._was = was
-        self._after = after
+        self._former_steps = former_steps
+        self._awaited_items = awaited_items
         self._agent = agent
         self._step = step if step is not None and item_number(step) else None
         self._quotes: Quotes = {} if quotes is None else quotes
         self._groups: list[list[BaseMessage]] = []
-        self.spots = GroupPositions()
-        """Where its groups stand, for windows."""
-        self._asked: dict[str, int] = {}
-        """The group of every call of the agent's own, by the call's id."""
-        self._open: dict[int, list[str]] = {}
-        """Calls without a result, by group."""
-        self._own: set[ContentHash] = set()
-        """What the agent said: the last word of a turn that was capped comes once more."""
+        self.index = GroupIndex()
+        self._group_of_call: dict[str, int] = {}
+        """The group of each tool call of the agent, by the id of the call."""
+        self._open_calls: dict[int, list[str]] = {}
+        """The tool calls without a result, by group."""
+        self._own_bodies: set[ContentHash] = set()
+        """The agent's own messages: the final message at a limit is in the log twice."""
 
     def add(self, message: BaseMessage, body: ContentHash, position: int = 0) -> None:
-        """Adds the next message by position and body, whose body has that hash."""
-        spot = (position, body)
+        """Adds the next message by position and body.
+
+        Args:
+            message: The message.
+            body: The hash of its body.
+            position: Its position in the journal.
+        """
+        key = (position, body)
         if isinstance(message, AIMessage) and message.name == self._agent:
-            if body in self._own:
+            if body in self._own_bodies:
                 return
-            if (item := self._sibling(message)) is not None:
-                if item in self._after:
-                    self._groups.append([] if is_empty(message) else [quoted(message)])
-                    self.spots.group(spot)
+            if (item := self._find_other_item(message)) is not None:
+                if item in self._awaited_items:
+                    self._groups.append([] if is_empty(message) else [quote_message(message)])
+                    self.index.add_group(key)
                 else:
-                    self.spots.hidden.append(spot)
+                    self.index.hidden_keys.append(key)
                 return
-            self._own.add(body)
-            if (said_in := step_of(message)) is not None:
-                said_in = self._step_now(said_in)
-                self.spots.own.setdefault(said_in, len(self._groups))
+            self._own_bodies.add(body)
+            if (step := find_step(message)) is not None:
+                step = self._current_id(step)
+                self.index.first_group_of_step.setdefault(step, len(self._groups))
             ids = call_ids(message)
             if ids:
-                self._asked.update(dict.fromkeys(ids, len(self._groups)))
-                self._open[len(self._groups)] = ids
+                self._group_of_call.update(dict.fromkeys(ids, len(self._groups)))
+                self._open_calls[len(self._groups)] = ids
             self._groups.append([] if is_empty(message) else [sendable_message(message)])
-            self.spots.group(spot)
-        elif isinstance(message, ToolMessage) and message.tool_call_id in self._asked:
-            self._answer(message)
-            self.spots.joins(spot, self._asked[message.tool_call_id])
+            self.index.add_group(key)
+        elif isinstance(message, ToolMessage) and message.tool_call_id in self._group_of_call:
+            self._add_result(message)
+            self.index.add_to_group(key, self._group_of_call[message.tool_call_id])
         else:
             if isinstance(message, HumanMessage) and message.name != CREW:
-                self.spots.people.append(len(self._groups))
-            quote = self._quotes.get(body) or quoted(message)
+                self.index.user_groups.append(len(self._groups))
+            quote = self._quotes.get(body) or quote_message(message)
             if quote is not message:
                 self._quotes[body] = quote
             silent = isinstance(message, AIMessage) and is_empty(message)
             self._groups.append([] if silent else [quote])
-            self.spots.group(spot)
+            self.index.add_group(key)
 
-    def _sibling(self, message: AIMessage) -> int | None:
-        """The other item of the visit that a message is about; none where it is about none."""
-        said_in = step_of(message)
-        if self._step is None or said_in is None:
+    def _find_other_item(self, message: AIMessage) -> int | None:
+        """Returns the item of a message about another item of the visit; None: it is about none."""
+        step = find_step(message)
+        if self._step is None or step is None:
             return None
-        said_in = self._step_now(said_in)
-        other = said_in != self._step and visit_of(said_in) == visit_of(self._step)
-        return item_number(said_in) if other else None
+        step = self._current_id(step)
+        other = step != self._step and visit_of(step) == visit_of(self._step)
+        return item_number(step) if other else None
 
-    def _step_now(self, said_in: StepId) -> StepId:
-        return said_in if self._step is None else _as_now(said_in, self._step, self._was)
+    def _current_id(self, step: StepId) -> StepId:
+        return step if self._step is None else _current_id(step, self._step, self._former_steps)
 
-    def _answer(self, message: ToolMessage) -> None:
-        index = self._asked[message.tool_call_id]
+    def _add_result(self, message: ToolMessage) -> None:
+        index = self._group_of_call[message.tool_call_id]
         group = self._groups[index]
-        waiting = self._open.get(index, [])
-        if message.tool_call_id not in waiting:  # people let the call be made again
+        waiting = self._open_calls.get(index, [])
+        if message.tool_call_id not in waiting:  # the call was made again after an answer of people
             group[:] = [m for m in group if getattr(m, "tool_call_id", "") != message.tool_call_id]
         else:
             waiting.remove(message.tool_call_id)
             if not waiting:
-                del self._open[index]
+                del self._open_calls[index]
         group.append(message)
 
     def __len__(self) -> int:
         return len(self._groups)
 
     def group(self, index: int) -> list[BaseMessage]:
-        """A group as it is now; a call that never got a result is given one that says so."""
-        left = self._open.get(index, ())
-        return [*self._groups[index], *map(_unanswered, left)]
+        """Returns a group; a tool call without a result gets one."""
+        return [*self._groups[index], *map(_missing_result, self._open_calls.get(index, ()))]
 
     def messages(self) -> list[BaseMessage]:
-        """All messages in order; calls without a result keep none."""
+        """Returns all messages in order."""
         return list(chain.from_iterable(self._groups))
 
-    def complete(self) -> list[BaseMessage]:
-        """All messages in order; a call that never got a result is given one that says so."""
-        if not self._open:
+    def completed_messages(self) -> list[BaseMessage]:
+        """Returns all messages in order; a tool call without a result gets one."""
+        if not self._open_calls:
             return self.messages()
-        out: list[BaseMessage] = []
-        for index, group in enumerate(self._groups):
-            out += group
-            out += map(_unanswered, self._open.get(index, ()))
-        return out
+        return [message for index in range(len(self)) for message in self.group(index)]
 
 
-def _unanswered(call: str) -> ToolMessage:
-    return ToolMessage(UNANSWERED, tool_call_id=call, status="error")
+def _missing_result(call: str) -> ToolMessage:
+    return ToolMessage(NO_RESULT, tool_call_id=call, status="error")
 
 
-def step_of(message: BaseMessage) -> StepId | None:
-    """The step that a reply was made in; none where its id does not say so."""
+def find_step(message: BaseMessage) -> StepId | None:
+    """Returns the step of a model's message, by its id; None: the id names no step."""
     step, _, call = (message.id or "").rpartition("/")
     return StepId(step) if call.isdecimal() and "#" in step else None
 
 
-def _as_now(said_in: StepId, step: StepId, was: Sequence[StepId]) -> StepId:
-    """An item's step by the name that its visit has now, where it had another one before."""
-    if not item_number(said_in) or visit_of(said_in) not in was:
-        return said_in
-    return child_step_id(visit_of(step), item_number(said_in))
+def _current_id(other: StepId, step: StepId, former_steps: Sequence[StepId]) -> StepId:
+    """Returns the present id of a child step whose visit had another id before a rollback."""
+    if not item_number(other) or visit_of(other) not in former_steps:
+        return other
+    return child_step_id(visit_of(step), item_number(other))
 
 
 def with_item(
-    transcript: Sequence[BaseMessage], item: str, step: StepId, was: Sequence[StepId] = ()
+    transcript: Sequence[BaseMessage],
+    item: str,
+    step: StepId,
+    former_steps: Sequence[StepId] = (),
 ) -> list[BaseMessage]:
-    """The transcript with the step's item, right before what the agent has said about it."""
-    return with_message_before_turn(transcript, shortened(HumanMessage(item)), step, was)
+    """Returns the transcript with the item of a step, before the agent's messages in the step."""
+    message = truncate_message(HumanMessage(item))
+    return with_message_before_turn(transcript, message, step, former_steps)
 
 
 def with_message_before_turn(
     transcript: Sequence[BaseMessage],
     message: BaseMessage,
     step: StepId,
-    was: Sequence[StepId] = (),
+    former_steps: Sequence[StepId] = (),
 ) -> list[BaseMessage]:
-    """The transcript with a message right before what the agent has said in a step."""
+    """Returns the transcript with a message before the agent's messages in a step."""
 
-    def own(message: BaseMessage) -> bool:
-        said_in = step_of(message)
-        return said_in is not None and _as_now(said_in, step, was) == step
+    def is_of_step(message: BaseMessage) -> bool:
+        other = find_step(message)
+        return other is not None and _current_id(other, step, former_steps) == step
 
-    at = next((i for i, m in enumerate(transcript) if own(m)), len(transcript))
+    at = next((i for i, m in enumerate(transcript) if is_of_step(m)), len(transcript))
     return [*transcript[:at], message, *transcript[at:]]
 
 
 def with_waking_message(
-    transcript: Sequence[BaseMessage], message: BaseMessage, heard: WakingMessage, step: StepId
+    transcript: Sequence[BaseMessage], message: BaseMessage, waking: WakingMessage, step: StepId
 ) -> list[BaseMessage]:
-    """The transcript with which message a step is for: others may have come since it was said.
+    """Returns the transcript with a note that says which message woke a step.
+
+    Other messages may have come since.
 
     Args:
-        transcript: What the agent sees.
+        transcript: The transcript of the agent.
         message: The message.
-        heard: Where it was said, and by whom.
+        waking: Its log and its author.
         step: The step.
     """
-    where = f" in {heard.log}" if heard.log != PUBLIC else ""
-    told = f"This turn is for what {heard.by or 'people'} said{where}: {excerpt(message.text, 300)}"
-    if heard.more:
-        told += f"\nAnd for {heard.more} more that came since."
-    return with_message_before_turn(transcript, HumanMessage(told, name=CREW), step)
+    where = f" in {waking.log}" if waking.log != PUBLIC else ""
+    note = f"This turn is for what {waking.by or 'people'} said{where}: "
+    note += excerpt(message.text, 300)
+    if waking.more:
+        note += f"\nAnd for {waking.more} more that came since."
+    return with_message_before_turn(transcript, HumanMessage(note, name=CREW), step)
 
 
 def sendable_message(message: AIMessage) -> AIMessage:
-    """An agent's own message as its model is shown it again.
+    """Returns an agent's own message in a form that its service accepts.
 
-    A call whose arguments could not be read goes without them: services refuse what is no JSON, and
-    some clients drop such a call and keep its result. The result quotes what was wrong.
+    Services refuse arguments that are not JSON, and some clients drop such a call and keep its
+    result. So the call gets empty arguments; its result quotes what was wrong.
     """
-    ill = [ToolCall(name=c["name"] or "", args={}, id=c["id"]) for c in message.invalid_tool_calls]
-    calls = [*message.tool_calls, *ill]
+    invalid = [
+        ToolCall(name=c["name"] or "", args={}, id=c["id"]) for c in message.invalid_tool_calls
+    ]
+    calls = [*message.tool_calls, *invalid]
     update: dict[str, Any] = {}
-    if ill:
+    if invalid:
         update |= {"tool_calls": calls, "invalid_tool_calls": []}
     content: Any = message.content
     if calls and isinstance(content, list):
         by_id = {call["id"]: call["args"] for call in calls}
         blocks: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
-        sent = [_readable(block, by_id) for block in blocks]
+        sent = [_with_json_arguments(block, by_id) for block in blocks]
         if sent != blocks:
             update["content"] = sent
     return message.model_copy(update=update) if update else message
 
 
-def _readable(block: Any, args: Mapping[str | None, dict[str, Any]]) -> Any:
-    """A block of content; one that spells a call has the arguments of that call as JSON."""
+def _with_json_arguments(block: Any, args: Mapping[str | None, dict[str, Any]]) -> Any:
+    """Returns a content block; one of a tool call gets the arguments of the call as JSON."""
     if not isinstance(block, dict):
         return block
-    found = cast("dict[str, Any]", block)
-    of_call = args.get(found.get("call_id") or found.get("id"))
-    if found.get("type") not in CALL_BLOCKS or of_call is None:
-        return found
-    if "arguments" in found:  # OpenAI's Responses: a text
-        return (
-            found if _is_object(found["arguments"]) else {**found, "arguments": json.dumps(of_call)}
-        )
-    cleaned_text = {k: v for k, v in found.items() if k != "partial_json"}
-    key = "args" if "args" in found else "input"
-    if found["type"] == "invalid_tool_call":
-        cleaned_text["type"] = "tool_call"
-    return {**cleaned_text, key: of_call}
+    fields = cast("dict[str, Any]", block)
+    of_call = args.get(fields.get("call_id") or fields.get("id"))
+    if fields.get("type") not in CALL_BLOCKS or of_call is None:
+        return fields
+    if "arguments" in fields:  # OpenAI's Responses: a text
+        if _is_json_object(fields["arguments"]):
+            return fields
+        return {**fields, "arguments": json.dumps(of_call)}
+    complete = {k: v for k, v in fields.items() if k != "partial_json"}
+    key = "args" if "args" in fields else "input"
+    if fields["type"] == "invalid_tool_call":
+        complete["type"] = "tool_call"
+    return {**complete, key: of_call}
 
 
-def _is_object(text: Any) -> bool:
-    """Whether a text is a JSON object as services take it."""
+def _is_json_object(text: Any) -> bool:
     try:
         return isinstance(json.loads(text), dict)
     except (TypeError, ValueError):
@@ -317,41 +325,41 @@ def _is_object(text: Any) -> bool:
 
 
 def without_old_reasoning(
-    transcript: list[BaseMessage], step: StepId, was: Sequence[StepId] = ()
+    transcript: list[BaseMessage], step: StepId, former_steps: Sequence[StepId] = ()
 ) -> list[BaseMessage]:
-    """The transcript with what the agent's model thought in this turn, and in no earlier one."""
-    thinks = [
+    """Returns the transcript without the reasoning of the agent's earlier turns."""
+    candidates = [
         i
         for i, m in enumerate(transcript)
         if (m.additional_kwargs or type(m.content) is list) and type(m) is AIMessage
     ]
-    if not thinks:
+    if not candidates:
         return transcript
     out = [*transcript]
-    for i in thinks:
+    for i in candidates:
         message = out[i]
-        said_in = step_of(message)
-        if said_in is None or _as_now(said_in, step, was) != step:
+        other = find_step(message)
+        if other is None or _current_id(other, step, former_steps) != step:
             out[i] = without_reasoning(cast("AIMessage", message))
     return out
 
 
 def call_ids(message: AIMessage) -> list[str]:
-    """The ids of all calls that a reply asks for, well-formed or not."""
+    """Returns the ids of all tool calls of a message, valid or not."""
     return [c["id"] or "" for c in (*message.tool_calls, *message.invalid_tool_calls)]
 
 
-def quoted(message: BaseMessage) -> BaseMessage:
-    """What somebody else said, as the agent is shown it.
+def quote_message(message: BaseMessage) -> BaseMessage:
+    """Returns a message as other agents than its author see it.
 
-    The speaker is in the text, since providers ignore or refuse names; the name is given as well.
+    The text has the author, too, since providers ignore or refuse names.
     """
     if isinstance(message, HumanMessage):
         if message.name is None or message.name == safe_name(message.name):
             return message
         return message.model_copy(update={"name": safe_name(message.name)})
-    speaker = message.name or message.type
-    name, text = safe_name(speaker), f"[{speaker}] {message.text}"
+    author = message.name or message.type
+    name, text = safe_name(author), f"[{author}] {message.text}"
     content: Any = message.content
     files = [block for block in content if is_file(block)] if isinstance(content, list) else []
     if not files:
@@ -360,21 +368,20 @@ def quoted(message: BaseMessage) -> BaseMessage:
 
 
 def safe_name(name: str) -> str:
-    """A name that every provider takes."""
+    """Returns a name that every provider accepts."""
     return _NOT_IN_NAMES.sub("_", name)[:64] or "_"
 
 
-def shortened(message: BaseMessage) -> BaseMessage:
-    """The message with its text cut to what a model can be shown."""
+def truncate_message(message: BaseMessage) -> BaseMessage:
+    """Returns the message with its texts truncated to `LONGEST_MESSAGE`."""
     content: Any = message.content
     if isinstance(content, str):
-        if len(content) <= LONGEST:
-            return message
-        return message.model_copy(update={"content": _cut(content)})
+        text = truncate_text(content, LONGEST_MESSAGE)
+        return message if text is content else message.model_copy(update={"content": text})
     blocks: list[Any] = [
-        _cut(b)
+        truncate_text(b, LONGEST_MESSAGE)
         if isinstance(b, str)
-        else {**b, "text": _cut(b["text"])}
+        else {**b, "text": truncate_text(b["text"], LONGEST_MESSAGE)}
         if isinstance(b.get("text"), str)
         else b
         for b in content
@@ -382,39 +389,40 @@ def shortened(message: BaseMessage) -> BaseMessage:
     return message if blocks == content else message.model_copy(update={"content": blocks})
 
 
-def _cut(text: str) -> str:
-    if len(text) <= LONGEST:
+def truncate_text(text: str, most: int) -> str:
+    """Returns the text, or its first `most` characters and a note that it was cut."""
+    if len(text) <= most:
         return text
-    return f"{text[:LONGEST]}\n[Cut here: {len(text):,} characters in all.]"
+    return f"{text[:most]}\n[Cut here: {len(text):,} characters in all.]"
 
 
-def prompt(
+def build_prompt(
     agent: AgentName,
     definition: AgentDefinition,
     tools: Sequence[str],
     transcript: Sequence[BaseMessage],
     task: str | None = None,
-    form: str = "",
-    graph: str = "",
+    output_instructions: str = "",
+    awareness_block: str = "",
 ) -> list[BaseMessage]:
-    """What the agent's model is given: the system message, the transcript, and a turn to take.
+    """Returns the messages for the agent's model: system message, transcript, request of a turn.
 
     Args:
         agent: The agent.
         definition: Its definition.
-        tools: The tools that it is offered.
+        tools: The tools that it may call.
         transcript: The messages that it sees.
-        task: What it is to do in this phase.
-        form: What its final message must be.
-        graph: What it is told of the graph that it lives in: the last, since it changes most often.
+        task: The task of its phase.
+        output_instructions: What its final message must be.
+        awareness_block: The description of its component; at the end, since it changes most often.
     """
-    system = "\n\n".join(filter(None, [_system(definition, tools, task), form, graph]))
-    out: list[BaseMessage] = [_system_message(system), *transcript]
+    parts = [_system_text(definition, tools, task), output_instructions, awareness_block]
+    out: list[BaseMessage] = [_system_message("\n\n".join(filter(None, parts))), *transcript]
     last = out[-1]
     if isinstance(last, AIMessage):
         out.append(HumanMessage("It is your turn again."))
     elif isinstance(last, SystemMessage):
-        # Some providers refuse a conversation in which nobody has spoken.
+        # Some providers refuse a conversation without a message of a user.
         out.append(HumanMessage("It is your turn."))
     return out
 
@@ -424,7 +432,7 @@ def _system_message(text: str) -> SystemMessage:
     return SystemMessage(text)
 
 
-def _system(definition: AgentDefinition, tools: Sequence[str], task: str | None) -> str:
+def _system_text(definition: AgentDefinition, tools: Sequence[str], task: str | None) -> str:
     lines = [definition.prompt]
     if task:
         lines.append(f"Your task now: {task}")

@@ -21,11 +21,11 @@ PRICE_TABLES = "genai_prices"
 """The package with the prices of models, loaded at the first call of a priced model."""
 _LOADED = threading.Event()
 """Set once the tables are loaded."""
-CHARACTERS = 4
+CHARACTERS_PER_TOKEN = 4
 """Characters of a token, if the provider does not report its count."""
 
 
-def counted(reply: AIMessage, said: Sequence[BaseMessage]) -> AIMessage:
+def with_usage(reply: AIMessage, said: Sequence[BaseMessage]) -> AIMessage:
     """Returns a message with the tokens of its call: reported, or estimated by length.
 
     The message itself gets the figures, since the journal reads its body.
@@ -44,11 +44,11 @@ def counted(reply: AIMessage, said: Sequence[BaseMessage]) -> AIMessage:
     return reply.model_copy(update={"usage_metadata": usage})
 
 
-async def usage_of(reply: AIMessage, model: str) -> Usage:
+async def compute_usage(reply: AIMessage, model: str) -> Usage:
     """The usage of one call.
 
     Args:
-        reply: The message, as `counted` returns it.
+        reply: The message, as `with_usage` returns it.
         model: The model as the definition names it; `unpriced` if its price is not known.
     """
     told: Any = reply.usage_metadata or {}
@@ -85,9 +85,9 @@ def _estimate(messages: Sequence[BaseMessage]) -> int:
         content: Any = message.content  # pyright: ignore[reportUnknownMemberType]
         calls: Any = message.__dict__.get("tool_calls")  # a missing attribute is slow to look up
         if isinstance(content, str) and not calls:
-            tokens += len(content) // CHARACTERS
+            tokens += len(content) // CHARACTERS_PER_TOKEN
         else:
             text = content if isinstance(content, str) else json.dumps(content, default=str)
             asked = json.dumps(calls, default=str) if calls else ""
-            tokens += (len(text) + len(asked)) // CHARACTERS
+            tokens += (len(text) + len(asked)) // CHARACTERS_PER_TOKEN
     return tokens

@@ -15,9 +15,9 @@ from langchain_core.messages import BaseMessage
 
 from crewlog.activities.artifacts import Artifacts, with_refused_operations
 from crewlog.activities.caches import LruCache
-from crewlog.activities.definitions import Definitions, Sees
+from crewlog.activities.definitions import AgentAccess, Definitions
 from crewlog.activities.hydrator import Hydrator
-from crewlog.activities.windows import Cut
+from crewlog.activities.windows import TrimmedTranscript
 from crewlog.authority.audiences import authorize_artifact, may_read, may_read_input
 from crewlog.authority.permissions import Decision
 from crewlog.definition.context import Window
@@ -45,7 +45,7 @@ class Items:
         self._store = store
         self._lists: LruCache[ContentHash, Json] = LruCache(LISTS_KEPT)
 
-    async def shown(self, task: CallModel) -> str | None:
+    async def read(self, task: CallModel) -> str | None:
         """Returns the item of a step as its agent may see it; None: the step has no item.
 
         Raises:
@@ -81,7 +81,7 @@ class Items:
 _REMEDY = "Let it read the log ('reads', 'groups' or 'logs'), and retry the step."
 
 
-class Sight:
+class ViewReader:
     """Reads the transcripts, artifacts and items that agents may see.
 
     Args:
@@ -103,7 +103,7 @@ class Sight:
         self._items = Items(store)
         self._artifacts = artifacts or Artifacts(store, hydrator)
 
-    async def transcript(self, task: CallInput, *, complete: bool = True) -> list[BaseMessage]:
+    async def read_transcript(self, task: CallInput, *, complete: bool = True) -> list[BaseMessage]:
         """Returns the messages that the agent of a call may read.
 
         Args:
@@ -115,19 +115,19 @@ class Sight:
             StoreUnavailable: the store does not answer.
             StoreIncomplete: the store lacks a row.
         """
-        view, sees = await self._checked(task)
-        found = await self._hydrator.hydrate(
+        view, access = await self._authorize(task)
+        messages = await self._hydrator.hydrate(
             task.run,
             task.agent,
             view,
             task.batch,
             step=task.step,
             complete=complete,
-            barred=sees.barred,
+            unreadable_logs=access.unreadable_logs,
         )
-        return with_refused_operations(found, await self.artifacts(task))
+        return with_refused_operations(messages, await self.read_artifacts(task))
 
-    async def artifacts(self, task: CallInput) -> dict[str, Content]:
+    async def read_artifacts(self, task: CallInput) -> dict[str, Content]:
         """Returns the artifacts that the agent of a call may see, by name, as of its view.
 
         Raises:
@@ -135,20 +135,22 @@ class Sight:
             StoreUnavailable: the store does not answer.
             StoreIncomplete: the store lacks a row.
         """
-        sees = await self._definitions.sees(task.definition, task.agent)
+        access = await self._definitions.find_access(task.definition, task.agent)
         view = task.view.without(lambda log: not is_artifact(log))
         for log in view.heads:
             name = log.removeprefix(ARTIFACT)
-            allowed = (task.agent,) if name in sees.artifacts else ()
-            known = name in sees.artifacts or log in sees.barred
+            allowed = (task.agent,) if name in access.artifacts else ()
+            known = name in access.artifacts or log in access.unreadable_logs
             _check(task, authorize_artifact("see", task.agent, name, allowed, known=known), log)
-        if not sees.artifacts:
+        if not access.artifacts:
             return {}
         return await self._artifacts.read(
-            task.run, view, task.batch, sees.artifacts, barred=sees.barred
+            task.run, view, task.batch, access.artifacts, unreadable_logs=access.unreadable_logs
         )
 
-    async def windowed(self, task: CallInput, window: Window, *, script: bool) -> Cut:
+    async def read_window(
+        self, task: CallInput, window: Window, *, script: bool
+    ) -> TrimmedTranscript:
         """Returns the messages of `transcript` that a window shows.
 
         Args:
@@ -156,21 +158,22 @@ class Sight:
             window: The window.
             script: Whether its model is a script, which counts all earlier messages.
         """
-        view, sees = await self._checked(task)
-        found = await self._hydrator.windowed(task, view, window, sees.barred, script=script)
-        return replace(
-            found, shown=with_refused_operations(found.shown, await self.artifacts(task))
+        view, access = await self._authorize(task)
+        trimmed = await self._hydrator.hydrate_window(
+            task, view, window, access.unreadable_logs, script=script
         )
+        artifacts = await self.read_artifacts(task)
+        return replace(trimmed, messages=with_refused_operations(trimmed.messages, artifacts))
 
-    async def _checked(self, task: CallInput) -> tuple[View, Sees]:
+    async def _authorize(self, task: CallInput) -> tuple[View, AgentAccess]:
         """Returns the message logs of a view, after the check that the agent may read them."""
-        sees = await self._definitions.sees(task.definition, task.agent)
+        access = await self._definitions.find_access(task.definition, task.agent)
         view = task.view.without(is_artifact)
         for log in view.heads:
-            _check(task, may_read(task.agent, log, reads=sees.reads, step=task.step), log)
-        return view, sees
+            _check(task, may_read(task.agent, log, reads=access.reads, step=task.step), log)
+        return view, access
 
-    async def item(self, task: CallModel) -> str | None:
+    async def read_item(self, task: CallModel) -> str | None:
         """Returns the item of a step as its agent may see it; None: the step has no item.
 
         Raises:
@@ -181,14 +184,12 @@ class Sight:
         item = task.item
         if item is None:
             return None
-        sees = await self._definitions.sees(task.definition, task.agent)
-        decision = may_read_input(task.agent, item.logs, reads=sees.reads, step=task.step)
-        if (
-            item.is_withheld and decision.allowed
-        ):  # a change has removed the log from its agent since
+        access = await self._definitions.find_access(task.definition, task.agent)
+        decision = may_read_input(task.agent, item.logs, reads=access.reads, step=task.step)
+        if item.is_withheld and decision.allowed:  # a change has removed the log from its agent
             decision = Decision(allowed=False, reason=f"{task.agent!r} may not see it any more")
         _check(task, decision, None)
-        return await self._items.shown(task)
+        return await self._items.read(task)
 
 
 def _check(task: CallInput, decision: Decision, log: LogName | None) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from crewlog.activities.transcripts import Said, Spot, Transcript
+from crewlog.activities.transcripts import AttributedText, MessageKey, Transcript, truncate_text
 from crewlog.definition.context import OFF, Window
 from crewlog.ids import ContentHash, LogName, StepId
 
@@ -27,12 +27,12 @@ CHUNK = 8
 """The messages that each further summary of a log covers."""
 MOST_UNCOVERED = 2 * CHUNK
 """The most groups, the newest, that are shown besides the window since no chunk covers them."""
-CHARACTERS = 4
+CHARACTERS_PER_TOKEN = 4
 """Characters of a token, as an estimate."""
-STEADY = 4
+WINDOW_PARTS = 4
 """The number of parts of a window in tokens: its beginning moves by one part at a time."""
 _SHORTEST = 200
-"""The length to which a text that does not fit is cut, in characters."""
+"""The length to which a text that does not fit is truncated, in characters."""
 
 
 class Chain(list[tuple[int, ContentHash]]):
@@ -41,11 +41,11 @@ class Chain(list[tuple[int, ContentHash]]):
     def __init__(self, links: Iterable[tuple[int, ContentHash]] = ()) -> None:
         super().__init__(links)
         self.heads: list[ContentHash] = []
-        """The log's head after each. Where logs were joined, no head says how far both are: there
-        it is the one that the log would have, had all been said in it from the beginning."""
+        """The head of the log after each link. After a run merge, no stored head covers the links
+        of both logs: then it is the head that one log with all these links would have."""
 
-    def until(self, length: int) -> Chain:
-        """The first `length` links, for a log that continues differently."""
+    def prefix(self, length: int) -> Chain:
+        """Returns the first `length` links, for a log that continues differently."""
         other = Chain(self[:length])
         other.heads = self.heads[:length]
         return other
@@ -75,33 +75,32 @@ class SummarizedPrefix:
         """The head of the log at its end."""
         return self.chain.heads[self.length - 1]
 
-    def said(self, start: int, end: int) -> list[BaseMessage]:
-        """Some of its messages."""
+    def read_messages(self, start: int, end: int) -> list[BaseMessage]:
+        """Returns a slice of its messages."""
         return [self.messages[body] for _, body in self.chain[start:end]]
 
 
 @dataclass(frozen=True)
-class Cut:
+class TrimmedTranscript:
     """The part of a transcript that a window shows."""
 
-    shown: list[BaseMessage]
-    """The messages that are shown, in order."""
-    left_out: int = 0
-    """The number of groups that are left out."""
-    earlier: tuple[Said, ...] = ()
-    """What was said right before each reply of the agent's own among these, where it was asked,
-    with who said it: `tool` or `people`."""
-    covered: tuple[SummarizedPrefix, ...] = ()
+    messages: list[BaseMessage]
+    """The messages that the window shows, in order."""
+    omitted_groups: int = 0
+    """The number of groups that it leaves out."""
+    preceding_texts: tuple[AttributedText, ...] = ()
+    """The text before each omitted message of the agent, if a script needs it."""
+    prefixes: tuple[SummarizedPrefix, ...] = ()
     """The beginnings of logs for which summaries stand, the public one first."""
     gap: tuple[BaseMessage, ...] = ()
-    """Messages that are left out though no summary is to stand for them: their beginnings do."""
-    untold: int = 0
-    """Groups before these of which there are too many: their number stands for them."""
-    summed_up: int = 0
-    """The number of left-out groups that summaries cover."""
+    """Omitted messages that no summary covers: their beginnings stand for them."""
+    unlisted_groups: int = 0
+    """The number of groups before the gap; their number stands for them."""
+    summarized_groups: int = 0
+    """The number of omitted groups that summaries cover."""
 
 
-def cut(
+def trim_transcript(
     transcript: Transcript,
     logs: Mapping[LogName, Log],
     messages: Mapping[ContentHash, BaseMessage],
@@ -109,7 +108,7 @@ def cut(
     step: StepId,
     *,
     script: str = "",
-) -> Cut:
+) -> TrimmedTranscript:
     """Returns the part of a transcript that a window shows.
 
     Args:
@@ -121,57 +120,61 @@ def cut(
         script: The agent, if its model is a script, which counts all earlier messages.
     """
     total = len(transcript)
-    present = transcript.spots.own.get(step, total)
-    asked = _people_said_last(transcript, present)
+    present = transcript.index.first_group_of_step.get(step, total)
+    request = _find_last_user_group(transcript, present)
     forced = _by_tokens(transcript, window.tokens) if window.tokens is not None else 0
     first = 0 if window.last is None else present - window.last
-    if asked is not None and asked >= first:
+    if request is not None and request >= first:
         first -= 1  # the request is shown, too
     start = max(forced, first)
     if start <= 0:
-        return Cut(_fitted(transcript, 0, total, window))
-    pinned = asked if asked is not None and asked < start else None
+        return TrimmedTranscript(_fit_groups(transcript, 0, total, window))
+    pinned = request if request is not None and request < start else None
     covered, uncovered = (
-        ((), []) if window.summary == OFF else _coverage(transcript, logs, messages, start)
+        ((), []) if window.summary == OFF else _find_prefixes(transcript, logs, messages, start)
     )
     open_ = [i for i in uncovered if i != pinned]
     newest = open_[-MOST_UNCOVERED:]
     kept = {i for i in newest if i >= forced}
-    # The beginnings of what is neither shown nor summed up, as far as that is not too long.
     gap = [i for i in open_ if i not in kept]
-    told = gap[-MOST_UNCOVERED:]
+    listed = gap[-MOST_UNCOVERED:]
     before = sorted(kept if pinned is None else {*kept, pinned})
     shown = [
-        _shortened(each, window.tokens * CHARACTERS // 2) if window.tokens is not None else each
+        _truncate(each, window.tokens * CHARACTERS_PER_TOKEN // 2)
+        if window.tokens is not None
+        else each
         for i in before
         for each in transcript.group(i)
     ]
-    left_out = start - len(before)
-    return Cut(
-        shown=shown + _fitted(transcript, start, total, window),
-        left_out=left_out,
-        earlier=tuple(_earlier(transcript, start, before, script)) if script else (),
-        covered=covered,
-        gap=tuple(each for i in told for each in transcript.group(i)),
-        untold=len(gap) - len(told),
-        summed_up=left_out - len({*uncovered} - {*before}) if covered else 0,
+    omitted = start - len(before)
+    return TrimmedTranscript(
+        messages=shown + _fit_groups(transcript, start, total, window),
+        omitted_groups=omitted,
+        preceding_texts=tuple(_preceding_texts(transcript, start, before, script))
+        if script
+        else (),
+        prefixes=covered,
+        gap=tuple(each for i in listed for each in transcript.group(i)),
+        unlisted_groups=len(gap) - len(listed),
+        summarized_groups=omitted - len({*uncovered} - {*before}) if covered else 0,
     )
 
 
-def _people_said_last(transcript: Transcript, present: int) -> int | None:
-    """The last group of people's before the present turn: what is asked."""
-    people = transcript.spots.people
-    at = bisect_left(people, present)
-    return people[at - 1] if at else None
+def _find_last_user_group(transcript: Transcript, present: int) -> int | None:
+    """Returns the last group of users before the present turn: the request."""
+    groups = transcript.index.user_groups
+    at = bisect_left(groups, present)
+    return groups[at - 1] if at else None
 
 
-def _earlier(
+def _preceding_texts(
     transcript: Transcript, start: int, shown: Collection[int], agent: str
-) -> Iterator[Said]:
-    known = transcript.spots.before
+) -> Iterator[AttributedText]:
+    """Yields the text before each message of the agent in the groups that are not shown."""
+    known = transcript.index.preceding_texts
     for i in range(len(known), start):
         before = known[i - 1][1] if i else ("people", "")
-        found: list[Said] = []
+        found: list[AttributedText] = []
         for message in transcript.group(i):
             if isinstance(message, AIMessage) and message.name == agent:
                 found.append(before)
@@ -186,68 +189,70 @@ def _earlier(
 
 
 def _by_tokens(transcript: Transcript, most: int) -> int:
-    """The first group that is shown where all that are shown have so many tokens at most.
+    """Returns the first group of a window that has at most `most` tokens.
 
-    It moves by a part of them at a time: while it stays, prompts begin the same.
+    It moves by one part of the window at a time, so that most prompts begin the same.
     """
     sums = _sums(transcript)
     total = len(sums) - 1
     if sums[total] <= most:
         return 0
     fits = bisect_left(sums, sums[total] - most)
-    part = max(1, most // STEADY)
+    part = max(1, most // WINDOW_PARTS)
     steady = next((i for i in range(fits, total) if sums[i] // part > sums[i - 1] // part), fits)
     return min(steady, total - 1)
 
 
 def _sums(transcript: Transcript) -> list[int]:
-    sums = transcript.spots.sums
+    sums = transcript.index.token_sums
     for i in range(len(sums) - 1, len(transcript)):
-        sums.append(sums[i] + sum(map(tokens_of, transcript.group(i))))
+        sums.append(sums[i] + sum(map(estimate_tokens, transcript.group(i))))
     return sums
 
 
-def tokens_of(message: BaseMessage) -> int:
+def estimate_tokens(message: BaseMessage) -> int:
     """Estimates the tokens of a message by its characters."""
     content: Any = message.content  # pyright: ignore[reportUnknownMemberType]
-    said = content if isinstance(content, str) else json.dumps(content, default=str)
+    text = content if isinstance(content, str) else json.dumps(content, default=str)
     calls = message.tool_calls if isinstance(message, AIMessage) else []
-    return 1 + (len(said) + (len(json.dumps(calls, default=str)) if calls else 0)) // CHARACTERS
+    length = len(text) + (len(json.dumps(calls, default=str)) if calls else 0)
+    return 1 + length // CHARACTERS_PER_TOKEN
 
 
-def _fitted(transcript: Transcript, start: int, total: int, window: Window) -> list[BaseMessage]:
-    """The groups from one on; a last one that alone is too long has its texts cut."""
+def _fit_groups(
+    transcript: Transcript, start: int, total: int, window: Window
+) -> list[BaseMessage]:
+    """Returns the groups from `start`; if the only one is too long, its texts are truncated."""
     groups = [transcript.group(i) for i in range(start, total)]
     if window.tokens is not None and len(groups) == 1:
-        tokens = [tokens_of(each) for each in groups[0]]
+        tokens = [estimate_tokens(each) for each in groups[0]]
         if sum(tokens) > window.tokens:
-            most = max(_SHORTEST, window.tokens * CHARACTERS // len(tokens))
-            return [_shortened(each, most) for each in groups[0]]
+            most = max(_SHORTEST, window.tokens * CHARACTERS_PER_TOKEN // len(tokens))
+            return [_truncate(each, most) for each in groups[0]]
     return [each for group in groups for each in group]
 
 
-def _shortened(message: BaseMessage, most: int) -> BaseMessage:
+def _truncate(message: BaseMessage, most: int) -> BaseMessage:
     content: Any = message.content  # pyright: ignore[reportUnknownMemberType]
     if not isinstance(content, str) or len(content) <= most:
         return message
-    text = f"{content[:most]}\n[Cut here: {len(content):,} characters in all.]"
-    return message.model_copy(update={"content": text})
+    return message.model_copy(update={"content": truncate_text(content, most)})
 
 
 # -- what summaries stand for -----------------------------------------------------------------
 
 
-def _coverage(
+def _find_prefixes(
     transcript: Transcript,
     logs: Mapping[LogName, Log],
     messages: Mapping[ContentHash, BaseMessage],
     start: int,
 ) -> tuple[tuple[SummarizedPrefix, ...], list[int]]:
-    """The beginnings that summaries stand for, and the groups before `start` that none covers."""
-    spots = transcript.spots
-    after: Spot = (spots.first[-1][0] + 1, ContentHash(""))
-    end = spots.first[start] if start < len(transcript) else after
-    end = min(end, *spots.hidden[:1]) if spots.hidden else end
+    """Returns the prefixes that summaries cover, and the other groups before `start`."""
+    index = transcript.index
+    after: MessageKey = (index.first_keys[-1][0] + 1, ContentHash(""))
+    end = index.first_keys[start] if start < len(transcript) else after
+    end = min(end, *index.hidden_keys[:1]) if index.hidden_keys else end
     covered: list[SummarizedPrefix] = []
     for log in sorted(logs, key=lambda name: (name != "public", name)):
         found = logs[log]
@@ -255,18 +260,18 @@ def _coverage(
         if length := before - before % CHUNK:
             covered.append(SummarizedPrefix(log, found.chain, length, messages))
     ends = {each.log: each.length for each in covered}
-    # A group's results may come late, after the first message that is shown.
-    open_spots = {
-        spot for name, log in logs.items() for spot in log.chain[ends.get(name, 0) : log.length]
+    # A group's results may come late, after the first message that the window shows.
+    open_keys = {
+        key for name, log in logs.items() for key in log.chain[ends.get(name, 0) : log.length]
     }
     uncovered = {
-        spots.of[spot]
-        for spot in open_spots
-        if spot in spots.of and not any(_has(each, spot) for each in covered)
+        index.group_of[key]
+        for key in open_keys
+        if key in index.group_of and not any(_has(each, key) for each in covered)
     }
     return tuple(covered), sorted(i for i in uncovered if i < start)
 
 
-def _has(covered: SummarizedPrefix, spot: Spot) -> bool:
-    at = bisect_left(covered.chain, spot, 0, covered.length)
-    return at < covered.length and covered.chain[at] == spot
+def _has(prefix: SummarizedPrefix, key: MessageKey) -> bool:
+    at = bisect_left(prefix.chain, key, 0, prefix.length)
+    return at < prefix.length and prefix.chain[at] == key

@@ -24,26 +24,26 @@ from crewlog.errors import CrewlogError, in_words
 from crewlog.ids import ToolName
 
 SCRIPTED = "scripted:"
-SECONDS = 60.0
+MODEL_TIMEOUT = 60.0
 """Timeout for the creation of a scripted model."""
-Look = tuple[list[str], Coroutine[Any, Any, object]]
+CodeCheck = tuple[list[str], Coroutine[Any, Any, object]]
 """A path in the definition, and the check of what it names."""
 
 
-def looks(crew: CrewDefinition) -> Iterator[Look]:
-    """The checks: functions of tools, and scripts of models."""
-    registry, models = ToolLoader(), ModelFactory()
+def code_checks(crew: CrewDefinition) -> Iterator[CodeCheck]:
+    """Yields the checks: of the functions of tools, and of scripts."""
+    loader, models = ToolLoader(), ModelFactory()
     for name, tool in crew.tools.items():
         if tool.queue is None and mcp_tool(tool.run) is None:
-            yield ["tools", name, "run"], _ready(registry, ToolName(name), tool)
-    named = {agent.model: ["agents", name, "model"] for name, agent in crew.agents.items()}
-    for model, path in {**named, crew.model: ["model"]}.items():
+            yield ["tools", name, "run"], _check_tool(loader, ToolName(name), tool)
+    paths = {agent.model: ["agents", name, "model"] for name, agent in crew.agents.items()}
+    for model, path in {**paths, crew.model: ["model"]}.items():
         if model is not None and model.startswith(SCRIPTED):
-            yield path, models.ready(model, {}, SECONDS)
+            yield path, models.get(model, {}, MODEL_TIMEOUT)
 
 
-async def _ready(registry: ToolLoader, name: ToolName, definition: ToolDefinition) -> None:
-    check_argument_names(await registry.ready(name, definition))
+async def _check_tool(loader: ToolLoader, name: ToolName, definition: ToolDefinition) -> None:
+    check_argument_names(await loader.load(name, definition))
 
 
 def main(file: Path) -> None:
@@ -52,19 +52,19 @@ def main(file: Path) -> None:
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as in a worker
     with file.open("w", encoding="utf-8") as out:
 
-        def tell(**line: Any) -> None:
+        def write(**line: Any) -> None:
             out.write(json.dumps(line) + "\n")
             out.flush()
 
-        for path, look in looks(crew):
-            tell(path=path)
+        for path, check in code_checks(crew):
+            write(path=path)
             try:
-                asyncio.run(look)
-            except CrewlogError as fault:
-                tell(path=path, message=fault.message, remedy=fault.remedy)
-            except Exception as fault:  # noqa: BLE001 - whatever its author's code raises
-                tell(path=path, message=in_words(fault), remedy="")
-        tell(path=[])
+                asyncio.run(check)
+            except CrewlogError as error:
+                write(path=path, message=error.message, remedy=error.remedy)
+            except Exception as error:  # noqa: BLE001 - the crew's code may raise anything
+                write(path=path, message=in_words(error), remedy="")
+        write(path=[])
 
 
 if __name__ == "__main__":

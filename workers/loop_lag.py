@@ -1,8 +1,8 @@
-"""The lag of a worker's event loop: whoever blocks it is named in the log.
+"""Logs where a worker's event loop is blocked.
 
-Async tools have loops of their own (`crewlog.activities.event_loops`). What else may block the
-worker's is a model's client, a server's tool, or Crewlog: everything stands still meanwhile,
-heartbeats included, so the server takes the worker for dead. A thread sees it all the same.
+Async tools have loops of their own (`crewlog.activities.event_loops`). The worker's loop may still
+be blocked by the client of a model, by a tool of an MCP server, or by Crewlog. Then no heartbeat is
+sent, and the server regards the worker as lost. A thread watches the loop.
 """
 
 from __future__ import annotations
@@ -18,26 +18,29 @@ import structlog
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 
-EVERY = 1.0
-"""Seconds between two looks."""
-LATE = 2.0
-"""Seconds that the loop may take to answer: heartbeats are missed after five, by default."""
-SHOWN = 8
-"""Lines of code that are shown of where it stands, the innermost ones."""
+CHECK_INTERVAL = 1.0
+"""Seconds between two checks."""
+BLOCKED_AFTER = 2.0
+"""Seconds without an answer after which the loop is blocked; the default heartbeat timeout is five
+seconds."""
+STACK_LINES = 8
+"""The innermost lines of code that are logged."""
 
 
 @contextmanager
-def watch_loop(every: float = EVERY, late: float = LATE) -> Generator[None]:
-    """Watches the loop that runs for as long as the block does.
+def watch_loop(
+    interval: float = CHECK_INTERVAL, blocked_after: float = BLOCKED_AFTER
+) -> Generator[None]:
+    """Watches the running event loop until the block ends.
 
     Args:
-        every: Seconds between two looks.
-        late: Seconds that it may take to answer.
+        interval: Seconds between two checks.
+        blocked_after: Seconds without an answer after which the loop is blocked.
     """
     loop, ends = asyncio.get_running_loop(), threading.Event()
     watcher = threading.Thread(
         target=_watch,
-        args=(loop, threading.get_ident(), ends, every, late),
+        args=(loop, threading.get_ident(), ends, interval, blocked_after),
         name="lag",
         daemon=True,
     )
@@ -49,23 +52,29 @@ def watch_loop(every: float = EVERY, late: float = LATE) -> Generator[None]:
 
 
 def _watch(
-    loop: asyncio.AbstractEventLoop, thread: int, ends: threading.Event, every: float, late: float
+    loop: asyncio.AbstractEventLoop,
+    thread: int,
+    ends: threading.Event,
+    interval: float,
+    blocked_after: float,
 ) -> None:
-    while not ends.wait(every):
+    while not ends.wait(interval):
         answered = threading.Event()
         try:
             loop.call_soon_threadsafe(answered.set)
         except RuntimeError:  # it is closed
             return
-        if answered.wait(late) or ends.is_set():
+        if answered.wait(blocked_after) or ends.is_set():
             continue
-        log.warning("the worker's event loop is blocked", seconds=late, at=_where(thread))
-        while not answered.wait(every) and not ends.is_set():
+        log.warning(
+            "the worker's event loop is blocked", seconds=blocked_after, at=_stack_lines(thread)
+        )
+        while not answered.wait(interval) and not ends.is_set():
             pass
 
 
-def _where(thread: int) -> list[str]:
-    """Where a thread is: its innermost lines, the last one first."""
+def _stack_lines(thread: int) -> list[str]:
+    """Returns the innermost lines of a thread, the last one first."""
     frame = current_frames().get(thread)
-    lines = traceback.extract_stack(frame)[-SHOWN:] if frame is not None else []
+    lines = traceback.extract_stack(frame)[-STACK_LINES:] if frame is not None else []
     return [f"{each.filename}:{each.lineno} {each.name}" for each in reversed(lines)]

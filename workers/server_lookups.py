@@ -1,7 +1,4 @@
-"""What activities ask of the server: how executions began and ended, and to hint to a run.
-
-Nobody else can say otherwise how an execution began.
-"""
+"""The requests of activities to the server: about executions and runs, and merge notifications."""
 
 from __future__ import annotations
 
@@ -10,108 +7,116 @@ from datetime import timedelta
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from crewlog.activities.executions import Look, Origin
-from crewlog.activities.run_merge import Begun, Came, Ended, Ending, Hinted, QueueOf
+from crewlog.activities.executions import ExecutionStart, FindExecution
+from crewlog.activities.run_merge import (
+    Delivery,
+    EndedRun,
+    FindEndedRun,
+    FindTaskQueue,
+    IsOpen,
+    SendNotification,
+)
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.state.calls import MergeNotification
 from crewlog.temporal_service.errors import is_execution_not_found
 from crewlog.wire import NOTIFY_MERGE, WORKFLOW_TYPE
 
-_LIMIT = timedelta(seconds=10)
-_HINT_LIMIT = timedelta(seconds=2)
-"""A hint is not worth more: what it is about is stored, and the workflow gives it then."""
+_TIMEOUT = timedelta(seconds=10)
+_NOTIFICATION_TIMEOUT = timedelta(seconds=2)
+"""Short, since the workflow sends a notification again that may not have arrived."""
 
 
-def looks(client: Client) -> Look:
-    """What asks the server of a client about executions: one request for each."""
+def execution_lookup(client: Client) -> FindExecution:
+    """Returns a function that asks the server how an execution began, with one request."""
 
-    async def look(run: RunId, execution: str) -> Origin | None:
+    async def find_execution(run: RunId, execution: str) -> ExecutionStart | None:
         handle = client.get_workflow_handle(run, run_id=execution)
         try:
-            async for event in handle.fetch_history_events(page_size=1, rpc_timeout=_LIMIT):
-                began = event.workflow_execution_started_event_attributes
-                return Origin(
-                    workflow=began.workflow_type.name,
-                    queue=began.task_queue.name,
-                    first=began.first_execution_run_id,
-                    original=began.original_execution_run_id,
-                    continued=began.continued_execution_run_id,
+            async for event in handle.fetch_history_events(page_size=1, rpc_timeout=_TIMEOUT):
+                started = event.workflow_execution_started_event_attributes
+                return ExecutionStart(
+                    workflow=started.workflow_type.name,
+                    queue=started.task_queue.name,
+                    first=started.first_execution_run_id,
+                    original=started.original_execution_run_id,
+                    continued=started.continued_execution_run_id,
                     at=event.event_time.ToMilliseconds(),
                 )
         except RPCError as error:
             if not is_execution_not_found(error):
-                # As where the store is away: whatever needs it has not begun, and is done later.
+                # Retried as if the store were unavailable: the activity has had no effect yet.
                 raise StoreUnavailable(
                     f"the server does not say how an execution of {run!r} began: {error.message}"
                 ) from error
         return None
 
-    return look
+    return find_execution
 
 
-def endings(client: Client) -> Ended:
-    """What asks the server of a client whether a run's workflow has ended: one request."""
+def ended_run_lookup(client: Client) -> FindEndedRun:
+    """Returns a function that asks the server whether a run's workflow has ended."""
 
-    async def ended(run: RunId) -> Ending | None:
+    async def find_ended_run(run: RunId) -> EndedRun | None:
         try:
-            told = await client.get_workflow_handle(run).describe(rpc_timeout=_LIMIT)
+            workflow = await client.get_workflow_handle(run).describe(rpc_timeout=_TIMEOUT)
         except RPCError as error:
             if is_execution_not_found(error):
-                return Ending()
+                return EndedRun()
             raise StoreUnavailable(
                 f"the server does not say whether {run!r} has ended: {error.message}"
             ) from error
-        if told.status is WorkflowExecutionStatus.RUNNING:
+        if workflow.status is WorkflowExecutionStatus.RUNNING:
             return None
-        return Ending((told.run_id,) if told.run_id else ())
+        return EndedRun((workflow.run_id,) if workflow.run_id else ())
 
-    return ended
+    return find_ended_run
 
 
-def beginnings(client: Client) -> Begun:
-    """What asks the server of a client whether a run's workflow is open: one request."""
+def open_run_lookup(client: Client) -> IsOpen:
+    """Returns a function that asks the server whether a run's workflow is open."""
 
-    async def begun(run: RunId) -> bool:
+    async def is_open(run: RunId) -> bool:
         try:
-            told = await client.get_workflow_handle(run).describe(rpc_timeout=_LIMIT)
+            workflow = await client.get_workflow_handle(run).describe(rpc_timeout=_TIMEOUT)
         except RPCError as error:
             if is_execution_not_found(error):
                 return False
             raise StoreUnavailable(
                 f"the server does not say whether {run!r} has begun: {error.message}"
             ) from error
-        return (
-            told.status is WorkflowExecutionStatus.RUNNING and told.workflow_type == WORKFLOW_TYPE
-        )
+        is_running = workflow.status is WorkflowExecutionStatus.RUNNING
+        return is_running and workflow.workflow_type == WORKFLOW_TYPE
 
-    return begun
+    return is_open
 
 
-def queues(client: Client) -> QueueOf:
-    """What asks the server of a client which task queue a run's workflow has: one request."""
+def task_queue_lookup(client: Client) -> FindTaskQueue:
+    """Returns a function that asks the server for the task queue of a run's workflow."""
 
-    async def queue(run: RunId) -> str:
+    async def find_task_queue(run: RunId) -> str:
         try:
-            told = await client.get_workflow_handle(run).describe(rpc_timeout=_LIMIT)
+            workflow = await client.get_workflow_handle(run).describe(rpc_timeout=_TIMEOUT)
         except RPCError:
             return ""
-        return told.task_queue
+        return workflow.task_queue
 
-    return queue
+    return find_task_queue
 
 
-def hints(client: Client) -> Hinted:
-    """What gives runs' hints by the server of a client: a signal each."""
+def notification_sender(client: Client) -> SendNotification:
+    """Returns a function that sends a merge notification as a signal."""
 
-    async def hint(run: RunId, what: MergeNotification) -> Came:
-        handle = client.get_workflow_handle(what.to)
+    async def send_notification(run: RunId, notification: MergeNotification) -> Delivery:
+        handle = client.get_workflow_handle(notification.to)
         try:
             await handle.signal(
-                NOTIFY_MERGE, {"op": what.merge, "run": run}, rpc_timeout=_HINT_LIMIT
+                NOTIFY_MERGE,
+                {"op": notification.merge, "run": run},
+                rpc_timeout=_NOTIFICATION_TIMEOUT,
             )
         except RPCError as error:
-            return "gone" if is_execution_not_found(error) else "untold"
-        return "given"
+            return "not_found" if is_execution_not_found(error) else "unknown"
+        return "delivered"
 
-    return hint
+    return send_notification

@@ -1,4 +1,4 @@
-"""A worker: Temporal's, wired with Crewlog's sandbox, converter, store and activities."""
+"""A Temporal worker with Crewlog's sandbox, converter, store and activities."""
 
 from __future__ import annotations
 
@@ -33,7 +33,13 @@ from crewlog.temporal_service.namespaces import check_namespace, server_version
 from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.loop_lag import watch_loop
 from crewlog.workers.sandbox import sandbox
-from crewlog.workers.server_lookups import beginnings, endings, hints, looks, queues
+from crewlog.workers.server_lookups import (
+    ended_run_lookup,
+    execution_lookup,
+    notification_sender,
+    open_run_lookup,
+    task_queue_lookup,
+)
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.interceptors import CurrentDetailsInterceptor, StartArgumentInterceptor
@@ -41,26 +47,24 @@ from crewlog.workflows.interceptors import CurrentDetailsInterceptor, StartArgum
 log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 
 HEARTBEAT_THROTTLE = timedelta(milliseconds=200)
-"""Heartbeats travel at most this often; it is also how soon a running activity hears of a stop."""
-KEPT_PER_TASK = 16
-"""Executions kept in memory for each workflow task that may run at a time."""
-LEAST_KEPT = 2 * KEPT_PER_TASK
-"""The SDK runs no fewer than two tasks at a time where it keeps executions."""
-_NO_WORKER = "Worker validation failed: "
-"""How the SDK's core begins where it asks the server before it polls, and is refused."""
+"""The shortest time between two heartbeats, and so until a running activity is cancelled."""
+CACHED_RUNS_PER_TASK = 16
+"""Cached executions for each workflow task that may run at a time."""
+LEAST_CACHED_RUNS = 2 * CACHED_RUNS_PER_TASK
+"""The SDK runs at least two tasks at a time if it caches executions."""
+_VALIDATION_FAILED = "Worker validation failed: "
+"""The prefix of the SDK's error if the server rejects the worker before it polls."""
 _KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
 
 
 async def register_search_attributes(client: Client) -> bool:
-    """Registers Crewlog's search attributes where it may; true where the server has them all.
+    """Registers Crewlog's search attributes; returns whether the server has all of them.
 
-    One of another type is as bad as none. All are left out, or none: a run sets them together.
-
-    A workflow that sets an attribute the server does not know fails its task for ever, so workers
-    ask before the first run.
+    A run sets all of them or none. Setting an attribute that the server does not know, or that has
+    another type, would fail the workflow task again and again, so workers ask before the first run.
     """
     reason = ""
-    for _ in SEARCH_ATTRIBUTES:  # each round that another worker was first, there is one less
+    for _ in SEARCH_ATTRIBUTES:  # in each round, another worker may have registered one
         try:
             known = await client.operator_service.list_search_attributes(
                 ListSearchAttributesRequest(namespace=client.namespace)
@@ -69,7 +73,8 @@ async def register_search_attributes(client: Client) -> bool:
             wrong = [name for name, type_ in types.items() if type_ not in (None, _KEYWORD)]
             if wrong:
                 await log.awarning(
-                    "search attributes are left out: the namespace has some that are no Keyword",
+                    "search attributes are not set: the namespace has some of another type than "
+                    "Keyword",
                     names=wrong,
                 )
                 return False
@@ -88,54 +93,54 @@ async def register_search_attributes(client: Client) -> bool:
         else:
             return True
     await log.awarning(
-        "search attributes are left out: the server does not let us register them",
+        "search attributes are not set: the server does not allow their registration",
         reason=reason,
     )
     return False
 
 
 async def deployment_config(client: Client, settings: WorkerSettings) -> WorkerDeploymentConfig:
-    """How the worker takes part in versioning: pinned to its build, or by its name alone.
+    """Returns the worker's versioning: its executions are pinned to its build, or unversioned.
 
-    Without a build id it has no versions. Neither has it on a server that would keep pinned runs on
-    their first build for ever; then it says so, and its runs are taken up by whatever build polls.
+    They are unversioned without a build id, or on a server that cannot move a pinned run to a newer
+    build. Then any build may continue them, and the worker logs that.
     """
-    pins = bool(settings.build_id)
-    if pins and not can_pin(server := await server_version(client)):
+    is_pinned = bool(settings.build_id)
+    if is_pinned and not can_pin(server := await server_version(client)):
         await log.awarning(
             "runs are not pinned to this build: the server cannot move pinned runs to a newer one",
             build_id=settings.build_id,
             server=server,
             remedy="Use server 1.31 or newer; until then changes need patches (docs/upgrading.md).",
         )
-        pins = False
-    # Named in any case: else the SDK hashes all loaded modules for a name, two seconds of a start,
-    # and every workflow task's event has 32 characters of it.
+        is_pinned = False
+    # Without a name, the SDK would hash all loaded modules, which takes two seconds, and write the
+    # hash to every workflow task event.
     build = settings.build_id or version("crewlog")
     return WorkerDeploymentConfig(
         version=WorkerDeploymentVersion(settings.deployment, build),
-        use_worker_versioning=pins,
+        use_worker_versioning=is_pinned,
         default_versioning_behavior=(
-            VersioningBehavior.PINNED if pins else VersioningBehavior.UNSPECIFIED
+            VersioningBehavior.PINNED if is_pinned else VersioningBehavior.UNSPECIFIED
         ),
     )
 
 
 async def log_current_build(client: Client, build: WorkerDeploymentVersion) -> None:
-    """Says what the server sends to this build, and how an operator makes it the current one."""
+    """Logs whether this build gets runs, and how an operator makes it the current build."""
     try:
         current = await current_build(client, build.deployment_name)
     except RPCError as error:
-        await log.awarning("which build is current could not be read", reason=error.message)
+        await log.awarning("cannot read which build is current", reason=error.message)
         return
     if current == build.build_id:
-        await log.ainfo("this build is current: runs go to it", build_id=build.build_id)
+        await log.ainfo("this build is current: it gets new runs", build_id=build.build_id)
         return
     address = client.service_client.config.target_host
     await log.awarning(
         f"this build gets no new runs: build {current!r} is current"
         if current
-        else "this build gets no runs: none is current, and runs wait until one is",
+        else "this build gets no runs: no build is current, and runs wait for one",
         build_id=build.build_id,
         command=make_current(
             await program(), address, client.namespace, build.deployment_name, build.build_id
@@ -144,9 +149,9 @@ async def log_current_build(client: Client, build: WorkerDeploymentVersion) -> N
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The event loop of a worker's process: uvloop's where there is one.
+    """Returns the event loop of a worker's process: uvloop, if it is installed.
 
-    A step takes a tenth less of the processor on it.
+    It needs a tenth less of the processor for a step.
     """
     try:
         import uvloop  # noqa: PLC0415 - Windows has none
@@ -156,10 +161,10 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def tune_garbage_collector() -> None:
-    """Makes Python's cycle collector look less often, and not at what was there from the start.
+    """Makes Python's cycle collector run less often, and ignore the objects loaded so far.
 
-    With its defaults it takes a tenth of a busy worker: it walks through the modules and the runs
-    in memory again and again. For a process that is a worker and nothing else.
+    With its defaults it takes a tenth of a busy worker's time, since it traverses the modules and
+    the cached runs again and again. Only for a process that is nothing but a worker.
     """
     gc.collect()
     gc.freeze()
@@ -174,7 +179,7 @@ async def running_worker(
     *,
     models: ModelFactory | None = None,
 ) -> AsyncGenerator[Worker]:
-    """A worker that polls for as long as the block runs; it finishes what it has before it ends."""
+    """Runs a worker until the block ends; it completes its tasks before it stops."""
     settings = settings or WorkerSettings()
     has_attributes = await register_search_attributes(client)
     deployment = await deployment_config(client, settings)
@@ -187,15 +192,15 @@ async def running_worker(
         workspace=settings.workspace,
         models=models,
         search_attributes=search_attributes,
-        look=looks(client),
-        ended=endings(client),
-        begun=beginnings(client),
-        queue_of=queues(client),
-        hint=hints(client),
+        find_execution=execution_lookup(client),
+        find_ended_run=ended_run_lookup(client),
+        is_open=open_run_lookup(client),
+        find_task_queue=task_queue_lookup(client),
+        send_notification=notification_sender(client),
         max_entries=settings.cache_messages,
         files=FileStore.of(client.data_converter),
     )
-    cached, tasks = _room(settings)
+    cached, tasks = cache_limits(settings)
     runner = sandbox()
     worker = Worker(
         client,
@@ -216,7 +221,7 @@ async def running_worker(
         graceful_shutdown_timeout=timedelta(seconds=settings.shutdown_seconds),
     )
     runner.serve(worker)
-    # Tools that are no coroutines run in threads; asyncio's own pool has six on two cores.
+    # For tools that are not coroutines; asyncio's own pool has six threads on two cores.
     threads = ThreadPoolExecutor(settings.max_activities, thread_name_prefix="tool")
     asyncio.get_running_loop().set_default_executor(threads)
     try:
@@ -228,42 +233,42 @@ async def running_worker(
         await activities.close()
 
 
-def _room(settings: WorkerSettings) -> tuple[int, int]:
-    """How many executions are kept in memory, and how many workflow tasks run at a time.
+def cache_limits(settings: WorkerSettings) -> tuple[int, int]:
+    """Returns the most cached executions, and the most workflow tasks at a time.
 
-    Where there is no room, the SDK evicts the execution that it has not touched for longest, even
-    one in mid-task: a task that waits for a local activity, as the first of every run does, is
-    then lost, and is begun again only after it has timed out. So many more are kept than tasks run
-    at a time: while one waits, the others cannot pass through so many that it is the oldest.
+    If the cache is full, the SDK evicts the execution that was used longest ago, even during its
+    task. A task that waits for a local activity, as the first one of every run does, is then lost
+    until it times out. So the cache has many more executions than tasks run at a time: while one
+    task waits, the others cannot use so many executions that its own becomes the oldest.
     """
     if not settings.max_cached_runs:
         return 0, 1
-    cached = max(settings.max_cached_runs, LEAST_KEPT)
-    return cached, min(settings.max_workflow_tasks, cached // KEPT_PER_TASK)
+    cached = max(settings.max_cached_runs, LEAST_CACHED_RUNS)
+    return cached, min(settings.max_workflow_tasks, cached // CACHED_RUNS_PER_TASK)
 
 
 async def run_until(
     stop: asyncio.Event, client: Client, store: Store, settings: WorkerSettings
 ) -> None:
-    """Works until `stop` is set.
+    """Runs a worker until `stop` is set.
 
     Raises:
         NamespaceNotFound: the server does not have the namespace.
-        TemporalUnavailable: the server answers, and cannot do its work.
+        TemporalUnavailable: the server answers, but cannot serve.
     """
     try:
         async with running_worker(client, store, settings) as worker:
             await log.ainfo("the worker polls", task_queue=worker.task_queue)
             with watch_loop():
                 await stop.wait()
-            await log.ainfo("the worker finishes what it has")
+            await log.ainfo("the worker completes its tasks and stops")
     except RuntimeError as error:
-        if not str(error).startswith(_NO_WORKER):
+        if not str(error).startswith(_VALIDATION_FAILED):
             raise
         await check_namespace(client)
         raise TemporalUnavailable(
-            f"the Temporal server cannot serve: {str(error).removeprefix(_NO_WORKER)}",
-            remedy="It answers, but its own services or its database are away: `crewlog doctor` "
-            "looks closer.",
+            f"the Temporal server cannot serve: {str(error).removeprefix(_VALIDATION_FAILED)}",
+            remedy="It answers, but its own services or its database are unavailable: run "
+            "`crewlog doctor`.",
             place=client.service_client.config.target_host,
         ) from error

@@ -28,7 +28,7 @@ REPLIES, EACH, FEW = 3, 56, 30
 SLACK = 0.5
 """Seconds that a busy machine may take from the last look at the rulings, with which a call begins,
 to the first line of its tool: a thread has to be free, and to get its turn. Nothing else is waited
-for in between: tests/activities/test_rulings.py shows that the look comes after all that is."""
+for in between, as tests/activities/test_tool_permissions.py shows."""
 
 
 def hostile(rng: random.Random) -> list[dict[str, Any]]:

@@ -88,7 +88,7 @@ async def test_a_model_may_answer_in_any_form(site: Site, service: Service) -> N
     read = {each.agent: each.how for each in await site.entries(run, "StructuredOutputParsed")}
     assert read == dict.fromkeys(forms, "json")
     (error,) = (await run.state()).errors
-    assert (error.agent, "what is no reply" in error.error) == ("odd", True)
+    assert (error.agent, "something else than a reply" in error.error) == ("odd", True)
 
 
 ROUTE = {"decision": "route", "among": ["writer"], "tries": 1}

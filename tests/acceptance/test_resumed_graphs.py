@@ -194,7 +194,7 @@ async def test_what_people_made_of_the_recipe_since_holds(crews: Site, registere
     await says(run, "three", "x", 2)  # ann hears it, and by her wire eve hears ann
     assert await texts(crews, run, "channel:y") == ["one", "two"]
     assert await texts(crews, run, "channel:z") == ["ann-0"]
-    assert "as that is written now" in (await run.state()).changes[-1].what
+    assert "the present version of its recipe" in (await run.state()).changes[-1].what
     with pytest.raises(UsageError, match="as it is"):
         await run.reopen("live", recipe=now)
 

@@ -106,7 +106,7 @@ async def test_a_run_moves_to_the_second_build_with_its_state(
     first = await deployment.build("a")
     run = await site.start(long_crew(site), queue=deployment.name)
     # Nobody has made a build current: the run waits, and the worker says with which command to.
-    assert "this build gets no runs: none is current" in first.said()
+    assert "this build gets no runs: no build is current" in first.said()
     await deployment.make_current(first, "a")
     await until(lambda: site.ledger(run, "start", gate="g"), "the gate")
 

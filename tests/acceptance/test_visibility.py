@@ -119,7 +119,7 @@ async def test_attributes_that_the_server_refuses_are_left_out(site: Site) -> No
     url = await _database(site, namespace)
     worker = await site.start_worker("full", TEMPORAL_NAMESPACE=namespace, DATABASE_URL=url)
     try:
-        assert "search attributes are left out" in worker.said()
+        assert "search attributes are not set" in worker.said()
         crew = site.crew({"a": [{"text": "A"}]})
         result = await client.execute_workflow(
             "CrewRun",

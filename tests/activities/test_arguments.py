@@ -11,7 +11,12 @@ from langchain_core.tools import StructuredTool
 from langgraph.prebuilt import InjectedState
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from crewlog.activities.arguments import MOST_BYTES, argument_error, guarded, unchecked
+from crewlog.activities.arguments import (
+    MOST_BYTES,
+    argument_error,
+    find_allowlisted_arguments,
+    find_unknown_check,
+)
 from crewlog.activities.tools import Tool, make_tool
 from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.model import ToolDefinition
@@ -82,7 +87,7 @@ CHECKS: dict[str, Any] = {
         ({"n": {1}}, "all: they are not JSON"),
     ],
 )
-def test_what_holds(args: dict[str, Any], told: str | None) -> None:
+def test_arguments_are_validated(args: dict[str, Any], told: str | None) -> None:
     fault = argument_error(made(checks=CHECKS, paths=("notes/",), hosts=("x.org",)), args)
     assert fault is None if told is None else fault is not None and told in fault, fault
     if fault is not None:
@@ -90,7 +95,7 @@ def test_what_holds(args: dict[str, Any], told: str | None) -> None:
         assert fault.endswith(" Call it again.")
 
 
-def test_the_state_is_not_the_models_to_give() -> None:
+def test_a_model_cannot_set_injected_state() -> None:
     def look(n: int, state: Annotated[dict[str, Any], InjectedState]) -> str:
         """Looks."""
         return f"{n} {state}"
@@ -100,13 +105,13 @@ def test_the_state_is_not_the_models_to_give() -> None:
     assert "state: there is no such argument" in (argument_error(tool, {"n": 1, "state": {}}) or "")
 
 
-def test_a_tool_that_takes_anything() -> None:
+def test_a_tool_with_open_arguments() -> None:
     def anything(**more: Any) -> str:
         """Takes anything."""
         return str(more)
 
     assert argument_error(made(anything), {"x": 1}) is None
-    assert unchecked(made(anything, checks={"x": {"longest": 1}})) == ""
+    assert find_unknown_check(made(anything, checks={"x": {"longest": 1}})) == ""
 
 
 def schema_tool(schema: dict[str, Any], **definition: Any) -> Tool:
@@ -136,30 +141,30 @@ SCHEMA: dict[str, Any] = {
         ({"q": "a", "more": 1}, "more: there is no such argument"),
     ],
 )
-def test_a_json_schema(args: dict[str, Any], told: str | None) -> None:
+def test_arguments_are_validated_by_a_json_schema(args: dict[str, Any], told: str | None) -> None:
     fault = argument_error(schema_tool(SCHEMA), args)
     assert fault is None if told is None else fault is not None and told in fault, fault
 
 
-def test_a_schema_fetches_nothing() -> None:
+def test_a_schema_reference_is_not_fetched() -> None:
     schema = {"type": "object", "properties": {"q": {"$ref": "http://127.0.0.1:9/schema.json"}}}
     tool = schema_tool(SCHEMA)
     other = replace(tool, tool=tool.tool.model_copy(update={"args_schema": schema}))
     assert "cannot be used" in (argument_error(other, {"q": 1}) or "")
 
 
-def test_a_check_of_what_a_tool_does_not_have() -> None:
-    assert unchecked(made(checks={"pth": "path"})) == "pth"
-    assert unchecked(made(checks={"path": "path", "options.x": {"longest": 1}})) == ""
+def test_a_check_of_an_unknown_argument_is_found() -> None:
+    assert find_unknown_check(made(checks={"pth": "path"})) == "pth"
+    assert find_unknown_check(made(checks={"path": "path", "options.x": {"longest": 1}})) == ""
 
 
-def test_what_is_followed_before_the_call() -> None:
+def test_allowlisted_arguments_are_found() -> None:
     tool = made(checks=CHECKS, hosts=("x.org",))
     args = {"n": 1, "path": "a", "url": "https://x.org/", "options": {"deep": {"to": ["b", "c"]}}}
-    assert list(guarded(tool, "path", args)) == [
+    assert list(find_allowlisted_arguments(tool, "path", args)) == [
         ("path", "a"), ("options.deep.to", "b"), ("options.deep.to", "c")
     ]  # fmt: skip
-    assert list(guarded(tool, "url", args)) == [("url", "https://x.org/")]
+    assert list(find_allowlisted_arguments(tool, "url", args)) == [("url", "https://x.org/")]
 
 
 def texts(options: str = "") -> str:
@@ -181,11 +186,14 @@ def texts(options: str = "") -> str:
         ("[" * 100_000, "must be an object, or a text of JSON"),
     ],
 )
-def test_what_is_checked_may_be_in_a_text_of_json(options: str, told: str | None) -> None:
+def test_checks_apply_inside_json_texts(options: str, told: str | None) -> None:
     tool = made(texts, checks={"options.deep.to": "path"})
     fault = argument_error(tool, {"options": options})
     assert fault is None if told is None else fault is not None and told in fault, fault
-    assert all(name == "options.deep.to" for name, _ in guarded(tool, "path", {"options": options}))
+    assert all(
+        name == "options.deep.to"
+        for name, _ in find_allowlisted_arguments(tool, "path", {"options": options})
+    )
 
 
 # -- keys inside arguments -------------------------------------------------------------------------
@@ -239,9 +247,9 @@ INSIDE = ("to.path", "to.copy", "every.path", "by.x.path", "pair.path", "text.pa
         ({"text": '{"file_path": "/a"}'}, "text.file_path: there is no such argument"),
     ],
 )
-def test_what_is_checked_inside_has_no_other_name(args: dict[str, Any], told: str) -> None:
+def test_aliases_cannot_avoid_a_check(args: dict[str, Any], told: str) -> None:
     tool = made(put, checks=dict.fromkeys(INSIDE, "path"))
-    assert unchecked(tool) == ""
+    assert find_unknown_check(tool) == ""
     assert told in (argument_error(tool, args) or "")
     assert (argument_error(tool, args) is None) is (told == "")
     assert argument_error(made(put), args) is None, "nothing is checked"
@@ -250,12 +258,12 @@ def test_what_is_checked_inside_has_no_other_name(args: dict[str, Any], told: st
 @pytest.mark.parametrize(
     "name", ["to.pth", "every.pth", "by.x.pth", "pair.p", "to.path.x.y", "x.y"]
 )
-def test_a_check_inside_of_what_a_tool_does_not_have(name: str) -> None:
+def test_a_nested_check_of_an_unknown_argument_is_found(name: str) -> None:
     tool = made(put, checks={"free.any.thing": "path", name: "path"})
-    assert (unchecked(tool) == name) is (name != "to.path.x.y"), "a text may hold anything"
+    assert (find_unknown_check(tool) == name) is (name != "to.path.x.y"), "a text may hold anything"
 
 
-def test_a_check_inside_a_servers_arguments() -> None:
+def test_a_nested_check_of_a_server_tool() -> None:
     kinds: list[tuple[dict[str, Any], str]] = [
         ({"type": "object", "properties": {"a": {}}, "anyOf": [{"required": ["a"]}]}, "q.b"),
         ({"type": ["array", "null"], "items": {"properties": {"a": {}}}}, "q.b"),
@@ -269,7 +277,7 @@ def test_a_check_inside_a_servers_arguments() -> None:
     ]
     for schema, told in kinds:
         whole = {"type": "object", "properties": {"q": schema}}
-        assert unchecked(schema_tool(whole, checks={"q.b": "path"})) == told, schema
+        assert find_unknown_check(schema_tool(whole, checks={"q.b": "path"})) == told, schema
 
 
 # -- what takes a lifetime -------------------------------------------------------------------------
@@ -280,7 +288,7 @@ def checked(pattern: str) -> Tool:
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "([a-z]{0,60}){0,60}[0-9]", "(.*){20}b"])
-def test_no_pattern_of_a_definition_holds_up_a_worker(pattern: str) -> None:
+def test_no_pattern_blocks_a_worker(pattern: str) -> None:
     begun = time.process_time()
     assert "it must " in (argument_error(checked(pattern), {"options": "a" * 10_000}) or "")
     assert "it must match" in (argument_error(checked(pattern), {"options": "a" * 1_000}) or "")
@@ -314,7 +322,7 @@ HOSTILE: list[tuple[dict[str, Any], Any, str | None]] = [
 
 
 @pytest.mark.parametrize(("schema", "value", "told"), HOSTILE)
-def test_no_schema_of_a_server_holds_up_a_worker(
+def test_no_schema_of_a_server_blocks_a_worker(
     schema: dict[str, Any], value: Any, told: str | None
 ) -> None:
     whole = schema if "$defs" in schema else {**SCHEMA, "properties": {"q": schema}}

@@ -11,10 +11,10 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.artifacts import (
     InvalidOperations,
-    denied,
-    operations_by_artifact,
-    operations_of,
-    settled,
+    build_artifact_changes,
+    find_denials,
+    find_refused_operations,
+    parse_operations,
     with_refused_operations,
 )
 from crewlog.canonical_json import hash_json
@@ -61,68 +61,70 @@ def deep(levels: int) -> Any:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"op": "add"}, "they are a dict, and no list"),
+        ({"op": "add"}, "they are a dict, not a list"),
         ([1], "number 1 is a int"),
-        ([{"op": "move", "from": "/a", "path": "/b"}], "number 1 has from"),
+        ([{"op": "move", "from": "/a", "path": "/b"}], "number 1 has unknown keys: from"),
         ([{"op": "copy", "path": "/b"}], "is 'copy', none of add"),
-        ([{"op": "add", "path": 3, "value": 1}], "a path or an artifact that is no text"),
+        ([{"op": "add", "path": 3, "value": 1}], "a path or an artifact that is not a text"),
         ([{"op": "add", "path": "/a"}], "number 1 has no value"),
         ([{"op": "add", "path": "/a", "value": float("nan")}], "is not JSON"),
         ([{"op": "add", "path": "/a", "value": object()}], "is not JSON"),
         ([{"op": "add", "path": "/a", "value": deep(150)}], "nested deeper than 100"),
-        ([{"op": "remove", "path": "/a"}] * (MOST + 1), "1,000 are the most"),
+        ([{"op": "remove", "path": "/a"}] * (MOST + 1), "more than 1,000"),
         ([{"op": "add", "path": "/a", "value": "x" * LARGEST_CALL}], "bytes"),
     ],
 )
-def test_what_is_no_operation_is_told_and_nothing_of_it_is_kept(given: Any, why: str) -> None:
+def test_invalid_operations_are_errors(given: Any, why: str) -> None:
     with pytest.raises(InvalidOperations, match="the tool 't' ran, but its operations") as caught:
-        operations_of("t", given)
+        parse_operations("t", given)
     assert why in caught.value.message
 
 
-def test_operations_are_kept_as_they_were_said_without_what_cannot_be() -> None:
+def test_operations_are_stored_as_plain_json() -> None:
     given = [add("/a\ud800", {"b": ("x", 1)}), remove("/a", artifact="doc")]
-    assert operations_of("t", given) == [
+    assert parse_operations("t", given) == [
         {"op": "add", "path": "/a\ufffd", "value": {"b": ["x", 1]}},
         {"op": "remove", "path": "/a", "artifact": "doc"},
     ]
 
 
-def test_operations_are_tried_on_what_the_agent_sees_and_on_nothing_else() -> None:
-    given = operations_of("t", [add("/n/-", 1), remove("/x"), expect("/n", []), merge("/y", {})])
+def test_operations_are_tried_on_the_agents_artifacts_only() -> None:
+    given = parse_operations("t", [add("/n/-", 1), remove("/x"), expect("/n", []), merge("/y", {})])
     seen = {"doc": begin({"n": []})}
-    (change,) = operations_by_artifact(task(), CREW, given, seen)
+    (change,) = build_artifact_changes(task(), CREW, given, seen)
     assert (change.count, change.refused) == (4, 3)
     assert change.base == empty_log_head(RunId("r"), "artifact:doc")  # type: ignore[arg-type]
     assert change.content["initial"] == {"n": []}
     blind = task(view=View(heads={}))
-    (change,) = operations_by_artifact(blind, CREW, given, {})
+    (change,) = build_artifact_changes(blind, CREW, given, {})
     assert (change.base, change.refused, change.reasons) == ("", 0, ())
     head = ContentHash("h" * 27)
     later = task(view=View(heads={"artifact:doc": head}))  # type: ignore[dict-item]
-    (change,) = operations_by_artifact(later, CREW, given, seen)
+    (change,) = build_artifact_changes(later, CREW, given, seen)
     assert change.base == head
     assert "initial" not in change.content
 
 
-def test_who_may_not_change_it_is_told_before_the_run_says_so() -> None:
-    changes = operations_by_artifact(task("b"), CREW, operations_of("t", [replace("", {})]), {})
-    assert denied(CREW, "b", changes) == ["'b' may not change the artifact 'doc'"]
-    notes = operations_of("t", [add("/-", 1, artifact="a.notes"), add("/x", 1, artifact="c.notes")])
-    assert denied(CREW, "b", operations_by_artifact(task("b"), CREW, notes, {})) == [
+def test_a_denied_change_is_reported_before_the_run_checks_it() -> None:
+    changes = build_artifact_changes(task("b"), CREW, parse_operations("t", [replace("", {})]), {})
+    assert find_denials(CREW, "b", changes) == ["'b' may not change the artifact 'doc'"]
+    notes = parse_operations(
+        "t", [add("/-", 1, artifact="a.notes"), add("/x", 1, artifact="c.notes")]
+    )
+    assert find_denials(CREW, "b", build_artifact_changes(task("b"), CREW, notes, {})) == [
         "'b' may not change the artifact 'a.notes'",
         "there is no artifact 'c.notes'",
     ]
-    assert denied(CREW, "a", operations_by_artifact(task("a"), CREW, notes[:1], {})) == []
+    assert find_denials(CREW, "a", build_artifact_changes(task("a"), CREW, notes[:1], {})) == []
 
 
-def test_an_operation_that_names_no_artifact_needs_a_crew_with_just_one() -> None:
+def test_an_operation_without_artifact_needs_a_single_artifact() -> None:
     two = CREW.model_copy(update={"artifacts": {**CREW.artifacts, "other": CREW.artifacts["doc"]}})
     with pytest.raises(InvalidOperations, match="doc, other, and it names none"):
-        operations_by_artifact(task(), two, operations_of("t", [remove("/a")]), {})
+        build_artifact_changes(task(), two, parse_operations("t", [remove("/a")]), {})
 
 
-def test_a_model_is_told_by_its_own_call_alone_and_nothing_is_changed() -> None:
+def test_only_the_message_of_the_call_names_refused_operations() -> None:
     ops = [{"op": "remove", "path": f"/{n}"} for n in range(7)]
     seen = {"doc": after(begin({}), body_of("a#1/2", "a", ops))}
     mine = ToolMessage("Done.", tool_call_id="c", id="a#1/2")
@@ -135,11 +137,11 @@ def test_a_model_is_told_by_its_own_call_alone_and_nothing_is_changed() -> None:
     assert "- 1: remove '/0': there is no '0'" in str(found[0].content)
     assert "- and 2 more" in str(found[0].content)
     assert len(found[3].content) == 2
-    (one,) = settled("a#1", [2, 3], seen)
+    (one,) = find_refused_operations("a#1", [2, 3], seen)
     assert (one.call, one.refused, len(one.reasons)) == (2, 7, 5)
 
 
-def test_a_tool_sees_a_copy_of_what_its_agent_sees(tmp_path: Any) -> None:
+def test_a_tool_gets_a_copy_of_its_agents_artifacts(tmp_path: Any) -> None:
     call = ToolCall(
         run=RunId("r"),
         step=StepId("a#1"),
@@ -169,7 +171,7 @@ def test_a_tool_sees_a_copy_of_what_its_agent_sees(tmp_path: Any) -> None:
 SUM = {"a": 1, "b": 2}
 
 
-async def test_a_view_with_an_artifact_that_may_not_be_seen_is_refused(tool_call: Any) -> None:
+async def test_a_view_with_an_unreadable_artifact_is_refused(tool_call: Any) -> None:
     hidden = crew(artifacts={"doc": {"readers": ["writer"]}})
     view = View.model_validate({"heads": {"artifact:doc": hash_json("head")}})
     with pytest.raises(ApplicationError, match="may not see the artifact 'doc'") as caught:
@@ -181,7 +183,7 @@ async def test_a_view_with_an_artifact_that_may_not_be_seen_is_refused(tool_call
 
 
 @pytest.mark.parametrize("other", ["private:writer", "artifact:hidden"])
-async def test_a_head_of_another_log_is_no_artifact(tool_call: Any, log: Any, other: str) -> None:
+async def test_the_head_of_another_log_is_refused(tool_call: Any, log: Any, other: str) -> None:
     log.says("a secret", other)
     batch = log.batch()
     seen = crew(artifacts={"doc": {}, "hidden": {"readers": []}})

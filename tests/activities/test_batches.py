@@ -58,30 +58,30 @@ async def test_only_messages_of_other_workers_are_read() -> None:
     store = Noting()
     await store.put_bodies({theirs.hash: theirs.body})
     batches = Batches(store)
-    batches.remember(mine.hash, mine.body)
-    assert (await batches.whole(short)).entries == whole.entries
+    batches.add_body(mine.hash, mine.body)
+    assert (await batches.unpack_batch(short)).entries == whole.entries
     assert store.read == [{theirs.hash}]
 
 
-async def test_nothing_is_read_where_all_messages_are_the_workers_own() -> None:
+async def test_a_workers_own_messages_are_not_read() -> None:
     mine = [reply(1), reply(2)]
     whole, short = packed(*mine)
     store = Noting()
     batches = Batches(store)
     for result in mine:
-        batches.remember(result.hash, result.body)
-    assert (await batches.whole(short)).entries == whole.entries
+        batches.add_body(result.hash, result.body)
+    assert (await batches.unpack_batch(short)).entries == whole.entries
     assert store.read == []
 
 
-async def test_the_oldest_messages_are_forgotten_and_read_again() -> None:
+async def test_the_oldest_messages_are_dropped_and_read_again() -> None:
     made = [reply(1), reply(2), reply(3)]
     whole, short = packed(*made)
     store = Noting()
     await store.put_bodies({result.hash: result.body for result in made})
     batches = Batches(store, most=2)
     for result in made:
-        batches.remember(result.hash, result.body)
-    assert len(batches._told) == 2
-    assert (await batches.whole(short)).entries == whole.entries
+        batches.add_body(result.hash, result.body)
+    assert len(batches._metadata) == 2
+    assert (await batches.unpack_batch(short)).entries == whole.entries
     assert store.read == [{made[0].hash}]

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from temporalio.exceptions import ApplicationError
 
-from crewlog.activities.ai_messages import kept
+from crewlog.activities.ai_messages import build_message
 from crewlog.activities.chat_models import register
 from crewlog.activities.crew_activities import CrewActivities
 from crewlog.canonical_json import hash_json
@@ -29,7 +29,7 @@ from crewlog.testing.scripted import RECORD, recorded_prompts, scripted
 CALLS = {"tool": "write_file", "args": {"path": "a", "content": "b" * 200}}
 
 
-async def test_a_reply_is_kept_with_its_usage_and_its_calls(model_call, store, log):
+async def test_a_reply_is_stored_with_its_usage_and_tool_calls(model_call, store, log):
     script = {
         "agents": {
             "backend": [
@@ -59,9 +59,7 @@ async def test_a_reply_is_kept_with_its_usage_and_its_calls(model_call, store, l
     assert (given.agent, given.run, given.step, given.call) == ("backend", RUN, "backend#1", 1)
 
 
-async def test_the_reply_is_told_by_the_transcript_not_by_the_process(
-    model_call, activities, log, env
-):
+async def test_a_scripted_reply_depends_on_the_transcript_only(model_call, activities, log, env):
     script = {
         "agents": {
             "backend": [
@@ -92,7 +90,7 @@ async def test_the_reply_is_told_by_the_transcript_not_by_the_process(
     assert "agents.backend" in failure_details(failed.value).remedy
 
 
-async def test_scripted_failures_end_after_as_many_tries(model_call, log, env):
+async def test_scripted_failures_end_after_their_number_of_attempts(model_call, log, env):
     script = {
         "agents": {
             "backend": [{"fail": "unavailable", "times": 2}, {"fail": "refused"}, {"text": "ok"}]
@@ -112,13 +110,13 @@ async def test_scripted_failures_end_after_as_many_tries(model_call, log, env):
     ]  # fmt: skip
 
 
-async def test_nonsense_becomes_calls_that_can_be_answered(model_call, log):
+async def test_invalid_tool_calls_can_be_answered(model_call, log):
     result = await model_call(crew({"agents": {"*": [{"nonsense": True}]}}), log)
     assert [a.tool for a in result.tools] == ["no_such_tool", "broken_tool"]
     assert result.tools[1].id == result.body["invalid_tool_calls"][0]["id"]
 
 
-async def test_a_stalled_model_beats_and_can_be_cancelled(model_call, log, env):
+async def test_a_stalled_model_sends_heartbeats_and_can_be_cancelled(model_call, log, env):
     beating = asyncio.Event()
     env.on_heartbeat = lambda *_: beating.set()
     with_info(env, heartbeat_timeout=HEARTBEAT)
@@ -151,7 +149,7 @@ async def test_other_models_can_be_registered(model_call, log):
     assert message_excerpt((await model_call(crew("fake:hello"), log)).body) == "hello"
 
 
-def test_ids_of_calls_are_made_anew():
+def test_tool_calls_get_new_ids():
     reply = AIMessage(
         "",
         tool_calls=[{"name": "a", "args": {}, "id": i} for i in ("x", "x", None, "")],
@@ -160,14 +158,14 @@ def test_ids_of_calls_are_made_anew():
         id="run-random",
     )
     step = StepId("a_rather_long_name_of_a_node_that_goes_on#12")
-    message = kept(reply, AgentName("backend"), step, 3, model="m")
+    message = build_message(reply, AgentName("backend"), step, 3, model="m")
     ids = [c["id"] or "" for c in message.tool_calls]
     assert len(set(ids)) == 4
     assert not {"x", ""} & set(ids)
-    again = kept(reply, AgentName("backend"), step, 3, model="m")
+    again = build_message(reply, AgentName("backend"), step, 3, model="m")
     assert again == message, "the same for the same reply"
     others = [
-        kept(reply, AgentName("backend"), s, n, model="m")
+        build_message(reply, AgentName("backend"), s, n, model="m")
         for s, n in ((step, 4), (StepId("b#1"), 3))
     ]
     assert len({c["id"] for m in (message, *others) for c in m.tool_calls}) == 12
@@ -189,7 +187,7 @@ async def test_prompts_are_recorded_for_other_processes(model_call, log, tmp_pat
     assert json.loads(line)["messages"][-1] == {"type": "human", "content": "ä"}
 
 
-def test_a_faulty_script_says_where(tmp_path):
+def test_an_error_in_a_script_names_its_place(tmp_path):
     script = tmp_path / "s.yaml"
     script.write_text("agents:\n  backend:\n    - {txet: hi}\n    - {when: '(', text: x}\n")
     with pytest.raises(InvalidDefinition) as failed:
@@ -231,14 +229,14 @@ async def test_flush_stores_the_batch_and_a_snapshot(activities, store, env, log
     assert snapshot.position == 2
 
 
-async def test_flush_gives_hints_of_what_is_stored(store, env, log, tmp_path):
+async def test_notifications_are_sent_after_storing(store, env, log, tmp_path):
     stored = []
 
     async def hint(run, hint):
         stored.append((run, hint.to, len(await store.read_journal(RUN))))
-        return {"a": "given", "b": "gone"}.get(hint.to, "untold")
+        return {"a": "delivered", "b": "not_found"}.get(hint.to, "unknown")
 
-    activities = CrewActivities(store, workspace=tmp_path, hint=hint)
+    activities = CrewActivities(store, workspace=tmp_path, send_notification=hint)
     log.says("one")
     given = tuple(MergeNotification(merge="r/x", to=to) for to in "abc")
     flush = StoreBatch(run=RUN, batch=log.batch(), notifications=given)
@@ -258,7 +256,7 @@ async def test_a_tool_on_other_workers_is_offered_without_its_arguments(model_ca
         await model_call(here, log, tools=("render",))
 
 
-def test_content_that_spells_calls_once_more_has_the_new_ids():
+def test_content_blocks_of_tool_calls_get_the_new_ids():
     content: Any = [
         "text",
         {"type": "text", "text": "Hm", "id": "x"},
@@ -270,7 +268,7 @@ def test_content_that_spells_calls_once_more_has_the_new_ids():
     calls: Any = [{"name": n, "args": {}, "id": i} for n, i in (("a", "x"), ("b", "y"), ("c", "x"))]
     bad: Any = [{"name": "e", "args": "{", "id": "z", "error": None}]
     reply = AIMessage(content, tool_calls=calls, invalid_tool_calls=bad)
-    message = kept(reply, AgentName("backend"), StepId("backend#1"), 1, model="m")
+    message = build_message(reply, AgentName("backend"), StepId("backend#1"), 1, model="m")
     a, b, c = (call["id"] for call in message.tool_calls)
     assert message.content == [
         {"type": "text", "text": "text"},
@@ -316,7 +314,7 @@ async def test_parallel_phases_of_one_agent_see_their_own_results(model_call, to
         ]  # fmt: skip
 
 
-async def test_texts_that_no_payload_can_carry_are_mended(model_call, log):
+async def test_texts_that_are_not_utf8_are_repaired(model_call, log):
     register("broken", lambda *_: _Broken(responses=[""]))
     result = await model_call(crew("broken:x"), log)
     result.model_dump_json().encode()
@@ -350,14 +348,14 @@ class _Deep(FakeListChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-async def test_arguments_that_no_run_can_keep_fail_the_call(model_call, log):
+async def test_arguments_that_are_nested_too_deeply_fail_the_call(model_call, log):
     register("deep", lambda *_: _Deep(responses=[""]))
     with pytest.raises(ApplicationError, match="100 levels") as failed:
         await model_call(crew("deep:x"), log)
     assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
 
 
-async def test_an_unknown_prefix_is_told_with_those_that_are_known(model_call, log):
+async def test_an_unknown_provider_is_refused_with_the_known_ones(model_call, log):
     with pytest.raises(ApplicationError, match="'elsewhere' is not known here") as failed:
         await model_call(crew("elsewhere:x"), log)
     assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
@@ -365,7 +363,7 @@ async def test_an_unknown_prefix_is_told_with_those_that_are_known(model_call, l
     assert "scripted" in failure_details(failed.value).remedy
 
 
-async def test_a_provider_that_is_not_installed_is_refused_with_what_to_install(model_call, log):
+async def test_a_missing_package_is_refused_with_its_name(model_call, log):
     with pytest.raises(ApplicationError, match="'langchain-aws', which is not installed") as failed:
         await model_call(crew("bedrock_converse:amazon.nova"), log)
     assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)

@@ -17,7 +17,7 @@ from crewlog.state.excerpt import message_excerpt
 from crewlog.tool_call import current_call
 
 
-async def test_a_plain_function_runs_in_a_thread_and_knows_its_call(tool_call, tmp_path):
+async def test_a_plain_function_runs_in_a_thread_with_its_call(tool_call, tmp_path):
     result = await tool_call("write_file", {"path": "notes/a.txt", "content": "hi"}, attempt=2)
     assert result.ok
     assert message_excerpt(result.body) == "wrote 2 characters to notes/a.txt"
@@ -98,7 +98,7 @@ async def test_json_results(tool_call, kind, content):
         ("set_flag", {"flag": "other"}, "flag: Input should be 'ready'"),
     ],
 )
-async def test_what_the_model_may_repair_is_an_error_message(tool_call, tool, args, message):
+async def test_errors_that_the_model_may_repair_are_messages(tool_call, tool, args, message):
     result = await tool_call(tool, args)
     assert not result.ok
     assert result.body["status"] == "error"
@@ -107,7 +107,7 @@ async def test_what_the_model_may_repair_is_an_error_message(tool_call, tool, ar
         raise AssertionError(result.body["content"])
 
 
-async def test_arguments_that_are_no_json_are_answered(tool_call):
+async def test_arguments_that_are_not_json_get_an_error_message(tool_call):
     bad = {"name": "add", "args": '{"a": ', "id": "c1", "error": None, "type": "invalid_tool_call"}
     body = {"type": "ai", "content": "", "name": "backend", "invalid_tool_calls": [bad]}
     result = await tool_call("add", body=body)
@@ -124,7 +124,7 @@ async def test_a_permission_is_for_one_agent_and_one_tool(tool_call, fields):
     assert len(crew_tools.seen) == before
 
 
-async def test_commands_cross_as_plain_data(tool_call, store):
+async def test_commands_become_plain_data(tool_call, store):
     handed = await tool_call("hand_off", {"to": "writer"})
     assert (handed.returned.goto, handed.body["content"], handed.ok) == (("writer",), "Done.", True)
     parent = await tool_call("hand_off", {"to": "writer", "how": "parent"})
@@ -144,7 +144,7 @@ async def test_commands_cross_as_plain_data(tool_call, store):
     assert await store.get_bodies([body]) == {body: "x" * 1000}
 
 
-async def test_a_command_gives_json_and_texts_that_payloads_can_carry(tool_call, store):
+async def test_the_update_of_a_command_becomes_plain_json(tool_call, store):
     plain = await tool_call("hand_off", {"to": "", "how": "tuple"})
     assert plain.returned.outputs == (OutputValue(key="spec", value=[1, {"2": "x"}]),)
     mended = await tool_call("hand_off", {"to": "", "how": "surrogates"})
@@ -174,7 +174,7 @@ async def test_langchain_tools_and_bare_functions(tool_call):
     assert message_excerpt((await tool_call("undocumented", {"x": "y"})).body) == "y"
 
 
-async def test_a_tool_that_asks_for_the_state_gets_the_agents_view(tool_call, store):
+async def test_a_tool_with_injected_state_gets_the_agents_view(tool_call, store):
     log = Log()
     log.says("build")
     body = {
@@ -198,10 +198,10 @@ async def test_a_tool_that_asks_for_the_state_gets_the_agents_view(tool_call, st
         ("crew_tools:not_a_tool", "is 7, not a function", "Name a function"),
         ("crew_tools:Classy", "is the class 'Classy'", "Name a function, or an object"),
         ("needs_missing:f", "it imports 'not_installed_at_all', which is not", "Install 'not_inst"),
-        ("broken_module:f", "cannot be imported: SyntaxError", "Mend the module"),
+        ("broken_module:f", "cannot be imported: SyntaxError", "Correct the module"),
     ],
 )
-async def test_a_tool_that_is_missing_says_why(
+async def test_a_missing_tool_is_an_error_with_a_remedy(
     tool_call, tmp_path, monkeypatch, run, message, remedy
 ):
     (tmp_path / "needs_missing.py").write_text("import not_installed_at_all\n")
@@ -223,7 +223,7 @@ async def test_a_tool_that_fails_the_step(tool_call):
     assert failure_details(failed.value).effect_started
 
 
-async def test_passing_errors_are_retried_only_where_a_repeat_is_allowed(tool_call, env):
+async def test_transient_errors_are_retried_if_the_retry_mode_allows(tool_call, env):
     tools = {"boom": {"run": "crew_tools:boom", "retry": "keyed", "policy": {"attempts": 3}}}
     for attempt in (1, 2):
         with_info(env, attempt=attempt)
@@ -235,7 +235,7 @@ async def test_passing_errors_are_retried_only_where_a_repeat_is_allowed(tool_ca
     assert message_excerpt(last.body) == "TimeoutError: it broke"
 
 
-async def test_a_group_is_judged_by_its_causes(tool_call):
+async def test_an_error_group_is_transient_if_all_its_errors_are(tool_call):
     tools = {"boom": {"run": "crew_tools:boom", "retry": "safe", "policy": {"attempts": 3}}}
     with pytest.raises(ApplicationError, match="2 errors: TimeoutError: slow; Conn") as failed:
         await tool_call("boom", {"kind": "all pass"}, crew=crew(tools=tools))
@@ -274,7 +274,7 @@ async def test_a_cancellation_reaches_the_tool(tool_call, env, tool):
     assert len(beats) == count, "a heart that beats after the end"
 
 
-async def test_a_result_outlives_a_store_that_is_away(tool_call, store, monkeypatch):
+async def test_a_result_survives_an_unavailable_store(tool_call, store, monkeypatch):
     async def away(_bodies: Any) -> None:
         raise StoreUnavailable("away")
 
@@ -297,7 +297,7 @@ async def test_a_result_outlives_a_store_that_is_away(tool_call, store, monkeypa
     assert not result.stored
 
 
-async def test_a_store_that_is_away_before_the_effect_is_a_retry(tool_call, store, monkeypatch):
+async def test_an_unavailable_store_before_the_effect_is_a_retry(tool_call, store, monkeypatch):
     async def away(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("Postgres is away", remedy="Start it")
 
@@ -314,7 +314,7 @@ async def test_a_store_that_is_away_before_the_effect_is_a_retry(tool_call, stor
     assert LogName("public") in log.heads
 
 
-async def test_a_call_that_needs_approval_is_not_run_without(tool_call):
+async def test_a_call_without_its_approval_is_denied(tool_call):
     args = {"a": 1, "b": 2}
     for approvals, approved, ok in [
         ({"add": None}, "", False),

@@ -26,9 +26,9 @@ WHO = contextvars.ContextVar[str]("WHO")
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_loops, "LOOK", 0.02)
-    monkeypatch.setattr(event_loops, "LATE", 0.3)
-    monkeypatch.setattr(event_loops, "GRACE", 0.3)
+    monkeypatch.setattr(event_loops, "CHECK_INTERVAL", 0.02)
+    monkeypatch.setattr(event_loops, "BLOCKED_AFTER", 0.3)
+    monkeypatch.setattr(event_loops, "CANCEL_TIMEOUT", 0.3)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ async def told(text: str) -> str:
     return text
 
 
-async def test_a_tool_keeps_its_loop_and_knows_the_context_of_its_call(loops: EventLoops) -> None:
+async def test_a_tool_has_its_own_loop_and_the_context_of_the_call(loops: EventLoops) -> None:
     async def where() -> tuple[asyncio.AbstractEventLoop, str]:
         return asyncio.get_running_loop(), WHO.get()
 
@@ -72,7 +72,7 @@ async def test_a_tool_keeps_its_loop_and_knows_the_context_of_its_call(loops: Ev
     assert len({one, other, asyncio.get_running_loop()}) == 3
 
 
-async def test_a_blocked_loop_holds_up_no_other_tool_and_is_told(
+async def test_a_blocked_loop_is_logged_and_blocks_no_other_tool(
     loops: EventLoops, hog: Hog
 ) -> None:
     with capture_logs() as logs:
@@ -88,18 +88,20 @@ async def test_a_blocked_loop_holds_up_no_other_tool_and_is_told(
     assert await blocked == "done"  # without a heartbeat to miss, it may take its time
 
 
-async def test_a_call_that_has_not_begun_moves_to_another_loop(loops: EventLoops, hog: Hog) -> None:
+async def test_a_call_that_has_not_started_moves_to_another_loop(
+    loops: EventLoops, hog: Hog
+) -> None:
     blocked = asyncio.ensure_future(loops.run("a:hog", hog))
     await asyncio.to_thread(hog.began.wait, 60)
     began = time.monotonic()
     assert await asyncio.wait_for(loops.run("a:hog", lambda: told("hi")), 60) == "hi"
-    assert time.monotonic() - began >= event_loops.LATE
+    assert time.monotonic() - began >= event_loops.BLOCKED_AFTER
     assert await loops.run("a:hog", lambda: told("at once")) == "at once"
     hog.ends.set()
     assert await blocked == "done"
 
 
-async def test_there_are_so_many_threads_and_no_more(loops: EventLoops) -> None:
+async def test_the_number_of_threads_is_limited(loops: EventLoops) -> None:
     hogs = [Hog() for _ in range(4)]
     try:
         waiting = [
@@ -122,7 +124,7 @@ async def test_there_are_so_many_threads_and_no_more(loops: EventLoops) -> None:
     assert await loops.run("a:one", lambda: told("1")) == "1"
 
 
-async def test_who_does_not_end_where_it_is_cancelled_is_left_behind(loops: EventLoops) -> None:
+async def test_a_cancelled_call_that_does_not_end_is_abandoned(loops: EventLoops) -> None:
     began, ends = threading.Event(), threading.Event()
 
     async def clings() -> None:
@@ -140,12 +142,12 @@ async def test_who_does_not_end_where_it_is_cancelled_is_left_behind(loops: Even
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(call, 60)
     assert [line["tool"] for line in logs] == ["a:clings"]
-    assert "left behind" in logs[0]["event"]
+    assert "abandoned" in logs[0]["event"]
     assert await loops.run("a:clings", lambda: told("another")) == "another"
     ends.set()
 
 
-async def test_a_call_that_cancels_itself_has_failed(loops: EventLoops) -> None:
+async def test_a_call_that_cancels_itself_fails(loops: EventLoops) -> None:
     async def gives_up() -> None:
         raise asyncio.CancelledError
 
@@ -153,7 +155,7 @@ async def test_a_call_that_cancels_itself_has_failed(loops: EventLoops) -> None:
         await loops.run("a:gives_up", gives_up)
 
 
-async def test_a_task_of_a_tool_that_exits_ends_nothing(loops: EventLoops) -> None:
+async def test_a_tool_that_exits_does_not_end_its_loop(loops: EventLoops) -> None:
     async def exits() -> None:
         raise SystemExit(3)
 
@@ -166,7 +168,7 @@ async def test_a_task_of_a_tool_that_exits_ends_nothing(loops: EventLoops) -> No
 
 
 @pytest.mark.parametrize("repeat", ["safe", "never"])
-async def test_whoever_is_told_of_a_blocked_call_is_told_by_which_tool(
+async def test_the_error_of_a_blocked_call_names_the_blocking_tool(
     repeat: str, tool_call: Any, env: ActivityEnvironment
 ) -> None:
     tools = {"hog": {"run": "crew_tools:hog", "retry": repeat, "policy": {"attempts": 2}}}

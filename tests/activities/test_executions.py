@@ -10,7 +10,7 @@ from activity_kit import RUN
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from crewlog.activities.executions import Executions, Origin
+from crewlog.activities.executions import Executions, ExecutionStart
 from crewlog.definition.load import load_data
 from crewlog.errors import NotPermitted
 from crewlog.ids import RunId
@@ -24,7 +24,7 @@ class Server:
     """What began how, and how often it was asked."""
 
     def __init__(self) -> None:
-        self.origins: dict[str, Origin] = {}
+        self.origins: dict[str, ExecutionStart] = {}
         self.asked: list[str] = []
 
     def has(self, name: str, continued: str = "", **fields: Any) -> None:
@@ -37,9 +37,9 @@ class Server:
             "continued": continued,
             "at": len(self.origins),
         }
-        self.origins[name] = Origin.model_validate(given | fields)
+        self.origins[name] = ExecutionStart.model_validate(given | fields)
 
-    async def look(self, run: RunId, execution: str) -> Origin | None:
+    async def look(self, run: RunId, execution: str) -> ExecutionStart | None:
         assert run == RUN
         self.asked.append(execution)
         return self.origins.get(execution)
@@ -83,7 +83,7 @@ async def signed(store: InMemoryStore, *, mode: str = "signed") -> str:
     return str(await store.put_definition(crew.to_json()))
 
 
-async def test_what_the_store_knows_is_not_asked_for(
+async def test_a_recorded_execution_needs_no_request(
     executions: Executions, server: Server, store: InMemoryStore
 ) -> None:
     await store.accept_executions(RUN, ["e1"])
@@ -91,7 +91,7 @@ async def test_what_the_store_knows_is_not_asked_for(
     assert not server.asked
 
 
-async def test_one_that_goes_on_is_asked_for_once_and_known_then(
+async def test_a_continued_execution_is_looked_up_once(
     executions: Executions, server: Server, store: InMemoryStore
 ) -> None:
     server.has("e1")
@@ -105,7 +105,7 @@ async def test_one_that_goes_on_is_asked_for_once_and_known_then(
     assert set(await store.accepted_executions(RUN)) == {"e1", "e2", "reset"}
 
 
-async def test_strangers_are_not_believed_and_not_noted(
+async def test_foreign_executions_are_refused_and_not_recorded(
     executions: Executions, server: Server, store: InMemoryStore
 ) -> None:
     server.has("e1")
@@ -123,7 +123,7 @@ async def test_strangers_are_not_believed_and_not_noted(
     assert set(await store.accepted_executions(RUN)) == {"e1"}
 
 
-async def test_a_chain_may_be_as_long_as_it_likes(
+async def test_a_chain_of_executions_may_be_long(
     executions: Executions, server: Server, store: InMemoryStore
 ) -> None:
     server.has("e1")
@@ -133,7 +133,7 @@ async def test_a_chain_may_be_as_long_as_it_likes(
     assert await believed(executions, "e39")
 
 
-async def test_an_open_run_is_nobodys_question_until_it_is_signed(
+async def test_an_unsigned_run_is_not_looked_up(
     executions: Executions, server: Server, store: InMemoryStore
 ) -> None:
     server.has("e1")
@@ -146,7 +146,7 @@ async def test_an_open_run_is_nobodys_question_until_it_is_signed(
     assert set(await store.accepted_executions(RUN)) == {"e2"}
 
 
-async def test_where_nothing_is_known_type_and_queue_decide(
+async def test_without_records_type_and_task_queue_decide(
     executions: Executions, server: Server, store: InMemoryStore
 ) -> None:
     batch = Batch(first=1, entries=({"kind": "RunStarted", "definition": await signed(store)},))
@@ -165,7 +165,7 @@ def use(execution: str) -> SignedStart:
     return SignedStart(start="s", content={}, at=1, execution=execution)
 
 
-async def test_a_start_takes_no_signed_runs_place(
+async def test_a_start_cannot_replace_a_signed_run(
     executions: Executions, store: InMemoryStore
 ) -> None:
     await executions.check_unused_id(RUN, use("new"))
@@ -175,7 +175,7 @@ async def test_a_start_takes_no_signed_runs_place(
         await executions.check_unused_id(RUN, use("new"))
 
 
-async def test_what_replaces_a_run_names_it_as_it_is(
+async def test_a_replacement_names_the_present_run(
     executions: Executions, server: Server, store: InMemoryStore
 ) -> None:
     server.has("before")
@@ -191,7 +191,7 @@ async def test_what_replaces_a_run_names_it_as_it_is(
             await executions.check_replaced_executions(RUN, use("new"), named)
 
 
-async def test_an_open_run_that_begins_is_noted_only_where_a_signed_one_was(
+async def test_an_unsigned_run_is_recorded_only_after_a_signed_one(
     executions: Executions, store: InMemoryStore
 ) -> None:
     await executions.begin(RUN, use("e1"), signed=False)

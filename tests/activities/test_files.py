@@ -53,8 +53,8 @@ def kept(tmp_path: Path) -> FileStore:
 
 
 @pytest.mark.parametrize("block", SPELLINGS.values(), ids=SPELLINGS)
-async def test_a_file_is_kept_however_it_is_spelled(kept: FileStore, block: dict[str, Any]) -> None:
-    message = await Files(kept).keep(AIMessage([{"type": "text", "text": "Look."}, block]))
+async def test_files_are_stored_in_every_format(kept: FileStore, block: dict[str, Any]) -> None:
+    message = await Files(kept).store_files(AIMessage([{"type": "text", "text": "Look."}, block]))
     text, image = message.content
     assert text == {"type": "text", "text": "Look."}
     ref = FileRef.model_validate({k: v for k, v in image.items() if k != "type"})  # type: ignore[union-attr]
@@ -64,17 +64,17 @@ async def test_a_file_is_kept_however_it_is_spelled(kept: FileStore, block: dict
     assert DATA not in json.dumps(message.content)
 
 
-async def test_other_files_are_kept_with_their_kinds_and_names(kept: FileStore) -> None:
+async def test_other_files_are_stored_with_type_and_name(kept: FileStore) -> None:
     url = f"data:application/pdf;base64,{DATA}"
     pdf = {"type": "file", "file": {"filename": "a.pdf", "file_data": url}}
     audio = {"type": "input_audio", "input_audio": {"data": DATA, "format": "mp3"}}
-    message = await Files(kept).keep(HumanMessage([pdf, audio]))
+    message = await Files(kept).store_files(HumanMessage([pdf, audio]))
     content: Any = message.content
     assert [(each["type"], each["mime_type"], each.get("name")) for each in content] == [
         ("file", "application/pdf", "a.pdf"),
         ("audio", "audio/mp3", None),
     ]
-    (again,) = await Files(kept).shown([message])
+    (again,) = await Files(kept).load_files([message])
     document = {"type": "file", "base64": DATA, "mime_type": "application/pdf"}
     sound = {"type": "audio", "base64": DATA, "mime_type": "audio/mp3"}
     assert again.content == [{**document, "filename": "a.pdf"}, sound]
@@ -84,31 +84,31 @@ async def test_other_files_are_kept_with_their_kinds_and_names(kept: FileStore) 
     ("data", "said"),
     [
         (base64.b64encode(b"x" * 1001).decode(), "has 1,001 bytes, and the files of messages may"),
-        ("no base64!", "it is no base64"),
+        ("no base64!", "it is not base64"),
     ],
 )
-async def test_what_cannot_be_kept_is_left_out_and_told(
+async def test_a_file_that_cannot_be_stored_is_replaced_by_a_note(
     kept: FileStore, data: str, said: str
 ) -> None:
     block = {"type": "image", "base64": data, "mime_type": "image/png"}
-    message = await Files(kept).keep(ToolMessage([block], tool_call_id="c1"))
+    message = await Files(kept).store_files(ToolMessage([block], tool_call_id="c1"))
     (told,) = message.content
     assert said in told["text"]  # type: ignore[index]
     assert not list(kept._directory.rglob("*"))
 
 
-async def test_what_a_model_made_itself_it_is_told_of(kept: FileStore) -> None:
+async def test_a_file_of_a_model_is_only_named(kept: FileStore) -> None:
     ref = await kept.put(PNG, "image/png")
-    (message,) = await Files(kept).shown([AIMessage([ref.block])])
+    (message,) = await Files(kept).load_files([AIMessage([ref.block])])
     assert message.content == [{"type": "text", "text": named(ref.block)}]
 
 
-async def test_a_file_that_is_away_is_said_to_be(kept: FileStore) -> None:
+async def test_a_missing_file_is_an_error(kept: FileStore) -> None:
     ref = await kept.put(PNG, "image/png")
     (path,) = (each for each in kept._directory.rglob("*") if each.is_file())
     path.write_bytes(path.read_bytes() + b"damaged")
     with pytest.raises(StoreIncomplete, match=ref.sha256[:12]) as away:
-        await Files(kept).shown([HumanMessage([ref.block])])
+        await Files(kept).load_files([HumanMessage([ref.block])])
     assert "CREWLOG_PAYLOADS" in away.value.remedy
     with pytest.raises(UsageError, match="no file's hash"):
         await kept.get("../../etc/passwd")
@@ -125,7 +125,7 @@ async def test_files_are_encrypted_like_payloads(tmp_path: Path) -> None:
     assert await store.get(ref.sha256) == PNG
 
 
-def test_the_files_are_beside_the_payloads_of_a_converter(tmp_path: Path, monkeypatch) -> None:
+def test_files_are_stored_next_to_payloads(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("CREWLOG_LARGEST_FILE", "5")
     store = FileStore.of(data_converter(tmp_path, keys=None))
     assert store is not None
@@ -135,7 +135,7 @@ def test_the_files_are_beside_the_payloads_of_a_converter(tmp_path: Path, monkey
         FileStore.of(data_converter(tmp_path, keys=None))
 
 
-def test_what_a_file_is_follows_from_its_name_or_its_start() -> None:
+def test_the_type_follows_from_the_name_or_the_content() -> None:
     assert mime_type_of("a.pdf", b"") == "application/pdf"
     assert mime_type_of("", PNG) == "image/png"
     assert mime_type_of("", b"RIFF\x00\x00\x00\x00WAVEfmt ") == "audio/wav"
@@ -144,7 +144,7 @@ def test_what_a_file_is_follows_from_its_name_or_its_start() -> None:
 
 
 @pytest.mark.parametrize("mime_type", ["image/png", "application/pdf", "audio/mpeg", "video/mp4"])
-async def test_a_tool_gives_a_file(tool_call, mime_type: str) -> None:
+async def test_a_tool_returns_a_file(tool_call, mime_type: str) -> None:
     result = await tool_call("draw", {"mime_type": mime_type}, crew=crew(tools=DRAW))
     (ref,) = files_of(result.body)
     assert (ref.mime_type, ref.size) == (mime_type, len(PNG))
@@ -177,7 +177,7 @@ async def test_a_tool_that_lists_files_returns_data(tool_call, value: Any) -> No
     assert json.loads(block["text"]) == value
 
 
-async def test_data_beside_a_file_is_text(tool_call, kept: FileStore) -> None:
+async def test_data_next_to_a_file_is_text(tool_call, kept: FileStore) -> None:
     value = [SPELLINGS["standard"], LOOK_ALIKE, {"type": "row", "n": 1}, "done"]
     result = await tool_call("returns", {"value": value}, crew=crew(tools=RETURNS))
     image, *texts = result.body["content"]
@@ -188,7 +188,7 @@ async def test_data_beside_a_file_is_text(tool_call, kept: FileStore) -> None:
 
 @pytest.mark.parametrize("name", ["standard", "gemini", "input", "any"])
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "listed"])
-async def test_a_tools_file_is_kept_however_it_is_spelled(
+async def test_files_of_a_tool_are_stored_in_every_format(
     tool_call, name: str, alone: bool
 ) -> None:
     value = SPELLINGS[name] if alone else [SPELLINGS[name]]
@@ -216,12 +216,12 @@ async def test_texts_and_addresses_of_a_tool_stay_content(kept: FileStore) -> No
         {"type": "text", "text": "aB3/" * 5000},
     ]
     message = ToolMessage(blocks, tool_call_id="c1")
-    assert (await Files(kept).keep(message)).content == blocks
+    assert (await Files(kept).store_files(message)).content == blocks
 
 
-async def test_a_model_makes_no_reference_to_a_file(kept: FileStore) -> None:
+async def test_a_model_cannot_refer_to_a_file(kept: FileStore) -> None:
     ref = await kept.put(PNG, "image/png")
-    message = await Files(kept).keep(AIMessage([ref.block]))
+    message = await Files(kept).store_files(AIMessage([ref.block]))
     (block,) = message.content
     assert json.loads(block["text"]) == ref.block  # type: ignore[index]
 
@@ -243,6 +243,6 @@ async def test_a_model_makes_no_reference_to_a_file(kept: FileStore) -> None:
         {"verdict": "clean"},
     ],
 )
-def test_what_is_not_spelled_as_a_reference_is_none(change: dict[str, Any]) -> None:
+def test_invalid_references_are_not_files(change: dict[str, Any]) -> None:
     assert is_file(LOOK_ALIKE)
     assert not is_file({**LOOK_ALIKE, **change})

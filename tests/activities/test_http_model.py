@@ -64,7 +64,7 @@ async def test_a_turn_with_a_tool(model_call, tool_call, log, text, brief, end):
     assert message_excerpt((await model_call(crew(MODEL), log, call=3)).body) == end
 
 
-async def test_an_empty_reply_is_an_end(model_call, log):
+async def test_an_empty_reply_ends_the_turn(model_call, log):
     result = await ask(model_call, log, "say nothing")
     assert (result.body["content"], result.tools, message_excerpt(result.body)) == ("", (), "")
 
@@ -79,7 +79,7 @@ async def test_an_empty_reply_is_an_end(model_call, log):
         ("bad request", "ModelRequestRejected", "answered 400"),
     ],
 )
-async def test_what_the_service_refuses_and_what_may_pass(model_call, log, text, kind, message):
+async def test_rejections_and_transient_errors(model_call, log, text, kind, message):
     with pytest.raises(ApplicationError, match=message) as failed:
         await ask(model_call, log, text)
     assert failed.value.type == kind
@@ -109,7 +109,7 @@ async def test_a_slow_model_times_out_before_the_activity(model_call, log):
     assert (failed.value.type, failed.value.non_retryable) == ("ModelUnavailable", False)
 
 
-async def test_nobody_at_the_address(model_call, log, monkeypatch):
+async def test_an_unreachable_address(model_call, log, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     with pytest.raises(ApplicationError, match="cannot be reached") as failed:
         await ask(model_call, log, "hello")

@@ -37,7 +37,7 @@ async def block(
     return str(messages[-1]["content"]) if len(messages) == 3 else ""
 
 
-async def test_values_are_put_as_people_would_and_only_there(model_call: Any, store: Any) -> None:
+async def test_inputs_are_in_the_prompt_only(model_call: Any, store: Any) -> None:
     found = [{"node": "mail", "why": "it sends", "for": "x"}, {"node": "y", "why": "z", "for": "q"}]
     large = {"type": "ai", "content": "what was written " * 30, "name": "writer"}
     await store.put_bodies({hash_json(large): large})
@@ -60,7 +60,7 @@ async def test_values_are_put_as_people_would_and_only_there(model_call: Any, st
     )
 
 
-async def test_what_is_not_declared_or_not_for_the_agent_is_not_shown(model_call: Any) -> None:
+async def test_undeclared_or_unreadable_inputs_are_not_shown(model_call: Any) -> None:
     definition = made("writer.a", "writer.b", "writer.c")
     group = (LogName("group:secret"),)
     text = await block(
@@ -79,7 +79,7 @@ async def test_what_is_not_declared_or_not_for_the_agent_is_not_shown(model_call
     assert text == "What you are given:\n\nwriter.b:\n- mine"
 
 
-async def test_without_inputs_prompts_are_as_ever(model_call: Any) -> None:
+async def test_prompts_without_inputs_are_unchanged(model_call: Any) -> None:
     assert await block(model_call, made()) == ""
     nothing = made({"from": "writer.found", "where": {"for": "x"}})
     given = AgentInput(source="writer.found", value=[{"for": "y"}])
@@ -97,7 +97,7 @@ async def test_without_inputs_prompts_are_as_ever(model_call: Any) -> None:
         ({}, "x", True),
     ],
 )
-def test_which_items_are_asked_for(wanted: Any, item: Any, taken: bool) -> None:
+def test_which_items_an_input_selects(wanted: Any, item: Any, taken: bool) -> None:
     assert Input.model_validate({"from": "a.b", "where": wanted}).takes(item) is taken
 
 
@@ -131,8 +131,8 @@ async def test_only_messages_have_files(
         asked.extend(found)
         return found
 
-    kept = Files.shown
-    monkeypatch.setattr(Files, "shown", shown)
+    kept = Files.load_files
+    monkeypatch.setattr(Files, "load_files", shown)
     ref = await FileStore(tmp_path / "payloads").put(PNG, "image/png", "dot.png")
     said: dict[str, Any] = {"type": "ai", "content": [ref.block], "name": "writer"}
     await store.put_bodies({hash_json(said): said})
@@ -155,9 +155,7 @@ async def test_only_messages_have_files(
     assert not asked, "no message has a file"
 
 
-async def test_a_tool_is_given_the_blocks_of_a_message_with_files(
-    tool_call: Any, store: Any
-) -> None:
+async def test_a_tool_gets_the_blocks_of_a_message_with_files(tool_call: Any, store: Any) -> None:
     said: dict[str, Any] = {"type": "ai", "content": [PICTURE.block], "name": "writer"}
     await store.put_bodies({hash_json(said): said})
     tools = {"asks": {"run": "crew_tools:asks", "effects": "read"}}

@@ -70,7 +70,7 @@ async def test_arguments_that_people_edit_are_checked_for_the_agent(activities: 
         assert bool(fault) == bool(found.fault)
 
 
-async def test_what_is_written_is_read_with_its_author(tool_call, store):
+async def test_memories_are_read_with_their_author(tool_call, store):
     given = {"artifacts": [{"text": "Tea is green.", "key": "tea"}], "scope": "public"}
     result = await tool_call("memory_write", given, crew=crew())
     assert result.ok
@@ -116,7 +116,7 @@ async def test_a_retry_writes_once(tool_call, store):
         ("memory_write", {"artifacts": [{"text": "x"}]}, "not valid: scope: Field required"),
     ],
 )
-async def test_what_cannot_be_is_told_to_the_model(tool_call, store, tool, args, message):
+async def test_invalid_calls_are_errors_for_the_model(tool_call, store, tool, args, message):
     result = await tool_call(tool, args, crew=crew(longest=8))
     assert not result.ok
     assert message in content(result)
@@ -134,7 +134,7 @@ async def test_without_a_scope_there_is_no_tool(tool_call, activities):
     assert "There is no tool 'memory_read'" in content(await tool_call("memory_read", crew=plain))
 
 
-async def test_permissions_and_approvals_hold(tool_call, store):
+async def test_permissions_and_approvals_apply(tool_call, store):
     result = await tool_call("memory_read", {}, crew=crew(), permitted=False)
     assert "You may not use the tool 'memory_read'" in content(result)
     held = CrewDefinition.from_json(crew().to_json() | {"approvals": {"memory_read": None}})
@@ -149,14 +149,14 @@ async def test_a_text_cannot_end_its_quotation(tool_call, store):
     assert all(line.startswith("> ") for line in lines[2:])
 
 
-async def test_what_is_shown_is_bounded():
+async def test_shown_memories_are_limited():
     many = tuple(note("public", "x" * 8_000, key=str(n)) for n in range(20))
     text = shown(MemorySearchResult(memories=many), ["public"])
     assert len(text) < 50_000
     assert text.count("[Cut here: 8,000 characters in all.]") == 20
 
 
-async def test_what_is_over_is_not_read_and_is_swept(store):
+async def test_expired_memories_are_not_read_and_are_deleted(store):
     definition = crew(retention="1s")
     await put(store, note("public", "old"), now=1_000)
     await put(store, note("agent:other", "new"), now=5_000)
@@ -174,7 +174,7 @@ async def test_what_is_over_is_not_read_and_is_swept(store):
 # -- embeddings -------------------------------------------------------------------------------
 
 
-async def test_by_meaning(tool_call, store):
+async def test_search_by_meaning(tool_call, store):
     given = {"artifacts": [{"text": "tea"}, {"text": "milk"}], "scope": "public"}
     await tool_call("memory_write", given, crew=crew(embedding="hash:64"))
     read = await tool_call(
@@ -212,13 +212,13 @@ class Refusing(Exception):
         (Refusing("key"), ModelRequestRejected, "was refused"),
     ],
 )
-async def test_an_embedding_that_is_none(gives, kind, message):
+async def test_an_invalid_embedding(gives, kind, message):
     register("broken", lambda _: Broken(gives))
     with pytest.raises(kind, match=message):
         await Embedders().embedded("broken:x", ["text"])
 
 
-async def test_an_embedding_that_is_not_known():
+async def test_an_unknown_embedding_model():
     with pytest.raises(ModelRequestRejected, match="hash:NAME, openai:NAME"):
         await Embedders().embedded("other:x", ["text"])
     with pytest.raises(ModelRequestRejected, match="no number of places"):
@@ -285,7 +285,7 @@ def reading(agent: str, workspace: Path) -> ToolCall:
     )
 
 
-async def test_no_canary_of_another_scope_is_ever_read(store, tmp_path):
+async def test_other_scopes_are_never_read(store, tmp_path):
     rng = random.Random(11)  # noqa: S311
     scopes = ["public", "group:g", "group:h", *(f"agent:{n}" for n in ("backend", "b", "c", "d"))]
     canaries = {
@@ -324,7 +324,7 @@ async def test_no_canary_of_another_scope_is_ever_read(store, tmp_path):
     assert refused > LAYOUTS / 4
 
 
-async def test_an_agent_that_has_the_tool_of_another_gets_nothing(store, tmp_path):
+async def test_an_agent_with_another_agents_tool_gets_nothing(store, tmp_path):
     """The tool asks who calls, whatever list of scopes it was made with."""
     await put(store, note("agent:backend", "canary"))
     made = MemoryTools(store).tool(ToolName("memory_read"), crew(), AgentName("backend"))

@@ -142,7 +142,7 @@ OVERFLOW = "This model's maximum context length is 8000 tokens."
         ),
     ],
 )
-def test_what_a_service_says(
+def test_errors_of_services(
     error: Exception, kind: type[ModelError], said: str, remedy: str
 ) -> None:
     found = model_error(error, MODEL)
@@ -152,7 +152,7 @@ def test_what_a_service_says(
     assert "no reply" not in found.message
 
 
-def test_a_cause_has_the_status():
+def test_the_status_of_a_cause_counts():
     error = RuntimeError("wrapped by a client")
     error.__cause__ = of_status(404, {"error": {"message": "gone"}})
     assert isinstance(model_error(error, MODEL), ModelRequestRejected)
@@ -192,9 +192,7 @@ LONG_WAITS = [
 
 
 @pytest.mark.parametrize("error", LONG_WAITS, ids=repr)
-def test_a_wait_of_a_day_is_not_made_but_reported(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_of_a_day_is_an_error(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: NOW)
     found = model_error(error, MODEL)
     assert isinstance(found, ModelRequestRejected)
@@ -203,7 +201,7 @@ def test_a_wait_of_a_day_is_not_made_but_reported(
 
 
 @pytest.mark.parametrize("status", [408, 429, 503])
-def test_the_longest_wait_is_made(status: int) -> None:
+def test_the_longest_wait_is_retried(status: int) -> None:
     asked = {"retry-after": str(LONGEST_WAIT)}
     found = model_error(of_status(status, {}, **asked), MODEL)
     assert isinstance(found, ModelUnavailable)
@@ -236,7 +234,7 @@ def test_a_delay_is_the_longer_of_the_backoff_and_what_the_service_asks_for(
         (day_of(429), False),
     ],
 )
-def test_which_requests_may_go_with_a_smaller_limit(error: Exception, shorter: bool) -> None:
+def test_errors_for_which_a_smaller_limit_helps(error: Exception, shorter: bool) -> None:
     refused = model_error(error, MODEL)
     assert isinstance(refused, ModelRequestRejected)
     refused.__cause__ = error
@@ -255,12 +253,12 @@ def test_which_requests_may_go_with_a_smaller_limit(error: Exception, shorter: b
         (RuntimeError("no status"), False),
     ],
 )
-def test_which_requests_may_go_with_less(error, unexplained):
+def test_errors_for_which_fewer_options_help(error, unexplained):
     assert is_request_rejected(error) is unexplained
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503, 529])
-def test_a_remedy_is_true_with_tries_left_and_with_none(status):
+def test_a_remedy_is_right_with_and_without_attempts_left(status):
     """The same error is told while a call is retried, and in the question behind its last try."""
     found = model_error(of_status(status, {"error": {"message": "busy"}}), MODEL)
     assert found.retryable

@@ -70,7 +70,7 @@ both = pytest.mark.parametrize("streaming", [True, False])
 
 
 @both
-async def test_a_refusal_is_the_text_and_is_refused(model_call, log, service, streaming, model):
+async def test_a_refusal_is_the_text_of_the_reply(model_call, log, service, streaming, model):
     pieces = [{"refusal": "I can"}, {"refusal": "not."}]
     service(lambda *_: Says({"refusal": "I cannot."}, pieces=pieces))
     log.says("go")
@@ -80,7 +80,7 @@ async def test_a_refusal_is_the_text_and_is_refused(model_call, log, service, st
 
 @both
 @pytest.mark.parametrize("end", ["length", "content_filter", "because"])
-async def test_a_reply_that_is_cut_asks_for_no_tool(
+async def test_a_reply_that_is_cut_off_calls_no_tool(
     model_call, log, service, streaming, model, end
 ):
     service(lambda *_: Says({"content": "half", **calls('{"a": 1, "b": 2}')}, end=end))
@@ -94,7 +94,7 @@ async def test_a_reply_that_is_cut_asks_for_no_tool(
 
 @both
 @pytest.mark.parametrize("arguments", ['"abc"', "123", "[1]", "null", '"{\\"a\\": 1}"', '{"a": '])
-async def test_arguments_that_are_no_object_are_answered(
+async def test_arguments_that_are_not_an_object_get_an_error(
     model_call, tool_call, log, service, streaming, model, arguments
 ):
     service(lambda *_: Says(calls('{"a": 1, "b": 2}', arguments, name="add"), end="tool_calls"))
@@ -108,7 +108,7 @@ async def test_arguments_that_are_no_object_are_answered(
     assert "arguments of 'add' cannot be used" in message_excerpt(answer.body)
 
 
-async def test_a_name_in_each_piece_is_one_name(model_call, log, service):
+async def test_a_name_in_each_chunk_is_one_name(model_call, log, service):
     whole = '{"a": 1, "b": 2}'
     pieces = [
         {
@@ -144,7 +144,7 @@ def part(args: str, name: str = "", **fields: Any) -> dict[str, Any]:
         ({"index": 0, "id": "c1"}, {"index": 0, "id": "c2"}, {"index": 0, "id": "c3"}),
     ],
 )
-async def test_a_call_in_pieces_keeps_its_arguments(model_call, log, service, model, fields):
+async def test_a_call_in_chunks_keeps_its_arguments(model_call, log, service, model, fields):
     pieces = [
         part("", "add", **{"id": "c", **fields[0]}),
         part('{"a": 1, ', **fields[1]),
@@ -157,7 +157,7 @@ async def test_a_call_in_pieces_keeps_its_arguments(model_call, log, service, mo
     assert len(chat_models.asked) == 1
 
 
-async def test_a_call_whose_name_was_lost_is_asked_for_in_one_piece(
+async def test_a_call_that_lost_its_name_is_requested_without_streaming(
     model_call, log, service, model
 ):
     whole = calls('{"a": 1, "b": 2}', name="add")
@@ -187,7 +187,7 @@ async def test_a_call_whose_name_was_lost_is_asked_for_in_one_piece(
         ),
     ],
 )
-async def test_an_error_in_an_answer_200_is_told_and_not_repeated(
+async def test_an_error_with_status_200_is_not_retried(
     model_call, log, service, streaming, model, body, said, remedy
 ):
     service(lambda *_: Fails(200, body))
@@ -200,7 +200,7 @@ async def test_an_error_in_an_answer_200_is_told_and_not_repeated(
 
 @both
 @pytest.mark.parametrize("body", [{"choices": []}, {"choices": None}, {"detail": "Try later"}])
-async def test_an_answer_200_without_a_reply_is_no_empty_reply(
+async def test_a_response_without_a_reply_is_an_error(
     model_call, log, service, streaming, model, body
 ):
     service(lambda *_: Fails(200, body))
@@ -212,7 +212,7 @@ async def test_an_answer_200_without_a_reply_is_no_empty_reply(
     assert not failed.value.non_retryable
 
 
-async def test_the_responses_of_a_service_may_be_an_error_too(model_call, log, service):
+async def test_an_error_of_the_responses_api(model_call, log, service):
     service(lambda *_: Fails(200, {"detail": "Not authenticated"}))
     log.says("go")
     settings = {"model_settings": {"use_responses_api": True}}
@@ -234,7 +234,7 @@ async def test_a_stream_without_an_end_has_broken_off(model_call, log, service, 
 
 @both
 @pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
-async def test_reasoning_goes_back_within_the_turn_and_is_in_no_final_message(
+async def test_reasoning_is_sent_back_within_the_turn_only(
     model_call, tool_call, log, service, streaming, model, key
 ):
     def script(number: int, _: Any) -> Says:
@@ -270,7 +270,7 @@ async def test_an_empty_message_is_not_sent_back(model_call, log, service):
     assert [m["role"] for m in chat_models.asked[1]["messages"]] == ["system", "user", "user"]
 
 
-async def test_calls_with_broken_arguments_go_back_as_calls(model_call, tool_call, log, service):
+async def test_calls_with_invalid_arguments_are_sent_back(model_call, tool_call, log, service):
     chat_models = service(
         lambda n, _: (
             Says(calls('{"a": ', name="add"), "tool_calls") if n == 0 else Says({"content": "x"})
@@ -287,9 +287,7 @@ async def test_calls_with_broken_arguments_go_back_as_calls(model_call, tool_cal
 
 
 @both
-async def test_a_service_that_failed_in_the_middle_is_asked_again(
-    model_call, log, service, streaming
-):
+async def test_a_call_is_retried_after_an_error_in_the_stream(model_call, log, service, streaming):
     service(lambda *_: Says({"content": "half a te"}, end="error"))
     log.says("go")
     with pytest.raises(Exception, match="failed while it answered") as failed:
@@ -297,7 +295,7 @@ async def test_a_service_that_failed_in_the_middle_is_asked_again(
     assert not failed.value.non_retryable
 
 
-async def test_a_form_that_is_refused_in_other_words_is_left_out(model_call, log, service):
+async def test_a_rejected_response_format_is_left_out(model_call, log, service):
     def script(_: int, asked: dict[str, Any]) -> Says | Fails:
         if "response_format" in asked:
             return Fails(400, {"error": {"message": "Extra inputs are not permitted"}})
@@ -312,7 +310,7 @@ async def test_a_form_that_is_refused_in_other_words_is_left_out(model_call, log
     assert [("response_format" in each) for each in chat_models.asked] == [True, False, False]
 
 
-async def test_a_cut_reply_is_asked_for_again_with_a_larger_limit(model_call, log, service):
+async def test_a_reply_that_is_cut_off_is_retried_with_a_larger_limit(model_call, log, service):
     chat_models = service(lambda *_: Says({"content": "half"}, end="length"))
     log.says("go")
     settings = {"model_settings": {"streaming": False, "max_tokens": 100}}

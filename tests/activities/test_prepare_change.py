@@ -44,7 +44,7 @@ def prepare(env: ActivityEnvironment, activities: CrewActivities, store: InMemor
     return change
 
 
-async def test_a_refused_change_is_a_line_of_the_log(prepare):
+async def test_a_rejected_change_is_logged(prepare):
     gone = ({"op": "remove_agent", "name": "nobody"},)
     with capture_logs() as told, pytest.raises(ApplicationError) as refused:
         await prepare(crew(), operations=gone)
@@ -62,13 +62,13 @@ def names(made: PrepareChangeResult) -> list[str]:
     return [p.name for p in phases(CrewDefinition.from_json(made.definition))]
 
 
-def test_workers_have_it(activities: CrewActivities) -> None:
+def test_the_activity_is_registered(activities: CrewActivities) -> None:
     assert activities.prepare_change in activities.all()
     defined: Any = activities.prepare_change
     assert defined.__temporal_activity_definition.name == PREPARE_CHANGE
 
 
-async def test_operations_change_the_definition_that_the_run_has(prepare, store):
+async def test_operations_change_the_live_definition(prepare, store):
     base = crew()
     made = await prepare(base, operations=({"op": "remove_agent", "name": "backend"},))
     assert (made.what, made.base) == ("removes backend", definition_hash(base))
@@ -78,7 +78,7 @@ async def test_operations_change_the_definition_that_the_run_has(prepare, store)
     assert await store.get_definition(definition_hash(definition)) == made.definition
 
 
-async def test_each_part_of_a_graph_is_a_crew_that_can_run(prepare, store):
+async def test_each_split_run_has_a_valid_crew(prepare, store):
     """As the run's own definition: checked, stored, and lowered as every worker reads it."""
     base = crew(flow=[], graph={"root": "backend"}, channels={"x": {}})
     edges = {"listen": ["x"], "send": ["y"], "beside": "backend"}
@@ -104,7 +104,7 @@ async def test_each_part_of_a_graph_is_a_crew_that_can_run(prepare, store):
     assert stays.away == {"writer": part.run}
 
 
-async def test_nobody_leaves_whose_name_a_phase_has(prepare):
+async def test_an_agent_with_a_phase_cannot_be_split_off(prepare):
     """Crews that ran before such phases were refused have them still."""
     flow = [{"agent": "writer", "phase": "backend"}]
     wired = {"backend": {"wires": ["writer"]}}
@@ -120,7 +120,7 @@ async def test_nobody_leaves_whose_name_a_phase_has(prepare):
     assert refused.value.non_retryable
 
 
-async def test_all_faults_are_told(prepare):
+async def test_all_faults_are_reported(prepare):
     operations = (
         {"op": "remove_agent", "name": "backand"},
         {"op": "edit_agent", "name": "writer", "set": {"timeout": "soon"}},
@@ -149,19 +149,19 @@ async def test_the_recipe(prepare):
     base = crew()
     made = await prepare(base, recipe=True)
     assert made.definition == base.to_json()
-    assert made.what == "goes back to the definition that it was started with"
+    assert made.what == "returns to the definition that it was started with"
 
 
-async def test_the_way_back_to_the_recipe_says_who_goes(prepare, store):
+async def test_a_return_to_the_recipe_names_removed_agents(prepare, store):
     base = crew()
     more = base.model_copy(update={"agents": {**base.agents, "late": base.agents["writer"]}})
     force = await store.put_definition(more.to_json())
     made = await prepare(base, recipe=True, against=force)
-    told = "goes back to the definition that it was started with: removes late"
+    told = "returns to the definition that it was started with: removes late"
     assert made.what == told
 
 
-async def test_what_may_not_have_been_meant_is_told(prepare):
+async def test_a_suspicious_change_has_a_warning(prepare):
     agents = {"backend": {"prompt": "p", "listen": ["x"]}, "writer": {"prompt": "p", "send": ["x"]}}
     data = {"crew": "music", "model": "openai:x", "agents": agents, "graph": {"root": "writer"}}
     gone = ({"op": "remove_agent", "name": "backend"},)
@@ -170,7 +170,7 @@ async def test_what_may_not_have_been_meant_is_told(prepare):
     assert made.warnings == (f"{say}\n    Let an agent listen to 'x'.",)
 
 
-async def test_who_is_alone_in_another_run_by_a_slip_is_told(prepare):
+async def test_an_agent_that_becomes_alone_in_a_run_has_a_warning(prepare):
     agents = {"backend": {"prompt": "p", "listen": ["x"]}, "writer": {"prompt": "p", "send": ["x"]}}
     data = {"crew": "music", "model": "openai:x", "agents": agents, "graph": {"root": "writer"}}
     late = {"prompt": "p", "listen": ["tasks"]}
@@ -181,7 +181,7 @@ async def test_who_is_alone_in_another_run_by_a_slip_is_told(prepare):
     assert told.startswith("'late' is alone in a run of its own")
 
 
-async def test_a_prompt_keeps_names_and_has_what_the_crew_has(prepare):
+async def test_a_prompt_keeps_names_and_settings_of_the_crew(prepare):
     base = crew(flow=[{"agent": "backend", "phase": "build"}, "writer"])
     made = await prepare(base, prompt=PROMPT, reader="forms")
     assert names(made) == ["build", "writer", "tester"]
@@ -193,7 +193,7 @@ async def test_a_prompt_keeps_names_and_has_what_the_crew_has(prepare):
     assert made.what.startswith("adds tester")
 
 
-async def test_a_prompt_gives_a_tool_to_nobody_who_could_not_call_it(prepare):
+async def test_a_prompt_gives_an_agent_no_new_tools(prepare):
     base = crew(permissions={"boom": ["backend"], "add": ["backend", "writer"]})
     made = await prepare(base, prompt=f"{PROMPT} Only the writer may add.", reader="forms")
     assert made.definition["permissions"] == {"boom": ["backend"], "add": ["writer"]}
@@ -202,7 +202,7 @@ async def test_a_prompt_gives_a_tool_to_nobody_who_could_not_call_it(prepare):
         await prepare(base, prompt=prompt, reader="forms")
 
 
-async def test_a_prompt_gives_no_tool_back_that_people_took_away(prepare):
+async def test_a_prompt_does_not_restore_denied_tools(prepare):
     base = crew(permissions={"add": ["backend", "writer"]})
     by_hand = {"add": ("writer",), "boom": ()}
     said = f"{PROMPT} Only the backend may add."
@@ -215,7 +215,7 @@ async def test_a_prompt_gives_no_tool_back_that_people_took_away(prepare):
     assert made.definition["permissions"] == {"add": ["backend", "writer"]}
 
 
-async def test_a_prompt_has_no_more_than_its_registry_offers(prepare, store):
+async def test_a_prompt_is_limited_to_its_registry(prepare, store):
     registry = {
         "registry": "closed",
         "model": "openai:x",
@@ -227,7 +227,7 @@ async def test_a_prompt_has_no_more_than_its_registry_offers(prepare, store):
         await prepare(crew(), prompt=PROMPT, registry="closed", reader="forms")
 
 
-async def test_a_model_that_reads_the_prompt_is_asked_round_by_round(prepare):
+async def test_a_model_reads_the_prompt_in_rounds(prepare):
     good = reply(BUILDS, WRITES, TESTS, of=3)
     model = scripted({"agents": {"compiler": [{"text": "no reading"}, {"text": good}], "*": []}})
     task: dict[str, Any] = {"prompt": PROMPT, "reader": "model", "model": model}
@@ -242,7 +242,7 @@ async def test_a_model_that_reads_the_prompt_is_asked_round_by_round(prepare):
     assert "the reply has no JSON object" in str(asked.messages[-1]["content"])
 
 
-async def test_a_reading_that_does_not_hold_in_the_end_changes_nothing(prepare):
+async def test_an_invalid_reading_changes_nothing(prepare):
     """The faults are those of the best reply; the usage of the last call is not lost."""
     half = reading([BUILDS, WRITES], of=2)
     why = {"clause": 3, "status": "cannot", "why": "nobody tests", "against": []}
@@ -261,7 +261,7 @@ async def test_a_reading_that_does_not_hold_in_the_end_changes_nothing(prepare):
     assert line["why"] == made.refused.partition("\n")[0]
 
 
-async def test_a_change_that_a_model_reads_and_the_crew_cannot_take_keeps_its_usage(prepare):
+async def test_a_rejected_change_of_a_model_keeps_its_usage(prepare):
     """The prompt is understood; the crew that it makes would lose what people wrote."""
     good = reply(BUILDS, ("tester", "", [2]), of=2)
     model = scripted({"agents": {"compiler": [{"text": good}], "*": []}})
@@ -273,14 +273,14 @@ async def test_a_change_that_a_model_reads_and_the_crew_cannot_take_keeps_its_us
 
 
 @pytest.mark.parametrize("reader", ["auto", "model"])
-async def test_a_model_reads_where_one_speaks_for_the_compiler(prepare, reader):
+async def test_a_model_with_replies_for_the_compiler_reads(prepare, reader):
     good = {"text": reply(BUILDS, WRITES, TESTS, of=3)}
     model = scripted({"agents": {"compiler": [good], "*": []}})
     made = await prepare(crew(), prompt=PROMPT, reader=reader, model=model)
     assert (made.reply, names(made)) == (good["text"], ["backend", "writer", "tester"])
 
 
-async def test_the_forms_read_where_no_model_speaks_for_the_compiler(prepare):
+async def test_the_forms_read_without_such_a_model(prepare):
     model = scripted({"agents": {"backend": [], "*": [{"text": "no reading"}]}})
     made = await prepare(crew(), prompt=PROMPT, model=model)
     assert (made.reply, names(made)) == (None, ["backend", "writer", "tester"])
@@ -307,7 +307,7 @@ def waits(made: PrepareChangeResult) -> dict[str, tuple[str, ...]]:
     return {each.name: each.sources for each in phases(CrewDefinition.from_json(made.definition))}
 
 
-async def test_a_prompt_keeps_an_agent_that_was_added_and_its_place(prepare, store):
+async def test_a_prompt_keeps_an_added_agent_and_its_place(prepare, store):
     base = crew(flow=[{"agent": "backend", "phase": "build"}, "writer"])
     placed = {**REVIEWER, "phase": {"after": "build"}, "before": ["writer"]}
     live, told = await live_of(prepare, base, placed)
@@ -321,7 +321,7 @@ async def test_a_prompt_keeps_an_agent_that_was_added_and_its_place(prepare, sto
     assert "reviewer" not in alone["agents"]
 
 
-async def test_another_prompt_replays_the_same_changes_once_more(prepare):
+async def test_another_prompt_applies_the_same_changes_again(prepare):
     live, told = await live_of(prepare, crew(), REVIEWER)
     first = await prepare(live, prompt=PROMPT, **told)
     told["basis"] = hash_json(first.basis)
@@ -330,13 +330,13 @@ async def test_another_prompt_replays_the_same_changes_once_more(prepare):
     assert made.definition["agents"].keys() == {"backend", "writer", "reviewer"}
 
 
-async def test_a_prompt_brings_nobody_back_whom_people_removed(prepare):
+async def test_a_prompt_does_not_restore_removed_agents(prepare):
     live, told = await live_of(prepare, crew(), {"op": "remove_agent", "name": "writer"})
     made = await prepare(live, prompt="The backend builds it, then the tester tests.", **told)
     assert made.definition["agents"].keys() == {"backend", "tester"}
 
 
-async def test_what_a_prompt_leaves_no_place_for_is_a_conflict(prepare):
+async def test_an_added_agent_without_a_place_is_a_conflict(prepare):
     base = crew(flow=["backend", "writer"])
     live, told = await live_of(prepare, base, {**REVIEWER, "phase": {"after": "writer"}})
     with pytest.raises(ApplicationError, match="'reviewer' was added after 'writer'") as refused:
@@ -344,7 +344,7 @@ async def test_what_a_prompt_leaves_no_place_for_is_a_conflict(prepare):
     assert refused.value.type == "ChangeConflict"
 
 
-async def test_an_agent_that_was_added_is_no_concern_of_the_registry(prepare, store):
+async def test_an_added_agent_need_not_be_in_the_registry(prepare, store):
     agents = {"backend": {"prompt": "Build."}, "writer": {"prompt": "Write."}}
     registry = {"registry": "closed", "model": "scripted:#1", "new_agents": False}
     await store.register({("registry", "closed"): registry | {"agents": agents}}, 1)

@@ -10,7 +10,7 @@ import pytest
 
 from crewlog.activities import run_merge
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.run_merge import STORED_WITHIN, Begun, MergePreparer
+from crewlog.activities.run_merge import FIRST_BATCH_TIMEOUT, IsOpen, MergePreparer
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ComponentConflict, StoreUnavailable
@@ -70,7 +70,7 @@ async def prepared(
     return PrepareMergeResult.from_json(json.loads(json.dumps(made.to_json())))
 
 
-async def test_two_runs_are_one_in_the_store_too() -> None:
+async def test_the_merged_definition_is_stored() -> None:
     store = InMemoryStore()
     one, two = await stored(store, ONE, crew("a")), await stored(store, TWO, crew("b"))
     made = await prepared(store, one, two.state.position)
@@ -89,7 +89,7 @@ async def test_two_runs_are_one_in_the_store_too() -> None:
     assert (await load_state(store, ONE)) == one.state
 
 
-async def test_who_comes_does_not_take_up_turns_of_one_that_was_removed_here() -> None:
+async def test_a_merged_agent_does_not_continue_turns_of_a_removed_one() -> None:
     store = InMemoryStore()
     both = load_data(
         {
@@ -133,7 +133,7 @@ async def test_an_older_state_is_not_the_last_one() -> None:
     assert "frontier" not in made.state
 
 
-async def test_what_cannot_be_one_is_told() -> None:
+async def test_runs_that_cannot_merge_are_refused() -> None:
     store = InMemoryStore()
     one = await stored(store, ONE, crew("a", flags={"f": 1}))
     await stored(store, TWO, crew("b", flags={"f": 2}))
@@ -152,11 +152,11 @@ async def test_a_crew_that_cannot_run_is_refused() -> None:
     one = await stored(store, ONE, crew("a", logs=logs))
     await stored(store, TWO, crew("b"))
     made = await prepared(store, one)
-    assert "none that can run" in made.refused
+    assert "the crew of both runs is invalid" in made.refused
     assert "writers" in made.refused
 
 
-async def test_nobody_comes_home_whose_name_a_phase_has() -> None:
+async def test_an_agent_with_the_name_of_a_phase_cannot_merge() -> None:
     """Crews that ran before such phases were refused have them still."""
     store = InMemoryStore()
     data = crew("a").to_json()
@@ -165,7 +165,7 @@ async def test_nobody_comes_home_whose_name_a_phase_has() -> None:
     one = await stored(store, ONE, CrewDefinition.from_json({**data, **more}))
     await stored(store, TWO, crew("b"))
     made = await prepared(store, one)
-    assert "none that can run: the phase 'b' has the name" in made.refused
+    assert "is invalid: the phase 'b' has the name" in made.refused
     with pytest.raises(ComponentConflict, match="the phase 'b' has the name"):
         apply_merge(one.engine, made, op="m")
 
@@ -196,7 +196,7 @@ def after(run: RunId, source: RunId, *, split: bool) -> Batch:
         ({TWO: (ONE, True)}, {"tokens": 9}, False),  # of another limit
     ],
 )
-async def test_what_splits_divided_is_put_together(
+async def test_budgets_divided_by_splits_are_added(
     comes: dict[RunId, tuple[RunId, bool]], bounds: dict[str, int], *, together: bool
 ) -> None:
     limits = {"limits": {"tokens": 8}}
@@ -214,7 +214,7 @@ ASKS = {"op": "connect", "sender": "a", "listener": "b", "channel": "x"}
 
 async def decided(
     store: InMemoryStore,
-    begun: Begun,
+    begun: IsOpen,
     base: CrewDefinition,
     other: RunId = TWO,
     merged: tuple[str, ...] = (),
@@ -246,7 +246,7 @@ class Server:
 
 @pytest.mark.parametrize("late", [ONE, TWO])
 @pytest.mark.parametrize("sizes", ["one stays", "two stays"])
-async def test_who_has_just_begun_is_waited_for(late: RunId, sizes: str) -> None:
+async def test_a_new_run_is_waited_for(late: RunId, sizes: str) -> None:
     """Either of the two may have stored nothing yet."""
     store, server = InMemoryStore(), Server()
     more = {"c": {"prompt": "p", "listen": ["x"]}}
@@ -280,13 +280,13 @@ async def offered(store: InMemoryStore, to: RunId) -> None:
 @pytest.mark.parametrize(
     ("merged", "refused"),
     [
-        (("m",), "the run 'two' is part of this one by now"),
-        (("l", "m"), "the run 'two' is part of this one by now"),
+        (("m",), "the run 'two' has been merged into this run"),
+        (("l", "m"), "the run 'two' has been merged into this run"),
         (("l",), ""),
         ((), ""),
     ],
 )
-async def test_who_took_a_run_in_knows_it_before_that_one_says_so(
+async def test_the_surviving_run_knows_the_outcome_first(
     merged: tuple[str, ...], refused: str
 ) -> None:
     """What the store has of the one that was taken in says only that it offered itself."""
@@ -302,7 +302,7 @@ THREE = RunId("three")
 
 
 @pytest.mark.parametrize("outcome", ["merged", "failed", ""])
-async def test_others_know_it_once_the_one_that_took_it_in_has_stored_it(outcome: str) -> None:
+async def test_others_learn_the_outcome_from_the_surviving_run(outcome: str) -> None:
     store = InMemoryStore()
     await stored(store, ONE, crew("a"))
     third = await stored(store, THREE, crew("c"))
@@ -321,10 +321,10 @@ async def test_others_know_it_once_the_one_that_took_it_in_has_stored_it(outcome
     await keep(store, third)
     made = await decided(store, Server(), crew("a"))
     assert made.refused == ("the run 'two' is merged" if outcome == "merged" else "")
-    assert ("part of the run three by now: name that one" in made.remedy) == bool(made.refused)
+    assert ("merged into the run three: name that one" in made.remedy) == bool(made.refused)
 
 
-async def test_who_is_not_open_is_not_waited_for() -> None:
+async def test_a_run_that_is_not_open_is_not_waited_for() -> None:
     store, one = InMemoryStore(), crew("a")
     await stored(store, ONE, one)
     server = Server(is_open=False)
@@ -338,22 +338,22 @@ async def test_who_is_not_open_is_not_waited_for() -> None:
     assert (await asyncio.wait_for(waits, 10)).refused == made.refused
 
 
-async def test_who_stores_nothing_is_not_waited_for_for_ever(
+async def test_the_wait_for_a_new_run_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run_merge, "STORED_WITHIN", 0.1)
+    monkeypatch.setattr(run_merge, "FIRST_BATCH_TIMEOUT", 0.1)
     store, one = InMemoryStore(), crew("a")
     await stored(store, ONE, one)
     made = await asyncio.wait_for(decided(store, Server(), one), 10)
     assert made.refused == "the run 'two' has begun, but nothing of it is stored yet"
     assert "worker" in made.remedy
-    assert PREPARING["start_to_close_timeout"].total_seconds() > STORED_WITHIN + 5
+    assert PREPARING["start_to_close_timeout"].total_seconds() > FIRST_BATCH_TIMEOUT + 5
 
 
-async def test_who_has_just_begun_is_not_waited_for_within_a_task() -> None:
+async def test_a_local_activity_does_not_wait_for_a_new_run() -> None:
     store, server, one = InMemoryStore(), Server(), crew("a")
     await stored(store, ONE, one)
-    preparer = MergePreparer(store, Definitions(store), server, waits=False)
+    preparer = MergePreparer(store, Definitions(store), server, waits_for_first_batch=False)
     asks = PrepareMerge(
         run=ONE, base=lower(one).definition, other=TWO, operation=ASKS, asks=ONE, decide=True
     )
@@ -377,7 +377,7 @@ async def warned(
     async def queue_of(run: RunId) -> str:
         return queues[run]
 
-    preparer = MergePreparer(store, Definitions(store), queue_of=queue_of)
+    preparer = MergePreparer(store, Definitions(store), find_task_queue=queue_of)
     asks = PrepareMerge(
         run=ONE, base=lower(one).definition, other=TWO, operation=ASKS, asks=ONE, decide=True
     )
@@ -389,20 +389,20 @@ async def warned(
 APART = {ONE: "first", TWO: "second"}
 
 
-async def test_it_is_told_what_other_workers_must_have_then() -> None:
+async def test_a_warning_names_what_other_workers_need() -> None:
     (told,) = await warned(crew("a"), crew("b", tools={"dig": TOOL}), APART)
     say, remedy = told.split("\n")
     assert say == (
-        "who comes from 'two' gets the workers of 'one', on the task queue 'first': they must "
-        "have the tool 'dig' (mine:dig)"
+        "the agents of 'two' get the workers of 'one', on the task queue 'first', which need "
+        "the tool 'dig' (mine:dig)"
     )
     assert remedy.endswith("crewlog change two --edit tool.dig.queue=second.")
     larger = load_data({**(b := crew("b").to_json()), "agents": {**b["agents"], **MORE}})  # type: ignore[dict-item]
     (turned,) = await warned(crew("a", tools={"dig": TOOL}), larger, APART)
-    assert turned.startswith("who comes from 'one' gets the workers of 'two', on the task queue 's")
+    assert turned.startswith("the agents of 'one' get the workers of 'two', on the task queue 's")
     scripted = crew("b", model="scripted:b.yaml")
     (told,) = await warned(crew("a"), scripted, APART)
-    assert "must have the script 'b.yaml'\n" in told
+    assert "need the script 'b.yaml'\n" in told
     assert "--edit" not in told, "a script goes with no queue of its own"
 
 
@@ -418,7 +418,7 @@ async def test_it_is_told_what_other_workers_must_have_then() -> None:
     ],
     ids=["one queue", "not known", "own queue", "both", "who stays", "none"],
 )
-async def test_nothing_is_told_where_the_workers_need_nothing_else(
+async def test_no_warning_if_the_workers_need_nothing_else(
     one: dict[str, object], two: dict[str, object], queues: dict[RunId, str]
 ) -> None:
     assert await warned(crew("a", **one), crew("b", **two), queues) == ()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from crewlog.activities.usage import MOST_TOKENS, counted, usage_of
+from crewlog.activities.usage import MOST_TOKENS, compute_usage, with_usage
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import warnings
 from crewlog.state.calls import CallModelResult
@@ -24,24 +24,24 @@ def reply(usage: dict[str, Any] | None, answered: str = "") -> AIMessage:
 
 
 @pytest.mark.parametrize("answered", ["", "gpt-5-nano", "whatever", "gpt-5"])
-async def test_an_answer_does_not_name_a_cheaper_model(answered: str) -> None:
-    used = await usage_of(reply(MILLION, answered), "openai:gpt-5")
+async def test_a_reply_cannot_make_a_call_cheaper(answered: str) -> None:
+    used = await compute_usage(reply(MILLION, answered), "openai:gpt-5")
     assert (used.cost, used.unpriced) == (2.25, "")
 
 
-async def test_an_answer_may_name_a_dearer_model() -> None:
-    used = await usage_of(reply(MILLION, "gpt-5"), "openai:gpt-5-nano")
+async def test_a_reply_may_make_a_call_more_expensive() -> None:
+    used = await compute_usage(reply(MILLION, "gpt-5"), "openai:gpt-5-nano")
     assert (used.cost, used.unpriced) == (2.25, "")
 
 
 @pytest.mark.parametrize(("answered", "cost"), [("", 0.0), ("gpt-5-nano", 0.09)])
-async def test_a_model_without_a_price_is_told(answered: str, cost: float) -> None:
-    used = await usage_of(reply(MILLION, answered), "openai:my-own")
+async def test_a_model_without_a_price_is_reported(answered: str, cost: float) -> None:
+    used = await compute_usage(reply(MILLION, answered), "openai:my-own")
     assert (used.cost, used.unpriced) == (cost, "openai:my-own")
 
 
 async def test_a_script_costs_nothing() -> None:
-    used = await usage_of(reply(MILLION), "scripted:a.yaml")
+    used = await compute_usage(reply(MILLION), "scripted:a.yaml")
     assert (used.input_tokens, used.cost, used.unpriced) == (1_000_000, 0.0, "")
 
 
@@ -56,20 +56,20 @@ async def test_a_script_costs_nothing() -> None:
         ({"input_tokens": 7, "output_tokens": 5, "total_tokens": 12}, (7, 5)),
     ],
 )
-async def test_tokens_are_counted_whatever_a_service_says(
+async def test_tokens_are_estimated_without_reported_ones(
     said: dict[str, Any] | None, tokens: tuple[int, int]
 ) -> None:
-    made = counted(reply(said), ASKED)
-    used = await usage_of(made, "openai:gpt-5")
+    made = with_usage(reply(said), ASKED)
+    used = await compute_usage(made, "openai:gpt-5")
     assert (used.input_tokens, used.output_tokens) == tokens
     body = message_to_json(made)
     told = CallModelResult.from_json(CallModelResult(body=body, hash="", usage=used).to_json())
     assert told.usage == used, "as the history keeps it, which reads the body"
 
 
-async def test_more_read_again_than_read_still_has_a_price() -> None:
+async def test_more_cached_than_input_tokens_have_a_price() -> None:
     details = {"input_token_details": {"cache_read": 5_000_000}}
-    assert (await usage_of(reply({**MILLION, **details}), "openai:gpt-5")).cost > 1
+    assert (await compute_usage(reply({**MILLION, **details}), "openai:gpt-5")).cost > 1
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ async def test_more_read_again_than_read_still_has_a_price() -> None:
         ("scripted:a.yaml", {"cost": 1}, False),
     ],
 )
-def test_a_model_without_a_price_is_warned_of_where_cost_is_limited(
+def test_a_cost_limit_warns_about_a_model_without_a_price(
     model: str, limits: dict[str, Any], warned: bool
 ) -> None:
     own = {"agents": {"a": {"prompt": "p", "model": model}}, "flow": ["a"], "limits": limits}

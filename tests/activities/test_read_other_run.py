@@ -12,7 +12,12 @@ from temporalio.testing import ActivityEnvironment
 from test_prepare_merge import ONE, TWO, crew, keep, prepared, stored
 
 from crewlog.activities import run_merge as looking
-from crewlog.activities.run_merge import Ending, ended_executions, find_no_end, read_other_run
+from crewlog.activities.run_merge import (
+    EndedRun,
+    ended_executions_lookup,
+    find_no_ended_run,
+    read_other_run,
+)
 from crewlog.graph.run_merge.surviving_run import apply_merge
 from crewlog.ids import ContentHash, RunId
 from crewlog.state import journal as j
@@ -35,7 +40,7 @@ async def looked(store: InMemoryStore, *, op: str = OP, recall: bool = False) ->
     task = task.model_copy(update={"recall": recall})
     env = ActivityEnvironment()
     with_info(env, started_time=datetime.fromtimestamp(1, UTC))
-    found = await env.run(read_other_run, task, store, find_no_end)
+    found = await env.run(read_other_run, task, store, find_no_ended_run)
     found = ReadOtherRunResult.from_json(json.loads(json.dumps(found.to_json())))
     assert found.recalled == recall
     assert found.at >= 1000, "who looked knows what time it was"
@@ -43,7 +48,7 @@ async def looked(store: InMemoryStore, *, op: str = OP, recall: bool = False) ->
 
 
 @pytest.mark.parametrize("later", [0, 1, KEPT])
-async def test_it_is_told_what_is_called_otherwise_however_long_ago_that_was(later: int) -> None:
+async def test_renames_are_read_from_the_journal(later: int) -> None:
     store = InMemoryStore()
     one = await stored(store, ONE, crew("a"))
     await stored(store, TWO, crew("b"))
@@ -85,13 +90,13 @@ async def read_for(store: Counting, run: RunId, by: RunId, op: str) -> list[tupl
     for about in ("unknown", op):
         store.read = []
         looks = task.model_copy(update={"merge": about})
-        await ActivityEnvironment().run(read_other_run, looks, store, find_no_end)
+        await ActivityEnvironment().run(read_other_run, looks, store, find_no_ended_run)
         read.append(store.read)
     assert read[1][: len(read[0])] == read[0]
     return read[1][len(read[0]) :]
 
 
-async def test_of_a_merge_that_its_state_tells_one_entry_is_read() -> None:
+async def test_one_entry_is_read_if_the_state_has_its_position() -> None:
     """A journal is long, and is looked at often."""
     store = Counting()
     one = await stored(store, ONE, crew("a"))
@@ -125,9 +130,11 @@ async def test_a_long_journal_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch
     assert "n" not in (await looked(store, op="n", recall=True)).merges
 
 
-@pytest.mark.parametrize("ending", [None, Ending(), Ending(("e",))], ids=["none", "never", "over"])
-async def test_of_a_run_that_stored_nothing_nothing_is_told(ending: Ending | None) -> None:
-    async def ended(run: RunId) -> Ending | None:
+@pytest.mark.parametrize(
+    "ending", [None, EndedRun(), EndedRun(("e",))], ids=["none", "never", "over"]
+)
+async def test_a_run_without_stored_state(ending: EndedRun | None) -> None:
+    async def ended(run: RunId) -> EndedRun | None:
         assert run == ONE
         return ending
 
@@ -142,7 +149,7 @@ async def test_of_a_run_that_stored_nothing_nothing_is_told(ending: Ending | Non
     await keep(store, one)
     task = task.model_copy(update={"run": ONE, "other": TWO})
     assert not (await ActivityEnvironment().run(read_other_run, task, store, ended)).gone
-    over = ended_executions(ended)
+    over = ended_executions_lookup(ended)
     assert await over(ONE) == (None if ending is None else ending.executions)
 
 
@@ -162,14 +169,14 @@ class Shutting(InMemoryStore):
         self.closed.append((run, (*executions,)))
 
 
-async def test_a_run_that_was_ended_is_shut_and_then_looked_at() -> None:
+async def test_a_terminated_run_is_rejected_and_then_read() -> None:
     """What it still stores must not come after what follows from its end."""
     store = Shutting()
     one = store.last = await stored(store, ONE, crew("a"))
 
-    async def ended(run: RunId) -> Ending:
+    async def ended(run: RunId) -> EndedRun:
         assert run == ONE
-        return Ending(("e1", "e2"))
+        return EndedRun(("e1", "e2"))
 
     task = ReadOtherRun(run=TWO, definition=one.state.definition, other=ONE, merge=OP, sure=False)
     found = await ActivityEnvironment().run(read_other_run, task, store, ended)
@@ -183,7 +190,7 @@ async def test_a_run_that_was_ended_is_shut_and_then_looked_at() -> None:
     assert len(store.closed) == 1
 
 
-async def test_who_looks_sees_nothing_of_what_the_other_run_does() -> None:
+async def test_only_the_merge_state_of_the_other_run_is_read() -> None:
     """Whoever may signal a run can have it look at any other one, and reads what it keeps."""
     store = InMemoryStore()
     await stored(store, ONE, crew("a"))
@@ -202,7 +209,7 @@ async def test_who_looks_sees_nothing_of_what_the_other_run_does() -> None:
     await keep(store, two)
     assert two.state.pending_merge is not None
     task = ReadOtherRun(run=ONE, definition=ContentHash("d"), other=TWO, merge=OP)
-    found = await ActivityEnvironment().run(read_other_run, task, store, find_no_end)
+    found = await ActivityEnvironment().run(read_other_run, task, store, find_no_ended_run)
     assert found.state is not None
     told = {"run", "position", "status", "started_at", "pending_merge", "pending_change", "merges"}
     assert {*found.state} <= told
@@ -212,5 +219,5 @@ async def test_who_looks_sees_nothing_of_what_the_other_run_does() -> None:
     assert "secret" not in text
     assert "eve" not in text
     own = task.model_copy(update={"merge": "theirs"})
-    found = await ActivityEnvironment().run(read_other_run, own, store, find_no_end)
+    found = await ActivityEnvironment().run(read_other_run, own, store, find_no_ended_run)
     assert CrewState.from_json(found.state or {}).pending_merge == two.state.pending_merge

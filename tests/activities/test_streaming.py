@@ -39,7 +39,7 @@ def told_by(env: Any) -> list[Chunk]:
     return told
 
 
-async def test_heartbeats_tell_the_end_of_the_text_and_where_it_begins(model_call, log, env):
+async def test_heartbeats_have_the_end_of_the_text(model_call, log, env):
     told = told_by(env)
     with_info(env, attempt=2)
     definition = crew({"pace": 8_000, "agents": {"backend": [{"text": LONG}]}})
@@ -55,7 +55,7 @@ async def test_heartbeats_tell_the_end_of_the_text_and_where_it_begins(model_cal
     assert told[-1].offset > 0
 
 
-async def test_nothing_of_a_secret_is_told_before_it_is_complete(model_call, log, env):
+async def test_a_secret_is_never_sent_in_part(model_call, log, env):
     told, secret = told_by(env), "¤" + " 0123" * 120
     remember(secret)
     text = f"{'word ' * 80}{secret} word {'word ' * 80}"
@@ -73,7 +73,7 @@ async def test_a_quick_reply_sends_nothing(model_call, log, env, pace):
     assert (message_excerpt(result.body), told) == ("Done.", [])
 
 
-async def test_an_agent_may_do_without(model_call, log, env):
+async def test_streaming_can_be_disabled(model_call, log, env):
     told = told_by(env)
     script = {"pace": 1_000, "agents": {"*": [{"text": "one two three " * 20}]}}
     settings = {"model_settings": {"streaming": False}}
@@ -91,7 +91,7 @@ async def test_an_agent_may_do_without(model_call, log, env):
         {"text": "", "nonsense": True},
     ],
 )
-async def test_pieces_make_the_same_message(model_call, log, entry):
+async def test_chunks_make_the_same_message(model_call, log, entry):
     replies = [
         await model_call(crew({"pace": pace, "agents": {"*": [entry]}}), log, tools=("write_file",))
         for pace in (100_000, 0)
@@ -102,7 +102,7 @@ async def test_pieces_make_the_same_message(model_call, log, entry):
 
 
 @pytest.mark.parametrize("text", ["hello", "use a tool", "break a tool", "say nothing"])
-async def test_pieces_make_the_same_message_over_http(model_call, log, service, monkeypatch, text):
+async def test_chunks_make_the_same_message_over_http(model_call, log, service, monkeypatch, text):
     monkeypatch.setenv("OPENAI_BASE_URL", service)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     log.says(text)
@@ -133,7 +133,7 @@ def usage(output: int) -> dict[str, int]:
     return {"input_tokens": 10, "output_tokens": output, "total_tokens": 10 + output}
 
 
-def test_what_is_told_again_counts_once():
+def test_repeated_usage_counts_once():
     end = {"finish_reason": "stop", "model_name": "m"}
     message: Any = whole(
         [
@@ -148,7 +148,7 @@ def test_what_is_told_again_counts_once():
     assert message.usage_metadata == usage(2)
 
 
-def test_the_parts_of_other_services_usage_are_added():
+def test_parts_of_usage_are_added():
     first = AIMessageChunk("a", usage_metadata=usage(0))
     last = AIMessageChunk(
         "b", usage_metadata={"input_tokens": 0, "output_tokens": 7, "total_tokens": 7}
@@ -167,12 +167,12 @@ def test_arguments_that_were_cut_off_are_never_used(text):
     assert [(c["name"], c["args"]) for c in message.invalid_tool_calls] == [("write_file", text)]
 
 
-def test_a_reply_that_breaks_off_is_none():
+def test_a_stream_that_breaks_off_is_an_error():
     with pytest.raises(ModelUnavailable, match="broke off"):
         whole([piece("It is "), piece("not ")])
 
 
-def test_calls_that_were_lost_are_asked_for_again():
+def test_lost_tool_calls_are_requested_again():
     with pytest.raises(StreamingUnsupported):
         whole([piece(""), piece(metadata={"finish_reason": "tool_calls"})])
 
@@ -204,7 +204,7 @@ class _Whole(BaseChatModel):
         yield ChatGenerationChunk(message=AIMessageChunk(""))
 
 
-async def test_a_service_that_refuses_to_stream_is_asked_once(model_call, log):
+async def test_streaming_is_tried_once_if_a_service_rejects_it(model_call, log):
     model = _Whole(tried=[])
     register("whole", lambda *_: model)
     for _ in range(2):
@@ -213,7 +213,7 @@ async def test_a_service_that_refuses_to_stream_is_asked_once(model_call, log):
 
 
 @pytest.mark.parametrize("fault", ["Extra inputs are not permitted", "Unknown parameter"])
-async def test_a_refusal_in_other_words_is_asked_without_a_stream(model_call, log, fault):
+async def test_another_rejection_of_streaming_is_recognized(model_call, log, fault):
     model = _Whole(tried=[], fault=fault)
     register("other", lambda *_: model)
     for _ in range(2):
@@ -224,7 +224,7 @@ async def test_a_refusal_in_other_words_is_asked_without_a_stream(model_call, lo
 @pytest.mark.parametrize(
     ("status", "fault"), [(401, "no such thing"), (400, "no such thing: prompt is too long")]
 )
-async def test_other_refusals_are_not_asked_again(model_call, log, status, fault):
+async def test_other_rejections_of_a_stream_are_not_retried(model_call, log, status, fault):
     model = _Whole(tried=[], fault=fault, status=status)
     register("refusing", lambda *_: model)
     with pytest.raises(ApplicationError, match="no such thing"):
@@ -239,7 +239,7 @@ class _Endless(_Whole):
             yield ChatGenerationChunk(message=AIMessageChunk("on "))
 
 
-async def test_a_reply_that_never_ends_is_late(model_call, log):
+async def test_a_reply_that_never_ends_times_out(model_call, log):
     register("endless", lambda *_: _Endless(tried=[]))
     definition = crew("endless:x", backend={"timeout": "0.5s"})
     with pytest.raises(ApplicationError, match="did not answer in time") as failed:
@@ -247,7 +247,7 @@ async def test_a_reply_that_never_ends_is_late(model_call, log):
     assert failed.value.type == "ModelUnavailable"
 
 
-async def test_who_cancels_a_reply_ends_it(model_call, log, env):
+async def test_a_cancelled_reply_ends(model_call, log, env):
     writing = asyncio.Event()
     env.on_heartbeat = lambda *_: writing.set()
     definition = crew({"pace": 50, "agents": {"*": [{"text": LONG}]}})

@@ -1,67 +1,211 @@
-"""Reading prompts with services of OpenAI's kind: with structured output, and without it."""
+"""Replies of a form on a worker: what the model is asked for, and what is read of what it gives."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall
-from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import Field
+from activity_kit import crew, with_info
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
+from pydantic import BaseModel
+from temporalio.exceptions import ApplicationError
 
-from crewlog.activities import prompt_compiler as reads
-from crewlog.activities.caches import LruCache
-from crewlog.activities.chat_models import ModelFactory, register
-from crewlog.activities.prompt_compiler import ask
-from crewlog.activities.usage import usage_of
-from crewlog.errors import ModelRequestRejected
+from covers import covers
+from crewlog.activities.chat_models import register
+from crewlog.activities.transcripts import Transcript
+from crewlog.canonical_json import hash_json
+from crewlog.ids import AgentName, ContentHash
 from crewlog.model import Json
-from crewlog.prompt.model_reader import LARGEST_REPLY, REPAIRS, take_reply
-from crewlog.prompt.reading import reading_schema
-from crewlog.prompt.registry import Registry
-from crewlog.state.model import NoReading
-from readings import reply
+from crewlog.redaction import remember
+from crewlog.state.calls import CallModelResult
+from crewlog.state.drafts import draft_text
+from crewlog.testing.scripted import recorded_prompts, scripted
 
-TEXT = "Ana drafts the notes, then the checker reviews them."
-GOOD = reply(("ana", "drafts the notes", [1]), ("checker", "reviews them", [2]), of=2)
-REGISTRY = Registry(model="openai:m")
-NO_SCHEMA = "Unknown parameter: 'response_format'."
-ALLOWED = frozenset(
-    {"$defs", "$ref", "additionalProperties", "anyOf", "description", "enum", "items", "properties"}
-    | {"required", "type"}
-)
-"""What a strict service takes of a schema."""
+ROUTE = {"decision": "route", "among": ["writer"]}
 
-Body = dict[str, Any]
-Says = Callable[[Body], tuple[int, Body | str]]
+
+def routing(model: str, reply: Any = None, **more: Any) -> Any:
+    return crew(model, backend={"reply": reply or ROUTE, **more})
+
+
+def said(result: CallModelResult) -> dict[str, Json]:
+    assert result.reply is not None, result.errors
+    return {o.key: o.value if o.body is None else o.content for o in result.reply.outputs}
+
+
+async def test_a_structured_output_is_requested_and_parsed(model_call, log):
+    model = scripted({"agents": {"*": [{"text": '```json\n{"next": "writer"}\n```'}]}})
+    log.says("go")
+    result = await model_call(routing(model), log)
+    assert said(result) == {"next": "writer", "instructions": "", "rationale": ""}
+    (given,) = recorded_prompts(model)
+    system = given.messages[0]["content"]
+    assert system.startswith("Build it.")
+    assert '"enum": ["writer"]' in system
+
+
+async def test_an_invalid_output_has_faults(model_call, log):
+    model = scripted({"agents": {"*": [{"text": '{"next": "nobody"}'}]}})
+    result = await model_call(routing(model), log)
+    assert result.reply is None
+    assert result.errors == ("'next': 'nobody' is not one of writer",)
+    assert result.body["content"] == '{"next": "nobody"}', "it is kept all the same"
+
+
+async def test_a_reply_with_tool_calls_is_not_final(model_call, log):
+    call = {"tool": "add", "args": {}}
+    model = scripted({"agents": {"*": [{"text": "hm", "tool_calls": [call]}]}})
+    result = await model_call(routing(model), log, tools=("add",))
+    assert (result.reply, result.errors) == (None, ())
+
+
+async def test_the_text_at_a_limit_is_a_message_of_its_own(model_call, log, store):
+    call = {"tool": "add", "args": {"a": "SECRET"}}
+    model = scripted({"agents": {"*": [{"text": "So far.", "tool_calls": [call]}]}})
+    result = await model_call(crew(model, backend={"on_cap": "end"}), log, tools=("add",))
+    (draft,) = (await store.get_bodies([result.draft])).values()
+    assert draft == draft_text(result.body)
+    assert (draft["content"], "SECRET" in json.dumps(draft)) == ("So far.", False)
+    assert CallModelResult.model_validate(json.loads(json.dumps(result.to_json()))) == result
+    assert (await model_call(crew(model), log, tools=("add",))).draft is None
+
+
+async def test_an_incomplete_reply_is_parsed(model_call, log):
+    end = {"finish_reason": "length"}
+    register("raw", lambda *_: Raw(AIMessage(TEXT, response_metadata=end), streams=True))  # type: ignore[arg-type,return-value]
+    result = await model_call(routing("raw:cut"), log)
+    assert (result.ending, said(result)["next"]) == ("cut", "writer")
+
+
+async def test_an_agent_without_structured_output_gets_no_instructions(model_call, log):
+    model = scripted({"agents": {"*": [{"text": "done"}]}})
+    result = await model_call(crew(model), log)
+    assert (result.reply, result.errors) == (None, ())
+    assert recorded_prompts(model)[0].messages[0]["content"] == "Build it."
+
+
+async def test_a_large_output_is_stored_once(model_call, log, store):
+    steps = [{"id": f"s{n}", "agent": "writer", "task": "write " * 9} for n in range(9)]
+    model = scripted({"agents": {"*": [{"text": json.dumps({"steps": steps})}]}})
+    result = await model_call(routing(model, {"decision": "plan", "among": ["writer"]}), log)
+    assert result.reply is not None
+    found = {output.key: output for output in result.reply.outputs}
+    body = found["steps"].body
+    assert body == hash_json(found["steps"].content)
+    assert (await store.get_bodies([body]))[body][0]["after"] == []
+    again = CallModelResult.model_validate(json.loads(json.dumps(result.to_json())))
+    assert again == result
+
+
+async def test_an_output_contains_no_secret(model_call, log):
+    key = "sk-" + "a1B2" * 12
+    remember(key)
+    model = scripted({"agents": {"*": [{"text": f'{{"next": "writer", "rationale": "{key}"}}'}]}})
+    result = await model_call(routing(model), log)
+    assert key not in json.dumps(result.to_json())
+
+
+async def test_a_worker_without_the_decision_fails_retryably(model_call, log, monkeypatch):
+    model = scripted({"agents": {"*": [{"text": TEXT}]}})
+    monkeypatch.setattr("crewlog.definition.decisions._registered", {})
+    monkeypatch.setattr("crewlog.definition.decisions._load", lambda: None)
+    with pytest.raises(ApplicationError, match="no decision is called 'route'"):
+        await model_call(routing(model), log)
+
+
+# -- any form that LangChain has ------------------------------------------------------------------
+
+TEXT = '{"next": "writer"}'
+
+
+class Said(BaseModel):
+    """What a model with structured output gives."""
+
+    next: str
+
+
+FORMS: dict[str, Any] = {
+    "str": TEXT,
+    "AIMessage": AIMessage(TEXT),
+    "blocks": AIMessage([{"type": "text", "text": TEXT}]),
+    "chunk": AIMessageChunk(content=TEXT),
+    "ChatGeneration": ChatGeneration(message=AIMessage(TEXT)),
+    "Generation": Generation(text=TEXT),
+    "ChatResult": ChatResult(generations=[ChatGeneration(message=AIMessage(TEXT))]),
+    "LLMResult": LLMResult(generations=[[Generation(text=TEXT)]]),
+    "message as data": {"role": "assistant", "content": TEXT},
+    "data": {"next": "writer"},
+    "model": Said(next="writer"),
+}
+
+
+class Raw:
+    """A runnable that gives what it is told to, in one piece or in several."""
+
+    def __init__(self, reply: Any, *, streams: bool) -> None:
+        self.reply, self.streams = reply, streams
+
+    def bind_tools(self, *_args: Any) -> Raw:
+        return self
+
+    async def astream(self, *_args: Any) -> Any:
+        if not self.streams:
+            raise ValueError("No generation chunks were returned")
+        pieces = [self.reply] if not isinstance(self.reply, str) else self.reply
+        for piece in pieces:
+            yield piece
+
+    async def ainvoke(self, *_args: Any) -> Any:
+        return self.reply
+
+
+@covers("C75")
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("name", FORMS)
+async def test_every_type_of_reply_is_parsed(model_call, log, name, streams):
+    register("raw", lambda *_: Raw(FORMS[name], streams=streams))  # type: ignore[arg-type,return-value]
+    result = await model_call(routing("raw:x"), log)
+    assert said(result)["next"] == "writer"
+    assert (result.body["type"], result.body["name"]) == ("ai", "backend")
+
+
+async def test_something_else_than_a_reply_is_an_error(model_call, log):
+    register("raw", lambda *_: Raw(42, streams=False))  # type: ignore[arg-type,return-value]
+    with pytest.raises(ApplicationError, match="something else than a reply") as failed:
+        await model_call(routing("raw:y"), log)
+    assert failed.value.type == "ModelUnavailable"
+
+
+# -- services that can hold a model to a form ----------------------------------------------------
 
 
 class Service:
-    """A service of OpenAI's kind.
+    """A service of OpenAI's kind that says one thing, and may not know forms."""
 
-    Args:
-        says: The status and the text of the answer to a request; or its error.
-    """
-
-    def __init__(self, says: Says) -> None:
-        self.asked: list[Body] = []
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.refuses = ""
         service = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body: Body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 service.asked.append(body)
-                status, said = says(body)
-                answer = said if isinstance(said, dict) else completion(said)
-                data = json.dumps(answer).encode()
-                self.send_response(status)
+                refused = service.refuses and "response_format" in body
+                message = {"role": "assistant", "content": TEXT}
+                choice = {"index": 0, "message": message, "finish_reason": "stop"}
+                answer = {"id": "r", "object": "chat.completion", "created": 1, "model": "m"}
+                data = json.dumps(
+                    {"error": {"message": service.refuses, "code": "invalid"}}
+                    if refused
+                    else {**answer, "choices": [choice]}
+                ).encode()
+                self.send_response(400 if refused else 200)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(data)))
                 self.end_headers()
@@ -71,321 +215,66 @@ class Service:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
-def completion(text: str, end: str = "stop") -> Body:
-    """A whole answer of a service."""
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": text},
-        "finish_reason": end,
-    }
-    return {
-        "id": "r",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [choice],
-        "usage": {"prompt_tokens": 30, "completion_tokens": 7, "total_tokens": 37},
-    }
-
-
-def refusal(message: str) -> tuple[int, Body]:
-    return 400, {"error": {"message": message, "type": "invalid_request_error", "code": None}}
-
-
-def loose_in(schema: Any) -> list[str]:
-    """What a strict service would not take of a schema."""
-    if isinstance(schema, list):
-        return [found for each in schema for found in loose_in(each)]
-    if not isinstance(schema, dict):
-        return []
-    found = [f"keyword {key!r}" for key in schema.keys() - ALLOWED]
-    if "$ref" in schema and len(schema) > 1:
-        found.append("$ref beside other keywords")
-    if schema.get("type") == "object":
-        if schema.get("additionalProperties") is not False:
-            found.append("additionalProperties")
-        if schema.get("required") != list(schema.get("properties", {})):
-            found.append("required")
-    for key, value in schema.items():
-        if key in ("properties", "$defs"):
-            found += loose_in(list(value.values()))
-        elif key in ("items", "anyOf"):
-            found += loose_in(value)
-    return found
-
-
-def schema_in_messages(body: Body) -> bool:
-    return '"$defs"' in json.dumps([each["content"] for each in body["messages"]]).replace("\\", "")
-
-
-def strict(body: Body) -> tuple[int, Body | str]:
-    """Holds the model to a strict schema, and answers nothing without one."""
-    asked = body.get("response_format") or {}
-    form = asked.get("json_schema") or {}
-    if asked.get("type") != "json_schema" or form.get("strict") is not True:
-        return refusal("this service answers only with a strict json_schema")
-    if found := loose_in(form.get("schema")):
-        return refusal(f"the schema is not strict: {found}")
-    if schema_in_messages(body):
-        return refusal("the messages repeat the schema")
-    return 200, GOOD
-
-
-def plain(body: Body) -> tuple[int, Body | str]:
-    """Knows no structured output; its model wraps the JSON in words and a fence."""
-    if "response_format" in body:
-        return refusal(NO_SCHEMA)
-    if not schema_in_messages(body):
-        return 200, "Which schema?"
-    return 200, f"Here it is:\n```json\n{GOOD}\n```"
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    made = Service()
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{made.server.server_port}/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    monkeypatch.setattr(reads, "_PLAIN", LruCache[str, bool](8))  # tests share no refusals
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
 
 
-@contextmanager
-def serving(says: Says, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    made = Service(says)
-    threading.Thread(target=made.server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("OPENAI_BASE_URL", made.url)
-    try:
-        yield made
-    finally:
-        made.server.shutdown()
-        made.server.server_close()
+WHOLE = {"model_settings": {"streaming": False, "extra_body": {"seed": 7}}}
 
 
-async def asked(*replies: str, models: ModelFactory | None = None) -> tuple[Any, Any]:
-    told: dict[str, Json] = {"run": "r"}
-    return await ask(TEXT, REGISTRY, replies, models or ModelFactory(), told)
+@covers("C89")
+async def test_a_response_format_is_sent(model_call, log, service):
+    log.says("go")
+    assert said(await model_call(routing("openai:m", **WHOLE), log))["next"] == "writer"
+    (asked,) = service.asked
+    assert asked["seed"] == 7
+    found = asked["response_format"]["json_schema"]
+    assert (found["name"], found["strict"]) == ("route", True)
+    schema = found["schema"]
+    assert schema["required"] == ["next", "instructions", "rationale"]
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["next"]["enum"] == ["writer"]
+    assert "default" not in json.dumps(schema)
 
 
-def assert_understood(said: str) -> None:
-    compiled = take_reply(TEXT, [said], REGISTRY).compiled
-    assert compiled is not None
-    assert compiled.ok
-    assert compiled.definition is not None
-    assert list(compiled.definition.agents) == ["ana", "checker"]
+async def test_a_service_without_response_formats_gets_none(model_call, log, service):
+    service.refuses = "This response_format type is unavailable now"
+    for _ in range(2):
+        assert said(await model_call(routing("openai:m", **WHOLE), log))["next"] == "writer"
+    assert ["response_format" in each for each in service.asked] == [True, False, False]
 
 
-async def test_a_strict_service_is_sent_the_schema_once_and_beside_the_messages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with serving(strict, monkeypatch) as service:
-        said, message = await asked()
-        again, _ = await asked("no", "nor this")
-    assert_understood(said)
-    assert_understood(again)
-    first, second = service.asked  # one request each: nothing was refused
-    for body in service.asked:
-        assert body["response_format"]["json_schema"]["schema"] == reading_schema()
-        assert json.dumps(body).count('"$defs"') == 1
-        assert "tools" not in body
-    assert [each["role"] for each in first["messages"]] == ["system", "user"]
-    assert [each["role"] for each in second["messages"][2:]] == ["assistant", "user"] * 2
-    used = await usage_of(message, "openai:m")
-    assert (used.calls, used.input_tokens, used.output_tokens) == (1, 30, 7)
+async def test_another_rejection_is_an_error(model_call, log, service):
+    service.refuses = "the prompt is too long"
+    with pytest.raises(ApplicationError, match="too long"):
+        await model_call(routing("openai:m", **WHOLE), log)
 
 
-async def test_a_service_without_structured_output_is_asked_so_once_and_never_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    models = ModelFactory()
-    with serving(plain, monkeypatch) as service:
-        said, _ = await asked(models=models)
-        again, _ = await asked("no", models=models)
-        other, _ = await asked(models=ModelFactory())
-    for each in (said, again, other):
-        assert_understood(each)
-    assert ["response_format" in body for body in service.asked] == [True, False, False, False]
-    refused, *answered = service.asked
-    assert not schema_in_messages(refused)
-    for body in answered:
-        (at,) = (n for n, each in enumerate(body["messages"]) if '"$defs"' in each["content"])
-        assert body["messages"][at]["role"] == "system"
-        assert body["messages"][at]["content"].count('"$defs"') == 1
+async def test_no_response_format_with_tools(model_call, log, service):
+    await model_call(routing("openai:m", **WHOLE), log, tools=("add",))
+    assert "response_format" not in service.asked[0]
 
 
-async def test_another_refusal_is_told_and_the_service_is_asked_with_the_schema_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    refuses = [True, True]  # with the schema, and without it
-
-    def once(body: Body) -> tuple[int, Body | str]:
-        return refusal("no credit is left") if refuses.pop() else strict(body)
-
-    with serving(once, monkeypatch) as service:
-        with pytest.raises(ModelRequestRejected, match="no credit is left"):
-            await asked()
-        refuses.append(False)
-        assert_understood((await asked())[0])
-    assert ["response_format" in body for body in service.asked] == [True, False, True]
+async def test_a_retry_has_no_response_format(model_call, log, service, env):
+    with_info(env, attempt=2)
+    await model_call(routing("openai:m", **WHOLE), log)
+    assert "response_format" not in service.asked[0]
 
 
-@pytest.mark.parametrize(
-    ("end", "ending", "told"),
-    [
-        ("length", "cut", "cut off at the limit of output"),
-        ("content_filter", "withheld", "its service withheld the reply"),
-        ("because", "unknown", "without a reason that Crewlog knows"),
-    ],
-)
-async def test_a_reply_that_did_not_end_well_is_no_reading(
-    monkeypatch: pytest.MonkeyPatch, end: str, ending: Any, told: str
-) -> None:
-    with serving(lambda _: (200, completion(GOOD, end)), monkeypatch) as service:
-        said, _ = await asked()
-    assert said == NoReading(ending=ending)
-    assert len(service.asked) == 1
-    assert take_reply(TEXT, [said], REGISTRY).compiled is None  # the model is asked again
-    done = take_reply(TEXT, [said] * (REPAIRS + 1), REGISTRY).compiled
-    assert done is not None
-    (remark,) = done.remarks
-    assert told in remark.diagnostic.message
-    assert "the reader `forms`" in remark.diagnostic.remedy
-
-
-async def test_a_refusal_is_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = completion("")
-    answer["choices"][0]["message"]["refusal"] = "I will not."
-    with serving(lambda _: (200, answer), monkeypatch):
-        assert (await asked())[0] == NoReading(ending="refused")
-
-
-async def test_a_reply_that_is_too_long_is_cut_where_it_is_no_longer_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with serving(lambda _: (200, "x" * (LARGEST_REPLY + 10)), monkeypatch):
-        said, _ = await asked()
-    assert len(said) == LARGEST_REPLY + 1
-    assert take_reply(TEXT, [said], REGISTRY).faults == 1
-
-
-class Model(BaseChatModel):
-    """A model of another kind, without tools; it says one thing.
-
-    Args:
-        answer: What it says.
-    """
-
-    answer: AIMessage
-    heard: list[tuple[list[BaseMessage], dict[str, Any]]] = Field(default_factory=list)
-
-    @property
-    def _llm_type(self) -> str:
-        return "model"
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        self.heard.append((messages, kwargs))
-        return ChatResult(generations=[ChatGeneration(message=self.answer)])
-
-
-class NoTools(Exception):
-    """The error of a service that does not support tools."""
-
-    status_code = 400
-
-    def __str__(self) -> str:
-        return "this model does not support tools"
-
-
-class WithTools(Model):
-    """The same with tools, which may be too much for its service."""
-
-    refuses: bool = False
-
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
-        return self.bind(tools=[convert_to_openai_tool(each) for each in tools], **kwargs)
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        result = super()._generate(messages, stop, run_manager, **kwargs)
-        if self.refuses and "tools" in kwargs:
-            raise NoTools
-        return result
-
-
-async def of(model: Model, *replies: str) -> Any:
-    """What a model of another kind says."""
-    register("other", lambda *_: model)
-    told: dict[str, Json] = {"run": "r"}
-    offered = Registry(model="other:m")
-    said, _ = await ask(TEXT, offered, replies, ModelFactory(), told)
-    return said
-
-
-def schemas_in(messages: Sequence[BaseMessage]) -> list[str]:
-    """The kinds of the messages that have the schema."""
-    return [each.type for each in messages if '"$defs"' in str(each.content)]
-
-
-async def test_a_model_that_calls_tools_answers_with_the_arguments_of_one_call() -> None:
-    call = ToolCall(name="reading", args=json.loads(GOOD), id="c1", type="tool_call")
-    model = WithTools(answer=AIMessage("", tool_calls=[call]))
-    said = await of(model)
-    assert json.loads(said) == json.loads(GOOD)
-    assert_understood(said)
-    ((messages, options),) = model.heard
-    (tool,) = options["tools"]
-    assert tool["function"]["parameters"]["required"] == reading_schema()["required"]
-    assert schemas_in(messages) == []
-
-
-async def test_a_model_with_tools_may_answer_in_words() -> None:
-    model = WithTools(answer=AIMessage(f"Sure.\n{GOOD}"))
-    assert_understood(await of(model))
-    assert len(model.heard) == 1
-
-
-async def test_a_model_without_tools_is_told_the_schema_in_words() -> None:
-    model = Model(answer=AIMessage(GOOD))
-    assert_understood(await of(model, "no"))
-    ((messages, options),) = model.heard
-    assert "tools" not in options
-    assert schemas_in(messages) == ["system"]
-
-
-async def test_a_model_whose_service_refuses_tools_is_offered_them_once() -> None:
-    model = WithTools(answer=AIMessage(GOOD), refuses=True)
-    assert_understood(await of(model))
-    assert_understood(await of(model))
-    assert ["tools" in options for _, options in model.heard] == [True, False, False]
-    assert [schemas_in(messages) for messages, _ in model.heard] == [[], ["system"], ["system"]]
-
-
-def test_these_services_can_refuse() -> None:
-    """A check that cannot fail shows nothing."""
-    form: Body = {"name": "reading", "schema": reading_schema(), "strict": True}
-    body: Body = {
-        "messages": [{"role": "user", "content": TEXT}],
-        "response_format": {"type": "json_schema", "json_schema": form},
-    }
-    assert strict(body) == (200, GOOD)
-    assert strict({**body, "response_format": {"type": "json_object"}})[0] == 400
-    assert strict({"messages": body["messages"]})[0] == 400
-    whole = json.dumps(reading_schema())
-    assert strict({**body, "messages": [{"role": "system", "content": whole}]})[0] == 400
-    loose: Body = {"type": "json_schema", "json_schema": {**form, "strict": False}}
-    assert strict({**body, "response_format": loose})[0] == 400
-    schema = {**reading_schema(), "required": ["crew"]}
-    other: Body = {"type": "json_schema", "json_schema": {**form, "schema": schema}}
-    assert strict({**body, "response_format": other})[0] == 400
-    assert plain(body)[0] == 400
-    assert plain({"messages": body["messages"]}) == (200, "Which schema?")
+def test_a_final_message_at_a_limit_is_shown_once_to_its_author():
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    said = AIMessage("So far.", name="a", id="a#1/1", tool_calls=[call])
+    answer = ToolMessage("seen", tool_call_id="c1")
+    transcript = Transcript(AgentName("a"))
+    for position, (message, body) in enumerate([(said, "h1"), (answer, "h2"), (said, "h1")], 1):
+        transcript.add(message, ContentHash(body), position)
+    assert transcript.completed_messages() == [said, answer]

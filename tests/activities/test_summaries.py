@@ -41,7 +41,7 @@ class Minutes(ModelFactory):
         self.gate: asyncio.Event | None = None
         self.begun = asyncio.Event()
 
-    async def ready(self, model: str, settings: Any, timeout: float) -> Any:
+    async def get(self, model: str, settings: Any, timeout: float) -> Any:
         return self
 
     def bind_tools(self, _schemas: Any) -> Minutes:
@@ -105,7 +105,7 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-async def test_a_summary_is_made_once_and_goes_on_from_the_one_before(stage: Stage) -> None:
+async def test_a_summary_continues_the_previous_one(stage: Stage) -> None:
     stage.say(3 + CHUNK)
     first = await stage.call()
     assert first.usage.calls == 2
@@ -126,7 +126,7 @@ async def test_a_summary_is_made_once_and_goes_on_from_the_one_before(stage: Sta
     assert len(stage.minutes.asked) == 2
 
 
-async def test_calls_at_once_and_other_workers_have_it_made_once(stage: Stage) -> None:
+async def test_parallel_calls_and_other_workers_share_a_summary(stage: Stage) -> None:
     stage.say(3 + CHUNK)
     results = await asyncio.gather(stage.call(), stage.call("writer"))
     results.append(await stage.call("writer", call=2, worker=stage.new_worker()))
@@ -134,7 +134,7 @@ async def test_calls_at_once_and_other_workers_have_it_made_once(stage: Stage) -
     assert sorted(each.usage.calls for each in results) == [1, 1, 2]
 
 
-async def test_two_workers_at_once_have_it_made_once(stage: Stage) -> None:
+async def test_two_workers_make_one_summary(stage: Stage) -> None:
     stage.say(3 + CHUNK)
     stage.minutes.gate = asyncio.Event()
     one = asyncio.ensure_future(stage.call())
@@ -149,7 +149,7 @@ async def test_two_workers_at_once_have_it_made_once(stage: Stage) -> None:
     assert all("minutes 1" in each[1].text for each in stage.minutes.shown)
 
 
-async def test_a_call_that_is_tried_again_finds_its_summary_and_counts_it(stage: Stage) -> None:
+async def test_a_retried_call_counts_its_summary(stage: Stage) -> None:
     stage.say(3 + CHUNK)
     stage.minutes.agent_fails = 1
     with pytest.raises(Exception, match="away"):
@@ -160,7 +160,7 @@ async def test_a_call_that_is_tried_again_finds_its_summary_and_counts_it(stage:
     assert (await stage.call("writer")).usage.calls == 1
 
 
-async def test_where_no_model_sums_up_the_beginnings_stand_there(stage: Stage) -> None:
+async def test_without_a_model_the_extract_is_used(stage: Stage) -> None:
     stage.say(3 + CHUNK)
     stage.minutes.away = True
     found = await stage.call()
@@ -178,7 +178,7 @@ async def test_where_no_model_sums_up_the_beginnings_stand_there(stage: Stage) -
 
 def short(patch: pytest.MonkeyPatch, seconds: float) -> None:
     """Models may take no longer than that, and are waited for no longer."""
-    for name, value in (("SUMMING", seconds), ("LEAST", seconds / 2), ("_POLL", 0.01)):
+    for name, value in (("SUMMING", seconds), ("SHORTEST_REQUEST", seconds / 2), ("_POLL", 0.01)):
         patch.setattr(f"crewlog.activities.summaries.{name}", value)
 
 
@@ -192,7 +192,7 @@ async def dies(stage: Stage, **fields: Any) -> None:
     stage.minutes.gate = None
 
 
-async def test_a_worker_that_died_over_it_is_waited_for_as_long_as_a_model_may_take(
+async def test_a_lost_worker_is_waited_for_until_the_timeout(
     stage: Stage,
 ) -> None:
     stage.say(3 + CHUNK)
@@ -202,7 +202,7 @@ async def test_a_worker_that_died_over_it_is_waited_for_as_long_as_a_model_may_t
     assert (found.usage.calls, len(stage.minutes.asked)) == (2, 2)
 
 
-async def test_a_slow_model_is_asked_once_and_nobody_waits_for_ever(
+async def test_a_slow_model_is_called_once_and_waits_are_limited(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.say(3 + CHUNK)
@@ -211,11 +211,11 @@ async def test_a_slow_model_is_asked_once_and_nobody_waits_for_ever(
     found = await stage.call("writer", worker=stage.new_worker())
     assert (found.usage.calls, len(stage.minutes.asked)) == (1, 1)
     assert found.window is not None
-    assert "somebody else" in found.window.error
+    assert "another call" in found.window.error
     assert "- [people] 1 was said" in stage.minutes.shown[-1][1].text
 
 
-async def test_who_waits_for_one_that_fails_tries_at_once(stage: Stage) -> None:
+async def test_a_waiting_call_retries_at_once_after_a_failure(stage: Stage) -> None:
     stage.say(3 + CHUNK)
     stage.minutes.gate, stage.minutes.away = asyncio.Event(), True
     one = asyncio.ensure_future(stage.call())
@@ -232,9 +232,7 @@ async def test_who_waits_for_one_that_fails_tries_at_once(stage: Stage) -> None:
     assert len(stage.minutes.asked) == 2
 
 
-async def test_a_model_that_sums_up_late_is_cut_off(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_late_summary_is_cancelled(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     short(monkeypatch, 1.05)
     stage.say(3 + CHUNK)
     stage.minutes.gate = asyncio.Event()
@@ -243,7 +241,7 @@ async def test_a_model_that_sums_up_late_is_cut_off(
     assert "has not answered within" in found.window.error
 
 
-async def test_one_who_comes_late_has_all_of_it_summed_up_by_one_call(stage: Stage) -> None:
+async def test_a_long_log_is_summarized_by_one_call(stage: Stage) -> None:
     stage.say(40 * CHUNK)
     found = await stage.call()
     assert (found.usage.calls, len(stage.minutes.asked)) == (2, 1)
@@ -251,7 +249,7 @@ async def test_one_who_comes_late_has_all_of_it_summed_up_by_one_call(stage: Sta
     assert "- [people] 1 was said" in stage.minutes.asked[0]
 
 
-async def test_a_run_that_is_forgotten_while_it_is_read_is_summed_up_all_the_same(
+async def test_a_run_that_leaves_the_cache_is_summarized(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.say(3 + CHUNK)
@@ -273,7 +271,7 @@ async def test_a_run_that_is_forgotten_while_it_is_read_is_summed_up_all_the_sam
     assert "- [people] 1 was said" in stage.minutes.shown[-1][1].text
 
 
-async def test_summaries_go_with_their_run(stage: Stage) -> None:
+async def test_summaries_are_deleted_with_their_run(stage: Stage) -> None:
     stage.say(3 + CHUNK)
     result = await stage.call()
     bodies = stage.store._bodies  # pyright: ignore[reportPrivateUsage]
@@ -298,7 +296,7 @@ HERE = {"api_key": "here", "base_url": "http://here"}
         ("other:small", True, HERE, {}),
     ],
 )
-def test_a_key_goes_to_no_service_but_the_one_that_it_is_for(
+def test_a_key_is_sent_to_its_service_only(
     summing: str, own: bool, given: dict[str, Any], reached: dict[str, Any]
 ) -> None:
     agent = AgentDefinition(prompt="x", model_settings=given)
@@ -306,7 +304,7 @@ def test_a_key_goes_to_no_service_but_the_one_that_it_is_for(
     assert found == reached
 
 
-async def test_the_service_of_one_agent_is_not_told_what_the_crew_has_summed_up(
+async def test_an_agents_service_does_not_get_the_crews_summaries(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.say(3 + CHUNK)
@@ -317,7 +315,7 @@ async def test_the_service_of_one_agent_is_not_told_what_the_crew_has_summed_up(
         asked.append((model, settings))
         return await ready(model, settings, timeout)
 
-    monkeypatch.setattr(stage.minutes, "ready", noted)
+    monkeypatch.setattr(stage.minutes, "get", noted)
     data = stage.crew.to_json()
     for agent in data["agents"].values():
         agent.pop("window", None)

@@ -12,9 +12,16 @@ from activity_kit import Log, crew
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from crewlog.activities.crew_activities import CrewActivities
-from crewlog.activities.summaries import INTRODUCTION, summed_up
-from crewlog.activities.transcripts import UNANSWERED, Transcript
-from crewlog.activities.windows import CHUNK, MOST_UNCOVERED, Chain, Cut, cut, tokens_of
+from crewlog.activities.summaries import INTRODUCTION, build_summary_message
+from crewlog.activities.transcripts import NO_RESULT, Transcript
+from crewlog.activities.windows import (
+    CHUNK,
+    MOST_UNCOVERED,
+    Chain,
+    TrimmedTranscript,
+    estimate_tokens,
+    trim_transcript,
+)
 from crewlog.activities.windows import Log as LogView
 from crewlog.definition.context import Window
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
@@ -71,37 +78,39 @@ class Said:
             self.add(ToolMessage(f"result {each}", tool_call_id=each), "private:me")
         self.pending.clear()
 
-    def cut(self, step: StepId = NOW, script: str = "", **window: Any) -> Cut:
+    def cut(self, step: StepId = NOW, script: str = "", **window: Any) -> TrimmedTranscript:
         logs = {log: LogView(chain, len(chain)) for log, chain in self.logs.items()}
-        return cut(self.transcript, logs, self.bodies, Window(**window), step, script=script)
+        return trim_transcript(
+            self.transcript, logs, self.bodies, Window(**window), step, script=script
+        )
 
 
 def texts(messages: Sequence[BaseMessage]) -> list[str]:
     return [message.text for message in messages]
 
 
-def test_the_last_messages_are_shown_a_reply_and_its_results_as_one() -> None:
+def test_a_message_and_its_results_count_as_one() -> None:
     said = Said()
     for n in range(4):
         said.other(f"o{n}")
     said.own("me#1", 1, "look", ["a", "b"])
     said.own("me#1", 4, "found")
     found = said.cut(last=2)
-    assert texts(found.shown) == ["look", "result a", "result b", "found"]
-    assert found.left_out == 4
+    assert texts(found.messages) == ["look", "result a", "result b", "found"]
+    assert found.omitted_groups == 4
 
 
-def test_a_window_of_five_shows_five_messages_and_what_is_asked() -> None:
+def test_a_window_shows_its_messages_and_the_request() -> None:
     said = Said()
     for n in range(4):
         said.people(f"question {n}")
         said.other(f"answer {n}")
     said.people("and now?")
     earlier = ["answer 1", "question 2", "answer 2", "question 3", "answer 3"]
-    shown = texts(said.cut(last=5).shown)
+    shown = texts(said.cut(last=5).messages)
     assert [each.removeprefix("[other] ") for each in shown] == [*earlier, "and now?"]
     said.other("a remark")
-    shown = texts(said.cut(last=5).shown)
+    shown = texts(said.cut(last=5).messages)
     assert [each.removeprefix("[other] ") for each in shown] == [
         *earlier[1:],
         "and now?",
@@ -109,7 +118,7 @@ def test_a_window_of_five_shows_five_messages_and_what_is_asked() -> None:
     ]
 
 
-def test_the_present_turn_is_shown_whole_and_what_people_said_last_is_kept() -> None:
+def test_the_present_turn_and_the_request_are_shown() -> None:
     said = Said()
     said.people("old")
     said.people("do it")
@@ -117,13 +126,13 @@ def test_the_present_turn_is_shown_whole_and_what_people_said_last_is_kept() -> 
         said.other(f"o{n}")
     for n in range(6):
         said.own(NOW, n, f"step {n}", [f"c{n}"])
-    shown = texts(said.cut(last=1).shown)
+    shown = texts(said.cut(last=1).messages)
     assert shown[:2] == ["do it", "[other] o3"]
     assert shown[2:] == [t for n in range(6) for t in (f"step {n}", f"result c{n}")]
-    assert texts(said.cut(StepId("me#4"), last=2).shown) == ["do it", *shown[-4:]]
+    assert texts(said.cut(StepId("me#4"), last=2).messages) == ["do it", *shown[-4:]]
 
 
-def test_tokens_also_cut_a_long_turn_in_whole_groups() -> None:
+def test_a_token_limit_cuts_turns_by_groups() -> None:
     said = Said()
     said.people("do it")
     for n in range(40):
@@ -132,44 +141,44 @@ def test_tokens_also_cut_a_long_turn_in_whole_groups() -> None:
     for n in range(40, 60):
         said.own(NOW, n, "x" * 80, [f"c{n}"])
         found = said.cut(tokens=400)
-        assert found.shown[0].text == "do it"
-        rest = found.shown[1:]
+        assert found.messages[0].text == "do it"
+        rest = found.messages[1:]
         assert len(rest) % 2 == 0
         assert all(isinstance(each, AIMessage) for each in rest[::2])
-        assert sum(map(tokens_of, rest)) <= 400
-        begins.append(said.transcript.spots.of[said.spot] - len(rest) // 2)
+        assert sum(map(estimate_tokens, rest)) <= 400
+        begins.append(said.transcript.index.group_of[said.spot] - len(rest) // 2)
     assert len(set(begins)) < 15, (
         "where it begins stays for a while, so that prompts begin the same"
     )
 
 
-def test_a_single_message_that_is_too_long_is_cut() -> None:
+def test_a_single_long_message_is_truncated() -> None:
     said = Said()
     said.other("old")
     said.other("y" * 10_000)
-    (only,) = said.cut(tokens=200).shown
+    (only,) = said.cut(tokens=200).messages
     assert len(only.text) < 1_000
     assert "Cut here" in only.text
 
 
-def test_with_a_summary_what_no_chunk_covers_is_shown() -> None:
+def test_messages_that_no_summary_covers_are_shown() -> None:
     said = Said()
     shown: list[list[str]] = []
     for n in range(4 * CHUNK):
         said.other(f"o{n}")
         found = said.cut(last=3, summary="extract")
-        covered = sum(each.length for each in found.covered)
+        covered = sum(each.length for each in found.prefixes)
         assert covered % CHUNK == 0
-        assert texts(found.shown) == [f"[other] o{i}" for i in range(covered, n + 1)]
-        assert (found.left_out, found.summed_up) == (covered, covered)
-        shown.append(texts(found.shown))
+        assert texts(found.messages) == [f"[other] o{i}" for i in range(covered, n + 1)]
+        assert (found.omitted_groups, found.summarized_groups) == (covered, covered)
+        shown.append(texts(found.messages))
     assert max(map(len, shown)) == 3 + CHUNK - 1
     longer = sum(new[: len(old)] == old for old, new in pairwise(shown))
     assert longer >= len(shown) - 5, "all but every eighth prompt begin as the one before"
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_random_transcripts_are_cut_into_whole_groups_and_nothing_is_lost(seed: int) -> None:
+def test_random_windows_lose_nothing(seed: int) -> None:
     """A group is shown whole or left out whole; what is left out is covered, or in the gap."""
     rng = random.Random(seed)  # noqa: S311 - not for secrets
     said = Said()
@@ -193,41 +202,41 @@ def test_random_transcripts_are_cut_into_whole_groups_and_nothing_is_lost(seed: 
         window["tokens"] = rng.randint(200, 600)
     found = said.cut(**window, summary=rng.choice(["off", "extract"]))
     whole = [said.transcript.group(i) for i in range(len(said.transcript))]
-    left, out = list(found.shown), list[int]()
+    left, out = list(found.messages), list[int]()
     for index, group in enumerate(whole):
         if [m.text for m in left[: len(group)]] == [m.text for m in group]:
             del left[: len(group)]
         else:
             out.append(index)
     assert not left, "what is shown is groups, in order"
-    assert len(out) == found.left_out
-    covered = {spot for each in found.covered for spot in each.chain[: each.length]}
-    of = said.transcript.spots.of
+    assert len(out) == found.omitted_groups
+    covered = {spot for each in found.prefixes for spot in each.chain[: each.length]}
+    of = said.transcript.index.group_of
     open_ = {group for spot, group in of.items() if spot not in covered}
-    assert found.summed_up == (len({*out} - open_) if found.covered else 0)
-    if found.covered or found.gap:
+    assert found.summarized_groups == (len({*out} - open_) if found.prefixes else 0)
+    if found.prefixes or found.gap:
         gap = {group for group in out if all(m in found.gap for m in whole[group])}
-        assert len({*out} & open_ - gap) == found.untold, "nothing is lost without a word"
+        assert len({*out} & open_ - gap) == found.unlisted_groups, "nothing is lost without a word"
     if "tokens" not in window:
-        mine = said.transcript.spots.own.get(NOW, len(whole))
+        mine = said.transcript.index.first_group_of_step.get(NOW, len(whole))
         assert not [group for group in out if group >= mine]
 
 
-def test_what_is_said_behind_a_hidden_message_is_told_though_no_summary_covers_it() -> None:
+def test_messages_after_a_hidden_one_are_listed_in_the_gap() -> None:
     """A log is covered no further than there: what is beyond is shown, or a gap that says so."""
     said = Said()
     for n in range(6 * CHUNK):
         said.other(f"o{n}")
         if n == CHUNK:
-            said.transcript.spots.hidden.append(said.spot)
+            said.transcript.index.hidden_keys.append(said.spot)
     found = said.cut(last=3, summary="extract")
-    assert [each.length for each in found.covered] == [CHUNK]
-    shown, told = texts(found.shown), texts(found.gap)
+    assert [each.length for each in found.prefixes] == [CHUNK]
+    shown, told = texts(found.messages), texts(found.gap)
     assert shown[0] == f"[other] o{6 * CHUNK - 3 - MOST_UNCOVERED}"
     assert len(told) == MOST_UNCOVERED
-    assert found.untold == 6 * CHUNK - CHUNK - len(shown) - len(told)
-    block = summed_up([("public", "so far")], found.gap, found.untold).text
-    assert f"{found.untold} more before these" in block
+    assert found.unlisted_groups == 6 * CHUNK - CHUNK - len(shown) - len(told)
+    block = build_summary_message([("public", "so far")], found.gap, found.unlisted_groups).text
+    assert f"{found.unlisted_groups} more before these" in block
     assert "o20" in block
 
 
@@ -246,19 +255,19 @@ async def prompt_after(
     return result, recorded_prompts(definition.model or "")[-1].messages
 
 
-def test_a_script_is_told_what_was_said_before_each_reply_that_is_left_out() -> None:
+def test_a_script_gets_the_text_before_omitted_messages() -> None:
     said = Said()
     said.people("do it")
     said.own("me#1", 1, "look", ["a"], late=True)
-    assert said.cut(script="me", last=1).earlier == ()
+    assert said.cut(script="me", last=1).preceding_texts == ()
     said.own("me#2", 1, "so", late=True)
     said.other("end")
     before = ("people", "do it")
-    assert said.cut(script="me", last=2).earlier == (before,)
-    assert said.cut(script="me", last=1).earlier == (before, ("tool", UNANSWERED))
+    assert said.cut(script="me", last=2).preceding_texts == (before,)
+    assert said.cut(script="me", last=1).preceding_texts == (before, ("tool", NO_RESULT))
     said.results()  # late: they stand with their call
-    assert said.cut(script="me", last=1).earlier == (before, ("tool", "result a"))
-    assert said.cut(script="me", last=2).earlier == (before,)
+    assert said.cut(script="me", last=1).preceding_texts == (before, ("tool", "result a"))
+    assert said.cut(script="me", last=2).preceding_texts == (before,)
 
 
 @pytest.mark.parametrize("summary", ["off", "extract"])
@@ -276,7 +285,7 @@ async def test_prompts_stay_flat_over_500_messages(model_call: Any, summary: str
     assert sizes[500] <= 1.5 * sizes[100], sizes
 
 
-async def test_a_script_goes_by_replies_that_a_window_leaves_out(
+async def test_a_script_counts_omitted_messages(
     model_call: Any, activities: CrewActivities
 ) -> None:
     script = {"agents": {"backend": [{"text": f"reply {n}"} for n in range(1, 9)]}}

@@ -22,9 +22,7 @@ async def store_of(began: int) -> InMemoryStore:
 
 
 @pytest.mark.parametrize("run", ["r", "a run/with: signs"])
-async def test_a_new_run_of_a_deleted_ones_id_begins_with_an_empty_folder(
-    tmp_path: Path, run: str
-) -> None:
+async def test_a_new_run_with_a_used_id_has_an_empty_directory(tmp_path: Path, run: str) -> None:
     id_ = RunId(run)
 
     async def workspaces(began: int) -> Workspaces:
@@ -49,21 +47,21 @@ async def test_a_new_run_of_a_deleted_ones_id_begins_with_an_empty_folder(
     assert (aside / "a.txt").read_text() == "of the first"
 
 
-async def test_files_stay_where_nobody_knows_when_the_run_began(tmp_path: Path) -> None:
+async def test_files_stay_if_the_start_of_the_run_is_unknown(tmp_path: Path) -> None:
     folder = await Workspaces(tmp_path, await store_of(1000)).make(RUN, "e1")
     (folder / "a.txt").write_text("x")
     await Workspaces(tmp_path, InMemoryStore()).make(RUN, "e2")  # its rows are lost
     assert (folder / "a.txt").exists()
 
 
-async def test_files_that_were_there_before_the_run_stay(tmp_path: Path) -> None:
+async def test_files_from_before_the_run_stay(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "given.txt").write_text("x")
     folder = await Workspaces(tmp_path, await store_of(1000)).make(RUN, "e1")
     assert (folder / "given.txt").exists()
 
 
-async def test_calls_that_begin_at_once_put_a_folder_aside_once(tmp_path: Path) -> None:
+async def test_parallel_calls_move_a_directory_once(tmp_path: Path) -> None:
     folder = await Workspaces(tmp_path, await store_of(1000)).make(RUN, "e1")
     (folder / "old.txt").write_text("x")
     store = await store_of(2000)

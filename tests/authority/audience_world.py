@@ -259,7 +259,7 @@ class Worker(ModelFactory):
         self.activities = self._made()
         self.activities._tools._runner = runner  # pyright: ignore
 
-    async def ready(self, model: str, settings: Any, timeout: float) -> Any:
+    async def get(self, model: str, settings: Any, timeout: float) -> Any:
         assert self.world is not None
         return _Model(self.world)
 
@@ -363,9 +363,9 @@ class World:
                 view=pack_view(self.engine.view(name), batch),
                 batch=batch,
             )
-            filled = await self.worker.activities._batches.filled(_sent(task))  # pyright: ignore
-            sight = self.worker.activities._models._sight  # pyright: ignore
-            self.look(agent, task.step, repr(await sight.transcript(filled)), whole=True)
+            filled = await self.worker.activities._batches.fill(_sent(task))  # pyright: ignore
+            sight = self.worker.activities._models._view_reader  # pyright: ignore
+            self.look(agent, task.step, repr(await sight.read_transcript(filled)), whole=True)
 
     def sum_up(self, said: Any) -> str:
         """A summary that keeps nothing to itself."""
@@ -663,7 +663,7 @@ class World:
     async def back(self, *, forks: bool) -> None:
         to, then, plan, layout, (canaries, gone) = self.rng.choice(self.places)
         # As the activity does that loads the checkpoint: what is before it is in the store.
-        whole = await self.worker.activities._batches.whole(self.engine.ledger.batch())  # pyright: ignore
+        whole = await self.worker.activities._batches.unpack_batch(self.engine.ledger.batch())  # pyright: ignore
         if whole.entries:
             await self.store.append(self.engine.state.run, whole)
         self.engine.ledger.mark_stored(self.engine.state.position)

@@ -401,7 +401,7 @@ class KindsWorld(ContextWorld):
 
     async def cases(self) -> None:
         """Searches the inputs of the run's data set: each has what its stage saw, and no more."""
-        whole = await self.worker.activities._batches.whole(self.engine.ledger.batch())  # pyright: ignore
+        whole = await self.worker.activities._batches.unpack_batch(self.engine.ledger.batch())  # pyright: ignore
         if whole.entries:
             await self.store.append(self.engine.state.run, whole)
         self.engine.ledger.mark_stored(self.engine.state.position)

@@ -131,17 +131,17 @@ def _deaf_agents_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def _lost_logs_stay_in_memory(patch: pytest.MonkeyPatch) -> None:
-    def fresh(self: Any, view: Any) -> Any:
+    def find_new_messages(self: Any, view: Any) -> Any:
         new: set[Any] = set()
         for log, at in view.items():
-            before = self.taken.get(log)
+            before = self.log_heads.get(log)
             if before and (before.chain is not at.chain or before.length > at.length):
                 return None
             new.update(at.chain[before.length if before else 0 : at.length])
         found = sorted(new)
         return None if found and found[0][0] <= self.position else found
 
-    patch.setattr(hydrator._ViewTranscript, "fresh", fresh)
+    patch.setattr(hydrator._ViewTranscript, "find_new_messages", find_new_messages)
 
 
 @pytest.mark.parametrize(

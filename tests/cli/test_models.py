@@ -210,7 +210,7 @@ def build(name, settings, timeout):
 ASK = """
 import asyncio
 from crewlog.activities.chat_models import ModelFactory
-model = asyncio.run(ModelFactory().ready("house:small", {"mood": "calm"}, 60.0))
+model = asyncio.run(ModelFactory().get("house:small", {"mood": "calm"}, 60.0))
 print(model.invoke("Hello.").content)
 """
 

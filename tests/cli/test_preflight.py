@@ -156,7 +156,7 @@ async def test_a_worker_is_said_to_lack_a_key_where_it_cannot_make_the_model(
 ) -> None:
     lacks = lacks_of(model, settings)
     assert (not lacks) is enough
-    made = ModelFactory().ready(model, settings, 30.0)
+    made = ModelFactory().get(model, settings, 30.0)
     if enough:
         assert await made
         return
@@ -235,7 +235,7 @@ def test_validate_tells_what_a_worker_could_not_import_or_call(
         10: ("the tool 'argument' has no argument 'wat'", "Did you mean 'what'?"),
         12: ("names the module 'besides', which is not there", "Did you mean 'beside'?"),
         13: ("it imports 'no_such_thing', which is not installed", "Install 'no_such_thing'"),
-        14: ("the module 'group' cannot be imported: KeyError: 'x'", "Mend the module"),
+        14: ("the module 'group' cannot be imported: KeyError: 'x'", "Correct the module"),
     }
     assert list(found) == [*told]
     for line, (message, remedy) in told.items():

@@ -10,14 +10,14 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from client import crews
 from crewlog import connect
-from crewlog.activities.run_merge import Ending
+from crewlog.activities.run_merge import EndedRun
 from crewlog.client import Client, Endpoints
 from crewlog.errors import NamespaceNotFound, RunNotFound, StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.store import InMemoryStore
 from crewlog.temporal_service.deployments import current_build
 from crewlog.temporal_service.errors import is_execution_not_found, is_not_found, missing_namespace
-from crewlog.workers.server_lookups import beginnings, endings
+from crewlog.workers.server_lookups import ended_run_lookup, open_run_lookup
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import run_until
 from shared import LIMIT, Lab
@@ -73,10 +73,10 @@ async def test_a_missing_run_is_no_missing_namespace(lab: Lab) -> None:
 async def test_a_worker_does_not_take_runs_of_a_missing_namespace_for_ended(
     lost: Client, lab: Lab
 ) -> None:
-    for ask in (endings(lost.temporal), beginnings(lost.temporal)):
+    for ask in (ended_run_lookup(lost.temporal), open_run_lookup(lost.temporal)):
         with pytest.raises(StoreUnavailable, match=f"Namespace {MISSING} is not found"):
             await ask(RunId("notes-1"))
-    assert await endings(lab.client.temporal)(RunId("notes-none")) == Ending()
+    assert await ended_run_lookup(lab.client.temporal)(RunId("notes-none")) == EndedRun()
 
 
 async def test_a_worker_of_a_missing_namespace_ends_with_the_error(lost: Client) -> None:

@@ -257,7 +257,7 @@ def test_another_process_has_it_too(install: Install, tmp_path: Path) -> None:
 
 async def test_a_worker_that_lacks_a_builder_says_which() -> None:
     from crewlog.activities.definitions import Definitions
-    from crewlog.activities.executions import Executions, find_no_start
+    from crewlog.activities.executions import Executions, find_no_execution
     from crewlog.activities.lifecycle import prepare_run
     from crewlog.model import Json
     from crewlog.store.in_process import InMemoryStore
@@ -274,7 +274,9 @@ async def test_a_worker_that_lacks_a_builder_says_which() -> None:
     }
     task = PrepareRun.model_validate({"run": "r", "crew": crew})
     with pytest.raises(InvalidDefinition) as raised:
-        await prepare_run(task, store, Definitions(store), probe, Executions(store, find_no_start))
+        await prepare_run(
+            task, store, Definitions(store), probe, Executions(store, find_no_execution)
+        )
     assert "no builder is called 'debate'" in str(raised.value)
     assert "must be installed wherever it is checked and run, on every worker too" in str(
         raised.value

@@ -23,7 +23,7 @@ async def test_a_reply_takes_over_what_its_expression_found() -> None:
             }
         }
     )
-    model = await ModelFactory().ready(name, {}, 10.0)
+    model = await ModelFactory().get(name, {}, 10.0)
     asked = await model.ainvoke([HumanMessage("Please describe ops-hub.")])
     told = await model.ainvoke([HumanMessage("7 agents")])
     plain = await model.ainvoke([HumanMessage("Hello")])
@@ -43,7 +43,7 @@ async def test_an_entry_may_be_for_a_tools_answer_alone() -> None:
             }
         }
     )
-    model = await ModelFactory().ready(name, {}, 10.0)
+    model = await ModelFactory().get(name, {}, 10.0)
     asked = await model.ainvoke([HumanMessage("Which crews?")])
     told = await model.ainvoke(
         [HumanMessage("Which?"), AIMessage(""), ToolMessage("2 crews", tool_call_id="c")]

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import SystemMessage
 
 from covers import covers
-from crewlog.activities.transcripts import prompt
+from crewlog.activities.transcripts import build_prompt
 from crewlog.definition import operations as o
 from crewlog.definition.apply import apply_operations
 from crewlog.definition.load import load_data
@@ -39,7 +39,7 @@ def crew(agents: dict[str, dict[str, Any]], **more: Any) -> CrewDefinition:
 def system(definition: CrewDefinition, name: str) -> str:
     """An agent's system prompt."""
     who, block = AgentName(name), AwarenessBlocks(definition).block(AgentName(name))
-    (message, *_) = prompt(who, definition.agents[who], [], [], "Look.", "As JSON.", block)
+    (message, *_) = build_prompt(who, definition.agents[who], [], [], "Look.", "As JSON.", block)
     assert isinstance(message, SystemMessage)
     return message.text
 

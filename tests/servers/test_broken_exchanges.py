@@ -126,7 +126,7 @@ async def made(url: str, repeat: str) -> tuple[ToolLoader, Tool]:
         {"run": "mcp:s/do", "approved": digest, "retry": repeat}
     )
     servers = {"s": McpServer(url=url)}
-    return registry, await registry.ready(ToolName("do"), definition, servers, for_call=True)
+    return registry, await registry.load(ToolName("do"), definition, servers, for_call=True)
 
 
 async def call(tool: Tool, folder: Path, how: str) -> str:

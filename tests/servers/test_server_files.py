@@ -31,14 +31,14 @@ async def test_files_of_a_server_are_kept_by_their_hashes(tmp_path: Path) -> Non
         said = await mcp._sessions.of("s", server).tools()
         await store.approve_tool(server.source, "draw", said["draw"].digest, "me", 1, "any")
         definition = ToolDefinition.model_validate({"run": "mcp:s/draw"})
-        tool = await registry.ready(ToolName("draw"), definition, {"s": server}, for_call=True)
+        tool = await registry.load(ToolName("draw"), definition, {"s": server}, for_call=True)
         call: Any = {"run": "r", "step": "a#1", "call": 1, "key": "r/a#1/1", "agent": "a"}
         with calling(ToolCall(**call, id="c", tool=ToolName("draw"), workspace=tmp_path)):
             message = (await ToolRunner().run(tool, "c", {}, {})).message
     finally:
         await registry.close()
     kept = FileStore(tmp_path / "payloads")
-    body = {"content": (await Files(kept).keep(message)).content}
+    body = {"content": (await Files(kept).store_files(message)).content}
     assert body["content"][0]["text"] == "Look:"  # type: ignore[index]
     found = files_of(body)  # type: ignore[arg-type]
     assert [each.mime_type for each in found] == ["image/png", "audio/wav", "application/pdf"]

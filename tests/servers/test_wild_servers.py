@@ -56,7 +56,7 @@ async def wild(
     definition = ToolDefinition.model_validate({"run": "mcp:s/do", **more})
 
     async def ready() -> Tool:
-        return await registry.ready(ToolName("do"), definition, {"s": server}, for_call=True)
+        return await registry.load(ToolName("do"), definition, {"s": server}, for_call=True)
 
     try:
         yield registry, server, ready

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from acceptance.harness import LIMIT, Site, calls, tool
-from crewlog.activities.transcripts import LONGEST
+from crewlog.activities.transcripts import LONGEST_MESSAGE
 from crewlog.client import Run
 from crewlog.errors import UsageError
 
@@ -56,7 +56,9 @@ async def test_a_result_of_5_mb(site: Site) -> None:
     (shown,) = [m for m in site.prompted(run)[1]["messages"] if m["type"] == "tool"]
     whole = "0123456789abcdef" * (RESULT // 16)
     assert whole in (await bodies_of(site, run)).values()
-    assert shown["content"] == f"{whole[:LONGEST]}\n[Cut here: 5,000,000 characters in all.]"
+    assert (
+        shown["content"] == f"{whole[:LONGEST_MESSAGE]}\n[Cut here: 5,000,000 characters in all.]"
+    )
     assert any(f.stat().st_size > RESULT for f in site.payloads.rglob("*") if f.is_file())
     # What is asked of the run, and shown of it, stays small.
     assert len((await run.state()).model_dump_json()) < 10_000
@@ -83,7 +85,7 @@ async def test_messages_of_2_mb(site: Site) -> None:
     (prompt,) = [p for p in site.prompted(run) if p["agent"] == "b"]
     said = [m["content"] for m in prompt["messages"] if m["type"] != "system"]
     for part in (long, reply, long.upper()):
-        assert any(part[: LONGEST - 100] in text for text in said)
+        assert any(part[: LONGEST_MESSAGE - 100] in text for text in said)
     whole = (await bodies_of(site, run)).values()
     assert {long, reply, long.upper()} <= set(whole)
     await assert_rebuilt(site, run)

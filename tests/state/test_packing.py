@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from pydantic import ValidationError
 
-from crewlog.activities.ai_messages import kept
+from crewlog.activities.ai_messages import build_message
 from crewlog.canonical_json import hash_json
 from crewlog.ids import AgentName, ContentHash, LogName, StepId
 from crewlog.model import Json
@@ -59,7 +59,7 @@ def reply(rng: random.Random, step: str, call: int, cost: float = 0.0) -> CallMo
         ),
         response_metadata={"model_name": "m-2"} if rng.random() < 0.5 else {},
     )
-    made = kept(message, agent, StepId(step), call, model="scripted:x")
+    made = build_message(message, agent, StepId(step), call, model="scripted:x")
     body = message_to_json(made)
     used = {**body_metadata(body)["usage"], "cost": cost}
     if cost:  # a model with a price is not one without

@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities import restore
 from crewlog.activities.crew_activities import CrewActivities
-from crewlog.activities.run_merge import Ending
+from crewlog.activities.run_merge import EndedRun
 from crewlog.client.rebuild import _came_home
 from crewlog.definition.creatures import creatures_of, elsewhere
 from crewlog.definition.load import load_data
@@ -98,15 +98,15 @@ class Family:
 
     # -- what the two do ---------------------------------------------------------------------
 
-    async def ended(self, run: RunId) -> Ending | None:
-        return None if run in self.open else Ending(tuple(filter(None, [self.lasts.get(run)])))
+    async def ended(self, run: RunId) -> EndedRun | None:
+        return None if run in self.open else EndedRun(tuple(filter(None, [self.lasts.get(run)])))
 
     async def _local(self, run: RunId, execution: str, name: str, task: Any) -> Any:
         self.open.add(run)
         self.lasts[run] = execution
         env = ActivityEnvironment()
         env.info = replace(env.info, workflow_id=run, workflow_run_id=execution, is_local=True)
-        acts = CrewActivities(self.store, workspace=self.workspace, ended=self.ended)
+        acts = CrewActivities(self.store, workspace=self.workspace, find_ended_run=self.ended)
         try:
             return await env.run(getattr(acts, name), task)
         except ApplicationError:

@@ -54,7 +54,7 @@ async def test_whatever_way_they_are_read_logs_have_what_was_said_in_them(
         for worker in (lasting, fresh, Hydrator(store)):
             found = await worker.hydrate(one.run, ANN, View(heads=heads))
             assert [each.text for each in found] == texts(said, BODIES)
-            chains = await worker.chains(one.run, View(heads=heads), j.Batch.EMPTY)
+            chains = await worker.read_chains(one.run, View(heads=heads), j.Batch.EMPTY)
             for log, at in chains.items():
                 assert at.chain[: at.length] == sorted(said[log])
                 assert len(at.chain.heads) == len(at.chain)

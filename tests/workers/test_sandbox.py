@@ -90,7 +90,7 @@ def taken(inner: Inner, *kinds: str) -> tuple[list[list[str]], list[int]]:
     return inner.asked, [c.cancel_timer.seq for c in commands if c.HasField("cancel_timer")]
 
 
-def test_updates_are_taken_after_all_else() -> None:
+def test_updates_are_processed_last() -> None:
     asked, commands = taken(
         Inner(), "do_update", "resolve_activity", "signal_workflow", "do_update", "fire_timer"
     )
@@ -102,7 +102,7 @@ def test_updates_are_taken_after_all_else() -> None:
 
 
 @pytest.mark.parametrize("kinds", [["do_update"], ["do_update"] * 2, ["resolve_activity"], []])
-def test_what_is_of_one_kind_is_taken_at_once(kinds: list[str]) -> None:
+def test_jobs_of_one_kind_are_processed_together(kinds: list[str]) -> None:
     asked, _ = taken(Inner(), *kinds)
     assert asked == [kinds]
 
@@ -115,7 +115,7 @@ def test_a_failure_of_either_half_is_the_failure_of_the_task(fails: str) -> None
 
 
 @pytest.mark.parametrize("how", ["complete", "fail", "cancel", "continue_as_new"])
-def test_an_execution_that_has_ended_takes_no_update(how: str) -> None:
+def test_an_ended_execution_takes_no_update(how: str) -> None:
     inner = Inner(ends="fire_timer", by=f"{how}_workflow_execution")
     asked, _ = taken(inner, "do_update", "fire_timer")
     assert asked == [["fire_timer"]]
@@ -193,7 +193,7 @@ def test_the_missing_content_of_a_new_command_is_requested() -> None:
     assert one.requested == ["/a", "/b"]
 
 
-def test_news_whose_task_has_not_begun_were_given_for_a_query() -> None:
+def test_events_before_their_task_belong_to_a_query() -> None:
     one = Asked()
     one.takes("signal_workflow", 7, 1)
     one.takes("fire_timer", 9, 1)
@@ -211,7 +211,7 @@ def test_the_time_of_a_local_activity_is_that_of_its_task() -> None:
 
 
 @pytest.mark.parametrize("tasks_before", [0, 1])
-def test_an_instance_is_evicted_where_its_last_task_is_under_way(tasks_before: int) -> None:
+def test_an_instance_with_a_task_in_flight_is_evicted(tasks_before: int) -> None:
     one = Asked(done=False)
     if tasks_before:
         one.takes("signal_workflow", 7, 1)
@@ -221,7 +221,7 @@ def test_an_instance_is_evicted_where_its_last_task_is_under_way(tasks_before: i
     assert one.looked == [2]
 
 
-def test_it_is_looked_at_a_task_once() -> None:
+def test_an_instance_is_checked_once_per_task() -> None:
     one = Asked()
     for length in (7, 9):
         one.takes("signal_workflow", length, length)
@@ -230,7 +230,7 @@ def test_it_is_looked_at_a_task_once() -> None:
     assert one.looked == [7, 9]
 
 
-def test_who_took_its_news_long_ago_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_with_old_events_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 0.0
     monkeypatch.setattr(history_progress.time, "monotonic", lambda: clock)
     one = Asked(done=False)
@@ -258,7 +258,7 @@ def described(attempt: int = 0, scheduled: float = 0.0) -> DescribeWorkflowExecu
         (described(2, 4.1), False),  # it is its next attempt
     ],
 )
-def test_a_task_is_completed_where_no_other_is_pending_that_it_could_be(
+def test_a_task_is_completed_if_no_other_can_be_pending(
     found: DescribeWorkflowExecutionResponse, *, done: bool
 ) -> None:
     assert has_no_pending_task(found, 4 * 10**9) is done
@@ -271,7 +271,7 @@ def signal(name: str, *said: str) -> Any:
     return job
 
 
-def test_the_signals_of_an_activation_come_as_one_that_nobody_else_can_send() -> None:
+def test_the_signals_of_an_activation_are_batched_safely() -> None:
     class Crew(Inner):
         def get_info(self) -> Any:
             return SimpleNamespace(**{**vars(super().get_info()), "workflow_type": WORKFLOW_TYPE})
@@ -307,7 +307,7 @@ CHILD = SimpleNamespace(command_type=CommandType.COMMAND_TYPE_START_CHILD_WORKFL
 
 
 @pytest.mark.parametrize("of", [None, ACTIVITY], ids=["the run's", "an activity's"])
-def test_what_a_run_stores_outside_is_stored_for_the_run(of: Any) -> None:
+def test_external_payloads_belong_to_the_run(of: Any) -> None:
     instance = SandboxedInstance(Inner())  # type: ignore[arg-type]
     said: Any = instance.get_serialization_context(of)
     assert (said.namespace, said.workflow_id) == ("n", "w")
@@ -315,7 +315,7 @@ def test_what_a_run_stores_outside_is_stored_for_the_run(of: Any) -> None:
     assert (target.id, target.run_id, target.type, target.namespace) == ("w", "r", "t", "n")
 
 
-def test_what_another_run_is_started_with_is_not_the_runs() -> None:
+def test_the_start_payload_of_another_run_is_not_the_runs() -> None:
     instance = SandboxedInstance(Inner())  # type: ignore[arg-type]
     assert str(instance.get_external_store_context(CHILD)).startswith("inner")
 

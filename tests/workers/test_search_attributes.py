@@ -49,14 +49,14 @@ async def asked(server: Server) -> tuple[bool, list[Any]]:
 
 
 @pytest.mark.parametrize("rivals", range(len(SEARCH_ATTRIBUTES)))
-async def test_all_are_there_at_the_end_whoever_was_first(rivals: int) -> None:
+async def test_all_attributes_are_registered_with_rivals(rivals: int) -> None:
     server = Server({"Other": TEXT}, rivals)
     assert await asked(server) == (True, [])
     assert server.has == {"Other": TEXT} | dict.fromkeys(SEARCH_ATTRIBUTES, KEYWORD)
     assert len(server.adds) == rivals + 1
 
 
-async def test_nothing_is_added_where_all_are_there() -> None:
+async def test_nothing_is_added_if_all_exist() -> None:
     server = Server(dict.fromkeys(SEARCH_ATTRIBUTES, KEYWORD))
     assert await asked(server) == (True, [])
     assert server.adds == []
@@ -71,7 +71,7 @@ async def test_an_attribute_of_another_type_is_named() -> None:
     assert server.adds == []
 
 
-async def test_a_server_that_refuses_is_told() -> None:
+async def test_a_rejected_registration_is_logged() -> None:
     found, (warning,) = await asked(Server({}, fails=RPCStatusCode.PERMISSION_DENIED))
     assert not found
     assert warning["reason"] == "no"

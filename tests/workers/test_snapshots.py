@@ -36,7 +36,7 @@ def messages(count: int) -> InitialState:
 
 
 @pytest.mark.parametrize(("entries", "snapshots"), [(SNAPSHOT_AFTER, 1), (SNAPSHOT_AFTER // 2, 0)])
-async def test_a_run_at_rest_stores_a_snapshot_after_many_entries(
+async def test_an_idle_run_stores_a_snapshot_after_many_entries(
     lab: Lab, worker: Worker, entries: int, snapshots: int
 ) -> None:
     run = await lab.start(CREW, "", given=messages(entries))

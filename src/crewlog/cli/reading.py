@@ -72,7 +72,7 @@ async def _read(
         if found is not None:
             return found
     from crewlog.activities.chat_models import ModelFactory  # noqa: PLC0415 - slow to import
-    from crewlog.activities.prompt_compiler import ask, has_model  # noqa: PLC0415
+    from crewlog.activities.prompt_compiler import call_model, has_model  # noqa: PLC0415
 
     models = ModelFactory()
     # Only the calls use the path on this machine: neither the crew nor a message has it.
@@ -88,7 +88,7 @@ async def _read(
     with status if screen.err.is_terminal and not screen.as_json else nullcontext():
         while True:
             told: dict[str, Json] = {"run": "compile"}
-            reply, _ = await ask(text, registry, replies, models, told, model=placed)
+            reply, _ = await call_model(text, registry, replies, models, told, model=placed)
             replies.append(reply)
             done = take_reply(text, replies, registry, file=file).compiled
             if done is not None:
@@ -105,7 +105,7 @@ async def _check_model(name: str, placed: str, models: ModelFactory) -> None:
     from crewlog.graph.prompt_compilation import COMPILER  # noqa: PLC0415
 
     try:
-        chat = await models.ready(placed, {}, TIMEOUT)
+        chat = await models.get(placed, {}, TIMEOUT)
     except ModelRequestRejected as error:
         remedy = f"{error.remedy} Or use the forms: --reader forms."
         raise UsageError(error.message, remedy=remedy, place="--reader model") from error

@@ -15,7 +15,7 @@ from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.inputs import Inputs, as_json
 from crewlog.activities.summaries import Summaries
-from crewlog.activities.view_reader import Sight
+from crewlog.activities.view_reader import ViewReader
 from crewlog.client import Client, Run
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import CrewDefinition
@@ -138,10 +138,10 @@ class _Reader:
         self._run = run
         self._entries = entries
         self._definitions = Definitions(store)
-        self._sight = Sight(store, self._definitions, Hydrator(store))
-        self._inputs = Inputs(store, self._definitions, self._sight)
+        self._view_reader = ViewReader(store, self._definitions, Hydrator(store))
+        self._inputs = Inputs(store, self._definitions, self._view_reader)
         # Summaries that no call has made are not made now.
-        self._contexts = CallTranscripts(self._sight, self._inputs, Summaries(store, None))
+        self._contexts = CallTranscripts(self._view_reader, self._inputs, Summaries(store, None))
         self._plans: dict[ContentHash, GraphPlan] = {}
 
     async def case(
@@ -176,16 +176,16 @@ class _Reader:
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
         model = agent.model or crew.model or ""
-        shown = (await self._contexts.windowed(task, crew, agent, model)).transcript
+        shown = (await self._contexts.build_without_inputs(task, crew, agent, model)).transcript
         values: dict[str, Json] = {}
         for declared, value in await self._inputs.values(task, agent):
             values[declared.from_] = _together(
                 values.get(declared.from_), as_json(value, files=False)
             )
-        artifacts = await self._sight.artifacts(task)
+        artifacts = await self._view_reader.read_artifacts(task)
         return StageInput(
             messages=tuple(message_to_json(each) for each in shown),
-            item=await self._sight.item(task) or "",
+            item=await self._view_reader.read_item(task) or "",
             inputs=values,
             artifacts={name: content.value for name, content in artifacts.items()},
         )
@@ -248,7 +248,7 @@ class _Reader:
         operations: list[dict[str, Json]] = []
         if applied:
             changed = {fact.artifact for fact in applied}
-            there = await self._sight.artifacts(task)
+            there = await self._view_reader.read_artifacts(task)
             artifacts = {name: there[name].value for name in there if name in changed}
             for fact in applied:
                 each: list[dict[str, Json]] = bodies[fact.ref.body].get("operations", [])

@@ -43,7 +43,7 @@ def appended(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-async def test_a_quick_reply_is_stored_along_with_what_led_to_it(model_call, store, log, appended):
+async def test_a_quick_reply_is_stored_with_its_batch(model_call, store, log, appended):
     log.says("go")
     result = await model_call(crew(QUICK), log)
     assert appended == [1]
@@ -52,9 +52,7 @@ async def test_a_quick_reply_is_stored_along_with_what_led_to_it(model_call, sto
     assert result.hash in await store.get_bodies([result.hash])
 
 
-async def test_what_led_to_a_slow_reply_is_stored_while_the_model_thinks(
-    model_call, store, log, appended
-):
+async def test_the_batch_of_a_slow_call_is_stored_during_the_call(model_call, store, log, appended):
     log.says("go")
     calling = asyncio.ensure_future(model_call(crew(SLOW), log))
     while not appended:
@@ -67,7 +65,7 @@ async def test_what_led_to_a_slow_reply_is_stored_while_the_model_thinks(
     assert result.hash in await store.get_bodies([result.hash])
 
 
-async def test_what_led_to_a_failed_call_is_stored(model_call, store, log, appended):
+async def test_the_batch_of_a_failed_call_is_stored(model_call, store, log, appended):
     log.says("go")
     with pytest.raises(ApplicationError, match="has no reply"):
         await model_call(crew({"agents": {"backend": []}}), log)
@@ -76,9 +74,7 @@ async def test_what_led_to_a_failed_call_is_stored(model_call, store, log, appen
 
 
 @pytest.mark.parametrize("script", [QUICK, SLOW], ids=["quick", "slow"])
-async def test_a_reply_survives_a_store_that_is_away_and_says_what_is_not_stored(
-    model_call, store, log, monkeypatch, script
-):
+async def test_a_reply_survives_an_unavailable_store(model_call, store, log, monkeypatch, script):
     async def away(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("away")
 
@@ -162,7 +158,7 @@ HASH = hash_json(BODY)
 
 @pytest.mark.parametrize("whole", [False, True], ids=["the body", "the batch, too"])
 @pytest.mark.parametrize("times", [0, 1, 3, 4])
-async def test_what_was_made_is_stored_by_one_of_four_tries(monkeypatch, times, whole):
+async def test_bodies_are_stored_by_one_of_four_attempts(monkeypatch, times, whole):
     assert sum(module._WAITS) < 3, "a worker that is told to stop has ten seconds"
     monkeypatch.setattr(module, "_WAITS", tuple(0 for _ in module._WAITS))
     store, log = Away(times), Log()

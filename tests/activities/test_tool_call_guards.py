@@ -26,16 +26,14 @@ def secret():
     remember(CANARY)
 
 
-async def test_a_call_whose_arguments_the_tool_itself_refuses_is_not_counted(
-    tool_call, monkeypatch
-):
+async def test_a_call_with_invalid_arguments_uses_no_quota(tool_call, monkeypatch):
     monkeypatch.setattr(module, "schema_error", lambda *_: "")
     bad = await tool_call("add", {"a": "x", "b": 2}, quotas=(QUOTA,))
     assert (bad.ok, bad.quota_periods) == (False, {})
     assert (await tool_call("add", SUM, quotas=(QUOTA,), step="backend#2")).ok
 
 
-async def test_what_a_tool_says_tells_no_secret(tool_call):
+async def test_a_tools_result_contains_no_secret(tool_call):
     said = await tool_call("undocumented", {"x": f"<{CANARY}>"})
     assert said.body["content"] == f"<{REDACTED}>"
     raised = await tool_call("boom", {"kind": CANARY})
@@ -46,7 +44,7 @@ async def test_what_a_tool_says_tells_no_secret(tool_call):
     assert CANARY[:5] not in cut.body["content"]
 
 
-async def test_flags_and_outputs_tell_no_secret(tool_call, monkeypatch):
+async def test_flags_and_outputs_contain_no_secret(tool_call, monkeypatch):
     update = {"flags": {f"f {CANARY}": [CANARY]}, "outputs": {f"o {CANARY}": {"x": CANARY}}}
     monkeypatch.setitem(crew_tools.BAD_UPDATES, "secret", update)
     result = await tool_call("hand_off", {"to": "writer", "how": "secret"})
@@ -56,14 +54,14 @@ async def test_flags_and_outputs_tell_no_secret(tool_call, monkeypatch):
     ]
 
 
-async def test_a_refusal_tells_no_secret(tool_call):
+async def test_a_refusal_contains_no_secret(tool_call):
     await tool_call("add", SUM, quotas=(QUOTA,))
     refused = await tool_call("add", SUM, quotas=(QUOTA,), step="backend#2")
     assert isinstance(refused.outcome, ToolCallDenied)
     assert refused.outcome.reason.startswith(f"Refused: {REDACTED} is used up")
 
 
-async def test_a_check_of_an_argument_that_is_not_there_stops_the_call(tool_call):
+async def test_a_check_of_an_unknown_argument_stops_the_call(tool_call):
     slip = crew(
         tools={"add": {"run": "crew_tools:add", "effects": "write", "checks": {"c": "url"}}}
     )
@@ -72,14 +70,14 @@ async def test_a_check_of_an_argument_that_is_not_there_stops_the_call(tool_call
     assert caught.value.type == "ToolMissing"
 
 
-async def test_a_tool_that_asks_for_the_state_sees_what_its_agent_may_read(tool_call):
+async def test_injected_state_has_only_readable_messages(tool_call):
     view = View.model_validate({"heads": {"private:writer": hash_json("head")}})
     with pytest.raises(ApplicationError, match="'backend' may not read 'private:writer'") as caught:
         await tool_call("count_messages", {"prefix": "n"}, view=view)
     assert caught.value.type == "LogAccessDenied"
 
 
-async def test_of_two_edits_on_the_way_the_approved_one_runs(tool_call):
+async def test_only_the_approved_edit_runs(tool_call):
     body = {"type": "ai", "content": "", "name": "backend"}
     body["tool_calls"] = [{"name": "add", "args": SUM, "id": "c1", "type": "tool_call"}]
     edits = [{"a": 5, "b": 5}, {"a": 7, "b": 7}]

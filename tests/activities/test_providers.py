@@ -99,9 +99,7 @@ def team(
     return Team(service, DIALECTS[request.param], streaming, model_call, tool_call)
 
 
-async def test_a_reply_with_its_usage_and_the_key_that_the_agent_names(
-    team: Team, log: Log
-) -> None:
+async def test_a_reply_with_usage_and_the_agents_key(team: Team, log: Log) -> None:
     log.says("Hello.")
     result: CallModelResult = await team.ask(log, Said("Good morning to all of you."))
     assert message_excerpt(result.body) == "Good morning to all of you."
@@ -155,9 +153,7 @@ async def test_several_calls_of_one_reply(team: Team, log: Log) -> None:
     assert len({call["id"] for call in made}) == 2
 
 
-async def test_arguments_that_are_no_json_are_answered_and_not_sent_back(
-    team: Team, log: Log
-) -> None:
+async def test_arguments_that_are_not_json_are_not_sent_back(team: Team, log: Log) -> None:
     texts = (DIALECTS["chat"], DIALECTS["responses"])
     if team.dialect not in texts and (
         team.dialect is not DIALECTS["anthropic"] or not team.streaming
@@ -202,7 +198,7 @@ async def test_a_blocked_prompt_is_withheld(team: Team, log: Log) -> None:
     assert result.body["response_metadata"]["finish_reason"] == "PROHIBITED_CONTENT"
 
 
-async def test_an_image_of_people_is_shown_to_the_model(
+async def test_an_image_of_a_user_is_sent_to_the_model(
     team: Team, log: Log, tmp_path: Path
 ) -> None:
     (ref,) = await FileStore(tmp_path / "payloads").take([PNG])
@@ -220,7 +216,7 @@ async def test_an_image_of_people_is_shown_to_the_model(
     assert shows_png(team.service.asked[-1])
 
 
-async def test_an_image_in_an_input_is_shown_and_named(
+async def test_an_image_in_an_input_is_sent_and_named(
     team: Team, log: Log, store: InMemoryStore, tmp_path: Path
 ) -> None:
     (ref,) = await FileStore(tmp_path / "payloads").take([PNG])
@@ -234,7 +230,7 @@ async def test_an_image_in_an_input_is_shown_and_named(
     assert f"What is it? {named(ref.block)}" in str(asked.body)
 
 
-async def test_an_image_of_a_tool_is_kept_and_shown(team: Team, log: Log, tmp_path: Path) -> None:
+async def test_an_image_of_a_tool_is_stored_and_sent(team: Team, log: Log, tmp_path: Path) -> None:
     log.says("Draw.")
     first = await team.ask(log, Said(calls=[("draw", {})]), tools=("draw",))
     log.replied(first, "backend", "private:backend")
@@ -252,7 +248,7 @@ async def test_an_image_of_a_tool_is_kept_and_shown(team: Team, log: Log, tmp_pa
     assert shows_png(team.service.asked[-1])
 
 
-async def test_an_image_that_a_model_makes_is_kept(team: Team, log: Log, tmp_path: Path) -> None:
+async def test_an_image_that_a_model_makes_is_stored(team: Team, log: Log, tmp_path: Path) -> None:
     if team.dialect not in (DIALECTS["google"], DIALECTS["responses"]):
         pytest.skip("the service makes no images in this dialect")
     log.says("Draw.")
@@ -278,7 +274,7 @@ SHAPE = {
 }
 
 
-async def test_a_reply_of_a_form(team: Team, log: Log) -> None:
+async def test_a_structured_output(team: Team, log: Log) -> None:
     log.says("Where?")
     result = await team.ask(
         log, Said('{"city": "Rome"}'), definition={"outputs": ["city"], "reply": {"schema": SHAPE}}
@@ -292,11 +288,11 @@ async def test_a_reply_of_a_form(team: Team, log: Log) -> None:
     assert '"city"' in json.dumps(native)
 
 
-async def test_how_a_reply_ended_is_known(team: Team, service: Service) -> None:
+async def test_the_finish_reason_is_read(team: Team, service: Service) -> None:
     async def ending(said: Said) -> tuple[str, Any]:
         service.next.append(said)
         settings = team.settings()
-        model = await ModelFactory().ready(team.dialect.model, settings, 30.0)
+        model = await ModelFactory().get(team.dialect.model, settings, 30.0)
         if team.streaming:
             message: Any = await stream_message(model, _hello(), {}, lambda _: None)
         else:
@@ -312,7 +308,7 @@ async def test_how_a_reply_ended_is_known(team: Team, service: Service) -> None:
     assert shown in json.dumps(metadata)
 
 
-async def test_a_reply_that_breaks_off_is_no_reply(team: Team, log: Log) -> None:
+async def test_a_reply_that_breaks_off_is_an_error(team: Team, log: Log) -> None:
     if not team.streaming:
         pytest.skip("a whole reply that breaks off is no JSON")
     log.says("Hello.")
@@ -324,7 +320,7 @@ async def test_a_reply_that_breaks_off_is_no_reply(team: Team, log: Log) -> None
 @pytest.mark.parametrize(
     ("status", "refused"), [(401, True), (404, True), (400, True), (429, False), (503, False)]
 )
-async def test_what_a_service_refuses(team: Team, log: Log, status: int, refused: bool) -> None:
+async def test_errors_of_a_service(team: Team, log: Log, status: int, refused: bool) -> None:
     log.says("Hello.")
     # A stream that is refused is asked for again in one piece.
     with pytest.raises(

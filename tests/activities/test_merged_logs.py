@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crewlog.activities.hydrator import Hydrator
-from crewlog.activities.windows import CHUNK, Cut
+from crewlog.activities.windows import CHUNK, TrimmedTranscript
 from crewlog.definition.context import Window
 from crewlog.ids import PUBLIC, AgentName, ContentHash, RunId, StepId
 from crewlog.state.calls import CallInput
@@ -39,23 +39,23 @@ class Counting(InMemoryStore):
         return await super().get_bodies(hashes)
 
 
-async def windowed(hydrator: Hydrator, one: Branch, window: Window) -> Cut:
+async def windowed(hydrator: Hydrator, one: Branch, window: Window) -> TrimmedTranscript:
     task = CallInput(run=one.run, step=StepId("ann#9"), agent=ANN, definition=ContentHash("d"))
-    return await hydrator.windowed(task, one.view(), window, ())
+    return await hydrator.hydrate_window(task, one.view(), window, ())
 
 
-def plainly(cut: Cut) -> dict[str, Any]:
+def plainly(cut: TrimmedTranscript) -> dict[str, Any]:
     return {
-        "shown": [each.text for each in cut.shown],
+        "shown": [each.text for each in cut.messages],
         "gap": [each.text for each in cut.gap],
-        "covered": [(each.log, each.length) for each in cut.covered],
-        "said": [[m.text for m in each.said(0, each.length)] for each in cut.covered],
-        "counts": (cut.left_out, cut.untold, cut.summed_up),
+        "covered": [(each.log, each.length) for each in cut.prefixes],
+        "said": [[m.text for m in each.read_messages(0, each.length)] for each in cut.prefixes],
+        "counts": (cut.omitted_groups, cut.unlisted_groups, cut.summarized_groups),
     }
 
 
 @pytest.mark.parametrize("seed", range(30))
-async def test_a_window_cuts_joined_logs_as_if_all_had_been_said_in_one_run(seed: int) -> None:
+async def test_a_window_trims_merged_logs_like_one_log(seed: int) -> None:
     """Also where journals that went on side by side have messages at the same positions."""
     store, rng = InMemoryStore(), seeded(seed)
     one, two = await parted(store, RunId("r"))
@@ -85,10 +85,10 @@ async def test_a_window_cuts_joined_logs_as_if_all_had_been_said_in_one_run(seed
             window = Window(last=last, **more)
             cuts = [await windowed(Hydrator(store), each, window) for each in (one, plain)]
             assert plainly(cuts[0]) == plainly(cuts[1])
-            assert cuts[0].left_out
+            assert cuts[0].omitted_groups
 
 
-async def test_the_beginning_of_a_joined_log_has_one_head_in_every_worker() -> None:
+async def test_every_worker_computes_the_same_head_of_a_merged_log() -> None:
     """Summaries are found by it. As far as one side goes alone, it is that side's own."""
     store = InMemoryStore()
     one = Branch(RunId("r"))
@@ -107,16 +107,16 @@ async def test_the_beginning_of_a_joined_log_has_one_head_in_every_worker() -> N
     await warm.hydrate(one.run, ANN, one.view(), one.batch())
     await one.stored(store)
     found = [await windowed(each, one, window) for each in (warm, Hydrator(store))]
-    (first,), (second,) = (each.covered for each in found)
+    (first,), (second,) = (each.prefixes for each in found)
     assert first.head == second.head
-    assert first.length > alone.covered[0].length
-    shared = [replace(each, length=2 * CHUNK).head for each in (first, second, alone.covered[0])]
+    assert first.length > alone.prefixes[0].length
+    shared = [replace(each, length=2 * CHUNK).head for each in (first, second, alone.prefixes[0])]
     assert len(set(shared)) == 1
     own = replace(first, length=3 * CHUNK).head
-    assert own != replace(alone.covered[0], length=3 * CHUNK).head
+    assert own != replace(alone.prefixes[0], length=3 * CHUNK).head
 
 
-async def test_a_creature_goes_on_in_the_run_that_stays() -> None:
+async def test_an_agent_continues_in_the_surviving_run() -> None:
     """Its transcript is made anew once; from there on a call reads nothing but what is new."""
     store = Counting()
     one, two = await parted(store, RunId("r"))
@@ -138,7 +138,7 @@ async def test_a_creature_goes_on_in_the_run_that_stays() -> None:
     assert (store.links_read, store.bodies_read) == (read, 2)
 
 
-async def test_a_joined_log_weighs_what_it_holds() -> None:
+async def test_the_size_of_a_merged_log_is_counted() -> None:
     store = InMemoryStore()
     one, two = await parted(store, RunId("r"))
     hydrator = Hydrator(store)
@@ -152,7 +152,7 @@ async def test_a_joined_log_weighs_what_it_holds() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_a_worker_that_forgets_runs_all_the_time_reads_the_same(seed: int) -> None:
+async def test_a_small_cache_reads_the_same(seed: int) -> None:
     store = InMemoryStore()
     world, forgetful = World(RunId("r"), seed, store), Hydrator(store, max_entries=10)
     for _ in range(30):
@@ -166,7 +166,7 @@ async def test_a_worker_that_forgets_runs_all_the_time_reads_the_same(seed: int)
         assert len(forgetful._runs) == 1 or forgetful.size <= 10
 
 
-async def test_ten_megabytes_on_both_sides_are_joined_by_one_row() -> None:
+async def test_large_logs_are_merged_by_one_row() -> None:
     store = Counting()
     one = Branch(RunId("r"))
     two = Branch(RunId("r-other"), one)
@@ -198,7 +198,7 @@ async def test_ten_megabytes_on_both_sides_are_joined_by_one_row() -> None:
     assert usual(best) < 0.004
 
 
-async def test_a_batch_that_joins_and_goes_back_is_read_right() -> None:
+async def test_a_batch_with_a_merge_and_a_rollback() -> None:
     """A step that is scheduled after both has them in one batch."""
     store, rng = InMemoryStore(), seeded(3)
     one, two = await parted(store, RunId("r"))

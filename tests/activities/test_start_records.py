@@ -7,7 +7,7 @@ import secrets
 
 import pytest
 
-from crewlog.activities.start_records import never_begun, write_start_record
+from crewlog.activities.start_records import check_not_started, write_start_record
 from crewlog.errors import OutcomeUnknown, StoreUnavailable
 from crewlog.state.calls import CallTool, View
 from crewlog.store import Store
@@ -29,7 +29,7 @@ def call(**changes: object) -> CallTool:
     return CallTool.model_validate({**fields, **changes})
 
 
-async def test_a_second_try_that_finds_a_start_asks_people():
+async def test_a_second_attempt_with_a_start_record_asks_people():
     store = InMemoryStore()
     await write_start_record(store, call(), "e/1/1")
     for other in ("e/1/2", "e/9/1", "f/1/1"):
@@ -37,7 +37,7 @@ async def test_a_second_try_that_finds_a_start_asks_people():
             await write_start_record(store, call(), other)
 
 
-async def test_of_tries_that_begin_at_once_one_begins(store: Store):
+async def test_one_of_several_attempts_at_once_begins(store: Store):
     run = secrets.token_hex(4)
     tries = [write_start_record(store, call(run=run), f"e/1/{n}") for n in range(8)]
     ended = await asyncio.gather(*tries, return_exceptions=True)
@@ -45,13 +45,13 @@ async def test_of_tries_that_begin_at_once_one_begins(store: Store):
     assert sum(isinstance(one, OutcomeUnknown) for one in ended) == 7
 
 
-async def test_a_claim_that_was_stored_twice_by_one_try_is_its_own():
+async def test_an_attempt_may_write_its_start_record_twice():
     store = InMemoryStore()
     await write_start_record(store, call(), "e/1/1")
     await write_start_record(store, call(), "e/1/1")
 
 
-async def test_another_call_and_a_try_that_people_asked_for_begin():
+async def test_another_call_and_a_requested_retry_begin():
     store = InMemoryStore()
     await write_start_record(store, call(), "e/1/1")
     await write_start_record(store, call(call=3), "e/2/1")
@@ -60,17 +60,17 @@ async def test_another_call_and_a_try_that_people_asked_for_begin():
         await write_start_record(store, call(attempt=2), "e/3/2")
 
 
-async def test_a_look_at_a_claim_claims_nothing(store: Store):
+async def test_a_check_writes_no_start_record(store: Store):
     run = secrets.token_hex(4)
-    await never_begun(store, call(run=run))
+    await check_not_started(store, call(run=run))
     await write_start_record(store, call(run=run), "e/1/1")
     with pytest.raises(OutcomeUnknown, match="'pay' began and never answered"):
-        await never_begun(store, call(run=run))
-    await never_begun(store, call(run=run, call=3))
-    await never_begun(store, call(run=run, attempt=2))
+        await check_not_started(store, call(run=run))
+    await check_not_started(store, call(run=run, call=3))
+    await check_not_started(store, call(run=run, attempt=2))
 
 
-async def test_nothing_begins_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch):
+async def test_no_call_begins_while_the_store_is_unavailable(monkeypatch: pytest.MonkeyPatch):
     store = InMemoryStore()
 
     async def away(*_: object, **_more: object) -> str:

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from crewlog.workers.loop_lag import watch_loop
 
 
-async def test_where_a_blocked_loop_stands_is_told_once() -> None:
-    with capture_logs() as logs, watch_loop(every=0.05, late=0.1):
+async def test_a_blocked_loop_is_logged_once_with_its_position() -> None:
+    with capture_logs() as logs, watch_loop(interval=0.05, blocked_after=0.1):
         await asyncio.sleep(0.5)
         assert not logs
         began = time.monotonic()
@@ -20,4 +20,4 @@ async def test_where_a_blocked_loop_stands_is_told_once() -> None:
         time.sleep(0.5)  # noqa: ASYNC251
     (line,) = logs
     assert line["event"] == "the worker's event loop is blocked"
-    assert "test_lag.py" in line["at"][0]
+    assert "test_loop_lag.py" in line["at"][0]

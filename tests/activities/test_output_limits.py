@@ -48,7 +48,7 @@ def limits_of(asked: dict[str, Any]) -> dict[str, Any]:
         ("ollama", {"num_predict": 100}, {"num_predict": 400}),
     ],
 )
-async def test_the_service_is_given_the_larger_limit_whatever_its_name(
+async def test_the_larger_limit_is_sent_under_every_name(
     dialect: str, settings: dict[str, Any], limit: dict[str, Any]
 ) -> None:
     spoken = DIALECTS[dialect]
@@ -61,7 +61,7 @@ async def test_the_service_is_given_the_larger_limit_whatever_its_name(
         assert limits_of(service.asked[-1].body) == limit
 
 
-async def test_azure_is_given_the_larger_limit() -> None:
+async def test_the_larger_limit_is_sent_to_azure() -> None:
     settings: dict[str, Any] = {
         "api_key": KEY,
         "azure_endpoint": "http://127.0.0.1:9",
@@ -73,7 +73,7 @@ async def test_azure_is_given_the_larger_limit() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_limit_that_the_settings_do_not_have_is_left_to_the_client(dialect: str) -> None:
+async def test_without_a_limit_in_the_settings_none_is_sent(dialect: str) -> None:
     spoken = DIALECTS[dialect]
     with serving() as service:
         given = {
@@ -127,7 +127,7 @@ def limits(service: Service) -> list[int]:
 @pytest.mark.parametrize(
     "said", ["max_tokens is too large", "This model's maximum context length is 8000 tokens."]
 )
-async def test_a_limit_beyond_what_the_service_takes_is_made_smaller(
+async def test_a_limit_that_the_service_rejects_is_reduced(
     service: Callable[[Script], Service], ask: Ask, said: str
 ) -> None:
     models = service(at_most(100, said))
@@ -135,7 +135,7 @@ async def test_a_limit_beyond_what_the_service_takes_is_made_smaller(
     assert limits(models) == [200, 100]
 
 
-async def test_a_step_whose_service_refused_a_limit_does_not_ask_for_it_again(
+async def test_a_rejected_limit_is_not_sent_again_in_the_step(
     service: Callable[[Script], Service], ask: Ask
 ) -> None:
     models = service(at_most(200))
@@ -148,7 +148,7 @@ async def test_a_step_whose_service_refused_a_limit_does_not_ask_for_it_again(
 
 
 @pytest.mark.parametrize("status", [401, 402])
-async def test_what_a_smaller_limit_does_not_help_is_not_asked_again(
+async def test_other_rejections_are_not_retried(
     service: Callable[[Script], Service], ask: Ask, status: int
 ) -> None:
     models = service(lambda *_: Fails(status, {"error": {"message": "no"}}))

@@ -26,7 +26,7 @@ async def test_the_task_of_a_phase_is_in_its_system_message(model_call, log):
     assert said[1:] == ["Build it.\n\nYour task now: Check it."] * 2
 
 
-async def test_what_a_pattern_asks_for_is_a_task_and_its_outputs_can_be_set(model_call, log):
+async def test_a_pattern_adds_tasks_and_outputs(model_call, log):
     definition = crew(ANY, backend={"pattern": "review_loop", "outputs": []})
     log.says("go")
     tools = ("set_output",)
@@ -47,7 +47,7 @@ async def test_an_output_that_a_builder_adds_can_be_set(tool_call):
     assert (result.ok, result.returned.outputs[0].value) == (True, ["a"])
 
 
-async def test_a_definition_is_written_out_once(store: InMemoryStore):
+async def test_a_definition_is_expanded_once(store: InMemoryStore):
     definition = crew(ANY, backend={"pattern": "planner_executor"})
     hash_ = await store.put_definition(definition.to_json())
     definitions = Definitions(store)
@@ -56,7 +56,7 @@ async def test_a_definition_is_written_out_once(store: InMemoryStore):
     assert await definitions.task(hash_, StepId("nowhere#1")) is None
 
 
-async def test_a_worker_without_the_builder_says_so(model_call, log, monkeypatch):
+async def test_a_worker_without_the_builder_is_an_error(model_call, log, monkeypatch):
     definition = crew(ANY, backend={"pattern": "review_loop"})
     monkeypatch.delitem(_registered, "review_loop")
     with pytest.raises(ApplicationError, match="no builder is called 'review_loop'"):

@@ -82,7 +82,7 @@ FORGED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("forged", [f for _, f in FORGED], ids=[name for name, _ in FORGED])
-async def test_a_forged_yes_runs_nothing(tool_call: Any, forged: dict[str, Any]) -> None:
+async def test_a_forged_approval_runs_nothing(tool_call: Any, forged: dict[str, Any]) -> None:
     result = await made(tool_call, **forged)
     assert not result.ok
     assert result.body["status"] == "error"
@@ -92,13 +92,13 @@ async def test_a_forged_yes_runs_nothing(tool_call: Any, forged: dict[str, Any])
     assert result.outcome.reason
 
 
-async def test_a_yes_holds_until_its_time(tool_call: Any) -> None:
+async def test_an_approval_is_valid_until_its_deadline(tool_call: Any) -> None:
     with pytest.raises(ApplicationError, match="has expired"):
         await made(tool_call, **yes(binding(until=1)))
     assert (await made(tool_call, **yes(binding(until=LATER)))).ok
 
 
-async def test_a_yes_that_expires_while_its_call_is_prepared_runs_nothing(
+async def test_an_approval_that_expires_during_preparation_runs_nothing(
     tool_call: Any, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def slow(*_args: object) -> None:
@@ -111,7 +111,7 @@ async def test_a_yes_that_expires_while_its_call_is_prepared_runs_nothing(
     assert await store.key_owner(f"{RUN}/backend#1/2/1") is None
 
 
-async def test_edited_arguments_run_and_the_model_is_told(tool_call: Any, store: Any) -> None:
+async def test_edited_arguments_run_and_the_model_gets_a_notice(tool_call: Any, store: Any) -> None:
     digest = arguments_hash(OTHER)
     await store.put_bodies({digest: OTHER})
     result = await made(tool_call, **yes(binding(arguments=digest, edited=True)))
@@ -121,9 +121,7 @@ async def test_edited_arguments_run_and_the_model_is_told(tool_call: Any, store:
     assert answer == "42"
 
 
-async def test_an_edit_that_is_another_in_the_store_runs_nothing(
-    tool_call: Any, store: Any
-) -> None:
+async def test_an_edit_that_differs_from_the_store_runs_nothing(tool_call: Any, store: Any) -> None:
     digest = arguments_hash(OTHER)
     await store.put_bodies({digest: {**OTHER, "a": 41}})
     result = await made(tool_call, **yes(binding(arguments=digest, edited=True)))

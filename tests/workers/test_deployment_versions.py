@@ -94,12 +94,12 @@ async def test_a_build_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("a", "this build is current"),
         ("b", "build 'b' is current"),
-        ("", "none is current"),
-        (RPCStatusCode.NOT_FOUND, "none is current"),
+        ("", "no build is current"),
+        (RPCStatusCode.NOT_FOUND, "no build is current"),
         (RPCStatusCode.PERMISSION_DENIED, "could not be read"),
     ],
 )
-async def test_it_says_which_build_is_current(current: str | RPCStatusCode, said: str) -> None:
+async def test_the_worker_logs_the_current_build(current: str | RPCStatusCode, said: str) -> None:
     with capture_logs() as logs:
         await log_current_build(
             client(Service(current=current)), WorkerDeploymentVersion("press", "a")
@@ -111,7 +111,7 @@ async def test_it_says_which_build_is_current(current: str | RPCStatusCode, said
         assert command == make_current(await program(), ADDRESS, "crews", "press", "a")
 
 
-def test_the_command_is_safe_to_paste() -> None:
+def test_the_logged_command_is_quoted() -> None:
     words = shlex.split(make_current("/a b/temporal", ADDRESS, "a b", "press", "v1;rm"))
     assert words[:4] == ["/a b/temporal", "worker", "deployment", "set-current-version"]
     assert words[words.index("--address") + 1] == ADDRESS

@@ -24,5 +24,7 @@ LIMIT = 2000
         (10, SHUT_BYTES, True, "shut"),
     ],
 )
-def test_each_stage_begins_where_it_must(events: int, size: int, asked: bool, reached: str) -> None:
+def test_each_urgency_begins_at_its_limit(
+    events: int, size: int, asked: bool, reached: str
+) -> None:
     assert stage(events, size, LIMIT, asked=asked) == reached

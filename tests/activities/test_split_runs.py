@@ -9,7 +9,7 @@ import pytest
 
 from crewlog.activities import restore
 from crewlog.activities.restore import wait_for_split
-from crewlog.activities.run_merge import Ending, find_no_end
+from crewlog.activities.run_merge import EndedRun, find_no_ended_run
 from crewlog.errors import HistoryConflict, SplitNeverRecorded, SplitNotRecorded
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, RunId
 from crewlog.state import journal as j
@@ -60,33 +60,35 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restore, "PATIENCE", 0.01)
 
 
-async def stopped(run: RunId) -> Ending:
+async def stopped(run: RunId) -> EndedRun:
     assert run == SOURCE
-    return Ending(("e",))
+    return EndedRun(("e",))
 
 
-async def nobody(run: RunId) -> Ending:
+async def nobody(run: RunId) -> EndedRun:
     raise AssertionError(f"nobody asks whether {run} has ended")
 
 
-async def test_it_begins_where_the_journal_names_it() -> None:
+async def test_a_split_run_starts_when_the_journal_names_it() -> None:
     store = await stored(unrelated(), named(RunId("another")), named(PART))
-    found = await wait_for_split(store, find_no_end, SOURCE, PART, AFTER)
+    found = await wait_for_split(store, find_no_ended_run, SOURCE, PART, AFTER)
     assert (found.position, found.part.run) == (AFTER + 3, PART)
     assert found.entry == named(PART)
 
 
-async def test_it_waits_as_long_as_the_run_goes_on() -> None:
+async def test_a_split_run_waits_while_the_original_run_is_open() -> None:
     store = await stored(unrelated())
     with pytest.raises(SplitNotRecorded) as waits:
-        await wait_for_split(store, find_no_end, SOURCE, PART, AFTER)
+        await wait_for_split(store, find_no_ended_run, SOURCE, PART, AFTER)
     assert waits.type is SplitNotRecorded
     assert waits.value.retryable
     await append(store, AFTER + 2, named(PART))
-    assert (await wait_for_split(store, find_no_end, SOURCE, PART, AFTER)).position == AFTER + 2
+    assert (
+        await wait_for_split(store, find_no_ended_run, SOURCE, PART, AFTER)
+    ).position == AFTER + 2
 
 
-async def test_it_looks_again_before_it_asks_whether_the_run_has_ended(
+async def test_the_journal_is_read_again_before_the_server_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is about to be stored is there soon: nobody is asked, and no try is lost for it."""
@@ -114,18 +116,18 @@ async def test_it_looks_again_before_it_asks_whether_the_run_has_ended(
     ],
     ids=lambda entry: entry.kind,
 )
-async def test_it_gives_up_where_the_journal_says_something_else(instead: j.JournalEntry) -> None:
+async def test_a_split_run_ends_if_the_journal_says_otherwise(instead: j.JournalEntry) -> None:
     store = await stored(unrelated(), instead)
     with pytest.raises(SplitNeverRecorded, match=instead.kind) as never:
-        await wait_for_split(store, find_no_end, SOURCE, PART, AFTER)
+        await wait_for_split(store, find_no_ended_run, SOURCE, PART, AFTER)
     assert not never.value.retryable
     # What came before the run was to be parted says nothing.
     with pytest.raises(SplitNotRecorded) as waits:
-        await wait_for_split(store, find_no_end, SOURCE, PART, AFTER + 2)
+        await wait_for_split(store, find_no_ended_run, SOURCE, PART, AFTER + 2)
     assert waits.type is SplitNotRecorded
 
 
-async def test_of_a_run_that_was_ended_what_is_stored_by_then_decides() -> None:
+async def test_the_stored_journal_of_a_terminated_run_decides() -> None:
     store = await stored(unrelated())
     with pytest.raises(SplitNeverRecorded, match="has ended"):
         await wait_for_split(store, stopped, SOURCE, PART, AFTER)
@@ -143,10 +145,10 @@ async def test_of_a_run_that_was_ended_what_is_stored_by_then_decides() -> None:
     assert found.position == AFTER + 1
 
 
-async def test_nobody_waits_for_a_run_that_there_never_was() -> None:
-    async def nowhere(run: RunId) -> Ending:
+async def test_a_run_that_never_existed_is_not_waited_for() -> None:
+    async def nowhere(run: RunId) -> EndedRun:
         del run
-        return Ending()
+        return EndedRun()
 
     with pytest.raises(SplitNeverRecorded):
         await wait_for_split(InMemoryStore(), nowhere, SOURCE, PART, AFTER)

@@ -28,7 +28,7 @@ async def rule(store, position=7):
     await store.append(RUN, Batch(first=position, entries=(entry_to_json(RULING),)))
 
 
-async def test_nothing_begins_where_something_was_ruled_since(tool_call, store):
+async def test_no_call_begins_after_a_permission_changed(tool_call, store):
     await rule(store)
     before = len(crew_tools.seen)
     for known in ({}, {"position": 6}):
@@ -44,7 +44,7 @@ async def test_nothing_begins_where_something_was_ruled_since(tool_call, store):
     assert result.ok
 
 
-async def test_nothing_begins_where_the_store_cannot_be_asked(tool_call, store, monkeypatch):
+async def test_no_call_begins_without_the_store(tool_call, store, monkeypatch):
     async def away(*_args, **_more):
         raise StoreUnavailable("away")
 
@@ -57,7 +57,7 @@ async def test_nothing_begins_where_the_store_cannot_be_asked(tool_call, store, 
     assert len(crew_tools.seen) == before
 
 
-async def test_a_quota_over_runs_is_used_once_per_call_and_then_refuses(tool_call, store):
+async def test_a_quota_over_runs_is_used_once_per_call(tool_call, store):
     args = {"a": 1, "b": 2}
     made = await tool_call("add", args, quotas=(QUOTA,))
     assert made.ok
@@ -71,7 +71,7 @@ async def test_a_quota_over_runs_is_used_once_per_call_and_then_refuses(tool_cal
     assert "at most 1 per day, and the next begins at 1970-01-02 00:00 +01:00." in reason
 
 
-async def test_a_run_whose_id_is_used_again_is_counted_again(tool_call):
+async def test_a_new_run_with_a_used_id_is_counted_again(tool_call):
     keyed = crew(tools={"add": {"run": "crew_tools:add", "effects": "write", "retry": "keyed"}})
     args, more = {"a": 1, "b": 2}, {"crew": keyed, "quotas": (QUOTA,)}
     made = await tool_call("add", args, run_started_at=1, **more)
@@ -89,7 +89,7 @@ async def test_each_call_of_a_step_is_counted(tool_call):
     assert not (await tool_call("add", args, quotas=(QUOTA,), call=3)).ok
 
 
-async def test_a_call_that_is_refused_where_it_runs_is_not_counted(tool_call, store):
+async def test_a_denied_call_uses_no_quota(tool_call, store):
     bad = await tool_call("add", {"a": "x"}, quotas=(QUOTA,))
     assert not bad.ok
     assert "counted" not in bad.to_json()
@@ -107,7 +107,7 @@ async def died(store, call=2):
     assert await store.claim(f"{RUN}/backend#1/{call}/1", "dead") == "dead"
 
 
-async def test_a_call_that_may_have_happened_is_not_refused_for_a_ruling(tool_call, store):
+async def test_a_call_that_may_have_happened_is_not_denied(tool_call, store):
     await died(store)
     await rule(store)
     with pytest.raises(ApplicationError) as caught:
@@ -116,7 +116,7 @@ async def test_a_call_that_may_have_happened_is_not_refused_for_a_ruling(tool_ca
     assert caught.value.non_retryable
 
 
-async def test_a_call_that_did_not_begin_or_may_be_repeated_is_looked_at_again(tool_call, store):
+async def test_a_call_that_may_be_repeated_is_authorized_again(tool_call, store):
     await died(store, call=3)  # another one
     await rule(store)
     for definition in (None, AGAIN):
@@ -147,7 +147,7 @@ def while_it_prepares(monkeypatch, happens):
 
 @pytest.mark.parametrize("local", [False, True])
 @pytest.mark.parametrize("definition", [NEVER, AGAIN])
-async def test_what_is_ruled_while_a_call_is_prepared_holds(
+async def test_a_permission_set_during_preparation_applies(
     tool_call, env, store, monkeypatch, definition, local
 ):
     env.info = dataclasses.replace(env.info, is_local=local)
@@ -165,9 +165,7 @@ async def test_what_is_ruled_while_a_call_is_prepared_holds(
     assert (await tool_call("write_file", WRITE, crew=definition, position=7)).ok
 
 
-async def test_a_call_that_an_earlier_try_may_have_made_stays_counted(
-    tool_call, env, store, monkeypatch
-):
+async def test_a_call_of_an_earlier_attempt_stays_counted(tool_call, env, store, monkeypatch):
     assert (await tool_call("write_file", WRITE, crew=AGAIN, quotas=(QUOTA,))).ok
     env.info = dataclasses.replace(env.info, attempt=2)
     while_it_prepares(monkeypatch, lambda: rule(store))
@@ -178,9 +176,7 @@ async def test_a_call_that_an_earlier_try_may_have_made_stays_counted(
     assert refused.outcome.rule == "rules[0]"
 
 
-async def test_a_call_that_nothing_holds_up_asks_the_store_no_second_time(
-    tool_call, store, monkeypatch
-):
+async def test_a_call_without_delay_reads_the_store_once(tool_call, store, monkeypatch):
     monkeypatch.setattr("crewlog.activities.permissions.FRESH", 60)
     looks = []
     monkeypatch.setattr(
@@ -219,7 +215,7 @@ CHECKED = crew(
         ({"path": "a"}, {}),
     ],
 )
-async def test_a_call_that_may_have_happened_is_refused_for_nothing(tool_call, store, args, more):
+async def test_a_call_that_may_have_happened_gets_no_other_denial(tool_call, store, args, more):
     before = len(crew_tools.seen)
     refused = await tool_call("write_file", args, **more)
     assert not refused.ok
@@ -230,7 +226,7 @@ async def test_a_call_that_may_have_happened_is_refused_for_nothing(tool_call, s
     assert len(crew_tools.seen) == before
 
 
-async def test_arguments_that_checks_refuse_are_a_refusal_and_a_slip_of_the_model_is_none(
+async def test_failed_checks_are_denials_and_schema_errors_are_not(
     tool_call,
 ):
     refused = await tool_call("write_file", {"path": "../a", "content": ""}, crew=CHECKED)
@@ -243,7 +239,7 @@ async def test_arguments_that_checks_refuse_are_a_refusal_and_a_slip_of_the_mode
     assert slip.outcome == ToolCallInvalid()
 
 
-async def test_a_link_that_leads_out_is_a_refusal(tool_call, tmp_path):
+async def test_a_link_out_of_the_workspace_is_denied(tool_call, tmp_path):
     folder = tmp_path / "workspace" / RUN
     folder.mkdir(parents=True)
     (folder / "out").symlink_to(tmp_path)

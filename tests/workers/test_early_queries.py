@@ -81,7 +81,7 @@ def times(history: WorkflowHistory) -> list[float]:
     return found
 
 
-async def test_what_a_query_met_is_told_when_its_task_begins(lab: Lab) -> None:
+async def test_events_of_a_query_are_processed_by_their_task(lab: Lab) -> None:
     """Whatever time it was when the query was answered: a replay tells it then, and all at once.
 
     A server may also give a task to a worker that dies, and the query to another worker. The local
@@ -106,7 +106,7 @@ async def test_what_a_query_met_is_told_when_its_task_begins(lab: Lab) -> None:
     pytest.fail("no query met what no task had taken")
 
 
-async def test_no_update_is_lost_where_a_query_brings_the_news_of_its_task(lab: Lab) -> None:
+async def test_no_update_is_lost_after_an_early_query(lab: Lab) -> None:
     """The task is under way to the very worker that the query has told of it."""
     temporal, queue = lab.client.temporal, lab.client.task_queue
     met = 0
@@ -139,9 +139,7 @@ async def test_no_update_is_lost_where_a_query_brings_the_news_of_its_task(lab: 
     pytest.fail(f"{met} queries of {TRIES} met what no task had taken")
 
 
-async def test_a_run_that_is_looked_at_stays_where_it_is(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_queried_run_stays_in_the_cache(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     evicted: list[str] = []
     monkeypatch.setattr(WorkerHost, "evict", lambda _, execution: evicted.append(execution))
     handle = await told_a(lab, 0)

@@ -53,7 +53,7 @@ def reseeded(calls: ActivityIds, seed: int) -> None:
     calls.check(act)
 
 
-def test_an_answer_is_taken_for_its_own_call_alone() -> None:
+def test_a_result_is_valid_for_its_own_call_only() -> None:
     calls = names(7)
     one, two = scheduled(calls, 1), scheduled(calls, 2)
     assert not taken(calls, 2, answer(one))
@@ -63,19 +63,19 @@ def test_an_answer_is_taken_for_its_own_call_alone() -> None:
 
 
 @pytest.mark.parametrize("forged", [None, Payload(), Payload(metadata={SEALED_MARK: b"1"})])
-def test_an_answer_that_names_no_call_is_refused(forged: Payload | None) -> None:
+def test_a_result_without_its_call_is_refused(forged: Payload | None) -> None:
     calls = names(7)
     scheduled(calls, 1)
     assert not taken(calls, 1, forged)
 
 
-def test_a_plain_answer_is_refused_whatever_it_names() -> None:
+def test_an_unencrypted_result_is_refused() -> None:
     calls = names(7)
     named = Payload(metadata={CALL: scheduled(calls, 1).encode()})
     assert not taken(calls, 1, named)
 
 
-def test_numbers_that_begin_anew_make_other_names() -> None:
+def test_restarted_numbers_make_other_ids() -> None:
     first, second = names(7), names(2**64 - 1)
     assert scheduled(first, 1) != scheduled(second, 1)
     again = names(7)  # a replay
@@ -85,6 +85,6 @@ def test_numbers_that_begin_anew_make_other_names() -> None:
     assert taken(again, 1, answer(before))
 
 
-def test_a_run_that_began_without_encryption_is_left_as_it_is() -> None:
+def test_a_run_started_without_encryption_is_unchanged() -> None:
     assert call_names(started(encrypted=False), 7) is None
     assert call_names(WorkflowActivation(), 7) is None

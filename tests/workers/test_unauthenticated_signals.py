@@ -41,7 +41,7 @@ def weighed(incoming: QueuedCommand, *, encrypted: bool = False) -> int:
     return work(incoming, many=True, encrypted=encrypted)
 
 
-def test_what_is_only_counted_is_little_work() -> None:
+def test_counting_a_signal_is_cheap() -> None:
     bare = Payload(metadata=JSON, data=b'{"id": "p"}')
     assert weighed(came(bare)) == 1
     assert work(came(bare), many=False, encrypted=False) == READING
@@ -52,7 +52,7 @@ def test_what_is_only_counted_is_little_work() -> None:
 
 
 @pytest.mark.parametrize("content", [b"{}", b'{"proof": "' + b"x" * 10_000])
-def test_a_worker_with_other_settings_finds_the_same(content: bytes) -> None:
+def test_other_settings_give_the_same_result(content: bytes) -> None:
     """Else a replay would rest elsewhere than the history says."""
     plain = Payload(metadata={**JSON, PLAIN_MARK: b"1"}, data=content)
     seen = [came(plain), came(refused("it came without encryption", plain=True))]
@@ -105,7 +105,7 @@ async def after_many(*, signed: bool) -> tuple[UnauthenticatedSignals, Engine]:
         (False, {**PAUSE, "id": f"{RESERVED}1"}, False),
     ],
 )
-async def test_what_is_nobodys_command_is_counted_once_there_are_many(
+async def test_unauthenticated_signals_are_counted_after_the_first(
     signed: bool, data: dict[str, Any], counted: bool
 ) -> None:
     strangers, engine = await after_many(signed=signed)
@@ -124,7 +124,7 @@ async def test_what_is_nobodys_command_is_counted_once_there_are_many(
 
 
 @pytest.mark.parametrize("signed", [True, False])
-async def test_what_cannot_have_a_proof_is_not_read_where_that_is_needed(signed: bool) -> None:
+async def test_a_signal_without_a_signature_is_not_read(signed: bool) -> None:
     strangers, engine = await after_many(signed=signed)
     assert strangers.count_undecoded(engine, came(Payload(metadata=JSON, data=b"{}"))) is signed
     assert strangers.untold == signed
@@ -132,7 +132,7 @@ async def test_what_cannot_have_a_proof_is_not_read_where_that_is_needed(signed:
     assert not strangers.count_undecoded(engine, named)
 
 
-async def test_the_loop_rests_after_so_much_work() -> None:
+async def test_the_loop_yields_after_some_work() -> None:
     incoming = QueuedCommand("pause", PAUSE)
     strangers = UnauthenticatedSignals()
     rested = [strangers.rests(incoming, encrypted=False) for _ in range(2 * SPENT // READING)]

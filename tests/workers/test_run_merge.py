@@ -18,7 +18,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.activities import run_merge
-from crewlog.activities.run_merge import Came
+from crewlog.activities.run_merge import Delivery
 from crewlog.client import Run
 from crewlog.definition.operations import Connect
 from crewlog.errors import (
@@ -41,7 +41,7 @@ from crewlog.store import Store
 from crewlog.testing import scripted
 from crewlog.wire import NOTIFY_MERGE, WORKFLOW_TYPE
 from crewlog.workers import worker
-from crewlog.workers.server_lookups import hints
+from crewlog.workers.server_lookups import notification_sender
 from shared import LIMIT, Lab
 
 LOCAL = "core_local_activity"
@@ -55,7 +55,7 @@ def quiet(name: str, listens: str, also: str = "") -> dict[str, Any]:
 
 
 async def joined(lab: Lab, late: int = 0) -> tuple[Run, Run]:
-    """A run that took a smaller one in, and then had late hints of that; both have ended."""
+    """A run that took a smaller one in, then got late notifications of that; both have ended."""
     one = await lab.start(quiet("ann", "x", "bob"), "")
     two = await lab.start(quiet("dan", "z"), "")
     for each in (one, two):
@@ -96,7 +96,7 @@ def _named(event: HistoryEvent) -> str:
     return ""
 
 
-async def test_all_that_follows_from_a_look_is_one_activity(lab: Lab) -> None:
+async def test_a_merge_step_is_one_activity(lab: Lab) -> None:
     async with lab.worker():
         one, two = await joined(lab)
     asks, joins = await events(lab, one), await events(lab, two)
@@ -116,7 +116,7 @@ async def test_all_that_follows_from_a_look_is_one_activity(lab: Lab) -> None:
     }
 
 
-async def test_a_hint_of_a_merge_that_has_ended_leads_to_no_look(lab: Lab) -> None:
+async def test_a_late_notification_reads_nothing(lab: Lab) -> None:
     async with lab.worker():
         one, _ = await joined(lab, late=3)
     asks = await events(lab, one)
@@ -144,7 +144,7 @@ class Reluctant:
         return asked
 
 
-async def test_what_a_task_does_not_come_to_is_done_by_ordinary_activities(lab: Lab) -> None:
+async def test_ordinary_activities_replace_local_ones(lab: Lab) -> None:
     store = Reluctant(lab.store)
     lab.store = cast("Store", store)
     async with lab.worker():
@@ -188,7 +188,7 @@ def tied_to(two: Run) -> Connect:
     )
 
 
-async def test_who_took_a_run_in_is_not_asked_for_it_again(lab: Lab) -> None:
+async def test_a_merged_run_cannot_be_merged_again(lab: Lab) -> None:
     """Whatever is stored: the run that was taken in says it itself a moment later."""
     store = Endless(lab.store)
     lab.store = cast("Store", store)
@@ -197,7 +197,7 @@ async def test_who_took_a_run_in_is_not_asked_for_it_again(lab: Lab) -> None:
         tie = tied_to(two)
         await one.change(operations=[tie], id="tie", by="test")
         for number, dry in enumerate((True, False)):
-            with pytest.raises(ComponentConflict, match="is part of this one by now"):
+            with pytest.raises(ComponentConflict, match="has been merged into this run"):
                 await one.change(operations=[tie], id=f"again-{number}", by="test", dry_run=dry)
         assert (await one.state()).pending_merge is None
         store.away = False
@@ -213,7 +213,7 @@ async def told(run: Run, command: str) -> CommandOutcome:
     return found
 
 
-async def test_who_spoke_to_a_merged_run_is_told_by_it_what_became_of_that(lab: Lab) -> None:
+async def test_a_merged_run_reports_the_outcome_of_commands(lab: Lab) -> None:
     """What comes while it ends is handed on, and what comes later is led on by the client."""
     store = Endless(lab.store)
     lab.store = cast("Store", store)
@@ -252,7 +252,7 @@ async def sent(run: Run, text: str, *, id: str) -> Run:
     return run
 
 
-async def test_a_run_that_is_not_stored_is_waited_for_by_an_ordinary_activity(lab: Lab) -> None:
+async def test_an_ordinary_activity_waits_for_a_new_run(lab: Lab) -> None:
     async with lab.worker():
         one = await lab.start(quiet("ann", "x", "bob"), "")
         await one.wait_until(lambda view: view.rests, LIMIT)
@@ -265,37 +265,39 @@ async def test_a_run_that_is_not_stored_is_waited_for_by_an_ordinary_activity(la
     assert (await events(lab, one))[PREPARE_MERGE] == 1
 
 
-async def test_a_hint_that_may_not_have_come_is_given_by_the_run_itself(
+async def test_the_run_sends_a_lost_notification_itself(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def lost(run: RunId, hint: MergeNotification) -> Came:
+    async def lost(run: RunId, hint: MergeNotification) -> Delivery:
         del run, hint
-        return "untold"
+        return "unknown"
 
-    monkeypatch.setattr(worker, "hints", lambda _: lost)
+    monkeypatch.setattr(worker, "notification_sender", lambda _: lost)
     async with lab.worker():
         one, two = await joined(lab)
     assert (await events(lab, one))[f"tells {NOTIFY_MERGE}"] == 2
     assert (await events(lab, two))[f"tells {NOTIFY_MERGE}"] == 1
 
 
-async def test_what_becomes_of_a_hint_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    give, temporal = hints(lab.client.temporal), lab.client.temporal
-    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId("nobody"))) == "gone"
+async def test_the_delivery_of_a_notification_is_known(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give, temporal = notification_sender(lab.client.temporal), lab.client.temporal
+    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId("nobody"))) == "not_found"
     run = await lab.start(quiet("ann", "x"), "")
-    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "given"
+    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "delivered"
     assert (await events(lab, run))[f"hears {NOTIFY_MERGE}"] == 1
     await temporal.get_workflow_handle(run.id).terminate()
-    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "gone"
+    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "not_found"
 
     async def away(*_: object, **__: object) -> None:
         raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
 
     monkeypatch.setattr(type(temporal.get_workflow_handle("x")), "signal", away)
-    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "untold"
+    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "unknown"
 
 
-async def test_it_is_told_beforehand_that_other_workers_take_over(lab: Lab) -> None:
+async def test_a_merge_warns_about_other_workers(lab: Lab) -> None:
     queue = f"{lab.client.task_queue}-other"
     other = replace(lab, client=copy(lab.client))
     other.client.task_queue = queue
@@ -316,14 +318,14 @@ async def test_it_is_told_beforehand_that_other_workers_take_over(lab: Lab) -> N
     for report in (dry.report, made.report):
         assert report is not None
         (told,) = report.warnings
-        assert f"on the task queue {lab.client.task_queue!r}: they must have the tool 'dig'" in told
+        assert f"on the task queue {lab.client.task_queue!r}, which need the tool 'dig'" in told
         assert f"--edit tool.dig.queue={queue}" in told
 
 
-async def test_it_is_logged_that_nobody_works_on_the_other_run(
+async def test_a_run_without_a_worker_is_logged(
     lab: Lab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_merge, "STORED_WITHIN", 0.1)
+    monkeypatch.setattr(run_merge, "FIRST_BATCH_TIMEOUT", 0.1)
     queue = f"{lab.client.task_queue}-nobody-s"
     await lab.client.temporal.start_workflow(
         WORKFLOW_TYPE, {}, id=queue, task_queue=queue, execution_timeout=timedelta(seconds=LIMIT)

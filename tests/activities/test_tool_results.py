@@ -33,7 +33,7 @@ def crew(function: str = "hostile", **agent: Any) -> CrewDefinition:
 
 
 @pytest.mark.parametrize("kind", hostile_tools.KINDS)
-async def test_what_a_tool_returns_is_data(tool_call: Any, store: Any, kind: str) -> None:
+async def test_results_are_stored_as_data(tool_call: Any, store: Any, kind: str) -> None:
     hostile_tools.MADE.clear()
     result: CallToolResult = await tool_call("hostile", {"kind": kind}, crew=crew())
     assert "unpickled" not in hostile_tools.MADE
@@ -61,7 +61,7 @@ async def test_what_a_tool_returns_is_data(tool_call: Any, store: Any, kind: str
         assert result.returned.flags == {"ready": hostile_tools.CONSTRUCTOR}
 
 
-async def test_what_looks_like_an_object_stays_text(tool_call: Any) -> None:
+async def test_text_that_looks_like_an_object_stays_text(tool_call: Any) -> None:
     result = await tool_call("hostile", {"kind": "constructor"}, crew=crew())
     assert json.loads(result.body["content"]) == hostile_tools.CONSTRUCTOR
     for kind in ("told_constructor", "told_human", "told_system", "told_remove"):
@@ -77,7 +77,7 @@ def carried(result: CallToolResult) -> CallToolResult:
 
 
 @pytest.mark.parametrize("kind", hostile_tools.UNKEPT)
-async def test_a_text_of_data_that_cannot_be_kept_sets_nothing(tool_call: Any, kind: str) -> None:
+async def test_data_that_cannot_be_stored_sets_nothing(tool_call: Any, kind: str) -> None:
     """Nobody could read such a result: its run would be dead."""
     doing = crew("hostile_text", does=["hostile"], outputs=["spec"])
     result = carried(await tool_call("hostile", {"kind": kind}, crew=doing))
@@ -86,7 +86,7 @@ async def test_a_text_of_data_that_cannot_be_kept_sets_nothing(tool_call: Any, k
 
 
 @pytest.mark.parametrize("depth", [90, 150, 205])
-async def test_data_beside_a_text_is_kept_or_refused(tool_call: Any, depth: int) -> None:
+async def test_an_artifact_is_stored_or_refused(tool_call: Any, depth: int) -> None:
     doing = crew("hostile_artifact", does=["hostile"], outputs=["spec"])
     result = carried(await tool_call("hostile", {"depth": depth}, crew=doing))
     assert result.ok == (depth == 90)

@@ -36,7 +36,7 @@ class Refused(Exception):
         ),
     ],
 )
-def test_a_model_that_fails_in_tasks(
+def test_an_error_group_of_a_model(
     errors: list[Exception], kind: type[CrewlogError], told: str
 ) -> None:
     found = model_error(ExceptionGroup("in tasks", errors), "m")
@@ -52,14 +52,14 @@ def test_a_model_that_fails_in_tasks(
         ([StoreUnavailable("away"), KeyError("x")], "InternalError", True),
     ],
 )
-def test_an_activity_that_fails_in_tasks(errors: list[Exception], kind: str, final: bool) -> None:
+def test_an_error_group_of_an_activity(errors: list[Exception], kind: str, final: bool) -> None:
     with pytest.raises(ApplicationError) as failed, convert_errors():
         raise ExceptionGroup("in tasks", errors)
     assert (failed.value.type, failed.value.non_retryable) == (kind, final)
     assert kind != "InternalError" or "KeyError: 'x'" in failed.value.message
 
 
-def test_a_server_that_cannot_be_reached_tells_each_cause_once() -> None:
+def test_each_cause_is_named_once() -> None:
     away = ConnectionError("it is away")
     assert _reason(ExceptionGroup("in tasks", [away, ExceptionGroup("deep", [away])])) == (
         "it is away"

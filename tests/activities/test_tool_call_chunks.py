@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.activities.ai_messages import joined, json_error, parse_tool_calls
+from crewlog.activities.ai_messages import join_chunks, json_error, parse_tool_calls
 
 TEXT = '{"path": "a"}'
 FIRST, SECOND = TEXT[:6], TEXT[6:]
@@ -17,7 +17,7 @@ def piece(args: str = "", *, name: str = "", id: str = "", index: int | None = N
 
 
 def whole(*pieces: Any) -> list[tuple[str, str]]:
-    return [(call["name"], call["args"]) for call in joined(pieces)]
+    return [(call["name"], call["args"]) for call in join_chunks(pieces)]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def whole(*pieces: Any) -> list[tuple[str, str]]:
         (piece(name="p", id="c", index=0), piece(TEXT, name="ut", index=0)),
     ],
 )
-def test_pieces_of_one_call_are_one_call(pieces):
+def test_chunks_of_one_call_are_one_call(pieces):
     assert whole(*pieces) == [("put", TEXT)]
 
 
@@ -58,11 +58,11 @@ def test_pieces_of_one_call_are_one_call(pieces):
         ),
     ],
 )
-def test_pieces_of_two_calls_are_two_calls(pieces):
+def test_chunks_of_two_calls_are_two_calls(pieces):
     assert whole(*pieces) == [("put", TEXT)] * 2
 
 
-def test_a_piece_without_a_call_before_it_is_a_call_without_a_name():
+def test_a_chunk_without_a_previous_call_has_no_name():
     assert whole(piece(TEXT)) == [("", TEXT)]
     assert whole(piece(name="put", index=0), piece(TEXT, index=1)) == [("put", ""), ("", TEXT)]
 
@@ -72,20 +72,20 @@ def call(name: str, args: str) -> Any:
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_no_text_is_no_arguments(text):
+def test_an_empty_text_means_no_arguments(text):
     ((read,), ill) = parse_tool_calls([call("now", text)])
     assert (read["args"], ill) == ({}, [])
 
 
 @pytest.mark.parametrize("other", [call("", TEXT), call("put", SECOND), call("put", "[1]")])
-def test_no_text_beside_a_call_that_cannot_be_read_is_not_made(other):
+def test_no_arguments_next_to_an_invalid_call_are_invalid(other):
     well, ill = parse_tool_calls([call("put", TEXT), call("put", ""), other])
     assert [each["args"] for each in well] == [{"path": "a"}]
     assert [each["args"] for each in ill] == ["", other["args"]]
     assert "missing" in json_error("")
 
 
-def test_a_call_without_a_name_is_not_made():
+def test_a_call_without_a_name_is_invalid():
     well, ill = parse_tool_calls([call("", TEXT)])
     assert (well, [each["args"] for each in ill]) == ([], [TEXT])
     assert json_error(TEXT) == "the call names no tool"

@@ -54,7 +54,7 @@ def queries(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-async def test_no_model_is_asked_where_something_was_ruled_since(model_call, store, log):
+async def test_no_model_is_called_after_a_permission_changed(model_call, store, log):
     definition = says("A")
     await rule(store)
     log.says("go")
@@ -70,7 +70,7 @@ async def test_no_model_is_asked_where_something_was_ruled_since(model_call, sto
     assert (await model_call(definition, log, position=7)).body["content"] == "A"
 
 
-async def test_no_model_is_asked_where_the_store_cannot_be(model_call, store, log, monkeypatch):
+async def test_no_model_is_called_without_the_store(model_call, store, log, monkeypatch):
     async def away(*_args: Any, **_more: Any) -> Any:
         raise StoreUnavailable("away")
 
@@ -87,19 +87,19 @@ async def test_no_model_is_asked_where_the_store_cannot_be(model_call, store, lo
     assert asked(definition) == 0
 
 
-async def test_what_is_ruled_while_a_call_is_prepared_holds(
+async def test_a_permission_set_during_preparation_applies(
     model_call, activities, env, store, log, monkeypatch
 ):
     at_once(env, monkeypatch)
     monkeypatch.setattr("crewlog.activities.permissions.FRESH", 0.5)
-    ready = activities._models._models.ready
+    ready = activities._models._models.get
 
     async def slow(*args: Any) -> Any:
         await rule(store)
         await asyncio.sleep(0.6)
         return await ready(*args)
 
-    monkeypatch.setattr(activities._models._models, "ready", slow)
+    monkeypatch.setattr(activities._models._models, "get", slow)
     definition = says("A")
     log.says("go")
     with pytest.raises(ApplicationError) as caught:
@@ -109,7 +109,9 @@ async def test_what_is_ruled_while_a_call_is_prepared_holds(
 
 
 @pytest.mark.parametrize("late", [0.0, 60.0, -60.0], ids=["at once", "late", "by another clock"])
-async def test_only_a_call_that_was_held_up_looks(model_call, env, log, queries, monkeypatch, late):
+async def test_only_a_delayed_call_checks_permissions_again(
+    model_call, env, log, queries, monkeypatch, late
+):
     at_once(env, monkeypatch)
     # However slow the machine is: only a minute is late, and the model is waited for.
     monkeypatch.setattr("crewlog.activities.permissions.FRESH", 30.0)
@@ -138,9 +140,7 @@ async def test_only_a_call_that_was_held_up_looks(model_call, env, log, queries,
         ]
 
 
-async def test_a_call_of_a_slow_model_that_was_held_up_asks_the_store_no_more(
-    model_call, log, queries
-):
+async def test_a_delayed_call_of_a_slow_model_reads_the_store_once(model_call, log, queries):
     definition = says("A", "B", stall=0.1)
     for text in ("one", "two"):
         log.says(text)

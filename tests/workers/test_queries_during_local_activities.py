@@ -28,7 +28,7 @@ RESOLVED = 0.2
 """Seconds in which the SDK hears of the end of an activity; it does not say when it has."""
 
 
-async def test_a_run_that_was_asked_beside_a_local_activity_replays(
+async def test_a_run_queried_during_a_local_activity_replays(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The activity ends while the query is being answered, and signals come meanwhile."""
@@ -126,7 +126,7 @@ class Leaving:
         pytest.param(False, "has not read its crew yet", id="away"),
     ],
 )
-async def test_a_run_whose_store_is_away_says_what_it_waits_for(
+async def test_a_run_without_its_store_reports_the_wait(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, silent: bool, told: str
 ) -> None:
     monkeypatch.setattr(gateway, "ANSWER_LIMIT", 1.0)
@@ -142,7 +142,7 @@ async def test_a_run_whose_store_is_away_says_what_it_waits_for(
         assert (await run.result(LIMIT)).status == "completed"
 
 
-async def test_a_worker_whose_store_is_away_ends_without_it(lab: Lab) -> None:
+async def test_a_worker_without_its_store_ends(lab: Lab) -> None:
     run = await begun(lab)
     there, store = lab.store, Leaving(lab.store, silent=False)
     lab.store = cast("Store", store)

@@ -13,8 +13,8 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.failures import convert_errors
-from crewlog.activities.hydrator import CHARACTERS, Hydrator
-from crewlog.activities.transcripts import LONGEST, UNANSWERED, prompt
+from crewlog.activities.hydrator import CHARACTERS_PER_ENTRY, Hydrator
+from crewlog.activities.transcripts import LONGEST_MESSAGE, NO_RESULT, build_prompt
 from crewlog.canonical_json import hash_json
 from crewlog.definition.model import AgentDefinition
 from crewlog.errors import StoreIncomplete
@@ -70,7 +70,7 @@ async def stored(
     await store.append(RUN, log.batch())
 
 
-async def test_a_view_has_its_logs_merged_by_position_and_nothing_else(store):
+async def test_a_view_has_its_logs_by_position_and_nothing_else(store):
     log = Log()
     log.says("build", "public", "channel:c")
     own, other, secret = ai("backend", "mine"), ai("writer", "theirs"), ai("writer", "secret")
@@ -91,7 +91,7 @@ async def test_a_view_has_its_logs_merged_by_position_and_nothing_else(store):
     ]
 
 
-async def test_the_messages_of_a_turn_stay_together_and_calls_without_a_result_get_one(store):
+async def test_turns_stay_together_and_every_call_has_a_result(store):
     log = Log()
     first, second = ai("backend", "", "a", "b"), ai("backend", "", "c", "d")
     results = [tool("b", "two"), tool("a", "one"), tool("c", "three"), tool("a", "one, again")]
@@ -108,7 +108,7 @@ async def test_the_messages_of_a_turn_stay_together_and_calls_without_a_result_g
     kinds = [(m.type, m.content) for m in found]
     assert kinds == [
         ("ai", ""), ("tool", "two"), ("tool", "one"), ("human", "meanwhile"),
-        ("ai", ""), ("tool", "three"), ("tool", UNANSWERED),
+        ("ai", ""), ("tool", "three"), ("tool", NO_RESULT),
     ]  # fmt: skip
     whole = await hydrator.hydrate(RUN, BACKEND, view, complete=False)
     assert whole == found[:-1]
@@ -118,7 +118,7 @@ async def test_the_messages_of_a_turn_stay_together_and_calls_without_a_result_g
     assert [m.content for m in found[1:3]] == ["two", "one, again"]
 
 
-async def test_only_what_is_new_is_read_and_a_batch_needs_no_reading(store):
+async def test_only_new_messages_are_read(store):
     log = Log()
     hydrator = Hydrator(store)
     for i in range(50):
@@ -138,7 +138,7 @@ async def test_only_what_is_new_is_read_and_a_batch_needs_no_reading(store):
     assert (store.links_read, store.bodies_read) == (51, 51)
 
 
-async def test_an_older_head_a_fork_and_a_smaller_view_are_right_after_a_newer_one(store):
+async def test_older_heads_forks_and_smaller_views_are_right(store):
     log = Log()
     hydrator = Hydrator(store)
     log.says("one")
@@ -176,7 +176,7 @@ def as_told(error: StoreIncomplete) -> ApplicationError:
     return caught.value
 
 
-async def test_what_the_store_lacks_is_said(store):
+async def test_a_missing_row_is_an_error(store):
     log = Log()
     log.says("one")
     log.batch()
@@ -192,7 +192,7 @@ async def test_what_the_store_lacks_is_said(store):
     assert f"`crewlog answer {RUN} retry`" in remedy
 
 
-async def test_runs_used_longest_ago_are_forgotten(store):
+async def test_runs_used_longest_ago_are_dropped(store):
     hydrator = Hydrator(store, max_entries=30)
     for name in "abc":
         log = Log(RunId(name))
@@ -230,7 +230,7 @@ def kept(hydrator: Hydrator) -> int:
     return sum(run.size for run in hydrator._runs.values())
 
 
-async def test_hydrations_of_one_transcript_side_by_side_take_a_message_once():
+async def test_parallel_hydrations_add_a_message_once():
     store, log = BlockingStore(), Log()
     hydrator = Hydrator(store)
     log.says("one")
@@ -258,7 +258,7 @@ async def test_a_run_that_grows_is_counted_once(store):
         assert hydrator.size == kept(hydrator) == 2 * (i + 1) + 1  # its root is a head, too
 
 
-async def test_a_run_that_was_forgotten_while_it_was_read_is_not_counted():
+async def test_a_run_dropped_during_a_read_is_not_counted():
     store, slow, quick = BlockingStore(), Log(RunId("slow")), Log(RunId("quick"))
     hydrator = Hydrator(store, max_entries=3)
     slow.says("slow")
@@ -275,7 +275,7 @@ async def test_a_run_that_was_forgotten_while_it_was_read_is_not_counted():
     assert hydrator.size == kept(hydrator) == 11
 
 
-async def test_a_log_that_joins_the_view_late_is_merged_by_position(store):
+async def test_a_log_added_to_the_view_is_sorted_by_position(store):
     log = Log()
     hydrator = Hydrator(store)
     log.says("first", "channel:c")
@@ -301,7 +301,7 @@ def long_call(text: str) -> CallModelResult:
     ],
     ids=["the agent's own text", "another's text", "an argument"],
 )
-async def test_long_messages_count_by_what_they_hold(store, made, times):
+async def test_long_messages_count_by_their_text(store, made, times):
     hydrator = Hydrator(store, max_entries=250)
     for name in "abc":
         log = Log(RunId(name))
@@ -314,16 +314,16 @@ async def test_long_messages_count_by_what_they_hold(store, made, times):
     assert list(hydrator._runs) == list("abc")[-2 // times :]
 
 
-async def test_a_message_that_is_cut_counts_by_what_is_left_of_it(store):
+async def test_a_truncated_message_counts_by_its_rest(store):
     log = Log()
     hydrator = Hydrator(store)
-    hydrator.learn(RUN, Batch.EMPTY)
-    log.says("x" * 10 * LONGEST)
-    hydrator.learn(RUN, log.batch())
-    assert hydrator.size < LONGEST / CHARACTERS + 4
+    hydrator.add_batch(RUN, Batch.EMPTY)
+    log.says("x" * 10 * LONGEST_MESSAGE)
+    hydrator.add_batch(RUN, log.batch())
+    assert hydrator.size < LONGEST_MESSAGE / CHARACTERS_PER_ENTRY + 4
 
 
-async def test_a_long_transcript_is_cheap_once_it_is_known(store):
+async def test_a_cached_transcript_is_cheap(store):
     log = Log()
     hydrator = Hydrator(store)
     for i in range(1000):
@@ -344,30 +344,30 @@ async def test_a_long_transcript_is_cheap_once_it_is_known(store):
     assert store.reads == 3
 
 
-def test_a_prompt_ends_with_a_turn_to_take():
+def test_a_prompt_ends_with_a_request_of_a_turn():
     agent = AgentDefinition(prompt="P.", writes_flags=("ready",), outputs=("spec",))
-    system, nudge = prompt(BACKEND, agent, ("set_flag",), [])
+    system, nudge = build_prompt(BACKEND, agent, ("set_flag",), [])
     assert system.content == (
         "P.\n\nSet a flag with set_flag when what it says is so. Flags: ready."
     )
     assert nudge.content == "It is your turn."
-    again = prompt(BACKEND, agent, (), [AIMessage("done", name="backend")])
+    again = build_prompt(BACKEND, agent, (), [AIMessage("done", name="backend")])
     assert (again[0].content, again[-1].content) == ("P.", "It is your turn again.")
     result = [ToolMessage("r", tool_call_id="a")]
-    assert prompt(BACKEND, agent, (), result)[1:] == result
+    assert build_prompt(BACKEND, agent, (), result)[1:] == result
 
 
-async def test_a_message_is_cut_for_the_model_only(store):
+async def test_a_message_is_truncated_for_the_model_only(store):
     log = Log()
-    hash_ = log.says("x" * (LONGEST + 5))
+    hash_ = log.says("x" * (LONGEST_MESSAGE + 5))
     batch = log.batch()
     await store.append(RUN, batch)
     (found,) = await Hydrator(store).hydrate(RUN, BACKEND, log.view(), batch)
     assert found.text.endswith("x\n[Cut here: 200,005 characters in all.]")
-    assert len((await store.get_bodies([hash_]))[hash_]["content"]) == LONGEST + 5
+    assert len((await store.get_bodies([hash_]))[hash_]["content"]) == LONGEST_MESSAGE + 5
 
 
-async def test_a_new_worker_needs_nothing_of_a_batch_that_is_still_being_stored(store):
+async def test_a_new_worker_reads_nothing_of_a_batch_in_flight(store):
     log = Log()
     log.says("one")
     log.says("two", "private:backend")

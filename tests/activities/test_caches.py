@@ -14,7 +14,7 @@ from activity_kit import crew
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 
 from crewlog.activities import tools as tools_module
-from crewlog.activities.caches import Made
+from crewlog.activities.caches import LoadingCache
 from crewlog.activities.chat_models import ModelFactory, register
 from crewlog.activities.tools import Tool, ToolLoader
 from crewlog.definition.model import ToolDefinition
@@ -47,20 +47,20 @@ def slow() -> Iterator[Slow]:
     builder.may_end.set()
 
 
-async def test_a_model_that_two_calls_want_is_built_once(slow: Slow) -> None:
+async def test_a_model_of_two_calls_is_made_once(slow: Slow) -> None:
     factory = ModelFactory()
-    asking = [asyncio.ensure_future(factory.ready("slow:a", {}, 1)) for _ in "abc"]
+    asking = [asyncio.ensure_future(factory.get("slow:a", {}, 1)) for _ in "abc"]
     assert await asyncio.to_thread(slow.begun.wait, 10)
     slow.may_end.set()
     first, *others = await asyncio.gather(*asking)
     assert all(other is first for other in others)
-    assert await factory.ready("slow:a", {}, 1) is first
+    assert await factory.get("slow:a", {}, 1) is first
     assert slow.built == ["a"]
 
 
-async def test_a_call_that_is_cancelled_leaves_the_model_to_the_others(slow: Slow) -> None:
+async def test_a_cancelled_call_does_not_cancel_the_others(slow: Slow) -> None:
     factory = ModelFactory()
-    first, second = (asyncio.ensure_future(factory.ready("slow:a", {}, 1)) for _ in "ab")
+    first, second = (asyncio.ensure_future(factory.get("slow:a", {}, 1)) for _ in "ab")
     assert await asyncio.to_thread(slow.begun.wait, 10)
     first.cancel()
     await asyncio.wait({first})
@@ -69,55 +69,55 @@ async def test_a_call_that_is_cancelled_leaves_the_model_to_the_others(slow: Slo
     assert slow.built == ["a"]
 
 
-async def test_each_call_has_an_error_of_its_own_and_the_next_one_tries_again(slow: Slow) -> None:
+async def test_each_call_has_its_own_error_and_errors_are_not_cached(slow: Slow) -> None:
     factory = ModelFactory()
     slow.fails = True
     slow.may_end.set()
-    asking = [factory.ready("slow:a", {}, 1) for _ in "ab"]
+    asking = [factory.get("slow:a", {}, 1) for _ in "ab"]
     one, other = await asyncio.gather(*asking, return_exceptions=True)
     assert isinstance(one, ModelRequestRejected)
     assert isinstance(other, ModelRequestRejected)
     assert one is not other
     slow.fails = False
-    assert isinstance(await factory.ready("slow:a", {}, 1), BaseChatModel)
+    assert isinstance(await factory.get("slow:a", {}, 1), BaseChatModel)
 
 
-async def test_the_models_that_were_used_longest_ago_are_forgotten(slow: Slow) -> None:
+async def test_the_models_used_longest_ago_are_dropped(slow: Slow) -> None:
     slow.may_end.set()
     factory = ModelFactory(most=2)
     for name in ("a", "b", "a", "c", "a", "b"):
-        await factory.ready(f"slow:{name}", {}, 1)
+        await factory.get(f"slow:{name}", {}, 1)
     assert slow.built == ["a", "b", "c", "b"]
     assert len(factory._models) == 2
 
 
-async def test_a_model_is_one_for_each_of_its_settings(slow: Slow) -> None:
+async def test_each_setting_makes_another_model(slow: Slow) -> None:
     slow.may_end.set()
     factory = ModelFactory()
     made = [
-        await factory.ready("slow:a", settings, timeout)
+        await factory.get("slow:a", settings, timeout)
         for settings, timeout in [({}, 1), ({"t": 1}, 1), ({}, 2), ({"t": 1}, 1)]
     ]
     assert len(slow.built) == 3
     assert made[1] is made[3]
 
 
-async def test_tools_are_made_once_and_the_oldest_are_forgotten(
+async def test_tools_are_imported_once_and_the_oldest_are_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[str] = []
-    resolved = tools_module._resolved
+    resolved = tools_module._import_tool
 
     def noting(name: ToolName, definition: ToolDefinition, *more: Any) -> Tool:
         made.append(name)
         return resolved(name, definition, *more)
 
-    monkeypatch.setattr(tools_module, "_resolved", noting)
+    monkeypatch.setattr(tools_module, "_import_tool", noting)
     registry = ToolLoader(most=2)
     tools = crew().tools
 
     async def ready(name: str) -> Tool:
-        return await registry.ready(ToolName(name), tools[ToolName(name)])
+        return await registry.load(ToolName(name), tools[ToolName(name)])
 
     first, second = await asyncio.gather(ready("add"), ready("add"))
     assert first is second
@@ -126,7 +126,7 @@ async def test_tools_are_made_once_and_the_oldest_are_forgotten(
     assert made == ["add", "boom", "gives", "boom"]
 
 
-async def test_no_two_tools_clear_the_import_caches_at_once(
+async def test_import_caches_are_cleared_by_one_thread_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Python's own deletes entries of a list that it made before: the second one finds them gone.
@@ -141,14 +141,14 @@ async def test_no_two_tools_clear_the_import_caches_at_once(
     registry = ToolLoader()
     names = [ToolName(name) for name in ("loads", "dumps")]
     await asyncio.gather(
-        *(registry.ready(name, ToolDefinition(run=f"json:{name}")) for name in names)
+        *(registry.load(name, ToolDefinition(run=f"json:{name}")) for name in names)
     )
     assert not at_once
 
 
-async def test_what_is_being_made_is_not_remembered_once_it_is_made() -> None:
-    made: Made[str, str] = Made(2)
+async def test_a_finished_load_is_not_kept_as_pending() -> None:
+    made: LoadingCache[str, str] = LoadingCache(2)
     for key in "abc":
-        assert await made.ready(key, lambda key=key: key * 2) == key * 2  # type: ignore[misc]
+        assert await made.get_or_load(key, lambda key=key: key * 2) == key * 2  # type: ignore[misc]
     assert made._making == {}
     assert len(made) == 2
