@@ -32,26 +32,28 @@ class InvalidApproval(CallDenied):
         super().__init__(reason, "approvals")
 
 
-async def load_arguments(store: Store, task: CallTool, asked: Mapping[str, Any]) -> dict[str, Any]:
+async def load_arguments(
+    store: Store, task: CallTool, args_of_message: Mapping[str, Any]
+) -> dict[str, Any]:
     """Returns the arguments of a call: those of its message, or those that people edited.
 
     Args:
         store: The store with edited arguments.
         task: The call, with its approval.
-        asked: The arguments of its message.
+        args_of_message: The arguments of its message.
 
     Raises:
         InvalidApproval: the approval is for another call, or for other arguments.
         PermissionsChanged: it has expired since the call was scheduled.
     """
     check_approval(task)
-    said = task.approval if task.approved else None
-    args = dict(asked)
-    if said is None or said.arguments is None:
+    approval = task.approval if task.approved else None
+    args = dict(args_of_message)
+    if approval is None or approval.arguments is None:
         return args
-    if said.edited:
-        args = await _edited(store, task, said.arguments)
-    if arguments_hash(args) != said.arguments:
+    if approval.edited:
+        args = await _load_edited(store, task, approval.arguments)
+    if arguments_hash(args) != approval.arguments:
         raise InvalidApproval(_refusal(task, "its arguments are not those that were approved"))
     return args
 
@@ -68,8 +70,8 @@ def check_approval(task: CallTool) -> None:
     """
     if not task.approved:
         return
-    said = task.approval
-    if said is None:
+    approval = task.approval
+    if approval is None:
         raise InvalidApproval(_refusal(task, "it does not say what was approved"))
     binding = Binding(
         run=task.run,
@@ -79,15 +81,15 @@ def check_approval(task: CallTool) -> None:
         tool=task.tool,
         id=task.id,
         message=task.message,
-        arguments=said.arguments,
-        edited=said.edited,
-        by=said.by,
-        until=said.until,
+        arguments=approval.arguments,
+        edited=approval.edited,
+        by=approval.by,
+        until=approval.until,
     )
-    decision = check_binding(said.binding, binding, at=int(time.time() * 1000))
+    decision = check_binding(approval.binding, binding, at=int(time.time() * 1000))
     if decision.allowed:
         return
-    if check_binding(said.binding, binding, at=0).allowed:
+    if check_binding(approval.binding, binding, at=0).allowed:
         raise PermissionsChanged(
             decision.reason,
             remedy="The run asks people again by itself.",
@@ -96,7 +98,7 @@ def check_approval(task: CallTool) -> None:
     raise InvalidApproval(_refusal(task, decision.reason))
 
 
-async def _edited(store: Store, task: CallTool, digest: ContentHash) -> dict[str, Any]:
+async def _load_edited(store: Store, task: CallTool, digest: ContentHash) -> dict[str, Any]:
     for entry in task.batch.entries:  # if the store was away, or nothing has stored them yet
         if entry.get("arguments") == digest and "inline" in entry:
             return cast("dict[str, Any]", entry["inline"])

@@ -113,7 +113,9 @@ class ChangePreparer:
         remote = await self._find_remote_agents(task, away)
         runs = remote.runs
         after = load_stored(elsewhere(crew, runs).to_json())
-        result = await self._prepare(after, live, task, compared=task.against, claimed=remote.claimable)
+        result = await self._prepare(
+            after, live, task, compared=task.against, claimed=remote.claimable
+        )
         what = "returns to the definition that it was started with"
         if result.what != NOTHING:
             what += f": {result.what}"

@@ -258,9 +258,9 @@ def _with_openai_fixes(model: BaseChatModel) -> BaseChatModel:
     """Returns the model; with fixes of its client if that is one of `langchain_openai`."""
     if "langchain_openai" not in packages_of(model):
         return model
-    from crewlog.activities.openai_chat import in_dialect  # noqa: PLC0415
+    from crewlog.activities.openai_chat import with_openai_fixes  # noqa: PLC0415
 
-    return in_dialect(model)
+    return with_openai_fixes(model)
 
 
 def packages_of(model: Any) -> frozenset[str]:

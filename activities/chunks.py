@@ -59,7 +59,7 @@ class StreamingUnsupported(Exception):
     """
 
     def __init__(self, *, ever: bool) -> None:
-        super().__init__("the model gave no reply in pieces")
+        super().__init__("the model gave no reply in parts")
         self.ever = ever
 
 
@@ -75,18 +75,18 @@ class Writing:
         self._tail = ""
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, piece: str) -> None:
-        """Takes a chunk; it is sent a moment later, together with those that follow."""
+    def add(self, chunk: str) -> None:
+        """Adds a chunk, which is sent a moment later, together with the next ones."""
         # A secret may come in several chunks: hold back text that may be the beginning of one.
-        told = self._growing.add(piece)
-        self._length += len(told)
-        self._tail = (self._tail + told)[-TAIL:]
+        text = self._growing.add(chunk)
+        self._length += len(text)
+        self._tail = (self._tail + text)[-TAIL:]
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PACE, self._tell)
+            self._timer = asyncio.get_running_loop().call_later(PACE, self._send)
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         self._timer = None
-        written = Chunk(
+        tail = Chunk(
             step=self._task.step,
             call=self._task.call,
             agent=self._task.agent,
@@ -94,7 +94,7 @@ class Writing:
             offset=self._length - len(self._tail),
             text=utf8_text(self._tail),
         )
-        self._pulse.beat(written.to_json())
+        self._pulse.beat(tail.to_json())
 
     def close(self) -> None:
         """Stops sending."""
@@ -103,32 +103,32 @@ class Writing:
 
 
 async def stream_message(
-    model: Any, said: list[BaseMessage], config: RunnableConfig, tell: Callable[[str], None]
+    model: Any, prompt: list[BaseMessage], config: RunnableConfig, on_text: Callable[[str], None]
 ) -> BaseMessage:
     """Returns the message of a model, and passes on each chunk of its text.
 
     Args:
         model: The chat model. One that cannot stream returns its message at once.
-        said: The prompt.
+        prompt: The prompt.
         config: As for `ainvoke`.
-        tell: Takes each chunk.
+        on_text: Is called with the text of each chunk.
 
     Raises:
         StreamingUnsupported: it must be called without streaming.
         ModelUnavailable: the stream ended early.
     """
-    pieces: list[BaseMessage] = []
+    parts: list[BaseMessage] = []
     try:
-        async for given in model.astream(prompt_value(model, said), config):
-            piece = to_message(given)
-            pieces.append(piece)
-            if text := piece.text:
-                tell(text)
+        async for output in model.astream(prompt_value(model, prompt), config):
+            chunk = to_message(output)
+            parts.append(chunk)
+            if text := chunk.text:
+                on_text(text)
     except Exception as exc:
-        if not pieces and (is_request_rejected(exc) or _NOTHING in str(exc)):
+        if not parts and (is_request_rejected(exc) or _NOTHING in str(exc)):
             raise StreamingUnsupported(ever=_NOTHING not in str(exc)) from exc
         raise
-    return whole(pieces, packages_of(_unbound(model)))
+    return whole(parts, packages_of(_unbound(model)))
 
 
 def prompt_value(model: Any, messages: Sequence[BaseMessage]) -> PromptValue | list[BaseMessage]:
@@ -154,18 +154,18 @@ def _broken_off() -> ModelUnavailable:
     )
 
 
-def whole(pieces: Sequence[BaseMessage], packages: frozenset[str] = frozenset()) -> BaseMessage:
+def whole(parts: Sequence[BaseMessage], packages: frozenset[str] = frozenset()) -> BaseMessage:
     """Returns the message of chunks, as without streaming; see the module's docstring.
 
     Args:
-        pieces: The chunks.
+        parts: The chunks.
         packages: Those that its class is from.
 
     Raises:
         StreamingUnsupported: tool calls were lost.
         ModelUnavailable: the stream ended early.
     """
-    message = _added(pieces, packages)
+    message = _added(parts, packages)
     # A client of a service tells its end. What does not, and names no provider, is no such client:
     # a model in this process, whose stream cannot end unseen.
     named = "model_provider" in message.response_metadata
@@ -176,10 +176,10 @@ def whole(pieces: Sequence[BaseMessage], packages: frozenset[str] = frozenset())
     return message
 
 
-def _added(pieces: Sequence[BaseMessage], packages: frozenset[str]) -> BaseMessage:
-    chunks = [piece for piece in pieces if isinstance(piece, AIMessageChunk)]
-    if not chunks or len(chunks) < len(pieces):
-        return _other(pieces)
+def _added(parts: Sequence[BaseMessage], packages: frozenset[str]) -> BaseMessage:
+    chunks = [chunk for chunk in parts if isinstance(chunk, AIMessageChunk)]
+    if not chunks or len(chunks) < len(parts):
+        return _other(parts)
     added = chunks[0] + chunks[1:] if len(chunks) > 1 else chunks[0]
     metadata: dict[str, Any] = {}
     for chunk in chunks:
@@ -189,16 +189,16 @@ def _added(pieces: Sequence[BaseMessage], packages: frozenset[str]) -> BaseMessa
     pieces_of_calls = chain.from_iterable(chunk.tool_call_chunks for chunk in chunks)
     message.tool_calls, message.invalid_tool_calls = parse_tool_calls(join_chunks(pieces_of_calls))
     if metadata.get("model_provider") == "openai" or "langchain_openai" in packages:
-        told = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
-        message.usage_metadata = told[-1] if told else None
+        usages = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
+        message.usage_metadata = usages[-1] if usages else None
     return message
 
 
-def _other(pieces: Sequence[BaseMessage]) -> BaseMessage:
+def _other(parts: Sequence[BaseMessage]) -> BaseMessage:
     """What a model gave that speaks in other messages, or in one."""
-    total: Any = pieces[0]
-    for piece in pieces[1:]:
-        total = total + piece
+    total: Any = parts[0]
+    for chunk in parts[1:]:
+        total = total + chunk
     return message_chunk_to_message(total) if isinstance(total, BaseMessageChunk) else total
 
 

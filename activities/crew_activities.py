@@ -178,7 +178,7 @@ class CrewActivities:
         self._memory = MemoryTools(store)
         built_in = BuiltInTools(self._memory)
         hydrator = self._hydrator = Hydrator(store, max_entries)
-        self._artifacts = Artifacts(store, hydrator)
+        self._artifact_cache = Artifacts(store, hydrator)
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
         self._preparer = ChangePreparer(store, self._definitions, models, find_ended_run)
@@ -193,7 +193,7 @@ class CrewActivities:
             models,
             registry,
             built_in,
-            self._artifacts,
+            self._artifact_cache,
             message_files,
         )
         self._tools = ToolCalls(
@@ -203,7 +203,7 @@ class CrewActivities:
             registry,
             built_in,
             workspace,
-            self._artifacts,
+            self._artifact_cache,
             message_files,
         )
 
@@ -391,21 +391,21 @@ class CrewActivities:
                 await self._executions.check(input.run, definition, batch)
                 if input.outputs:
                     await self._executions.check_task_queue(input.run)
-                made = await self._artifacts(input, batch)
-                result = await end_run(input, batch, self._store, made)
+                artifacts = await self._read_artifacts(input, batch)
+                result = await end_run(input, batch, self._store, artifacts)
                 if batch.entries:
                     await self._prune(input.run, input.state, batch.last)
                     await self._sweep(input.state)
                 await send_notifications(input.run, input.notifications, self._send_notification)
                 return result
 
-    async def _artifacts(self, input: EndRun, batch: Batch) -> dict[str, dict[str, Json]]:
+    async def _read_artifacts(self, input: EndRun, batch: Batch) -> dict[str, dict[str, Json]]:
         """Returns the artifacts of a run, as its result has them."""
         definition = str(input.state.get("definition", ""))
         if not definition:  # its prompt did not compile to a crew
             return {}
         crew = await self._definitions.get(ContentHash(definition))
-        return await read_artifact_results(self._artifacts, crew, input, batch)
+        return await read_artifact_results(self._artifact_cache, crew, input, batch)
 
     async def _prune(self, run: RunId, state: dict[str, Json], position: int) -> None:
         """Prunes the checkpoints that the crew does not keep."""

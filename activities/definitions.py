@@ -73,17 +73,17 @@ class Definitions:
 
     async def find_access(self, hash_: ContentHash, agent: AgentName) -> AgentAccess:
         """Returns what an agent may read, by the definition of a hash."""
-        found = self._access.get((hash_, agent))
-        if found is None:
-            found = self._access.put((hash_, agent), _find_access(await self.get(hash_), agent))
-        return found
+        access = self._access.get((hash_, agent))
+        if access is None:
+            access = self._access.put((hash_, agent), _find_access(await self.get(hash_), agent))
+        return access
 
     async def awareness(self, hash_: ContentHash, agent: AgentName) -> str:
         """Returns the awareness block of an agent; empty: it has no channels."""
-        found = self._awareness.get(hash_)
-        if found is None:
-            found = self._awareness.put(hash_, AwarenessBlocks(await self.get(hash_)))
-        return found.block(agent)
+        blocks = self._awareness.get(hash_)
+        if blocks is None:
+            blocks = self._awareness.put(hash_, AwarenessBlocks(await self.get(hash_)))
+        return blocks.block(agent)
 
     async def form(self, hash_: ContentHash, agent: AgentName) -> Form | None:
         """Returns the structured output of an agent; None: it has none.
@@ -94,20 +94,20 @@ class Definitions:
         crew = await self.get(hash_)
         if agent_of(crew, agent).reply is None:
             return None
-        found = self._outputs.get((hash_, agent))
-        if found is None:
-            found = Form.of(crew, agent)
-            if missing := [each.diagnostic() for each in form_findings(agent, found.reply)]:
+        form = self._outputs.get((hash_, agent))
+        if form is None:
+            form = Form.of(crew, agent)
+            if missing := [each.diagnostic() for each in form_findings(agent, form.reply)]:
                 raise InvalidDefinition(missing)
-            self._outputs.put((hash_, agent), found)
-        return found
+            self._outputs.put((hash_, agent), form)
+        return form
 
     async def task(self, hash_: ContentHash, step: StepId) -> str | None:
         """Returns the instruction for the agent in a step, by its phase."""
-        found = self._tasks.get(hash_)
-        if found is None:
-            found = self._tasks.put(hash_, _tasks(await self.get(hash_)))
-        return found.get(node_of(step))
+        tasks = self._tasks.get(hash_)
+        if tasks is None:
+            tasks = self._tasks.put(hash_, _tasks(await self.get(hash_)))
+        return tasks.get(node_of(step))
 
 
 def _tasks(definition: CrewDefinition) -> Mapping[str, str]:

@@ -106,13 +106,13 @@ class Executions:
         if seen or (seen is False and not await self._is_signed(ContentHash(definition))):
             return
         known = await self._store.accepted_executions(run)
-        wanted = bool(known) or await self._any_signed(definition, batch)
-        if wanted and execution not in known:
+        needs_record = bool(known) or await self._any_signed(definition, batch)
+        if needs_record and execution not in known:
             own = run == activity.info().workflow_id
-            if not own or not await self._goes_on(run, execution, known):
+            if not own or not await self._is_continuation(run, execution, known):
                 raise to_failure(_stranger(run))
             await self._store.accept_executions(run, [execution])
-        self._seen.put((run, execution), wanted)
+        self._seen.put((run, execution), needs_record)
 
     async def check_unused_id(self, run: RunId, use: SignedStart) -> None:
         """Checks that a new run does not take the id of a signed run.
@@ -122,7 +122,7 @@ class Executions:
         """
         known = await self._store.accepted_executions(run)
         if known and use.execution not in known:
-            raise taken(run)
+            raise start_already_used(run)
 
     async def check_replaced_executions(
         self, run: RunId, use: SignedStart, executions: Collection[str]
@@ -136,9 +136,9 @@ class Executions:
         if not known:
             return
         for each in executions:
-            if each in known or await self._goes_on(run, each, known):
+            if each in known or await self._is_continuation(run, each, known):
                 return
-            if await self._came_after(run, each, known):
+            if await self._is_newer(run, each, known):
                 return  # it recorded nothing, but clients see it as the last one
         raise NotPermitted(
             f"the run {run!r} has continued since this start was made: the start follows "
@@ -161,8 +161,8 @@ class Executions:
         if definition and not await self._is_signed(ContentHash(definition)):
             return
         info = activity.info()
-        found = await self._find_execution(run, info.workflow_run_id or "")
-        if found is not None and found.queue != info.task_queue:
+        start = await self._find_execution(run, info.workflow_run_id or "")
+        if start is not None and start.queue != info.task_queue:
             raise to_failure(_stranger(run))
 
     async def begin(
@@ -179,7 +179,7 @@ class Executions:
         if signed or await self._store.accepted_executions(run):
             await self._store.accept_executions(run, [use.execution], replace=alone)
 
-    async def _goes_on(self, run: RunId, execution: str, known: Collection[str]) -> bool:
+    async def _is_continuation(self, run: RunId, execution: str, known: Collection[str]) -> bool:
         """Whether an execution continues one that the store knows, or one of an open run.
 
         An open run is known only by its workflow type and its task queue, whose workers are
@@ -187,23 +187,23 @@ class Executions:
         """
         ours, at, queue = {*known}, execution, ""
         for _ in range(_FAR):
-            found = await self._find_execution(run, at)
-            if found is None or found.workflow != WORKFLOW_TYPE or queue not in ("", found.queue):
+            start = await self._find_execution(run, at)
+            if start is None or start.workflow != WORKFLOW_TYPE or queue not in ("", start.queue):
                 return False
-            if ours & {at, found.first, found.original, found.continued}:
+            if ours & {at, start.first, start.original, start.continued}:
                 return True
-            if not ours and (at != execution or not found.continued):
+            if not ours and (at != execution or not start.continued):
                 return True
-            if not found.continued:
+            if not start.continued:
                 return False
-            at, queue = found.continued, found.queue
+            at, queue = start.continued, start.queue
         return False
 
-    async def _came_after(self, run: RunId, execution: str, known: Collection[str]) -> bool:
+    async def _is_newer(self, run: RunId, execution: str, known: Collection[str]) -> bool:
         """Whether an execution began after the known ones that the server still has."""
-        found = await self._find_execution(run, execution)
+        start = await self._find_execution(run, execution)
         others = [await self._find_execution(run, each) for each in known]
-        return found is not None and all(each.at < found.at for each in others if each)
+        return start is not None and all(each.at < start.at for each in others if each)
 
     async def _any_signed(self, definition: ContentHash | str, batch: Batch) -> bool:
         """Whether an execution or its batch names the definition of a signed crew."""
@@ -216,18 +216,18 @@ class Executions:
     async def _is_signed(self, definition: ContentHash) -> bool:
         if not definition:
             return False
-        found = self._signed.get(definition)
-        if found is None:
+        is_signed = self._signed.get(definition)
+        if is_signed is None:
             try:
                 data = await self._store.get_definition(definition)
             except StoreIncomplete:
                 return False  # without the definition, the execution can do nothing
             policy = CrewDefinition.from_json(data).policy
-            found = self._signed.put(definition, policy is not None and policy.signed)
-        return found
+            is_signed = self._signed.put(definition, policy is not None and policy.signed)
+        return is_signed
 
 
-def taken(run: RunId) -> NotPermitted:
+def start_already_used(run: RunId) -> NotPermitted:
     """Returns the error for a start under the id of a signed run."""
     return NotPermitted(
         f"the store has a signed run {run!r}, and the start does not replace it",
@@ -349,11 +349,11 @@ async def check_replacement(task: DeleteReplacedRun, store: Store, executions: E
         policy = CrewDefinition.from_json(await store.get_definition(row.definition)).policy
         proof = StartRun.from_json(task.start).proof if task.start else None
         place = activity.info().workflow_namespace or ""
-        found = authorize_command(
+        decision = authorize_command(
             policy, START, task.start, proof, run=task.run, at=task.at, namespace=place
         )
-        if not found.allowed:
-            raise NotPermitted(found.reason, remedy=found.remedy)
+        if not decision.allowed:
+            raise NotPermitted(decision.reason, remedy=decision.remedy)
         if task.use is not None:
             await record_start(task.use, policy, task.run, store)
     if task.use is not None:

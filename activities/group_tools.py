@@ -16,7 +16,7 @@ from langgraph.types import Command
 from pydantic import BaseModel, Field
 
 from crewlog.activities.tool_node import REGROUPS
-from crewlog.definition import group_tools as made
+from crewlog.definition import group_tools as operation_makers
 from crewlog.definition.model import NAME_PATTERN, WIRE_PATTERN, CrewDefinition
 from crewlog.definition.operations import AddAgent, Operation
 from crewlog.errors import UsageError
@@ -141,28 +141,29 @@ def group_tool(
         remembers: Returns whether the memory has something of a name; None: no memory.
     """
     makers: dict[str, _Maker] = {
-        "group_add_node": partial(made.add_node, crew, who),
-        "group_remove_node": made.remove_node,
-        "group_start_node": made.start_node,
-        "group_stop_node": made.stop_node,
-        "group_channel": made.change_channel,
-        "group_wire": made.change_wire,
+        "group_add_node": partial(operation_makers.add_node, crew, who),
+        "group_remove_node": operation_makers.remove_node,
+        "group_start_node": operation_makers.start_node,
+        "group_stop_node": operation_makers.stop_node,
+        "group_channel": operation_makers.change_channel,
+        "group_wire": operation_makers.change_wire,
     }
     schema, about = _ABOUT[name]
     make = makers[name]
 
-    async def call(**said: Any) -> Command[Any]:
-        operation = make(**said)
+    async def call(**args: Any) -> Command[Any]:
+        operation = make(**args)
         if isinstance(operation, AddAgent) and operation.name not in crew.agents:
             new = AgentName(operation.name)
             if remembers is not None and await remembers(crew, new):
                 raise UsageError(
-                    f"somebody called {new!r} remembers things that are not for who comes",
+                    f"another agent with the name {new!r} has memories that the new one must not "
+                    "read",
                     remedy="Choose another name.",
                 )
-        asked = {"op": operation.op, **operation.to_json()}
+        data = {"op": operation.op, **operation.to_json()}
         message = ToolMessage(PENDING_ANSWER, tool_call_id=current_call().id)
-        return Command(update={REGROUPS: [asked], "messages": [message]})
+        return Command(update={REGROUPS: [data], "messages": [message]})
 
     return StructuredTool.from_function(
         coroutine=call, name=name, description=about, args_schema=schema

@@ -38,7 +38,7 @@ class Heartbeat:
             self._details = redacted_values(details) or self._details
             activity.heartbeat(*self._details)
 
-    def keep(self, interval: float) -> None:
+    def send_after(self, interval: float) -> None:
         """Sends a heartbeat after each interval, in seconds, until it is closed.
 
         The first one is sent after an interval: the server counts from the start of the activity.
@@ -47,7 +47,7 @@ class Heartbeat:
 
     def _tick(self, interval: float) -> None:
         self._send(())
-        self.keep(interval)
+        self.send_after(interval)
 
     def close(self) -> None:
         """Stops sending heartbeats."""
@@ -59,11 +59,11 @@ class Heartbeat:
 @asynccontextmanager
 async def send_heartbeats() -> AsyncGenerator[Heartbeat, None]:
     """Sends heartbeats at a third of the activity's heartbeat timeout, if it has one."""
-    pulse = Heartbeat()
+    heartbeat = Heartbeat()
     timeout = activity.info().heartbeat_timeout
     if timeout and not activity.info().is_local:
-        pulse.keep(max(timeout.total_seconds() / 3, 0.05))
+        heartbeat.send_after(max(timeout.total_seconds() / 3, 0.05))
     try:
-        yield pulse
+        yield heartbeat
     finally:
-        pulse.close()
+        heartbeat.close()

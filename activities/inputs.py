@@ -53,7 +53,7 @@ class WithFiles:
 Value = Json | WithFiles | list[Json | WithFiles]
 Values = list[tuple[Input, Value]]
 """The inputs that are set, with their values."""
-BODIES_KEPT = 256
+MOST_BODIES = 256
 """The number of values in the cache: the calls of a turn read the same ones."""
 INTRODUCTION = "What you are given:"
 """The first line of the block of inputs."""
@@ -65,14 +65,14 @@ class Inputs:
     Args:
         store: The store with large values.
         definitions: The cache of definitions, which declare the inputs.
-        sight: Reads artifacts.
+        view_reader: Reads artifacts.
     """
 
-    def __init__(self, store: Store, definitions: Definitions, sight: ViewReader) -> None:
+    def __init__(self, store: Store, definitions: Definitions, view_reader: ViewReader) -> None:
         self._store = store
         self._definitions = definitions
-        self._view_reader = sight
-        self._bodies: LruCache[ContentHash, Json] = LruCache(BODIES_KEPT)
+        self._view_reader = view_reader
+        self._bodies: LruCache[ContentHash, Json] = LruCache(MOST_BODIES)
 
     async def values(self, task: CallInput, agent: AgentDefinition) -> Values:
         """Returns the values of the inputs that are set, in the order of their declaration.
@@ -89,63 +89,65 @@ class Inputs:
         def may(logs: Collection[LogName]) -> bool:
             return may_read_input(task.agent, logs, reads=access.reads, step=task.step).allowed
 
-        given = {each.source: _seen(each, task.agent, may) for each in task.inputs}
+        by_source = {each.source: _readable_part(each, task.agent, may) for each in task.inputs}
         artifacts: Mapping[str, Any] = {}
         if any(each.kind == "artifact" for each in agent.inputs):
             artifacts = await self._view_reader.read_artifacts(task)
         crew = await self._definitions.get(task.definition)
-        declared = {each.from_ for each in agent.inputs}
-        wanted = [each for each in given.values() if each is not None and each.source in declared]
-        bodies = await self._read(task.batch, (hash_ for each in wanted for hash_ in _bodies(each)))
-        found: Values = []
+        sources = {each.from_ for each in agent.inputs}
+        inputs = [
+            each for each in by_source.values() if each is not None and each.source in sources
+        ]
+        bodies = await self._read(task.batch, (hash_ for each in inputs for hash_ in _bodies(each)))
+        values: Values = []
         for each in agent.inputs:
             if each.kind == "artifact":
-                value, there = _artifact(artifacts, each.name)
+                value, is_set = _artifact(artifacts, each.name)
+            elif (input_ := by_source.get(each.from_)) is None:
+                continue
             else:
-                told = given.get(each.from_)
-                said = _is_said(each.from_, crew)
-                value, there = (None, False) if told is None else _value(told, bodies, said=said)
-            if there:
-                value, there = _where(each, value)
-            if there:
-                found.append((each, value))
-        return found
+                of_message = _is_message_source(each.from_, crew)
+                value, is_set = _value(input_, bodies, is_message_source=of_message)
+            if is_set:
+                value, is_set = _select(each, value)
+            if is_set:
+                values.append((each, value))
+        return values
 
     async def _read(
         self, batch: Batch, hashes: Iterable[ContentHash]
     ) -> Mapping[ContentHash, Json]:
         wanted = dict.fromkeys(hashes)
-        found = {hash_: body for hash_ in wanted if (body := self._bodies.get(hash_)) is not None}
-        for entry in batch.entries:  # if the store was away, it may not have it yet
-            ref = said_in(entry)
-            for said in (entry, ref):
-                hash_ = ContentHash(str(said.get("body")))
-                if hash_ in wanted and "inline" in said:
-                    found[hash_] = said["inline"]
-        if missing := [hash_ for hash_ in wanted if hash_ not in found]:
-            found |= await self._store.get_bodies(missing)
-        for hash_, body in found.items():
+        bodies = {hash_: body for hash_ in wanted if (body := self._bodies.get(hash_)) is not None}
+        for entry in batch.entries:  # if the store was unavailable, it may not have them yet
+            for fields in (entry, said_in(entry)):
+                hash_ = ContentHash(str(fields.get("body")))
+                if hash_ in wanted and "inline" in fields:
+                    bodies[hash_] = fields["inline"]
+        if missing := [hash_ for hash_ in wanted if hash_ not in bodies]:
+            bodies |= await self._store.get_bodies(missing)
+        for hash_, body in bodies.items():
             self._bodies.put(hash_, body)
-        return found
+        return bodies
 
 
-def _seen(given: AgentInput, agent: AgentName, may: Any) -> AgentInput | None:
+def _readable_part(input_: AgentInput, agent: AgentName, may: Any) -> AgentInput | None:
     """Returns an input without the parts that its agent may not read; None: nothing is left."""
-    if given.elements:
-        return given.model_copy(
-            update={"elements": tuple(p for p in given.elements if may(p.logs))}
+    if input_.elements:
+        return input_.model_copy(
+            update={"elements": tuple(p for p in input_.elements if may(p.logs))}
         )
-    maker = given.source.partition(".")[0]
-    return given if maker == agent or may(given.logs) else None
+    maker = input_.source.partition(".")[0]
+    return input_ if maker == agent or may(input_.logs) else None
 
 
-def _bodies(given: AgentInput) -> Iterator[ContentHash]:
-    for each in given.elements or (given,):
+def _bodies(input_: AgentInput) -> Iterator[ContentHash]:
+    for each in input_.elements or (input_,):
         if each.body is not None:
             yield each.body
 
 
-def _is_said(source: str, crew: CrewDefinition) -> bool:
+def _is_message_source(source: str, crew: CrewDefinition) -> bool:
     """Whether a source is a message, and not an output.
 
     An output may have the same keys as a message, since a model or a tool chose them.
@@ -160,43 +162,43 @@ def _is_said(source: str, crew: CrewDefinition) -> bool:
 
 
 def _value(
-    given: AgentInput, bodies: Mapping[ContentHash, Json], *, said: bool
+    input_: AgentInput, bodies: Mapping[ContentHash, Json], *, is_message_source: bool
 ) -> tuple[Value, bool]:
     """Returns the value of an input, and whether it is set."""
 
-    def of(value: Json, body: ContentHash | None) -> Json | WithFiles:
-        if body is None:
+    def load(value: Json, hash_: ContentHash | None) -> Json | WithFiles:
+        if hash_ is None:
             return value
-        held = bodies[body]
+        body = bodies[hash_]
         # People may have set a text there that is not a message.
-        if not said or not is_message(held):
-            return held
-        content: Json = held["content"]
+        if not is_message_source or not is_message(body):
+            return body
+        content: Json = body["content"]
         has_files = type(content) is list and any(is_file(each) for each in content)
-        return WithFiles(content) if has_files else message_from_json(held).text
+        return WithFiles(content) if has_files else message_from_json(body).text
 
-    if given.elements:
-        return [of(each.value, each.body) for each in given.elements], True
-    return of(given.value, given.body), True
+    if input_.elements:
+        return [load(each.value, each.body) for each in input_.elements], True
+    return load(input_.value, input_.body), True
 
 
 def _artifact(artifacts: Mapping[str, Any], name: str) -> tuple[Json, bool]:
-    found = artifacts.get(name)
-    return (None, False) if found is None else (found.value, True)
+    artifact = artifacts.get(name)
+    return (None, False) if artifact is None else (artifact.value, True)
 
 
-def _where(wanted: Input, value: Value) -> tuple[Value, bool]:
-    """Returns the requested part of a value, and whether it exists."""
-    if not wanted.where:
+def _select(declaration: Input, value: Value) -> tuple[Value, bool]:
+    """Returns the part of a value that an input selects, and whether it exists."""
+    if not declaration.where:
         return value, True
     if not isinstance(value, list):
-        return value, wanted.takes(value)
+        return value, declaration.takes(value)
     items: list[Value] = value  # pyright: ignore[reportUnknownVariableType]
-    taken = [item for item in items if wanted.takes(item)]
-    return taken, bool(taken)
+    selected = [item for item in items if declaration.takes(item)]
+    return selected, bool(selected)
 
 
-# -- how they are shown --------------------------------------------------------------------------
+# -- formats for models and tools ----------------------------------------------------------------
 
 
 def input_message(values: Values, crew: CrewDefinition) -> BaseMessage | None:
@@ -204,7 +206,8 @@ def input_message(values: Values, crew: CrewDefinition) -> BaseMessage | None:
     if not values:
         return None
     parts = [
-        f"{each.as_ or each.from_}:\n{_shown(value, _same(each, crew))}" for each, value in values
+        f"{each.as_ or each.from_}:\n{_format_value(value, _hidden_keys(each, crew))}"
+        for each, value in values
     ]
     text = "\n\n".join([INTRODUCTION, *parts])
     files = [file for _, value in values for file in _files(value)]
@@ -221,33 +224,33 @@ def _files(value: Value) -> Iterator[dict[str, Json]]:
             yield from (block for block in part.blocks if is_file(block))
 
 
-def _same(wanted: Input, crew: CrewDefinition) -> Collection[str]:
-    """Keys of items that say nothing to who is shown them: what was asked for, and for whom."""
-    maker, key = wanted.output or ("", "")
+def _hidden_keys(declaration: Input, crew: CrewDefinition) -> Collection[str]:
+    """Returns the keys whose values are the same in all selected items, or name their agents."""
+    maker, key = declaration.output or ("", "")
     agent = crew.agents.get(maker)
     tagged = agent.reply.tagged if agent is not None and agent.reply is not None else {}
-    asked = {key for key, want in wanted.where.items() if not isinstance(want, tuple)}
-    return asked | ({tagged[key]} if key in tagged else set())
+    fixed = {key for key, value in declaration.where.items() if not isinstance(value, tuple)}
+    return fixed | ({tagged[key]} if key in tagged else set())
 
 
-def _shown(value: Value, hidden: Collection[str]) -> str:
+def _format_value(value: Value, hidden: Collection[str]) -> str:
     if isinstance(value, list):
         items: list[Value] = value  # pyright: ignore[reportUnknownVariableType]
-        return "\n".join(f"- {_item(item, hidden)}" for item in items) or "none"
-    return _text(value)
+        return "\n".join(f"- {_format_item(item, hidden)}" for item in items) or "none"
+    return _format_text(value)
 
 
-def _item(item: Value, hidden: Collection[str]) -> str:
+def _format_item(item: Value, hidden: Collection[str]) -> str:
     if not isinstance(item, dict):
-        return _text(item)
+        return _format_text(item)
     fields: dict[str, Json] = item  # pyright: ignore[reportUnknownVariableType]
     left = {key: value for key, value in fields.items() if key not in hidden}
     if len(left) == 1:
-        return _text(next(iter(left.values())))
-    return "; ".join(f"{key}: {_text(value)}" for key, value in left.items())
+        return _format_text(next(iter(left.values())))
+    return "; ".join(f"{key}: {_format_text(value)}" for key, value in left.items())
 
 
-def _text(value: Value) -> str:
+def _format_text(value: Value) -> str:
     if isinstance(value, WithFiles):
         return value.text
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -261,14 +264,14 @@ def declared(agent: AgentDefinition) -> tuple[str, ...]:
 
 def tool_inputs(values: Values) -> dict[str, Json]:
     """Returns the inputs for a tool, by name and by source."""
-    found: dict[str, Json] = {}
-    named: dict[str, Json] = {}
+    by_source: dict[str, Json] = {}
+    by_name: dict[str, Json] = {}
     for each, value in values:
         plain = as_json(value, files=True)
-        found.setdefault(each.from_, plain)
+        by_source.setdefault(each.from_, plain)
         if each.as_:
-            named[each.as_] = plain
-    return found | named
+            by_name[each.as_] = plain
+    return by_source | by_name
 
 
 def as_json(value: Value, *, files: bool) -> Json:

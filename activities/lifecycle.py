@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from crewlog.activities.batches import append
 from crewlog.activities.definitions import Definitions, registry_of
-from crewlog.activities.executions import Executions, record_start, taken
+from crewlog.activities.executions import Executions, record_start, start_already_used
 from crewlog.canonical_json import hash_json
 from crewlog.definition.counting import as_counted
 from crewlog.definition.creatures import where_they_are
@@ -42,13 +42,13 @@ async def prepare_run(
         NotPermitted: the crew is signed, and the start was used before; or the store has a signed
             run with this id.
     """
-    given = await load_crew_data(task.crew, store)
+    data = await load_crew_data(task.crew, store)
     if task.edited:
         registry = await registry_of(store, task.registry, task.model)
-        read_data(given, offered_form(registry))
+        read_data(data, offered_form(registry))
     elif task.model:
-        given = load_data(given, task.model).to_json()
-    definition, plan = await lowered(given, store, definitions)
+        data = load_data(data, task.model).to_json()
+    definition, plan = await lowered(data, store, definitions)
     crew = await definitions.get(hash_json(definition))
     as_counted(where_they_are(crew, None), None)
     if task.use is not None:
@@ -66,35 +66,35 @@ async def _begin(run: RunId, use: SignedStart, store: Store, executions: Executi
     """Records the execution of a signed run, if its id is not used."""
     known = await store.accepted_executions(run)
     if use.execution not in known and await store.get_run(run) is not None:
-        raise taken(run)
+        raise start_already_used(run)
     await executions.begin(run, use, signed=True)
 
 
 async def lowered(
-    given: dict[str, Json], store: Store, definitions: Definitions
+    data: dict[str, Json], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     """Validates and stores a definition; returns it and its plan as JSON.
 
     Raises:
         InvalidDefinition: the definition has errors.
     """
-    name = hash_json(given)
+    name = hash_json(data)
     checked = definitions.lowered_new.get(name)
     if checked is None:
-        made = load_data(given)
-        checked = definitions.lowered_new.put(name, (made, lower_validated(made).to_json()))
+        crew = load_data(data)
+        checked = definitions.lowered_new.put(name, (crew, lower_validated(crew).to_json()))
     return await _stored(checked, store, definitions)
 
 
 async def lower_stored_definition(
-    given: dict[str, Json], store: Store, definitions: Definitions
+    data: dict[str, Json], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     """As `lowered`, without the checks that are for new definitions only."""
-    name = hash_json(given)
+    name = hash_json(data)
     known = definitions.lowered_new.get(name) or definitions.lowered_existing.get(name)
     if known is None:
-        made = load_stored(given)
-        known = definitions.lowered_existing.put(name, (made, lower_validated(made).to_json()))
+        crew = load_stored(data)
+        known = definitions.lowered_existing.put(name, (crew, lower_validated(crew).to_json()))
     return await _stored(known, store, definitions)
 
 
@@ -115,9 +115,9 @@ async def lower_crew(
 
 
 async def _stored(
-    made: tuple[CrewDefinition, dict[str, Json]], store: Store, definitions: Definitions
+    crew: tuple[CrewDefinition, dict[str, Json]], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    definition, plan = made
+    definition, plan = crew
     data = definition.to_json()
     definitions.put(await store.put_definition(data), definition)
     return data, plan

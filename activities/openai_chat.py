@@ -1,8 +1,8 @@
-"""LangChain's clients of services of OpenAI's kind, with what they lose of what a service says.
+"""LangChain's clients of services compatible with OpenAI, without their losses.
 
-They drop the reasoning that such services send beside the text, and want back within the turn; a
-refusal that comes in pieces; pieces of tool calls that have no number; a whole reply of which one
-call has arguments that are no object; and the words of an error in an answer 200.
+LangChain drops the reasoning that such services send besides the text and require back within the
+turn, a refusal that comes in chunks, chunks of tool calls without a number, a whole reply if the
+arguments of one call are not an object, and the text of an error with status 200.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from crewlog.activities.ai_messages import parse_tool_calls
 from crewlog.activities.model_errors import ErrorBody
 from crewlog.state.finish_reason import REASONING_KEYS
 
-_KEPT = (*REASONING_KEYS, "refusal")
-_ERRORS = ("error", "detail", "message", "msg")
-"""Where a body that is no reply has the words of its error."""
-_FILTERED = "content_filter"
+_EXTRA_FIELDS = (*REASONING_KEYS, "refusal")
+_ERROR_KEYS = ("error", "detail", "message", "msg")
+"""The keys of an error's text in a body that is not a reply."""
+_CONTENT_FILTER = "content_filter"
 
 
-# No model of its own: its fields would come before those of the client, which has other aliases.
+# Not a pydantic model: its fields would override those of the client, which have other aliases.
 if TYPE_CHECKING:
     _Client = BaseChatOpenAI
 else:
@@ -39,7 +39,7 @@ else:
 
 
 class OpenAIDialect(_Client):
-    """What is kept of a service's answers, for each client that speaks OpenAI's dialect."""
+    """Fixes of LangChain's clients of OpenAI's API, which lose parts of responses."""
 
     @override
     def _create_chat_result(
@@ -54,20 +54,20 @@ class OpenAIDialect(_Client):
         if not data.get("choices"):
             raise ErrorBody("it has no choices", data)
         choices = response["choices"] if isinstance(response, dict) else response.choices  # type: ignore[attr-defined]
-        said = [dict(choice.get("message") or {}) for choice in data["choices"]]
+        messages = [dict(choice.get("message") or {}) for choice in data["choices"]]
         ends = [choice.get("finish_reason") for choice in data["choices"]]
         for choice, end in zip(choices, ends, strict=True):
-            # LangChain reads calls in its own way, and gives up a reply with one that is no object.
-            _unset(_item(choice, "message"), "tool_calls")
-            if end == _FILTERED:  # Azure's client raises it, as an error like any other
-                _unset(choice, "finish_reason")
+            # LangChain's own parser fails on arguments that are not an object.
+            _clear_field(_get_field(choice, "message"), "tool_calls")
+            if end == _CONTENT_FILTER:  # Azure's client would raise an error
+                _clear_field(choice, "finish_reason")
         result = super()._create_chat_result(response, generation_info)
-        for generation, message, end in zip(result.generations, said, ends, strict=True):
+        for generation, message, end in zip(result.generations, messages, ends, strict=True):
             reply = cast("AIMessage", generation.message)
-            _keep(reply, message)
-            asked = message.get("tool_calls") or ()
-            reply.tool_calls, reply.invalid_tool_calls = parse_tool_calls(map(_call, asked))
-            if end == _FILTERED:
+            _copy_fields(reply, message)
+            calls = message.get("tool_calls") or ()
+            reply.tool_calls, reply.invalid_tool_calls = parse_tool_calls(map(_parse_call, calls))
+            if end == _CONTENT_FILTER:
                 generation.generation_info = {
                     **(generation.generation_info or {}),
                     "finish_reason": end,
@@ -82,16 +82,16 @@ class OpenAIDialect(_Client):
         choices = chunk.get("choices") or ()
         delta: dict[str, Any] = (choices[0].get("delta") or {}) if choices else {}
         # LangChain drops the calls that have no number.
-        asked = delta.pop("tool_calls", None) or ()
-        found = super()._convert_chunk_to_generation_chunk(
+        calls = delta.pop("tool_calls", None) or ()
+        generation = super()._convert_chunk_to_generation_chunk(
             chunk, default_chunk_class, base_generation_info
         )
-        if found is not None and isinstance(found.message, AIMessageChunk):
-            _keep(found.message, delta)
-            found.message.tool_call_chunks += [
-                tool_call_chunk(index=raw.get("index"), **_call(raw)) for raw in asked
+        if generation is not None and isinstance(generation.message, AIMessageChunk):
+            _copy_fields(generation.message, delta)
+            generation.message.tool_call_chunks += [
+                tool_call_chunk(index=raw.get("index"), **_parse_call(raw)) for raw in calls
             ]
-        return found
+        return generation
 
     @override
     def _get_request_payload(
@@ -99,62 +99,62 @@ class OpenAIDialect(_Client):
     ) -> dict[str, Any]:
         payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
         if "messages" in payload:
-            _give_back(self._convert_input(input_).to_messages(), payload["messages"])
+            _add_reasoning(self._convert_input(input_).to_messages(), payload["messages"])
         else:
-            _ask_for_form(payload)
+            _move_response_format(payload)
         return payload
 
 
 class OpenAIChat(OpenAIDialect, ChatOpenAI):
-    """A chat model of OpenAI, or of a service that speaks its language."""
+    """A chat model of OpenAI, or of a compatible service."""
 
 
-def in_dialect(model: BaseChatModel) -> BaseChatModel:
-    """A chat model that keeps what its service says, where it speaks OpenAI's dialect."""
+def with_openai_fixes(model: BaseChatModel) -> BaseChatModel:
+    """Returns a chat model with the fixes of `OpenAIDialect`, if its client is one of OpenAI's."""
     if isinstance(model, BaseChatOpenAI) and not isinstance(model, OpenAIDialect):
-        # Providers make their clients in ways of their own: only what a client reads is replaced.
-        object.__setattr__(model, "__class__", _with_dialect(type(model)))
+        # Each provider makes its client in its own way, so only the class is replaced.
+        object.__setattr__(model, "__class__", _fixed_class(type(model)))
     return model
 
 
 @lru_cache
-def _with_dialect(client: type[BaseChatOpenAI]) -> type[BaseChatOpenAI]:
+def _fixed_class(client: type[BaseChatOpenAI]) -> type[BaseChatOpenAI]:
     return cast("type[BaseChatOpenAI]", new_class(client.__name__, (OpenAIDialect, client)))
 
 
 def _check_body(body: Mapping[str, Any]) -> None:
-    """Checks what a service says in an answer 200.
+    """Checks the body of a response with status 200.
 
     Raises:
         ErrorBody: it is an error.
     """
-    if not body.get("choices") and any(body.get(key) for key in _ERRORS):
+    if not body.get("choices") and any(body.get(key) for key in _ERROR_KEYS):
         raise ErrorBody("it is an error", body)
 
 
-def _item(data: Any, key: str) -> Any:
+def _get_field(data: Any, key: str) -> Any:
     return data.get(key) if isinstance(data, dict) else getattr(data, key, None)  # pyright: ignore[reportUnknownMemberType]
 
 
-def _unset(data: Any, key: str) -> None:
+def _clear_field(data: Any, key: str) -> None:
     if isinstance(data, dict):
         data[key] = None
     elif data is not None:
         setattr(data, key, None)
 
 
-def _ask_for_form(payload: dict[str, Any]) -> None:
-    """Puts a form of the reply to where the Responses API takes it."""
+def _move_response_format(payload: dict[str, Any]) -> None:
+    """Moves the response format to the key of the Responses API."""
     extra = dict(payload.get("extra_body") or {})
-    asked = extra.pop("response_format", None)
-    if not isinstance(asked, Mapping):
+    response_format = extra.pop("response_format", None)
+    if not isinstance(response_format, Mapping):
         return
-    form = cast("Mapping[str, Any]", asked)
+    form = cast("Mapping[str, Any]", response_format)
     text = {**(payload.get("text") or {}), "format": {"type": form["type"], **form["json_schema"]}}
     payload |= {"extra_body": extra, "text": text}
 
 
-def _call(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_call(raw: Mapping[str, Any]) -> dict[str, Any]:
     function = raw.get("function") or {}
     return {
         "id": raw.get("id"),
@@ -163,14 +163,14 @@ def _call(raw: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _keep(message: BaseMessage, said: Mapping[str, Any]) -> None:
-    for key in _KEPT:
-        if said.get(key):
-            message.additional_kwargs[key] = said[key]
+def _copy_fields(message: BaseMessage, fields: Mapping[str, Any]) -> None:
+    for key in _EXTRA_FIELDS:
+        if fields.get(key):
+            message.additional_kwargs[key] = fields[key]
 
 
-def _give_back(messages: Sequence[BaseMessage], sent: Sequence[dict[str, Any]]) -> None:
-    """Puts the reasoning of each message into what is sent of it."""
+def _add_reasoning(messages: Sequence[BaseMessage], sent: Sequence[dict[str, Any]]) -> None:
+    """Adds the reasoning of each message to the request."""
     for message, data in zip(messages, sent, strict=True):
         extra = message.additional_kwargs
         if extra and isinstance(message, AIMessage):

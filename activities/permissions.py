@@ -91,19 +91,19 @@ def scheduled() -> float:
     return time.monotonic() - (now - info.scheduled_time).total_seconds()
 
 
-async def recheck_permissions(store: Store, task: CallTool, looked: float) -> None:
+async def recheck_permissions(store: Store, task: CallTool, checked_at: float) -> None:
     """Checks the permissions again, right before a call begins, if the last check is too old.
 
     Args:
         store: The store with the journal.
         task: The call.
-        looked: When the store was queried last, by the monotonic clock.
+        checked_at: When the store was queried last, by the monotonic clock.
 
     Raises:
         PermissionsChanged: permissions have changed.
         StoreUnavailable: the store does not answer; the call must not begin.
     """
-    if time.monotonic() - looked > FRESH:
+    if time.monotonic() - checked_at > FRESH:
         check_permissions_unchanged(task, await store.last_permission_position(task.run))
 
 

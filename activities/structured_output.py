@@ -24,40 +24,40 @@ from crewlog.model import Json
 from crewlog.redaction import redacted_json
 from crewlog.state.calls import INLINE_BYTES, OutputValue, StructuredOutput, addressed_items
 
-LONG = 2_000
-"""Characters of a reply that is read in a thread: others must not wait for it."""
+LONG_TEXT = 2_000
+"""Characters from which a text is parsed in a thread, so that it delays no other call."""
 _SERVICES = ("openai", "anthropic", "google_genai", "ollama")
-_STRICT = frozenset({"type", "enum", "const", "items", "properties", "description", "anyOf"})
-"""What a service takes of a schema that it holds a model to."""
+_STRICT_KEYS = frozenset({"type", "enum", "const", "items", "properties", "description", "anyOf"})
+"""The keywords of a schema that services support in the strict form."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a final message says, with the bodies of what is large in it."""
+    """The structured output of a final message, with the bodies of large values."""
 
     reply: StructuredOutput | None = None
     faults: tuple[str, ...] = ()
-    """Why it is not of its form."""
+    """Why the message is not valid."""
     bodies: Mapping[ContentHash, Json] = field(default_factory=dict[ContentHash, Json])
 
 
 async def parse_output(form: Form, message: BaseMessage) -> Reading:
-    """What a final message says, by the form that it must have."""
+    """Parses a final message by the structured output that its agent must have."""
     text = str(message.text)
-    if len(text) > LONG:
-        return await asyncio.to_thread(_read, form, text)
-    return _read(form, text)
+    if len(text) > LONG_TEXT:
+        return await asyncio.to_thread(_parse, form, text)
+    return _parse(form, text)
 
 
-def _read(form: Form, text: str) -> Reading:
-    read = form.read(text)
-    if read.faults:
-        # They may repeat what the model said.
-        return Reading(faults=tuple(redacted_json(utf8_json(list(read.faults)))))
+def _parse(form: Form, text: str) -> Reading:
+    reading = form.read(text)
+    if reading.faults:
+        # They may quote the text of the model.
+        return Reading(faults=tuple(redacted_json(utf8_json(list(reading.faults)))))
     outputs: list[OutputValue] = []
     bodies: dict[ContentHash, Json] = {}
-    for key, given in form.fields(read.value).items():
-        value = redacted_json(utf8_json(given))
+    for key, field_value in form.fields(reading.value).items():
+        value = redacted_json(utf8_json(field_value))
         if tag := form.reply.tagged.get(key):
             outputs += addressed_items(key, value, tag)
         elif len(canonical(value)) <= INLINE_BYTES:
@@ -65,25 +65,25 @@ def _read(form: Form, text: str) -> Reading:
         else:
             outputs.append(OutputValue(key=key, body=hash_json(value), content=value))
     bodies |= {each.body: each.content for each in outputs if each.body is not None}
-    return Reading(StructuredOutput(how=read.how, outputs=tuple(outputs)), bodies=bodies)
+    return Reading(StructuredOutput(how=reading.how, outputs=tuple(outputs)), bodies=bodies)
 
 
 class ResponseFormats:
-    """Which models are held to a form by their services."""
+    """The response formats of requests, for models whose services support them."""
 
     def __init__(self) -> None:
-        self._without: LruCache[str, bool] = LruCache(256)
-        """Models whose services do not know it."""
+        self._unsupported: LruCache[str, bool] = LruCache(256)
+        """Models whose services do not support them."""
 
     def of(
         self, model: str, agent: AgentDefinition, form: Form, tools: Sequence[str]
     ) -> dict[str, Any]:
-        """What a request says besides; empty where the service is not asked for the form."""
+        """Returns the options of a request with a response format; empty: without one."""
         prefix = model.partition(":")[0]
         extra = agent.model_settings.get("extra_body")
-        # A service may fail of the form itself: another try is without.
-        again = activity.info().attempt > 1
-        if prefix not in _SERVICES or tools or again or self._without.get(model):
+        # A service may fail because of the format, so a retry goes without.
+        is_retry = activity.info().attempt > 1
+        if prefix not in _SERVICES or tools or is_retry or self._unsupported.get(model):
             return {}
         if "response_format" in agent.model_settings or not isinstance(extra, dict | None):
             return {}
@@ -91,40 +91,40 @@ class ResponseFormats:
         if schema.get("type") != "object":
             return {}
         strict = form.reply.decision is not None
-        named: dict[str, Json] = {
+        json_schema: dict[str, Json] = {
             "name": form.reply.decision or "reply",
-            "schema": _strict(schema) if strict else schema,
+            "schema": _strict_schema(schema) if strict else schema,
             "strict": strict,
         }
         if prefix == "ollama":
             return {"format": schema}
-        asked = {"response_format": {"type": "json_schema", "json_schema": named}}
-        if prefix != "openai":  # LangChain puts it into the words of these services
-            return asked
-        # Past the client's own reading of replies, which fails where they are cut off.
-        return {"extra_body": {**cast("dict[str, Json]", extra or {}), **asked}}
+        options = {"response_format": {"type": "json_schema", "json_schema": json_schema}}
+        if prefix != "openai":  # LangChain converts it for these services
+            return options
+        # In `extra_body`, since the client's own parser fails on a reply that is cut off.
+        return {"extra_body": {**cast("dict[str, Json]", extra or {}), **options}}
 
     def disable(self, model: str) -> None:
-        """Asks a model without a form from now on: its service answers only without."""
-        self._without.put(model, True)
+        """Sends a model no response format from now on."""
+        self._unsupported.put(model, True)
 
 
-def _strict(schema: Any) -> Any:
-    """A schema as services want it: all fields are there, no others, and no rules they lack."""
+def _strict_schema(schema: Any) -> Any:
+    """Returns a schema in the strict form of services: all fields required, no others allowed."""
     if not isinstance(schema, dict):
         return schema
-    whole = cast("dict[str, Any]", schema)
-    if "$ref" in whole:
-        return {"$ref": whole["$ref"]}
+    fields = cast("dict[str, Any]", schema)
+    if "$ref" in fields:
+        return {"$ref": fields["$ref"]}
     out: dict[str, Any] = {}
-    for key, value in whole.items():
+    for key, value in fields.items():
         if key in ("properties", "$defs"):
-            out[key] = {name: _strict(each) for name, each in value.items()}
+            out[key] = {name: _strict_schema(each) for name, each in value.items()}
         elif key == "anyOf":
-            out[key] = [_strict(each) for each in value]
-        elif key in _STRICT:
-            out[key] = _strict(value)
-    if whole.get("type") == "object":
-        out["required"] = list(whole.get("properties", {}))
+            out[key] = [_strict_schema(each) for each in value]
+        elif key in _STRICT_KEYS:
+            out[key] = _strict_schema(value)
+    if fields.get("type") == "object":
+        out["required"] = list(fields.get("properties", {}))
         out["additionalProperties"] = False
     return out

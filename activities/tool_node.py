@@ -113,11 +113,11 @@ def _compile(tool: BaseTool) -> Any:
     return graph.compile(name="tool")
 
 
-def _outcome(name: str, given: Any) -> Outcome:
-    if isinstance(given, dict):
-        (message,) = cast("dict[str, list[ToolMessage]]", given)["messages"]
+def _outcome(name: str, output: Any) -> Outcome:
+    if isinstance(output, dict):
+        (message,) = cast("dict[str, list[ToolMessage]]", output)["messages"]
         return Outcome(message)
-    parts: Sequence[Any] = given
+    parts: Sequence[Any] = output
     messages: list[ToolMessage] = []
     flags: dict[str, Json] = {}
     outputs: dict[str, Json] = {}
@@ -167,16 +167,16 @@ def with_outputs(outcome: Outcome, agent: AgentDefinition) -> Outcome:
     message = outcome.message
     data = _object(message.artifact)
     # LangChain's adapter puts the data of an MCP tool there.
-    found = _object(data.get("structured_content")) or data or _object(message.text)
-    named = {key: found[key] for key in agent.outputs if key in found}
-    if faults := [f"{key!r}: {why}" for key, value in named.items() if (why := _unkept(value))]:
-        said = f"The call was made, but what it says cannot be kept: {'; '.join(faults)}"
-        told = outcome.message.model_copy(update={"status": "error", "content": said})
-        return replace(outcome, message=told)
-    return replace(outcome, outputs={**named, **outcome.outputs})
+    result = _object(data.get("structured_content")) or data or _object(message.text)
+    outputs = {key: result[key] for key in agent.outputs if key in result}
+    if faults := [f"{key!r}: {why}" for key, value in outputs.items() if (why := _fault(value))]:
+        text = f"The call was made, but its outputs cannot be stored: {'; '.join(faults)}"
+        error = outcome.message.model_copy(update={"status": "error", "content": text})
+        return replace(outcome, message=error)
+    return replace(outcome, outputs={**outputs, **outcome.outputs})
 
 
-def _unkept(value: Json) -> str:
+def _fault(value: Json) -> str:
     """Returns why a value cannot be stored; empty: it can."""
     try:
         check_depth(value)

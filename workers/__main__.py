@@ -93,7 +93,7 @@ def _report(error: CrewlogError) -> int:
 if __name__ == "__main__":
     try:
         code = main()
-    except Exception:  # noqa: BLE001 - what nobody expected ends a worker as well
+    except Exception:  # noqa: BLE001 - also an unexpected error ends a worker with its log tail
         _mark_log_tail()
         traceback.print_exc()
         code = 1

@@ -60,7 +60,7 @@ class ActivityIds:
                 self._names[call.seq] = call.activity_id
 
 
-def call_names(act: WorkflowActivation, seed: int) -> ActivityIds | None:
+def create_activity_ids(act: WorkflowActivation, seed: int) -> ActivityIds | None:
     """The activity ids of an execution; None if it was started without encryption.
 
     Args:

@@ -13,14 +13,14 @@ import time
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 
-ALONE = "legacy_query"
+QUERY_WITHOUT_TASK = "legacy_query"
 """The id of a query that comes without a workflow task: its answer completes none."""
 
-AT_ONCE = 5.0
+SAME_QUERY_SECONDS = 5.0
 """Seconds within which a query follows the events that were applied for it. After two seconds
 without progress the SDK reports a deadlock."""
 
-_NO_NEWS = frozenset({"query_workflow", "remove_from_cache"})
+_JOBS_WITHOUT_EVENTS = frozenset({"query_workflow", "remove_from_cache"})
 
 
 class Progress:
@@ -35,9 +35,9 @@ class Progress:
         before."""
         self._is_early = False
         """Whether the last events came before their task began."""
-        self._taken = 0.0
+        self._applied_at = 0.0
         """When the last events were applied, by the monotonic clock."""
-        self._done = 0
+        self._completed_length = 0
         """The length of the history when its last task was known to be completed."""
 
     def note(self, act: WorkflowActivation) -> None:
@@ -48,7 +48,7 @@ class Progress:
         if act.history_length != self._length:
             self._is_early = now == self._time
         self._length, self._time = act.history_length, now
-        self._taken = time.monotonic()
+        self._applied_at = time.monotonic()
 
     def is_ahead(self, act: WorkflowActivation) -> bool:
         """Whether a query certainly brought events whose task has not begun."""
@@ -60,20 +60,20 @@ class Progress:
         They look like those of a task that this worker has completed. But a query follows its
         events at once; and a task may have nothing but updates, so that no event was applied.
         """
-        if not _is_alone(act) or act.history_length == self._done:
+        if not _is_alone(act) or act.history_length == self._completed_length:
             return False
-        at_once = time.monotonic() - self._taken < AT_ONCE
+        at_once = time.monotonic() - self._applied_at < SAME_QUERY_SECONDS
         return at_once or act.history_length != self._length
 
     def record_completed_task(self, act: WorkflowActivation) -> None:
         """Records that the last task of the history is completed."""
-        self._done = act.history_length
+        self._completed_length = act.history_length
 
 
 def _is_alone(act: WorkflowActivation) -> bool:
-    return any(job.query_workflow.query_id == ALONE for job in act.jobs)
+    return any(job.query_workflow.query_id == QUERY_WITHOUT_TASK for job in act.jobs)
 
 
 def has_history_events(act: WorkflowActivation) -> bool:
     """Whether an activation has more than queries."""
-    return any(job.WhichOneof("variant") not in _NO_NEWS for job in act.jobs)
+    return any(job.WhichOneof("variant") not in _JOBS_WITHOUT_EVENTS for job in act.jobs)

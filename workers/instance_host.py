@@ -1,4 +1,4 @@
-"""What an instance of a workflow asks of its worker.
+"""The requests of a workflow instance to its worker.
 
 An instance runs in a thread of its own, which must not wait: a workflow task that makes no progress
 for two seconds counts as a deadlock. So the event loop of the worker does the work. The one answer
@@ -29,7 +29,7 @@ class Host(Protocol):
     """The worker of an instance."""
 
     def evict(self, execution: str) -> None:
-        """Evicts an execution once it has answered what it was asked.
+        """Evicts an execution once it has answered the query.
 
         Args:
             execution: Temporal's id of the execution.
@@ -53,7 +53,7 @@ class Host(Protocol):
 
 
 class NoHost:
-    """In place of a worker where there is none, as in a replay: there all tasks are completed."""
+    """The host without a worker, as in a replay, where all tasks are completed."""
 
     def evict(self, execution: str) -> None:
         """Evicts nothing."""
@@ -96,17 +96,17 @@ class WorkerHost:
         """Whether a task is completed; False if the server does not answer in time."""
         if self._worker is None or self._loop is None or self._loop.is_closed():
             return False
-        asked = asyncio.run_coroutine_threadsafe(
-            _described(self._worker, workflow, execution), self._loop
+        request = asyncio.run_coroutine_threadsafe(
+            _describe(self._worker, workflow, execution), self._loop
         )
         try:
-            return has_no_pending_task(asked.result(ANSWER_LIMIT), began)
+            return has_no_pending_task(request.result(ANSWER_LIMIT), began)
         except (RPCError, TimeoutError):
-            asked.cancel()
+            request.cancel()
             return False
 
 
-async def _described(
+async def _describe(
     worker: Worker, workflow: str, execution: str
 ) -> DescribeWorkflowExecutionResponse:
     client = worker.client
@@ -121,8 +121,8 @@ async def _described(
 def has_no_pending_task(described: DescribeWorkflowExecutionResponse, began: int) -> bool:
     """Whether the task that began at a time is completed, in nanoseconds since the epoch.
 
-    While it is under way it is the pending one. Where its worker died, the pending one is its next
-    attempt. Else there is none, or one that was scheduled later.
+    While it is in flight, it is the pending task. If its worker is lost, its next attempt is
+    pending. Otherwise no task is pending, or one that was scheduled later.
     """
     if not described.HasField("pending_workflow_task"):
         return True

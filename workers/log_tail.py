@@ -11,19 +11,19 @@ import re
 END_EVENT = "the worker ends by an error"
 """The log event that precedes the reason."""
 LINES = 6
-"""Lines that are returned at most."""
+"""The most lines that are returned."""
 _MARK = re.compile(rf'"event": "{END_EVENT}"')
 _ABORT = re.compile(r"^(Fatal Python error|fatal runtime error|thread '.*' panicked|panicked at)")
-"""First words where the interpreter or the SDK's core aborts."""
+"""The beginning of a line when the interpreter or the SDK's core aborts."""
 _RECORD = re.compile(r'^(\{".*"event": |(DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]+:)')
 """A log record, which shows that the worker started to work."""
 
 
 def log_tail(log: str) -> list[str]:
-    """The lines in which a worker said why it ended; empty if it was killed.
+    """Returns the lines that say why a worker ended; empty: it was killed.
 
     Args:
-        log: What the worker wrote to its log.
+        log: The log of the worker.
     """
     lines = log.splitlines()
     for at in range(len(lines) - 1, -1, -1):

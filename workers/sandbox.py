@@ -1,8 +1,8 @@
 """Temporal's sandbox for the workflow modules, and the modules that pass through it, with reasons.
 
-For every payload of an activation the SDK asks the instance for a serialization context, and the
-sandbox is entered for the answer: nine times a step, a third of the cost of a step here. Crewlog's
-converter only needs the run that a payload belongs to, so the answer is given outside the sandbox.
+The SDK asks the instance for the serialization context of every payload of an activation, and would
+enter the sandbox each time: nine times a step, which is a third of a step's time on the worker.
+Crewlog's converter only needs the run of the payload, so the answer comes from outside the sandbox.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from typing_extensions import override
 
 from crewlog.encryption.codec import is_given_up, is_unavailable, missing_file
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workers.activity_ids import ActivityIds, call_names
-from crewlog.workers.history_progress import ALONE, Progress, has_history_events
+from crewlog.workers.activity_ids import ActivityIds, create_activity_ids
+from crewlog.workers.history_progress import QUERY_WITHOUT_TASK, Progress, has_history_events
 from crewlog.workers.instance_host import Host, NoHost, WorkerHost
 from crewlog.workflows.command_queue import TOGETHER, contents
 
@@ -106,47 +106,44 @@ _LAST = frozenset(
 )
 
 ENDED_EARLY = "the execution ended for a query, before these events: the task is done again"
-"""Why a workflow task fails whose instance has ended for a query about a refused task."""
+"""Why a workflow task fails if its instance has ended for a query about a refused task."""
 
 
 class SandboxedInstance(WorkflowInstance):
-    """A sandboxed instance that is entered for activations only, and takes updates last.
+    """A sandboxed instance that is entered for activations only, and processes updates last.
 
-    A query that comes while a local activity is under way is not answered: see
-    `_has_query_during_local_activity`. An instance that has ended its execution is given up where
-    more comes: see
-    `_has_events_after_end`. And one that went ahead for a query is evicted, once it has answered:
-    see `crewlog.workers.history_progress`.
-
-    Where a workflow task brings an update and other news, the SDK gives the update first; except
-    to a worker that has to replay the history before it, which gets the update in an activation of
-    its own, after the rest. The commands then stand in the history in an order that no replay can
-    make, and the run stands still for good. So every activation is taken in that second order:
-    everything else, then the updates.
-
-    And a crew's run gets the signals of an activation as one, see
-    `crewlog.workflows.command_queue`. In one that was started encrypted answers name their calls,
-    see `crewlog.workers.activity_ids`.
+    - A query during a local activity is not answered; see `_has_query_during_local_activity`.
+    - An instance that has ended its execution fails on further events; see
+      `_has_events_after_end`.
+    - An instance that a query has brought ahead of its history is evicted after the answer; see
+      `crewlog.workers.history_progress`.
+    - Updates come after all other jobs of an activation. The SDK puts an update first, except on a
+      worker that replays the history before it: this one gets the update in an activation of its
+      own, after the rest. The commands in the history would then have an order that no replay can
+      produce, and the run could not continue. So the second order is always used.
+    - A crew's run gets the signals of an activation as one; see
+      `crewlog.workflows.command_queue`.
+    - In an encrypted run, results name their calls; see `crewlog.workers.activity_ids`.
     """
 
     def __init__(self, inner: WorkflowInstance, host: Host | None = None, *, seed: int = 0) -> None:
         self._inner = inner
         self._seed = seed
-        self._begun = False
-        self._names: ActivityIds | None = None
+        self._has_started = False
+        self._activity_ids: ActivityIds | None = None
         info = inner.get_info()
         self._id = info.workflow_id
-        self._joins = info.workflow_type == WORKFLOW_TYPE
-        self._local: set[int] = set()
-        """The local activities under way, by their sequence numbers."""
-        self._ended = 0
+        self._is_crew_run = info.workflow_type == WORKFLOW_TYPE
+        self._local_activities: set[int] = set()
+        """The local activities in flight, by their sequence numbers."""
+        self._ended_length = 0
         """The length of the history when the execution ended here; 0: it has not."""
         self._progress = Progress()
         self._host = host or NoHost()
-        self._run = WorkflowSerializationContext(
+        self._serialization_context = WorkflowSerializationContext(
             namespace=info.namespace, workflow_id=info.workflow_id
         )
-        self._here = StorageDriverStoreContext(
+        self._store_context = StorageDriverStoreContext(
             target=StorageDriverWorkflowInfo(
                 id=info.workflow_id,
                 run_id=info.run_id,
@@ -163,22 +160,22 @@ class SandboxedInstance(WorkflowInstance):
             return _failed(act, ENDED_EARLY)
         if self._is_ahead(act):
             self._host.evict(act.run_id)  # after its answer
-        if not self._begun:
-            self._begun = True
-            self._names = call_names(act, self._seed) if self._joins else None
-        if self._names is not None:
-            self._names.check(act)
+        if not self._has_started:
+            self._has_started = True
+            self._activity_ids = create_activity_ids(act, self._seed) if self._is_crew_run else None
+        if self._activity_ids is not None:
+            self._activity_ids.check(act)
         for payload in _unavailable_commands(act):
             self._host.request_payload(missing_file(payload))
-        if self._joins:
-            act = _joined(act)
+        if self._is_crew_run:
+            act = _with_joined_signals(act)
         completion = self._activate(act)
-        if self._names is not None:
-            self._names.give(completion)
+        if self._activity_ids is not None:
+            self._activity_ids.give(completion)
         self._track_local_activities(act, completion)
         self._progress.note(act)
         if _ends(completion):
-            self._ended = act.history_length
+            self._ended_length = act.history_length
         return completion
 
     def _is_ahead(self, act: WorkflowActivation) -> bool:
@@ -194,38 +191,38 @@ class SandboxedInstance(WorkflowInstance):
         return False
 
     def _has_query_during_local_activity(self, act: WorkflowActivation) -> bool:
-        """Whether the activation brings queries while a local activity is under way.
+        """Whether the activation has queries while a local activity is in flight.
 
-        An answer completes the workflow task. Where the local activity has ended meanwhile, its
-        marker is part of that task, and the workflow learns of it in the next one, after the
-        signals that came between; a replay tells it in the task of the marker, before them. The
-        run could not be replayed any more (docs/decisions/0046). The server gives a query that
-        its task left unanswered with the next one, or alone.
+        An answer completes the workflow task. If the local activity has ended meanwhile, its marker
+        is part of that task, but the workflow gets the result in the next task, after the signals
+        in between. A replay gives the result in the task of the marker, before these signals, so
+        the run could no longer be replayed (docs/decisions/0046). The server sends an unanswered
+        query again with the next task, or alone.
         """
-        return bool(self._local) and any(
-            job.HasField("query_workflow") and job.query_workflow.query_id != ALONE
+        return bool(self._local_activities) and any(
+            job.HasField("query_workflow") and job.query_workflow.query_id != QUERY_WITHOUT_TASK
             for job in act.jobs
         )
 
     def _has_events_after_end(self, act: WorkflowActivation) -> bool:
-        """Whether the activation brings news to an execution that has ended here.
+        """Whether the activation has events for an execution that has ended in this instance.
 
-        The server refuses the end of an execution where signals came meanwhile, and the task is
-        done again by a new instance. One that was made for a query in between has replayed the
-        refused task as well, and ended; were it given the rest of the events, the SDK would
-        send the end that it had made without them, and signals were lost
-        (docs/decisions/0047). A task that fails is done again, from the whole history.
+        The server refuses the end of an execution if signals have come meanwhile, and a new
+        instance repeats the task. An instance that a query made in between has replayed the
+        refused task, too, and ended. With the other events, the SDK would send the end that this
+        instance made without them, and signals would be lost (docs/decisions/0047). A failed task
+        is repeated from the whole history.
         """
-        return 0 < self._ended < act.history_length and has_history_events(act)
+        return 0 < self._ended_length < act.history_length and has_history_events(act)
 
     def _track_local_activities(
         self, act: WorkflowActivation, completion: WorkflowActivationCompletion
     ) -> None:
         for command in completion.successful.commands:
             if command.HasField("schedule_local_activity"):
-                self._local.add(command.schedule_local_activity.seq)
-        if self._local:
-            self._local.difference_update(
+                self._local_activities.add(command.schedule_local_activity.seq)
+        if self._local_activities:
+            self._local_activities.difference_update(
                 job.resolve_activity.seq for job in act.jobs if job.resolve_activity.is_local
             )
 
@@ -240,23 +237,23 @@ class SandboxedInstance(WorkflowInstance):
         second = self._inner.activate(_with_jobs(act, updates))
         if second.HasField("failed"):
             return second
-        first.successful.MergeFrom(second.successful)  # the commands of the one, then the other's
+        first.successful.MergeFrom(second.successful)
         return first
 
     @override
     def get_serialization_context(self, command_info: Any) -> SerializationContext | None:
-        """The context of activity inputs is that of the run."""
+        """Returns the context of a payload; activity inputs have that of the run."""
         activity = CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK
         if command_info is None or command_info.command_type == activity:
-            return self._run
+            return self._serialization_context
         return self._inner.get_serialization_context(command_info)
 
     @override
     def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
-        """The context of external payloads, also of activity inputs, is that of the run."""
+        """Returns the context of an external payload; activity inputs have that of the run."""
         activity = CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK
         if command_info is None or command_info.command_type == activity:
-            return self._here
+            return self._store_context
         return self._inner.get_external_store_context(command_info)
 
     @override
@@ -269,20 +266,20 @@ class SandboxedInstance(WorkflowInstance):
 
 
 def _unavailable_commands(act: WorkflowActivation) -> Iterator[Payload]:
-    """The payloads of new commands whose file or key is missing.
+    """Yields the payloads of new commands whose file or key is missing.
 
-    A replay requests nothing: the run has taken, or refused, those commands already.
+    A replay requests none: the run has applied or rejected those commands already.
     """
     for job in () if act.is_replaying else act.jobs:
         if job.HasField("signal_workflow"):
-            given = job.signal_workflow.input
+            payloads = job.signal_workflow.input
         elif job.HasField("do_update"):
-            given = job.do_update.input
+            payloads = job.do_update.input
         else:
             continue
-        # A command has one argument; any other number is refused, whatever it has.
-        if len(given) == 1 and is_unavailable(given[0]) and not is_given_up(given[0]):
-            yield given[0]
+        # A command has one argument; any other number is rejected.
+        if len(payloads) == 1 and is_unavailable(payloads[0]) and not is_given_up(payloads[0]):
+            yield payloads[0]
 
 
 def _failed(act: WorkflowActivation, why: str) -> WorkflowActivationCompletion:
@@ -301,7 +298,7 @@ def _with_jobs(
     return part
 
 
-def _joined(act: WorkflowActivation) -> WorkflowActivation:
+def _with_joined_signals(act: WorkflowActivation) -> WorkflowActivation:
     """The activation with one signal in place of all, at the place of the first."""
     signals = [job.signal_workflow for job in act.jobs if job.HasField("signal_workflow")]
     if len(signals) < 2 and not any(each.signal_name == TOGETHER for each in signals):

@@ -344,5 +344,7 @@ async def test_nobody_is_brought_by_a_name_that_the_memory_knows(crews: Site) ->
     run = await crews.start(crew | {"crew": name}, "Go.")
     await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
     refused, brought = answers(crews, run, "root")
-    assert "somebody called 'vault' remembers things that are not for who comes" in refused
+    assert (
+        "another agent with the name 'vault' has memories that the new one must not read" in refused
+    )
     assert brought.startswith("Done: adds new.")

@@ -1,4 +1,4 @@
-"""What people approved is what runs: an activity holds every call against its yes once more."""
+"""An activity checks every approved call against its approval again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments are held against schema and checks before anything runs."""
+"""Arguments are validated by the schema and the checks before a call."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CHECKS: dict[str, Any] = {
         ({"n": 1, "options": {"deep": {"to": "notes/b"}, "more": 1}}, None),
         ({"n": 1, "mode": "a"}, None),
         ({"n": 1, "path": "notes/[id]/page.tsx"}, None),
-        ({"n": 1, "path": '["/etc/passwd"]'}, "path: it must be the path itself, and no text of"),
+        ({"n": 1, "path": '["/etc/passwd"]'}, "path: it must be the path itself, not a JSON text"),
         ({"n": 1, "path": ' "/etc/passwd"'}, "path: it must be the path itself"),
         ({"n": 1, "mode": False}, None),
         ({}, "n: Field required"),
@@ -181,9 +181,9 @@ def texts(options: str = "") -> str:
         ('{"deep": {"to": "../b"}}', "options.deep.to: "),
         ('{"deep": "{\\"to\\": \\"/b\\"}"}', "options.deep.to: "),
         ('[{"deep": []}, {"deep": [{"to": ["a", "/b"]}]}]', "options.deep.to: "),
-        ('{"deep": {"to": "a", "to": "/b"}}', "must be an object, or a text of JSON"),
-        ("deep: {to: /b}", "must be an object, or a text of JSON"),
-        ("[" * 100_000, "must be an object, or a text of JSON"),
+        ('{"deep": {"to": "a", "to": "/b"}}', "it must be in an object, or in a JSON text"),
+        ("deep: {to: /b}", "it must be in an object, or in a JSON text"),
+        ("[" * 100_000, "it must be in an object, or in a JSON text"),
     ],
 )
 def test_checks_apply_inside_json_texts(options: str, told: str | None) -> None:

@@ -1,4 +1,4 @@
-"""What tools return as operations: kept, or told as the mistake that it is; and who sees what."""
+"""Operations of tools: stored or refused; and which agents see which artifacts."""
 
 from __future__ import annotations
 

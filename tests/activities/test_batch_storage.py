@@ -1,4 +1,4 @@
-"""When a call stores what led to it and what it made, how often it tries, and how it ends."""
+"""When a call stores its batch and its result, how often it tries, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker remembers of messages, to make batches whole: its own ones, and not all of them."""
+"""The cache of message metadata with which a worker unpacks batches."""
 
 from __future__ import annotations
 

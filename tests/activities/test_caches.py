@@ -1,4 +1,4 @@
-"""What a worker keeps has a bound, and what takes long to make is made once."""
+"""The caches of a worker are limited, and a value is made once."""
 
 from __future__ import annotations
 
@@ -150,5 +150,5 @@ async def test_a_finished_load_is_not_kept_as_pending() -> None:
     made: LoadingCache[str, str] = LoadingCache(2)
     for key in "abc":
         assert await made.get_or_load(key, lambda key=key: key * 2) == key * 2  # type: ignore[misc]
-    assert made._making == {}
+    assert made._loading == {}
     assert len(made) == 2

@@ -1,4 +1,4 @@
-"""Groups of errors, as tasks side by side fail, outside of tools: their causes decide."""
+"""Error groups, as parallel tasks raise them, outside of tools: their causes decide."""
 
 from __future__ import annotations
 

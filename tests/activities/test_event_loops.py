@@ -1,4 +1,4 @@
-"""Async tools in loops of their own: one that blocks its loop, or clings, holds up nobody else."""
+"""Async tools in their own loops: one that blocks or does not end delays no other."""
 
 from __future__ import annotations
 

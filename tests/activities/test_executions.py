@@ -1,4 +1,4 @@
-"""Which executions are believed: the class that asks the store, and then the server."""
+"""Which executions are accepted: the check against the store, and then the server."""
 
 from __future__ import annotations
 

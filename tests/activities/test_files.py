@@ -1,4 +1,4 @@
-"""Files of messages: where they are kept, and in which spellings they are found."""
+"""The files of messages: where they are stored, and in which formats they are found."""
 
 from __future__ import annotations
 

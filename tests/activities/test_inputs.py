@@ -1,4 +1,4 @@
-"""Inputs at work: what a model and its tools are given, and how it is put."""
+"""Inputs in the prompts of models and for tools."""
 
 from __future__ import annotations
 

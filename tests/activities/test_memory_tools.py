@@ -1,4 +1,4 @@
-"""The tools of a memory, as the activity runs them: who gets what, how often, and how it looks."""
+"""The tools of a memory in the activity: permissions, quotas and texts."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ async def test_arguments_that_people_edit_are_checked_for_the_agent(activities: 
         ({"args": {**task.args, "more": 1}}, "more: there is no such argument"),
         ({"args": {**task.args, "scope": "agent:backend"}}, ""),
         ({"args": {**task.args, "scope": "agent:backend"}, "agent": "other"}, "scope: "),
-        ({"agent": "nobody"}, "nothing that it may be used on"),
-        ({"tool": "set_flag"}, "nothing that it may be used on"),
+        ({"agent": "nobody"}, "or anything to use it on"),
+        ({"tool": "set_flag"}, "or anything to use it on"),
     ]:
         found = await env.run(activities.check_arguments, task.model_copy(update=change))
         assert fault in found.fault

@@ -1,4 +1,4 @@
-"""What a worker makes of logs that were joined: windows, what they weigh, and what they cost."""
+"""The logs of merged runs: windows, their size in the cache, and their cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What errors of models' services mean, in the forms that services give them."""
+"""The errors of model services, in the formats of the services."""
 
 from __future__ import annotations
 

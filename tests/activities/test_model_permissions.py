@@ -1,4 +1,4 @@
-"""A model's call right before it begins: what was ruled of reading since it was scheduled."""
+"""The last check before a model call: permissions that changed since it was scheduled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limit of a reply's tokens, and what is asked after a reply that it cut."""
+"""The limit of a reply's tokens, and the retry of a reply that it cut off."""
 
 from __future__ import annotations
 

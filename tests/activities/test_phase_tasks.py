@@ -1,4 +1,4 @@
-"""What a phase asks of its agent is in that phase's prompts, wherever it was written."""
+"""The task of a phase is in the prompts of its agent."""
 
 from __future__ import annotations
 

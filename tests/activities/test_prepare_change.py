@@ -1,4 +1,4 @@
-"""What a change leads to, before a run takes it."""
+"""The preparation of a change, before the run accepts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A merge as a worker prepares it: from what the store has of the other run."""
+"""The preparation of a run merge from the stored state of the other run."""
 
 from __future__ import annotations
 
@@ -202,11 +202,11 @@ async def test_budgets_divided_by_splits_are_added(
     limits = {"limits": {"tokens": 8}}
     crews = {ONE: crew("a", **limits), TWO: crew("b", **({"limits": bounds} if bounds else limits))}
     store = InMemoryStore()
-    found = MergePreparer(store, Definitions(store))
+    preparer = MergePreparer(store, Definitions(store))
     for run, (source, split) in comes.items():
         await store.append(run, after(run, source, split=split))
-    state = await found._last(TWO) or CrewState(run=TWO)
-    assert await found._is_reunion(ONE, crews[ONE], state, crews[TWO]) is together
+    state = await run_merge._load_last_state(store, TWO) or CrewState(run=TWO)
+    assert await preparer._is_reunion(ONE, crews[ONE], state, crews[TWO]) is together
 
 
 ASKS = {"op": "connect", "sender": "a", "listener": "b", "channel": "x"}

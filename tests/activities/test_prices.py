@@ -1,4 +1,4 @@
-"""What calls used and cost: what a service says of it never makes them cheaper than configured."""
+"""Usage and cost: the reports of a service never make a call cheaper than configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading prompts with services of OpenAI's kind: with structured output, and without it."""
+"""Reading prompts with services compatible with OpenAI, with and without structured output."""
 
 from __future__ import annotations
 

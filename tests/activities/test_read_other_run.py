@@ -1,4 +1,4 @@
-"""What a run is told of another one that it is to be one with: what is stored of that."""
+"""What a run reads of the other run of a run merge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A part of a run begins when that one's journal says so, and gives up only where it never will."""
+"""A split run starts when the journal of the original run names it, and ends if it never will."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call that must not be repeated begins once, however often Temporal tries."""
+"""A call with the retry mode `never` begins once, in whatever attempt."""
 
 from __future__ import annotations
 

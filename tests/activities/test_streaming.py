@@ -1,4 +1,4 @@
-"""Replies in pieces: heartbeats tell of them, and the message is the one of a single piece."""
+"""Streamed replies: heartbeats have their text; the message is the same as without streaming."""
 
 from __future__ import annotations
 

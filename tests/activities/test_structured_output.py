@@ -1,4 +1,4 @@
-"""Replies of a form on a worker: what the model is asked for, and what is read of what it gives."""
+"""Structured outputs of agents: the request to the model, and the parsing of its reply."""
 
 from __future__ import annotations
 

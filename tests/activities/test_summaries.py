@@ -1,4 +1,4 @@
-"""Summaries: made once, found by all that read the log, counted once, and never in the way."""
+"""Summaries are made once, shared by all readers of a log, counted once, and fail no call."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ async def test_an_agents_service_does_not_get_the_crews_summaries(
 ) -> None:
     stage.say(3 + CHUNK)
     asked: list[tuple[str, Any]] = []
-    ready = stage.minutes.ready
+    ready = stage.minutes.get
 
     async def noted(model: str, settings: Any, timeout: float) -> Any:
         asked.append((model, settings))

@@ -1,4 +1,4 @@
-"""Tool calls that come in pieces, in the ways of services that number them badly."""
+"""Tool calls in chunks, as services send them that number them badly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an activity holds back by a line of its own: secrets, logs, checks, and quotas."""
+"""The guards of a tool call that a single line makes: secrets, logs, checks and quotas."""
 
 from __future__ import annotations
 

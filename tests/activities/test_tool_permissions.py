@@ -1,4 +1,4 @@
-"""A call right before it begins: what was ruled since it was scheduled, and quotas over runs."""
+"""The last check before a tool call: permissions that changed, and quotas over runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a tool returns, what is kept is JSON, and reads back as a tool's message and no more."""
+"""Whatever a tool returns is stored as JSON, and read back as a tool message."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_data_that_cannot_be_stored_sets_nothing(tool_call: Any, kind: str
     doing = crew("hostile_text", does=["hostile"], outputs=["spec"])
     result = carried(await tool_call("hostile", {"kind": kind}, crew=doing))
     assert (result.ok, result.returned.outputs) == (False, ())
-    assert "The call was made, but what it says cannot be kept" in result.body["content"]
+    assert "The call was made, but its outputs cannot be stored" in result.body["content"]
 
 
 @pytest.mark.parametrize("depth", [90, 150, 205])

@@ -1,4 +1,4 @@
-"""What windows show: whole groups, the present turn, what people said last, and flat prompts."""
+"""What windows show: whole groups, the present turn, the request, and prompts of constant size."""
 
 from __future__ import annotations
 

@@ -122,7 +122,11 @@ async def test_a_prompt_has_no_text_of_a_log_that_the_agent_does_not_read(
         ({"private:deaf": "private:deaf"}, None, "'plain' may not read 'private:deaf'"),
         ({"private:plain#1.3": "public"}, None, "may not read 'private:plain#1.3'"),
         ({"public": "group:x"}, None, "the head of 'public' in the view is one of 'group:x'"),
-        ({}, Item(number=2, of=2, value="<item>", logs=(LogName("group:x"),)), "who reads group:x"),
+        (
+            {},
+            Item(number=2, of=2, value="<item>", logs=(LogName("group:x"),)),
+            "readers of group:x",
+        ),
         ({}, Item(number=2, of=2, value="<item>", is_withheld=True), "may not see it any more"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The names of calls: no two of a run are the same, in whatever execution they were made."""
+"""The ids of activities: no two of a run are the same, in any of its executions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 
 from crewlog.encryption.codec import CALL, SEALED_MARK, is_refused
-from crewlog.workers.activity_ids import ActivityIds, call_names
+from crewlog.workers.activity_ids import ActivityIds, create_activity_ids
 
 
 def started(*, encrypted: bool) -> WorkflowActivation:
@@ -19,7 +19,7 @@ def started(*, encrypted: bool) -> WorkflowActivation:
 
 
 def names(seed: int) -> ActivityIds:
-    found = call_names(started(encrypted=True), seed)
+    found = create_activity_ids(started(encrypted=True), seed)
     assert found is not None
     return found
 
@@ -86,5 +86,5 @@ def test_restarted_numbers_make_other_ids() -> None:
 
 
 def test_a_run_started_without_encryption_is_unchanged() -> None:
-    assert call_names(started(encrypted=False), 7) is None
-    assert call_names(WorkflowActivation(), 7) is None
+    assert create_activity_ids(started(encrypted=False), 7) is None
+    assert create_activity_ids(WorkflowActivation(), 7) is None

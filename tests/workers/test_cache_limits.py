@@ -1,4 +1,4 @@
-"""How many executions a worker keeps, and how many workflow tasks it runs at a time."""
+"""The most cached executions, and the most workflow tasks at a time."""
 
 from __future__ import annotations
 

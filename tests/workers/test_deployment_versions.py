@@ -1,4 +1,4 @@
-"""A worker's build: which deployment options follow from it, and what the worker says."""
+"""A worker's build: its deployment options, and what the worker logs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_build_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
         ("b", "build 'b' is current"),
         ("", "no build is current"),
         (RPCStatusCode.NOT_FOUND, "no build is current"),
-        (RPCStatusCode.PERMISSION_DENIED, "could not be read"),
+        (RPCStatusCode.PERMISSION_DENIED, "cannot read which build"),
     ],
 )
 async def test_the_worker_logs_the_current_build(current: str | RPCStatusCode, said: str) -> None:

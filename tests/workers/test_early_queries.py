@@ -1,4 +1,4 @@
-"""Queries that come by themselves, with news that no workflow task has taken."""
+"""Queries that bring events before a workflow task has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever blocks a worker's own event loop is named in its log."""
+"""The log says where a worker's own event loop is blocked."""
 
 from __future__ import annotations
 

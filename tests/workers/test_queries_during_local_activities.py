@@ -1,4 +1,4 @@
-"""Queries that come with the task in which a local activity is under way."""
+"""Queries that come with the task in which a local activity is in flight."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Two runs that become one, as the server sees it: how few steps that is, and what stands in for
-what can not be done within a task."""
+"""A run merge as the server sees it: the number of activities, and the fallbacks of local ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runner of workflow code: what it refuses, and the order in which it takes what comes."""
+"""The runner of workflow code: what it refuses, and the order of its jobs."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_an_instance_with_old_events_stays(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(history_progress.time, "monotonic", lambda: clock)
     one = Asked(done=False)
     one.takes("signal_workflow", 7, 1)
-    clock = history_progress.AT_ONCE
+    clock = history_progress.SAME_QUERY_SECONDS
     assert one.asked(7, 1) == 0
     assert one.asked(9, 2) == 1  # a task that had no news, and came with the query
 

@@ -1,4 +1,4 @@
-"""What a worker does about search attributes, over a server that is made up."""
+"""The registration of search attributes, with a fake server."""
 
 from __future__ import annotations
 

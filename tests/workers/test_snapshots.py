@@ -1,4 +1,4 @@
-"""When a run at rest stores a snapshot of its state."""
+"""When an idle run stores a snapshot of its state."""
 
 from __future__ import annotations
 

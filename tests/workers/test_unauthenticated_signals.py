@@ -1,4 +1,4 @@
-"""Which signals a run only counts, and how many it takes before it rests."""
+"""Which signals a run only counts, and after how many it yields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How urgent it is to continue as new: what each stage begins with."""
+"""The limits at which each urgency begins."""
 
 from __future__ import annotations
 

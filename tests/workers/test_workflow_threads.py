@@ -1,4 +1,4 @@
-"""The threads of workflow tasks compute: they touch no files, no sockets, and never sleep."""
+"""The threads of workflow tasks use no files and no sockets, and never sleep."""
 
 from __future__ import annotations
 
