@@ -154,7 +154,7 @@ async def test_a_call_that_is_never_answered_is_told_at_once(
     try:
         other = asyncio.create_task(call(tool, tmp_path, "waits"))
         began = time.monotonic()
-        with pytest.raises(OutcomeUnknown, match="the MCP server 's' went away while") as gone:
+        with pytest.raises(OutcomeUnknown, match="the MCP server 's' disconnected while") as gone:
             await asyncio.wait_for(call(tool, tmp_path, how), 20)
         assert time.monotonic() - began < 10
         assert told in gone.value.message
@@ -168,7 +168,7 @@ async def test_a_call_that_is_never_answered_is_told_at_once(
 async def test_a_call_that_may_be_repeated_is_tried_again(url: str, tmp_path: Path) -> None:
     registry, tool = await made(url, "safe")
     try:
-        with pytest.raises(ToolFailed, match="went away while") as gone:
+        with pytest.raises(ToolFailed, match="disconnected while") as gone:
             await asyncio.wait_for(call(tool, tmp_path, "breaks"), 20)
         assert gone.value.retryable
     finally:

@@ -112,12 +112,12 @@ async def test_a_server_that_is_slow_or_complains_is_heard(how: str, tmp_path: P
 @pytest.mark.parametrize("how", ["die", "endless", "notes"])
 async def test_who_goes_in_mid_call_is_told_by_name(how: str, tmp_path: Path) -> None:
     async with wild(f"tools/call:{how}") as (_, _, ready):
-        with pytest.raises(OutcomeUnknown, match="the MCP server 's' went away while") as gone:
+        with pytest.raises(OutcomeUnknown, match="the MCP server 's' disconnected while") as gone:
             await asyncio.wait_for(call(await ready(), tmp_path), 8)
         assert "Find out whether it happened" in gone.value.remedy
         await ready()  # it is started anew
     async with wild(f"tools/call:{how}", effects="read") as (_, _, ready):
-        with pytest.raises(ToolFailed, match="the MCP server 's' went away while") as failed:
+        with pytest.raises(ToolFailed, match="the MCP server 's' disconnected while") as failed:
             await asyncio.wait_for(call(await ready(), tmp_path), 8)
         assert failed.value.retryable
 
