@@ -182,9 +182,9 @@ class ChangePreparer:
         components = parts_of(task.run, expanded_component(crew), task.command)
         if len(components) == 1:
             return crew, ()
-        crews = run_split.definitions(crew, components, task.run)
+        crews = run_split.split_definitions(crew, components, task.run)
         contents = {
-            id_: run_split.split_run_of(crew, each)
+            id_: run_split.split_contents(crew, each)
             for id_, each in components.items()
             if id_ != task.run
         }

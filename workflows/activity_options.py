@@ -1,4 +1,4 @@
-"""How each kind of call is scheduled: timeouts, retries, queues, and what the web UI shows."""
+"""The options of each activity: timeouts, retry policy, task queue, and summary in the Web UI."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.model import CrewState
 
 BUILT_IN_RULES = PlanTool(effects="read", repeat="safe", timeout=30)
-"""`set_flag` and `set_output` change nothing outside the run."""
+"""The settings of `set_flag` and `set_output`, which change nothing outside of the run."""
 
 LOCAL_SECONDS = 2.0
-"""What a tool that is placed `local` may take. Until it ended, no signal reaches its run."""
+"""The timeout of a tool that runs as a local activity: no signal reaches the run meanwhile."""
 
-_AGAIN: dict[str, Any] = {
+_UNLIMITED_RETRIES: dict[str, Any] = {
     "start_to_close_timeout": timedelta(seconds=30),
-    # A store that is away comes back; until then the run stands still and loses nothing.
+    # While the store is unavailable, the run waits and loses nothing.
     "retry_policy": RetryPolicy(
         initial_interval=timedelta(milliseconds=200),
         backoff_coefficient=2,
@@ -33,63 +33,64 @@ _AGAIN: dict[str, Any] = {
     ),
 }
 
-LOCAL: dict[str, Any] = {**_AGAIN, "local_retry_threshold": timedelta(milliseconds=500)}
-"""Options of the local activities that read a run's crew, and what it needs to go on.
+LOCAL_OPTIONS: dict[str, Any] = {
+    **_UNLIMITED_RETRIES,
+    "local_retry_threshold": timedelta(milliseconds=500),
+}
+"""Options of the local activities that read a run's definition and state.
 
-Between tries that are further apart than half a second the server keeps a timer: who waits for a
-store that is away holds no workflow task of its worker, and a worker that is to end does not wait
-for it.
+For delays above half a second between attempts the server sets a timer: a run that waits for the
+store holds no workflow task, and does not keep its worker from shutting down.
 """
 
-PARTING: dict[str, Any] = {
-    **LOCAL,
+SPLIT_OPTIONS: dict[str, Any] = {
+    **LOCAL_OPTIONS,
     "retry_policy": RetryPolicy(
         initial_interval=timedelta(milliseconds=200),
         backoff_coefficient=2,
         maximum_interval=timedelta(seconds=30),
     ),
 }
-"""Options of the local activity with which a part of another run begins: that one is about to store
-that it is. No time ends it, since the creatures would live nowhere if that one stored it later.
-Parts hold none of a worker's workflow tasks, one of which the run that they leave needs to store
-it; and a wait of days stays a short history."""
+"""Options of the local activity by which a split run loads its state, which the original run is
+about to store. It has no timeout: if the original run stored the split later, its agents would be
+in no run. Split runs hold no workflow task meanwhile, since the original run needs one; and a wait
+of days makes a short history."""
 
-LOOKING: dict[str, Any] = {
+SHORT_LOCAL_OPTIONS: dict[str, Any] = {
     "schedule_to_close_timeout": timedelta(seconds=LOCAL_SECONDS),
     "retry_policy": RetryPolicy(maximum_attempts=1),
 }
-"""Options of a local activity that only reads, or leaves behind what nobody knows of: one try, and
-a short one, since no query is answered meanwhile. See `crewlog.workflows.local_activity`."""
+"""Options of a local activity that only reads, or whose effect nothing refers to: one short
+attempt, since the run answers no query meanwhile. See `crewlog.workflows.local_activity`."""
 
-STORING: dict[str, Any] = {**_AGAIN, "heartbeat_timeout": timedelta(seconds=3)}
-"""Options of the activities that store what no other activity has stored.
+STORE_OPTIONS: dict[str, Any] = {**_UNLIMITED_RETRIES, "heartbeat_timeout": timedelta(seconds=3)}
+"""Options of the activities that store journal entries.
 
-Never local ones: a local activity runs before the task that scheduled it is in the history. Where
-that task is done again (its worker was killed, or the server refuses to end the run because a
-signal came) it may record other facts at the same positions than those that were stored.
+These are never local: a local activity runs before its workflow task is in the history. If the task
+runs again (its worker was killed, or a signal kept the run from ending), it may record other
+entries at the positions that are stored already.
 """
 
+PREPARE_RUN_OPTIONS: dict[str, Any] = {**STORE_OPTIONS, "summary": "checks the crew"}
+"""Options of the activity that prepares a run: it validates, lowers and stores a definition."""
 
-CHECKING: dict[str, Any] = {**STORING, "summary": "checks the crew"}
-"""Options of the activity that checks, lowers and stores what a prompt makes, or people changed."""
-
-EDITING: dict[str, Any] = {
+CHECK_ARGUMENTS_OPTIONS: dict[str, Any] = {
     "start_to_close_timeout": timedelta(seconds=10),
-    # Whoever answers waits for it: where no worker has the tool, that is said soon.
+    # A person waits for the result: without a worker that has the tool, the answer fails soon.
     "schedule_to_close_timeout": timedelta(seconds=20),
     "heartbeat_timeout": timedelta(seconds=3),
     "retry_policy": RetryPolicy(initial_interval=timedelta(milliseconds=200)),
     "summary": "checks the edited arguments",
 }
-"""Options of the activity that checks the arguments that people put in the place of a call's."""
+"""Options of the activity that checks the edited arguments of a call."""
 
-LOADING: dict[str, Any] = {**STORING, "summary": "loads the checkpoint"}
-"""Options of the activity that loads the state that a run goes back to."""
+RESTORE_OPTIONS: dict[str, Any] = {**STORE_OPTIONS, "summary": "loads the checkpoint"}
+"""Options of the activity that loads the state of a rollback."""
 
-PREPARING: dict[str, Any] = {**STORING, "summary": "prepares the change"}
-"""Options of the activity that makes what a change leads to, where no model is asked."""
+PREPARE_CHANGE_OPTIONS: dict[str, Any] = {**STORE_OPTIONS, "summary": "prepares the change"}
+"""Options of the activity that prepares a change without a model."""
 
-COMPILING: dict[str, Any] = {
+COMPILE_OPTIONS: dict[str, Any] = {
     "start_to_close_timeout": timedelta(seconds=180),
     "heartbeat_timeout": timedelta(seconds=5),
     "retry_policy": RetryPolicy(
@@ -101,88 +102,88 @@ COMPILING: dict[str, Any] = {
     "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     "summary": "compiles the prompt",
 }
-"""Options of the activity that reads a prompt: at most one model call each."""
+"""Options of the activity that compiles a prompt: at most one model call each."""
 
-READING: dict[str, Any] = {
-    **COMPILING,
+PREPARE_BY_PROMPT_OPTIONS: dict[str, Any] = {
+    **COMPILE_OPTIONS,
     "cancellation_type": ActivityCancellationType.TRY_CANCEL,
     "summary": "reads the change's prompt",
 }
-"""Options of the activity that makes what a change leads to, where a model may be asked: at most
-one call each. A run that closes does not wait for it."""
+"""Options of the activity that prepares a change by a prompt: at most one model call each. A run
+that ends does not wait for it."""
 
 
 def model_options(
-    plan: GraphPlan, state: CrewState, order: CallRequest, queue: str | None
+    plan: GraphPlan, state: CrewState, request: CallRequest, queue: str | None
 ) -> dict[str, Any]:
     """Options of a model call."""
-    rules = plan.plan_agent_of(state.frontier[order.step], order.agent)
+    agent = plan.plan_agent_of(state.frontier[request.step], request.agent)
     return {
         "task_queue": queue,
-        "start_to_close_timeout": timedelta(seconds=rules.timeout),
-        "heartbeat_timeout": timedelta(seconds=rules.heartbeat),
-        "retry_policy": model_retries(plan, state, order),
+        "start_to_close_timeout": timedelta(seconds=agent.timeout),
+        "heartbeat_timeout": timedelta(seconds=agent.heartbeat),
+        "retry_policy": model_retries(plan, state, request),
         "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        "summary": f"{step_description(state, order.step, order.agent)} thinks",
+        "summary": f"{step_description(state, request.step, request.agent)} thinks",
     }
 
 
-def model_retries(plan: GraphPlan, state: CrewState, order: CallRequest) -> RetryPolicy:
+def model_retries(plan: GraphPlan, state: CrewState, request: CallRequest) -> RetryPolicy:
     """The retry policy of a model call."""
-    return _policy(plan.plan_agent_of(state.frontier[order.step], order.agent).retry)
+    return _retry_policy(plan.plan_agent_of(state.frontier[request.step], request.agent).retry)
 
 
 def tool_options(
-    plan: GraphPlan, state: CrewState, order: CallRequest, queue: str | None
+    plan: GraphPlan, state: CrewState, request: CallRequest, queue: str | None
 ) -> dict[str, Any]:
     """Options of a tool call.
 
-    A tool that must not be repeated is still tried again: the activity notes in the store that it
-    is about to begin, and a later try that finds the note asks people instead of beginning again.
-    So what fails before the tool begins (the store is away, a worker dies) costs no question.
+    The activity of a tool with the retry mode `never` is retried, too: it writes a start record
+    first, and an attempt that finds one asks people. So a failure before the start (the store is
+    unavailable, a worker is lost) asks nobody.
     """
-    rules = planned_tool(plan, state, order)
+    tool = planned_tool(plan, state, request)
     return {
-        "task_queue": rules.queue or queue,
-        "start_to_close_timeout": timedelta(seconds=rules.timeout),
-        "heartbeat_timeout": timedelta(seconds=rules.heartbeat),
-        "retry_policy": _policy(rules.retry),
+        "task_queue": tool.queue or queue,
+        "start_to_close_timeout": timedelta(seconds=tool.timeout),
+        "heartbeat_timeout": timedelta(seconds=tool.heartbeat),
+        "retry_policy": _retry_policy(tool.retry),
         "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        "summary": _summary(state, order),
+        "summary": _summary(state, request),
     }
 
 
-def local_tool_options(plan: GraphPlan, state: CrewState, order: CallRequest) -> dict[str, Any]:
-    """Options of a call of a tool that runs within the workflow's worker: one try, a short one.
+def local_tool_options(plan: GraphPlan, state: CrewState, request: CallRequest) -> dict[str, Any]:
+    """Options of a tool call as a local activity: one short attempt.
 
-    Whatever goes wrong with it that may pass, an ordinary activity does better.
+    After a failure that a retry may help, an ordinary activity makes the call.
     """
-    rules = planned_tool(plan, state, order)
+    tool = planned_tool(plan, state, request)
     return {
-        "schedule_to_close_timeout": timedelta(seconds=min(rules.timeout, LOCAL_SECONDS)),
+        "schedule_to_close_timeout": timedelta(seconds=min(tool.timeout, LOCAL_SECONDS)),
         "retry_policy": RetryPolicy(maximum_attempts=1),
         "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        "summary": _summary(state, order),
+        "summary": _summary(state, request),
     }
 
 
-def _summary(state: CrewState, order: CallRequest) -> str:
-    # The web UI shows it as Markdown, and a model wrote the arguments.
-    name = step_description(state, order.step, order.agent)
-    return f"{name} {fenced(f'{order.call.tool} {order.call.excerpt}'[:180])}"
+def _summary(state: CrewState, request: CallRequest) -> str:
+    # The Web UI renders Markdown, and a model wrote the arguments.
+    name = step_description(state, request.step, request.agent)
+    return f"{name} {fenced(f'{request.call.tool} {request.call.excerpt}'[:180])}"
 
 
-def planned_tool(plan: GraphPlan, state: CrewState, order: CallRequest) -> PlanTool:
-    """The settings of the tool that is to be called: one of the crew, or a built-in one."""
-    step = state.frontier.get(order.step)  # a call may end after its step
-    return plan.plan_tool_of(step, order.call.tool or "") or BUILT_IN_RULES
+def planned_tool(plan: GraphPlan, state: CrewState, request: CallRequest) -> PlanTool:
+    """The settings of the tool of a call: one of the crew, or a built-in one."""
+    step = state.frontier.get(request.step)  # a call may end after its step
+    return plan.plan_tool_of(step, request.call.tool or "") or BUILT_IN_RULES
 
 
-def _policy(retry: Retry) -> RetryPolicy:
+def _retry_policy(retry: Retry) -> RetryPolicy:
     return RetryPolicy(
         initial_interval=timedelta(seconds=retry.first),
         backoff_coefficient=retry.backoff,
-        # The server takes no other: it would refuse the workflow task, again and again.
+        # Otherwise the server refuses the workflow task again and again.
         maximum_interval=timedelta(seconds=max(retry.first, retry.longest)),
         maximum_attempts=retry.attempts,
     )

@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.model import Interrupt
     from crewlog.wire import Answer
 
-from crewlog.workflows.activity_options import CHECKING, EDITING
+from crewlog.workflows.activity_options import CHECK_ARGUMENTS_OPTIONS, PREPARE_RUN_OPTIONS
 from crewlog.workflows.command_queue import QueuedCommand
 
 
@@ -83,7 +83,7 @@ async def _check_arguments(
             ),
             result_type=CheckArgumentsResult,
             task_queue=(rules.queue if rules is not None else None) or queue or None,
-            **EDITING,
+            **CHECK_ARGUMENTS_OPTIONS,
         )
     except ActivityError as error:
         incoming.fault = CommandRejected(
@@ -112,7 +112,7 @@ async def _check_definition(
                 model=draft.model if draft is not None else "",
             ),
             result_type=PrepareRunResult,
-            **CHECKING,
+            **PREPARE_RUN_OPTIONS,
         )
     except ActivityError as error:
         incoming.edited = CommandRejected(

@@ -1,6 +1,6 @@
-"""Authorisation of commands: the principal of a command, and whether the policy permits it.
+"""Authorization of commands: the principal of a command, and whether the policy permits it.
 
-The loop authorises each command once, before anything is done for it. It does so again only if the
+The loop authorizes each command once, before anything is done for it. It does so again only if the
 policy changed while the command was prepared. An open policy costs nothing here.
 
 An expiry is compared with the time at which a command arrived. Updates arrive with a workflow task,
@@ -49,67 +49,67 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.model import CrewState, Interrupt
     from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun, spoken
 
-from crewlog.workflows.activity_options import LOCAL
+from crewlog.workflows.activity_options import LOCAL_OPTIONS
 from crewlog.workflows.command_queue import QueuedCommand
 
-SHOWN = 10
-"""Ways in which a change widens authority that a refusal names."""
+WIDENINGS_IN_ERROR = 10
+"""The most widenings that an error lists."""
 _NEVER = -1
 """A time at which nothing has expired."""
 
 
-def look(engine: Engine, incoming: QueuedCommand) -> CommandAuthorization | None:
-    """Who a command is of, and whether it is let in; none where nobody asks.
+def authenticate(engine: Engine, incoming: QueuedCommand) -> CommandAuthorization | None:
+    """The principal of a command and whether the policy permits it; none: the policy is open.
 
-    What has no object as its content is not looked at: nothing can come of it.
+    Also none for a command that is no JSON object: it is rejected later.
     """
     policy: Policy | None = engine.plan.policy
     if policy is None or not policy.signed or not isinstance(incoming.data, dict):
         return None
     data: dict[str, Any] = incoming.data  # pyright: ignore[reportUnknownVariableType]
     if str(data.get("id", "")).startswith(RESERVED):
-        return None  # the run's own: from outside, there is none of these
+        return None  # a command of the run itself: clients cannot send such ids
     at = _NEVER if incoming.arrived is None else incoming.arrived
-    found: CommandAuthorization | None = None
-    run, proof = engine.state.run, _signature(data)
-    if first := original_run(engine, incoming):
-        run, data = first, {key: value for key, value in data.items() if key != "original_run"}
-    for name in _names(incoming):
-        tried = _check_sender(policy, name, data, proof, run=run, at=at)
-        if tried.verified:
-            return tried
-        found = found or tried
-    return found
+    first_failure: CommandAuthorization | None = None
+    run, signature = engine.state.run, _signature(data)
+    if original := original_run(engine, incoming):
+        run, data = original, {key: value for key, value in data.items() if key != "original_run"}
+    for name in _signed_names(incoming):
+        checked = _check_signature(policy, name, data, signature, run=run, at=at)
+        if checked.verified:
+            return checked
+        first_failure = first_failure or checked
+    return first_failure
 
 
 def original_run(engine: Engine, incoming: QueuedCommand) -> RunId | None:
-    """The run that a message was said to, where that is part of this one by now; else none.
+    """The merged run that a message was sent to, if it is merged into this run; else none.
 
-    It names that run itself, and only so far as this run's own state says that it took it in: of
-    any other, the signature does not fit. What else was signed for that run is not handed on.
+    The message names that run, and only a run in this run's own state counts: for any other, the
+    signature is not valid. No other command is forwarded from a merged run.
     """
     data: Any = incoming.data
-    first = data.get("original_run") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if incoming.name != "message" or not isinstance(first, str):
+    original = data.get("original_run") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if incoming.name != "message" or not isinstance(original, str):
         return None
-    return RunId(first) if RunId(first) in engine.state.merged_runs else None
+    return RunId(original) if RunId(original) in engine.state.merged_runs else None
 
 
-def _check_sender(
+def _check_signature(
     policy: Policy | None,
     name: str,
     data: dict[str, Any],
-    proof: Signature | None,
+    signature: Signature | None,
     *,
     run: str,
     at: int,
 ) -> CommandAuthorization:
-    place = workflow.info().namespace if workflow.in_workflow() else ""
-    return authorize_command(policy, name, data, proof, run=run, at=at, namespace=place)
+    namespace = workflow.info().namespace if workflow.in_workflow() else ""
+    return authorize_command(policy, name, data, signature, run=run, at=at, namespace=namespace)
 
 
 async def authorize(engine: Engine, incoming: QueuedCommand) -> None:
-    """Determines the principal and the rights of a command, by the policy in force.
+    """Finds the principal of a command, and whether the policy in force permits it.
 
     For a signal whose signature is valid, it records the time of arrival first. Whether it does
     depends on the signature alone, so a replay does the same.
@@ -122,7 +122,7 @@ async def authorize(engine: Engine, incoming: QueuedCommand) -> None:
         and incoming.authorization is not None
         and incoming.authorization.allowed
     ):
-        incoming.arrived = await tell()
+        incoming.arrived = await record_time()
         _judge(engine, incoming)
 
 
@@ -130,12 +130,12 @@ def check(engine: Engine, incoming: QueuedCommand) -> None:
     """Checks that the policy in force permits a command, before it is applied.
 
     Raises:
-        NotPermitted: it does not.
+        NotPermitted: the policy does not permit it.
     """
     if not _is_judged(engine, incoming):
         _judge(engine, incoming)
     if incoming.authorization is not None and not incoming.authorization.allowed:
-        raise refusal(incoming.authorization)
+        raise not_permitted(incoming.authorization)
 
 
 def _is_judged(engine: Engine, incoming: QueuedCommand) -> bool:
@@ -143,45 +143,55 @@ def _is_judged(engine: Engine, incoming: QueuedCommand) -> bool:
 
 
 def _judge(engine: Engine, incoming: QueuedCommand) -> None:
-    incoming.authorization = look(engine, incoming)
+    incoming.authorization = authenticate(engine, incoming)
     incoming.is_judged, incoming.judged_by = True, engine.plan.policy
 
 
-async def tell() -> int:
-    """The time, as the history has it from then on."""
-    at: int = await workflow.execute_local_activity(READ_TIME, result_type=int, **LOCAL)
+async def record_time() -> int:
+    """Records the current time in the history, and returns it."""
+    at: int = await workflow.execute_local_activity(READ_TIME, result_type=int, **LOCAL_OPTIONS)
     return at
 
 
-def refusal(found: CommandAuthorization) -> NotPermitted:
-    """The error for a command that the policy does not let in."""
-    return NotPermitted(found.reason, remedy=found.remedy)
+def not_permitted(authorization: CommandAuthorization) -> NotPermitted:
+    """The error for a command that the policy does not permit."""
+    return NotPermitted(authorization.reason, remedy=authorization.remedy)
+
+
+def check_right(authorization: CommandAuthorization, right: Right, what: str) -> None:
+    """Checks that a principal has a right.
+
+    Raises:
+        NotPermitted: the principal does not have it.
+    """
+    checked = authorize_right(authorization.principal, authorization.rights, right, what)
+    if not checked.allowed:
+        raise not_permitted(checked)
 
 
 def check_widening(
-    found: CommandAuthorization | None, ways: Sequence[str] | None, what: str
+    authorization: CommandAuthorization | None, widenings: Sequence[str] | None, what: str
 ) -> None:
-    """Checks that who may not grant widens nobody's authority, by whatever way.
+    """Checks that a principal without the right `grant` widens nothing.
 
     Args:
-        found: Whose command it is; none: nobody asks.
-        ways: What becomes wider; none: it was not compared with the definition in force, which
-            counts as wider.
-        what: What does it: `the change`.
+        authorization: The authorization of the command; none: the policy is open.
+        widenings: What becomes wider; none: it was not compared with the definition in force, which
+            counts as a widening.
+        what: What widens: `the change`.
 
     Raises:
-        NotPermitted: it does.
+        NotPermitted: the command widens, and its principal may not grant.
     """
-    if found is None or not found.verified or (ways is not None and not ways):
+    if authorization is None or not authorization.verified:
         return
-    told = ways or ("it was not compared with the definition in force",)
-    more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-    widens = "; ".join(excerpt(each, 200) for each in told[:SHOWN])
-    asked = authorize_right(
-        found.principal, found.rights, "grant", f"{what} (it widens authority: {widens}{more})"
-    )
-    if not asked.allowed:
-        raise refusal(asked)
+    if widenings is not None and not widenings:
+        return
+    texts = widenings or ("it was not compared with the definition in force",)
+    omitted = len(texts) - WIDENINGS_IN_ERROR
+    more = f"; and {omitted} more" if omitted > 0 else ""
+    listed = "; ".join(excerpt(each, 200) for each in texts[:WIDENINGS_IN_ERROR])
+    check_right(authorization, "grant", f"{what} (it widens authority: {listed}{more})")
 
 
 def check_manual_command(
@@ -189,81 +199,78 @@ def check_manual_command(
     incoming: QueuedCommand,
     command: Command,
 ) -> None:
-    """Checks that who steers a run lifts no rule by that, and answers no question.
+    """Checks that a manual command changes no permission and answers no question on the side.
 
     Args:
-        engine: The run's.
-        incoming: The command, with whose it is.
-        command: The same, read.
+        engine: The engine of the run.
+        incoming: The command, authorized.
+        command: The same, parsed.
 
     Raises:
-        NotPermitted: it does, and who sends it has not the right to that.
+        NotPermitted: it does, and its principal does not have the right to that.
     """
-    found = incoming.authorization
-    if found is not None and found.verified:
-        steered = _side_effects(engine, incoming, command)
-        _check_side_effects(found, engine.plan, engine.state, steered)
+    authorization = incoming.authorization
+    if authorization is not None and authorization.verified:
+        effects = _side_effects(engine, incoming, command)
+        _check_side_effects(authorization, engine.plan, engine.state, effects)
 
 
-_Deed = tuple[Right, str, Iterable[str]]
-"""What a command does besides: the right that this needs, what it is in words, and what it touches.
-Where it touches nothing, it is not done."""
+_SideEffect = tuple[Right, str, Iterable[str]]
+"""A side effect of a command: the right that it needs, what it is, and what it affects. One that
+affects nothing needs no right."""
 
 
 def _check_side_effects(
-    found: CommandAuthorization, plan: GraphPlan, now: CrewState, deeds: Iterable[_Deed]
+    authorization: CommandAuthorization,
+    plan: GraphPlan,
+    state: CrewState,
+    effects: Iterable[_SideEffect],
 ) -> None:
-    for right, what, ways in deeds:
-        told = "; ".join(excerpt(each, 200) for each in [*ways][:SHOWN])
-        if not told:
+    for right, what, affected in effects:
+        text = "; ".join(excerpt(each, 200) for each in [*affected][:WIDENINGS_IN_ERROR])
+        if not text:
             continue
-        asked = authorize_right(found.principal, found.rights, right, f"{what} {told}")
-        if not asked.allowed:
-            raise refusal(asked)
-        others = bypasses.other_people_asked(plan, now, found.principal)
+        check_right(authorization, right, f"{what} {text}")
+        others = bypasses.other_people_asked(plan, state, authorization.principal)
         if right == "answer" and others:
-            told = f"{told} (that is asked of {', '.join(others)})"
-            asked = authorize_right(found.principal, found.rights, "grant", f"{what} {told}")
-            if not asked.allowed:
-                raise refusal(asked)
+            text = f"{text} (that is asked of {', '.join(others)})"
+            check_right(authorization, "grant", f"{what} {text}")
 
 
 def check_answer(engine: Engine, incoming: QueuedCommand, asked: Interrupt, decision: str) -> None:
-    """Checks that who answers that a requirement is met lifts no rule by that.
+    """Checks that an answer to a requirement does not meet the condition of a permission.
 
-    What the crew's own questions set is theirs to answer: the crew says so.
+    Answers to questions of the crew may: the definition says so.
 
     Args:
-        engine: The run's.
-        incoming: The command, with whose it is.
-        asked: The question.
+        engine: The engine of the run.
+        incoming: The command, authorized.
+        asked: The interrupt.
         decision: The answer.
 
     Raises:
-        NotPermitted: it sets what the condition of a rule reads, and who answers may not grant.
+        NotPermitted: it sets what the condition of a permission reads, and its principal may not
+            grant.
     """
-    found, flag = incoming.authorization, bypasses.answer_output(asked, decision)
-    if found is None or not found.verified or flag is None:
+    authorization, flag = incoming.authorization, bypasses.answer_output(asked, decision)
+    if authorization is None or not authorization.verified or flag is None:
         return
-    for told in bypasses.permission_condition_edits(engine.plan, [f"flags.{flag}"]):
-        able = authorize_right(
-            found.principal, found.rights, "grant", f"an answer that sets {told},"
-        )
-        if not able.allowed:
-            raise refusal(able)
+    for text in bypasses.permission_condition_edits(engine.plan, [f"flags.{flag}"]):
+        check_right(authorization, "grant", f"an answer that sets {text},")
 
 
-def _side_effects(engine: Engine, incoming: QueuedCommand, command: Command) -> Iterator[_Deed]:
-    """What a command does besides steering, with the right that this needs."""
+def _side_effects(
+    engine: Engine, incoming: QueuedCommand, command: Command
+) -> Iterator[_SideEffect]:
     plan, now = engine.plan, engine.state
     match command:
         case EditState():
-            yield from _edited(plan, now, [*command.set, *command.delete], "an edit of")
+            yield from _edit_side_effects(plan, now, [*command.set, *command.delete], "an edit of")
         case Redirect():
-            past = [command.node] * bypasses.is_behind_question(plan, command.node)
-            yield "answer", "a redirect past a question, to", past
-            leads = () if past else bypasses.redirect_bypasses(plan, now, command.node)
-            yield "answer", "a redirect past a question, to", leads
+            behind = [command.node] * bypasses.is_behind_question(plan, command.node)
+            yield "answer", "a redirect past a question, to", behind
+            bypassed = () if behind else bypasses.redirect_bypasses(plan, now, command.node)
+            yield "answer", "a redirect past a question, to", bypassed
             step = bypasses.redirected_step(now, command.step)
             yield (
                 "answer",
@@ -282,31 +289,35 @@ def _side_effects(engine: Engine, incoming: QueuedCommand, command: Command) -> 
             pass
 
 
-def _edited(plan: GraphPlan, now: CrewState, paths: Sequence[str], what: str) -> Iterator[_Deed]:
-    """What values that are put into a state do besides, whichever way they come."""
+def _edit_side_effects(
+    plan: GraphPlan, now: CrewState, paths: Sequence[str], what: str
+) -> Iterator[_SideEffect]:
+    """The side effects of setting values of a state, by an edit or as initial state."""
     yield "grant", what, bypasses.permission_condition_edits(plan, paths)
     yield "answer", what, bypasses.answer_edits(plan, paths)
     yield "answer", what, bypasses.flow_condition_edits(plan, paths)
     yield "answer", what, bypasses.requirement_edits(plan, now, paths)
 
 
-def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int) -> StartRun:
-    """A start with who it is of, where a policy asks for that.
+def authorize_start(
+    start: StartRun, data: Any, policy: Policy | None, run: str, at: int
+) -> StartRun:
+    """A start with its principal, if it is signed.
 
     Args:
-        start: What the run is started with.
+        start: The input of the run.
         data: The same, as it was sent.
         policy: The policy of its crew; none: open.
         run: The run.
-        at: When it was started.
+        at: When it was started, in milliseconds since the epoch.
 
     Raises:
-        ApplicationError: the policy does not let it in; of the type `NotPermitted`.
+        ApplicationError: the policy does not permit it; of the type `NotPermitted`.
     """
-    found = _check_sender(policy, START, data, start.proof, run=run, at=at)
-    if not found.allowed:
-        raise start_error(refusal(found))
-    return start.model_copy(update={"by": found.principal}) if found.verified else start
+    checked = _check_signature(policy, START, data, start.proof, run=run, at=at)
+    if not checked.allowed:
+        raise start_error(not_permitted(checked))
+    return start.model_copy(update={"by": checked.principal}) if checked.verified else start
 
 
 def check_initial_state(
@@ -316,34 +327,34 @@ def check_initial_state(
     run: RunId,
     at: int,
 ) -> None:
-    """Checks what a run begins with as if it were edited and said: it is, only earlier.
+    """Checks the initial state of a run like a state edit and messages.
 
-    In a signed crew nothing of it is said in the name of somebody else: what agents and tools say
-    has no signature.
+    In a crew with a policy, no message may have another sender than the principal: messages of
+    agents and tools have no signature.
 
     Args:
-        start: What the run is started with, by whom the policy lets in.
+        start: The input of the run, authorized.
         data: The same, as it was sent.
-        plan: The run's.
+        plan: The plan of the run.
         run: The run.
-        at: When it was started.
+        at: When it was started, in milliseconds since the epoch.
 
     Raises:
-        ApplicationError: a log has no reader (`InvalidStart`), or who starts the run has not the
-            right to what it is given (`NotPermitted`).
+        ApplicationError: a log has no reader (`InvalidStart`), or the principal does not have the
+            right to the values (`NotPermitted`).
     """
     if start.given is None:
         return
-    given = initial_state(start.given)
-    found = _check_sender(plan.policy, START, data, start.proof, run=run, at=at)
+    initial = initial_state(start.given)
+    checked = _check_signature(plan.policy, START, data, start.proof, run=run, at=at)
     try:
-        for place, log in given.named_logs:
+        for place, log in initial.named_logs:
             _check_log(plan, log, place)
-        if found.verified:
-            paths = [*given.values]
-            deeds = _edited(plan, CrewState(run=run), paths, "a start that is given")
-            _check_side_effects(found, plan, CrewState(run=run), deeds)
-            given.check_senders(found.principal)
+        if checked.verified:
+            empty = CrewState(run=run)
+            effects = _edit_side_effects(plan, empty, [*initial.values], "a start that is given")
+            _check_side_effects(checked, plan, empty, effects)
+            initial.check_senders(checked.principal)
     except CommandRejected as error:
         raise start_error(error) from error
 
@@ -355,18 +366,18 @@ def _check_log(plan: GraphPlan, log: LogName, place: str) -> None:
         raise CommandRejected(f"{place}: {error.message}", remedy=error.remedy) from error
 
 
-def use_of(start: StartRun, data: dict[str, Any], at: int) -> SignedStart:
-    """This execution's use of a start.
+def signed_start(start: StartRun, data: dict[str, Any], at: int) -> SignedStart:
+    """The start of this execution, by its signature.
 
     Args:
-        start: What the run is started with.
+        start: The input of the run.
         data: The same, as it was sent.
-        at: When it was started.
+        at: When it was started, in milliseconds since the epoch.
     """
     info = workflow.info()
-    proof, digest = start.proof, ""
-    if proof is not None:
-        digest = signature_hash(proof, info.workflow_id, START, data, info.namespace)
+    signature, digest = start.proof, ""
+    if signature is not None:
+        digest = signature_hash(signature, info.workflow_id, START, data, info.namespace)
     return SignedStart(
         start=digest,
         execution=info.original_execution_run_id,
@@ -376,74 +387,76 @@ def use_of(start: StartRun, data: dict[str, Any], at: int) -> SignedStart:
 
 
 async def use_encrypted_start(payload: Payload) -> None:
-    """Uses a start that came encrypted: whoever can read the history could send it once more.
+    """Records the use of an encrypted start, which a reader of the history could send again.
 
     Args:
         payload: The start, decoded.
 
     Raises:
-        ApplicationError: another execution has used it, of a run that was deleted perhaps.
+        ApplicationError: another execution has used it, perhaps one of a deleted run.
     """
-    seal, info = nonce_text(payload), workflow.info()
-    if seal and not await _use(seal, info.original_execution_run_id):
+    nonce, info = nonce_text(payload), workflow.info()
+    if nonce and not await _record_use(nonce, info.original_execution_run_id):
         raise start_error(
             NotPermitted(
-                "this start was encrypted for one execution, which has used it",
+                "cannot start the run: another execution has used this encrypted start",
                 remedy="Start the run again by a client that has the encryption keys.",
             )
         )
 
 
 async def use_command(engine: Engine, incoming: QueuedCommand) -> None:
-    """Uses a command that gives authority, where it is signed or came encrypted.
+    """Records the use of a command that gives authority, if it is signed or encrypted.
 
-    A run knows its own commands by their ids. One that gets the id of a deleted run does not know
-    the commands of that one.
+    A run knows its own commands by their ids, but not those of a deleted run with the same id.
 
     Args:
-        engine: The run's.
-        incoming: The command, one of `USED_ONCE`, which the policy lets in.
+        engine: The engine of the run.
+        incoming: The command, one of `USED_ONCE`, which the policy permits.
     """
-    data: Any = incoming.data
-    if engine.state.is_ended or incoming.refusal is not None or not isinstance(data, dict):
+    content: Any = incoming.data
+    if engine.state.is_ended or incoming.refusal is not None or not isinstance(content, dict):
         return
-    told: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
-    command = told.get("id")
-    if not isinstance(command, str) or told.get("dry_run") is True:
+    data: dict[str, Any] = content  # pyright: ignore[reportUnknownVariableType]
+    command = data.get("id")
+    if not isinstance(command, str) or data.get("dry_run") is True:
         return
     known = engine.state.commands.get(CommandId(command))
     if known is not None and known.error_type != NotPermitted.__name__:
-        return  # it has its outcome
-    used = _used(engine, incoming, told)
-    if used and not await _use(used, workflow.info().first_execution_run_id):
+        return  # it has an outcome
+    key = _unique_key(engine, incoming, data)
+    if key and not await _record_use(key, workflow.info().first_execution_run_id):
         incoming.refusal = NotPermitted(
-            f"this {spoken(incoming.name)} was given to another run of this id, which has used it",
-            remedy="Send it again by a client: each signature, and each encryption, is for one.",
+            f"another run of this id has used this {spoken(incoming.name)}",
+            remedy="Send it again by a client, which signs and encrypts it anew.",
         )
 
 
 USED_ONCE = frozenset({"answer", "change", "edit_state", "redirect", "rollback", "set_permission"})
-"""Commands that give authority or stand for a person's decision."""
+"""Commands that give authority or stand for a decision of a person."""
 
 
-def _used(engine: Engine, incoming: QueuedCommand, data: dict[str, Any]) -> str:
-    """What a command is known by that nobody can make again; empty where anybody can."""
-    policy, proof = engine.plan.policy, _signature(data)
-    if policy is not None and policy.signed and proof is not None:
-        place = workflow.info().namespace
-        return signature_hash(proof, engine.state.run, incoming.name, data, place)
+def _unique_key(engine: Engine, incoming: QueuedCommand, data: dict[str, Any]) -> str:
+    """What only the sender of a command can make: its signature or nonce; empty: it has none."""
+    policy, signature = engine.plan.policy, _signature(data)
+    if policy is not None and policy.signed and signature is not None:
+        namespace = workflow.info().namespace
+        return signature_hash(signature, engine.state.run, incoming.name, data, namespace)
     return nonce_text(incoming.args[0].payload) if incoming.args else ""
 
 
-async def _use(used: str, owner: str) -> bool:
-    # A schedule encrypts once for all of its runs.
-    task = RecordUse(used=hash_json([workflow.info().workflow_id, used]), owner=owner)
-    mine: bool = await workflow.execute_local_activity(RECORD_USE, task, result_type=bool, **LOCAL)
-    return mine
+async def _record_use(key: str, owner: str) -> bool:
+    """Records who uses a signature or nonce; returns whether nobody else has used it."""
+    # The nonce of a schedule is the same for all of its runs.
+    task = RecordUse(used=hash_json([workflow.info().workflow_id, key]), owner=owner)
+    is_first: bool = await workflow.execute_local_activity(
+        RECORD_USE, task, result_type=bool, **LOCAL_OPTIONS
+    )
+    return is_first
 
 
 def foreign_execution_error(error: FailureError) -> ApplicationError | None:
-    """What an execution fails with that is none of its run's, as an activity found; else none."""
+    """The error of an execution that is not one of its run, as an activity found; else none."""
     cause = error.cause if isinstance(error, ActivityError) else error
     if not isinstance(cause, ApplicationError) or cause.type != NotPermitted.__name__:
         return None
@@ -451,16 +464,15 @@ def foreign_execution_error(error: FailureError) -> ApplicationError | None:
 
 
 def start_error(error: CommandRejected) -> ApplicationError:
-    """What a run fails with whose start is not let in, or asks for what cannot be."""
-    kind = NotPermitted.__name__ if isinstance(error, NotPermitted) else "InvalidStart"
-    return application_error(error.message, kind, FailureDetails(remedy=error.remedy))
+    """The error of a run whose start is not permitted or not valid."""
+    type_ = NotPermitted.__name__ if isinstance(error, NotPermitted) else "InvalidStart"
+    return application_error(error.message, type_, FailureDetails(remedy=error.remedy))
 
 
-def _names(incoming: QueuedCommand) -> tuple[str, ...]:
-    """The names under which a command may have been signed.
+def _signed_names(incoming: QueuedCommand) -> tuple[str, ...]:
+    """The names with which a command may have been signed.
 
-    What an `ask` says is a message; where the run continued as new before that was taken, nothing
-    else is known of it any more.
+    An `ask` is queued as a message; after continue-as-new its first name is not known any more.
     """
     if incoming.sent:
         return (incoming.sent,)

@@ -33,8 +33,8 @@ with workflow.unsafe.imports_passed_through():
     )
 
 from crewlog.workflows.activity_options import (
-    CHECKING,
-    COMPILING,
+    COMPILE_OPTIONS,
+    PREPARE_RUN_OPTIONS,
     local_tool_options,
     model_options,
     tool_options,
@@ -68,13 +68,13 @@ def _compile_call(context: ExecutionContext, request: CallRequest) -> Any:
             prompt.compile_input(),
             result_type=CompilePromptResult,
             task_queue=context.task_queue or None,
-            **COMPILING,
+            **COMPILE_OPTIONS,
         )
     return workflow.execute_activity(
         PREPARE_RUN,
         PrepareRun(run=context.engine.state.run, crew=prompt.definition or {}),
         result_type=PrepareRunResult,
-        **CHECKING,
+        **PREPARE_RUN_OPTIONS,
     )
 
 

@@ -1,8 +1,8 @@
 """The command `change`: its preparation by an activity, and its effect on the run.
 
-prepare   an activity makes the definition and the plan that the change leads to
-apply     compares that with the run as it is by then; a dry run ends here, else one entry
-records that the change is accepted, or that only permissions and settings changed
+prepare  an activity makes the changed definition and its plan
+apply    reports what they do to the run; unless it is a dry run, records that the change is
+         accepted, or that only permissions and settings changed
 """
 
 from __future__ import annotations
@@ -44,104 +44,101 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import Change, ChangeResult, Rollback
 
 from crewlog.workflows import authorization
-from crewlog.workflows.activity_options import PREPARING, READING
+from crewlog.workflows.activity_options import PREPARE_BY_PROMPT_OPTIONS, PREPARE_CHANGE_OPTIONS
 from crewlog.workflows.command_queue import QueuedCommand
-from crewlog.workflows.local_activity import locally
+from crewlog.workflows.local_activity import execute_local_activity_or_fallback
 
-PIECES = f"{RESERVED}pieces"
-"""The command of a run that parts what is in several pieces when it begins: `/` and the number of
-the execution follow, since each that begins so parts into runs of its own."""
+SPLIT_AT_START = f"{RESERVED}pieces"
+"""The command of a run that is split because it starts with several components. `/` and the number
+of the execution follow, since each such execution starts split runs of its own."""
 
 
 async def prepare(incoming: QueuedCommand, command: Change, engine: Engine, queue: str) -> None:
-    """Has an activity make the definition and the plan that a change leads to.
+    """Prepares a change: an activity makes the changed definition and its plan.
 
     Args:
         incoming: The change; it gets `prepared`.
         command: The same, parsed.
-        engine: The run's engine; the run goes on meanwhile.
+        engine: The engine of the run, which continues meanwhile.
         queue: The task queue of the run's activities; empty: the workflow's own.
 
     Raises:
-        CrewlogError: the change is refused.
+        CrewlogError: the change is rejected.
     """
-    checked = check(engine, command)
-    joins = joining(command)
-    if joins is not None:
-        incoming.prepared = await _joined(checked, joins)
+    check(engine, command)
+    operation = merge_operation(command)
+    if operation is not None:
+        incoming.prepared = await _prepare_merge(engine, operation)
     else:
-        incoming.prepared = await _made(incoming, checked, command, queue)
+        incoming.prepared = await _prepare_change(incoming, engine, command, queue)
 
 
-def check(engine: Engine, command: Change) -> Engine:
-    """What can be said of a change before anything is made: the engine that it is for.
+def check(engine: Engine, command: Change) -> None:
+    """Checks a change as far as that needs no preparation.
 
     Raises:
         CommandRejected: the run has no crew yet, or has ended.
-        ChangeConflict: it was made against another graph, or the run is about to be one with
-            another run.
+        ChangeConflict: it was made against another graph, or the run has a pending run merge.
     """
     state = engine.state
     if state.is_ended or state.status == "stopping":
         raise CommandRejected(
-            f"the run is {state.status}: its graph stays as it is",
-            remedy="Nothing can be changed in a run that ends or has ended.",
+            f"cannot change the run: it is {state.status}",
+            remedy="Start another run: a run that ends or has ended cannot be changed.",
         )
     if engine.prompt.is_active:
         raise CommandRejected(
-            "the run has no crew yet that could be changed",
-            remedy="Answer its question with `edit`: that puts another definition in its place.",
+            "cannot change the run: it has no crew yet",
+            remedy="Answer its interrupt with `edit`, which replaces the definition.",
         )
     if command.graph_version not in (None, state.graph_version):
         raise ChangeConflict(
             f"the change was made against graph v{command.graph_version}, and the run has "
             f"v{state.graph_version}",
-            remedy="Look at what it would do now, by a dry run, and send it as a new change.",
+            remedy="Make a dry run on the current graph, and send it as a new change.",
         )
     check_no_merge(state)
-    return engine
 
 
 def check_pending_change(engine: Engine, command: Change | Rollback) -> None:
-    """Checks whether a command may wait a moment for a change that is under way.
+    """Checks whether a command may wait for a pending change.
 
-    It may, where it takes any graph, or the one that the change leads to. Made against the graph
-    that goes, it would only hold if the change failed: it is not kept waiting for that.
+    It may if it names no graph version, or the one after the change. A command against the current
+    graph does not wait: it could only succeed if the pending change failed.
 
     Raises:
-        ChangeConflict: it was made against the graph that goes.
+        ChangeConflict: it was made against the current graph.
     """
-    under_way = engine.state.pending_change
-    if under_way is None or isinstance(command, Rollback):
+    pending = engine.state.pending_change
+    if pending is None or isinstance(command, Rollback):
         return
-    if command.graph_version not in (None, under_way.graph_version):
+    if command.graph_version not in (None, pending.graph_version):
         check_no_pending_change(engine, command)
 
 
 def check_no_pending_change(engine: Engine, command: Change | Rollback) -> None:
-    """Checks that no change is under way, unless the command has an outcome already.
+    """Checks that no change is pending, unless the command has an outcome already.
 
     Raises:
-        ChangeConflict: one is.
+        ChangeConflict: a change is pending.
     """
-    under_way = engine.state.pending_change
-    if under_way is None or command.id in engine.state.commands:
+    pending = engine.state.pending_change
+    if pending is None or command.id in engine.state.commands:
         return
-    what, again = "yours would do", "send it as a new change"
-    if isinstance(command, Rollback):
-        what, again = "the run does", "roll back with a new id"
-    who = f" by {under_way.by}" if under_way.by else ""
+    by = f" by {pending.by}" if pending.by else ""
+    what = "roll back" if isinstance(command, Rollback) else "send the change again"
     raise ChangeConflict(
-        f"another change{who} is under way, to graph v{under_way.graph_version}: "
-        f"{under_way.what or under_way.command}",
-        remedy=f"It waits for what runs now. Look at what {what} once it is there, and {again}.",
+        f"another change{by} is pending, to graph v{pending.graph_version}: "
+        f"{pending.what or pending.command}",
+        remedy="It waits for the calls in flight. Once the run has the new graph, "
+        f"{what} with a new id.",
     )
 
 
-async def _made(
+async def _prepare_change(
     incoming: QueuedCommand, engine: Engine, command: Change, queue: str
 ) -> PrepareChangeResult:
-    """The rounds of preparing: more than one only where a model reads a prompt."""
+    """Prepares a change; in several rounds if a model reads its prompt."""
     prompt = engine.state.prompt
     task = PrepareChange(
         run=engine.state.run,
@@ -156,45 +153,49 @@ async def _made(
         permissions=_live_permissions(engine) if command.prompt else {},
         basis=engine.state.basis if command.prompt else ContentHash(""),
     )
-    reads = bool(command.prompt) and command.reader != "forms"
-    options: dict[str, Any] = {**READING, "task_queue": queue or None} if reads else PREPARING
+    needs_model = bool(command.prompt) and command.reader != "forms"
+    options: dict[str, Any] = (
+        {**PREPARE_BY_PROMPT_OPTIONS, "task_queue": queue or None}
+        if needs_model
+        else PREPARE_CHANGE_OPTIONS
+    )
     while True:
         try:
-            made: PrepareChangeResult = await workflow.execute_activity(
+            result: PrepareChangeResult = await workflow.execute_activity(
                 PREPARE_CHANGE, task, result_type=PrepareChangeResult, **options
             )
         except ActivityError as error:
-            raise _refusal(error) from error
-        if made.reply is not None:
-            incoming.rounds.append(made)
-            task = task.model_copy(update={"replies": (*task.replies, made.reply)})
-        if made.refused:
-            raise _no_crew(made.refused)
-        if not made.again:
-            return made
+            raise _preparation_error(error) from error
+        if result.reply is not None:
+            incoming.rounds.append(result)
+            task = task.model_copy(update={"replies": (*task.replies, result.reply)})
+        if result.refused:
+            raise _invalid_change(result.refused)
+        if not result.again:
+            return result
 
 
-def joining(command: Change) -> Connect | Wire | None:
-    """The operation of a change that makes two runs one; none where it is about the run alone.
+def merge_operation(command: Change) -> Connect | Wire | None:
+    """The operation of a change that requests a run merge; none: it changes this run only.
 
     Raises:
-        CommandRejected: it has others, too.
+        CommandRejected: the change has other operations, too.
     """
-    found = [
+    operations = [
         each
         for each in command.operations
         if isinstance(each, Connect | Wire) and each.other is not None
     ]
-    if found and len(command.operations) > 1:
+    if operations and len(command.operations) > 1:
         raise CommandRejected(
-            f"what makes this run and {found[0].other!r} one stands alone in a change",
+            f"cannot merge this run with {operations[0].other!r} in a change with other operations",
             remedy="Send the other operations as a change of their own, before or after it.",
         )
-    return found[0] if found else None
+    return operations[0] if operations else None
 
 
-async def _joined(engine: Engine, operation: Connect | Wire) -> PrepareMergeResult:
-    """What a merge would lead to, as the other run is by now."""
+async def _prepare_merge(engine: Engine, operation: Connect | Wire) -> PrepareMergeResult:
+    """Prepares a run merge with the current state of the other run."""
     state = engine.state
     other = RunId(operation.other or "")
     check_may_request(state, other)
@@ -206,40 +207,42 @@ async def _joined(engine: Engine, operation: Connect | Wire) -> PrepareMergeResu
         asks=state.run,
         removed=removed_agents(state, engine.plan.agents),
         decide=True,
-        merged=tuple(op for op, word in state.merges.items() if word.outcome == "merged"),
+        merged=tuple(op for op, merge in state.merges.items() if merge.outcome == "merged"),
     )
     try:
-        return await locally(PREPARE_MERGE, task, PrepareMergeResult, PREPARING)
+        return await execute_local_activity_or_fallback(
+            PREPARE_MERGE, task, PrepareMergeResult, PREPARE_CHANGE_OPTIONS
+        )
     except ActivityError as error:
-        raise _refusal(error) from error
+        raise _preparation_error(error) from error
 
 
-async def whole(engine: Engine) -> PrepareChangeResult:
-    """What becomes of a run's crew whose graph is in several pieces, where nothing is changed."""
+async def prepare_split_at_start(engine: Engine) -> PrepareChangeResult:
+    """Prepares the split of a run that starts with several components."""
     task = PrepareChange(
         run=engine.state.run,
         base=engine.plan.definition,
         recipe=True,
-        command=f"{PIECES}/{engine.state.execution}",
+        command=f"{SPLIT_AT_START}/{engine.state.execution}",
     )
-    made: PrepareChangeResult = await workflow.execute_activity(
-        PREPARE_CHANGE, task, result_type=PrepareChangeResult, **PREPARING
+    result: PrepareChangeResult = await workflow.execute_activity(
+        PREPARE_CHANGE, task, result_type=PrepareChangeResult, **PREPARE_CHANGE_OPTIONS
     )
-    return made.model_copy(update={"base": engine.plan.definition})
+    return result.model_copy(update={"base": engine.plan.definition})
 
 
 def _live_permissions(engine: Engine) -> dict[str, tuple[AgentName, ...]]:
-    """Who may call a tool, where people have said so while the run lived."""
-    written, now = engine.plan.permissions, engine.state.tool_permissions
+    """The permissions that people set on the live run: the agents that may call each tool."""
+    defined, now = engine.plan.permissions, engine.state.tool_permissions
     return {
-        tool: named
-        for tool, named in now.items()
-        if named is not None and named != written.get(ToolName(tool))
+        tool: agents
+        for tool, agents in now.items()
+        if agents is not None and agents != defined.get(ToolName(tool))
     }
 
 
-def _refusal(error: ActivityError) -> CrewlogError | ActivityError:
-    """What a failed preparation says, with all faults."""
+def _preparation_error(error: ActivityError) -> CrewlogError | ActivityError:
+    """The error of a change whose preparation failed."""
     cause = error.cause
     if isinstance(cause, CancelledError):
         return error
@@ -251,13 +254,13 @@ def _refusal(error: ActivityError) -> CrewlogError | ActivityError:
     remedy = failure_details(cause).remedy
     if cause.type == "ChangeConflict":
         return ChangeConflict(cause.message, remedy=remedy)
-    return _no_crew(cause.message, remedy)
+    return _invalid_change(cause.message, remedy)
 
 
-def _no_crew(faults: str, remedy: str = "") -> CommandRejected:
+def _invalid_change(faults: str, remedy: str = "") -> CommandRejected:
     return CommandRejected(
         f"the change makes no crew:\n{faults}",
-        remedy=remedy or "The run goes on as it was: correct the change, and send it as a new one.",
+        remedy=remedy or "The run is unchanged: correct the change, and send it as a new one.",
     )
 
 
@@ -274,23 +277,23 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
     """Applies a change, or reports it for a dry run; none if it must be prepared again.
 
     Raises:
-        CommandRejected: it cannot be.
-        ChangeConflict: the run has another graph than it was made against, or another definition
-            than is expected comes out.
+        CommandRejected: the run cannot be changed so.
+        ChangeConflict: the run has another graph than it was made against, or the changed
+            definition is another one than expected.
     """
-    prepared = incoming.prepared
-    checked = check(engine, command)
+    prepared, state = incoming.prepared, engine.state
+    check(engine, command)
     if isinstance(prepared, PrepareMergeResult):
-        return _ask(checked, incoming, command, prepared)
-    if checked.state.pending_change is not None or not isinstance(prepared, PrepareChangeResult):
-        return None  # another change was first: this one meets the graph that comes of it
-    if prepared.base not in ("", checked.state.definition):
-        return None  # what it was made of is not the run's definition any more
-    if incoming.authorization is not None and prepared.compared != checked.state.definition:
-        return None  # what it widens was looked at for another one
+        return _request_merge(engine, incoming, command, prepared)
+    if state.pending_change is not None or not isinstance(prepared, PrepareChangeResult):
+        return None  # another change was first: this one is for the graph after it
+    if prepared.base not in ("", state.definition):
+        return None  # it was prepared for another definition
+    if incoming.authorization is not None and prepared.compared != state.definition:
+        return None  # its widenings were found for another definition
     abandon = command.running == "abandon"
     report, plan = live_change.change_report(
-        checked,
+        engine,
         prepared,
         graph_version=command.graph_version,
         expect=command.expect,
@@ -298,11 +301,11 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
     )
     report = report.model_copy(update={"warnings": prepared.warnings})
     if prepared.widens is not None and incoming.authorization is not None:
-        ways = (*prepared.widens, *live_change.widened_tools(checked, plan, report))
-        authorization.check_widening(incoming.authorization, ways, "the change")
+        widenings = (*prepared.widens, *live_change.widened_tools(engine, plan, report))
+        authorization.check_widening(incoming.authorization, widenings, "the change")
     else:
         authorization.check_widening(incoming.authorization, prepared.widens, "the change")
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": command.id,
         "detail": prepared.what,
         "graph_version": report.graph_version,
@@ -313,10 +316,10 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
         "digest": incoming.digest,
     }
     if command.dry_run:
-        position = checked.state.position
-        return AppliedChange(ChangeResult(position=position, plan=plan.to_json(), **told), report)
+        result = ChangeResult(position=state.position, plan=plan.to_json(), **fields)
+        return AppliedChange(result, report)
     live_change.accept_change(
-        checked,
+        engine,
         plan,
         report,
         what=prepared.what,
@@ -324,37 +327,37 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
         reason=command.reason,
         command=command.id,
         abandon=abandon,
-        parts=prepared.split_runs,
-        basis=_basis(checked, command, prepared),
+        split_runs=prepared.split_runs,
+        basis=_basis(engine, command, prepared),
     )
-    if checked.state.pending_change is not None:
+    if engine.state.pending_change is not None:
         incoming.drain = command.drain_timeout
-    position = checked.state.commands[command.id].position
-    return AppliedChange(ChangeResult(position=position, **told), report)
+    position = engine.state.commands[command.id].position
+    return AppliedChange(ChangeResult(position=position, **fields), report)
 
 
 def _basis(engine: Engine, command: Change, prepared: PrepareChangeResult) -> ContentHash:
-    """The crew that was changed while the run lives; empty where the change gives a whole one."""
+    """The definition that operations or a prompt change; empty for a whole definition."""
     if command.operations:
         return engine.state.basis or engine.state.definition
     return hash_json(prepared.basis) if prepared.basis else ContentHash("")
 
 
-def _ask(
+def _request_merge(
     engine: Engine, incoming: QueuedCommand, command: Change, prepared: PrepareMergeResult
 ) -> AppliedChange:
-    """Asks another run to be one graph with this one, or tells what would come of that.
+    """Requests a run merge, or reports it for a dry run.
 
     Raises:
-        ComponentConflict: nothing can.
-        ChangeConflict: the run is in a merge, or about to change its graph.
+        ComponentConflict: the runs cannot be merged.
+        ChangeConflict: the run has a pending run merge or change.
     """
     if prepared.refused:
         raise ComponentConflict(prepared.refused, remedy=prepared.remedy)
     authorization.check_widening(incoming.authorization, prepared.widens, "the merge")
-    operation, topology = joining(command), engine.plan.topology
+    operation, topology = merge_operation(command), engine.plan.topology
     if operation is None:
-        raise InternalError("a merge was prepared for a change that is none")
+        raise InternalError("a run merge was prepared for a change that requests none")
     what = _edge_text(operation)
     request = merge_request(
         engine.state,
@@ -374,7 +377,7 @@ def _ask(
         topology=prepared.change,
         warnings=prepared.warnings,
     )
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": command.id,
         "detail": what,
         "graph_version": engine.state.graph_version,
@@ -385,21 +388,21 @@ def _ask(
     }
     if command.dry_run:
         position = engine.state.position
-        return AppliedChange(ChangeResult(position=position, plan=prepared.plan, **told), report)
+        return AppliedChange(ChangeResult(position=position, plan=prepared.plan, **fields), report)
     engine.record(request)
-    return AppliedChange(ChangeResult(position=engine.state.position, **told), report)
+    return AppliedChange(ChangeResult(position=engine.state.position, **fields), report)
 
 
 def _edge_text(operation: Connect | Wire) -> str:
-    """What ties two runs, for people."""
+    """The operation that connects two runs, for people."""
     if isinstance(operation, Wire):
         return f"wires {operation.name} to {operation.to} of {operation.other}"
     over = f" over {operation.channel}" if operation.channel else ""
     return f"connects {operation.sender} to {operation.listener} of {operation.other}{over}"
 
 
-def repeated(engine: Engine, command: str, known: CommandOutcome) -> ChangeResult:
-    """The recorded outcome of a change, for who sends it again."""
+def repeated_result(engine: Engine, command: str, known: CommandOutcome) -> ChangeResult:
+    """The result of a change that was sent again."""
     state = engine.state
     return ChangeResult(
         id=CommandId(command),
@@ -411,8 +414,8 @@ def repeated(engine: Engine, command: str, known: CommandOutcome) -> ChangeResul
     )
 
 
-def spent(engine: Engine, incoming: QueuedCommand) -> None:
-    """Records what models cost that read the change's prompt, whatever becomes of it."""
+def record_usage(engine: Engine, incoming: QueuedCommand) -> None:
+    """Records the usage of the models that read a change's prompt, whatever its outcome."""
     for number, each in enumerate(incoming.rounds, 1):
         engine.record(j.PromptRead(agent=COMPILER, round=number, usage=each.usage))
     incoming.rounds.clear()

@@ -188,13 +188,13 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
             kinds = {each.__name__: each for each in _CONFLICTS}
             raise kinds.get(known.error_type, CommandRejected)(known.detail)
         if isinstance(command, Change):
-            return changes.repeated(engine, command.id, known)
+            return changes.repeated_result(engine, command.id, known)
         return CommandResult(
             id=command.id, position=known.position, detail="applied before", digest=known.hash
         )
     if engine.state.is_ended:
         raise UsageError(f"the run has ended: it is {engine.state.status}")
-    changes.spent(engine, incoming)
+    changes.record_usage(engine, incoming)
     if incoming.refusal is not None:
         raise incoming.refusal
     if isinstance(command, Change):

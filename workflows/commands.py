@@ -27,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import NOTIFY_MERGE, Answer, Change, Rollback
 
 from crewlog.workflows import answer_edits, authorization, changes, restore
-from crewlog.workflows.activity_options import LOCAL
+from crewlog.workflows.activity_options import LOCAL_OPTIONS
 from crewlog.workflows.command_effects import apply_command, doubtful
 from crewlog.workflows.command_queue import InvalidPayload, QueuedCommand, present
 from crewlog.workflows.context import ExecutionContext
@@ -103,9 +103,9 @@ class CommandProcessor:
             self.queue += self._blocked
             self._blocked = []
         while self.queue:
-            if self.unauthenticated.rests(self.queue[0], encrypted=self._context.encrypted):
+            if self.unauthenticated.must_pause(self.queue[0], encrypted=self._context.encrypted):
                 self._context.events += 1  # its marker
-                await authorization.tell()
+                await authorization.record_time()
             await self._take(self.queue.pop(0))
 
     async def _take(self, incoming: QueuedCommand) -> None:
@@ -124,7 +124,7 @@ class CommandProcessor:
             incoming.data = InvalidPayload(NOT_ENCRYPTED)
         if is_notification:
             if not engine.prompt.is_active:  # a run without a crew is in no run merge
-                self._run_merge.hint(incoming.data)
+                self._run_merge.add_notification(incoming.data)
             return False
         if self._is_deferred(incoming):
             self._deferred.append(incoming)
@@ -134,7 +134,7 @@ class CommandProcessor:
             await forward(engine.state, incoming, signed=policy is not None and policy.signed)
             return False
         await authorization.authorize(engine, incoming)
-        return not self.unauthenticated.counted(engine, incoming)
+        return not self.unauthenticated.count(engine, incoming)
 
     async def _execute(self, incoming: QueuedCommand) -> None:
         """Prepares or applies a command that was authorised, or records that it was not."""
@@ -153,7 +153,7 @@ class CommandProcessor:
             incoming.prepare_again()
             self.queue.append(incoming)
             return
-        self.unauthenticated.note(incoming)
+        self.unauthenticated.add_rejection(incoming)
         if incoming.drain is not None:
             self._start_drain(incoming.drain)
 
@@ -179,7 +179,7 @@ class CommandProcessor:
             FIND_COMMAND,
             FindCommand(run=engine.state.run, command=command),
             result_type=FindCommandResult,
-            **LOCAL,
+            **LOCAL_OPTIONS,
         )
         incoming.known = found.outcome
 

@@ -21,13 +21,13 @@ class ExecutionContext:
     search_attributes: bool = False
     """Whether the server knows Crewlog's search attributes."""
     encrypted: bool = False
-    """Whether the run was started encrypted: then unencrypted commands are refused."""
+    """Whether the run was started encrypted: then unencrypted commands are rejected."""
     quiet: bool = False
-    """Whether search attributes say nothing about the content of an encrypted run."""
+    """Whether search attributes leave out the content of an encrypted run."""
     is_closing: bool = False
     """Whether the execution is about to continue as new: nothing starts any more."""
     events: int = 0
-    """Commands of Temporal that this execution issued. Each leaves an event in the history."""
+    """Temporal commands that this execution issued. Each leaves an event in the history."""
 
     def advance_clock(self, at: int) -> None:
         """Moves the engine's clock forward, to milliseconds since the epoch; never back."""
@@ -35,6 +35,6 @@ class ExecutionContext:
 
     @property
     def is_merge_offered(self) -> bool:
-        """Whether the run offered itself to a run merge: it waits for the other run's answer."""
-        joining = self.engine.state.pending_merge
-        return joining is not None and joining.status == "offered"
+        """Whether the run has offered itself to a run merge, and waits for the other run."""
+        merge = self.engine.state.pending_merge
+        return merge is not None and merge.status == "offered"

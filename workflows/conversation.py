@@ -1,8 +1,8 @@
-"""What a conversation has answered, with the words: for those who wait, and for the query.
+"""The responses of a conversation with their texts, for waiting clients and for the query.
 
-The state holds an answer by its hash, and the history of the execution that made it has its words.
-So they are kept in memory here, which a replay makes anew, and the last one is carried over: nobody
-who asks a run needs the store.
+The state has a response by its hash only. The history of the execution has its text, so this module
+keeps it in memory, and a replay makes it again. The last response is carried: a client never needs
+the store.
 """
 
 from __future__ import annotations
@@ -21,75 +21,75 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.calls import CallModelResult
     from crewlog.wire import ConversationView, Response
 
-_GOES_ON = ("RunRolledBack", "RunForked", "RunReopened")
-"""Entries after which a run goes on from another state."""
-KEPT = 50
-"""Answers that are kept with their words."""
-LONGEST = 16 * 1024
-"""Characters of an answer that are carried over; the store has all of it."""
+_RESTORING = ("RunRolledBack", "RunForked", "RunReopened")
+"""Entries after which a run continues from another state."""
+MAX_RESPONSES = 50
+"""Responses that are kept with their texts."""
+CARRIED_LENGTH = 16 * 1024
+"""Characters of a response that are carried; the store has all of it."""
 
 
-class Answers:
-    """The answers of a run's conversation.
+class Responses:
+    """The responses of a conversation.
 
     Args:
-        last: The last one of the execution before.
-        said: The command whose message the turn answers that is under way.
-        seen: The position up to which that execution has looked.
+        last: The last response of the execution before.
+        message: The command whose message the current exchange answers.
+        position: The position up to which the execution before has read its journal.
     """
 
-    def __init__(self, last: Response | None = None, said: str = "", seen: int = 0) -> None:
+    def __init__(self, last: Response | None = None, message: str = "", position: int = 0) -> None:
         self._texts: dict[ContentHash, str] = {}
-        """What was said in the present turn, by the message's hash."""
-        self._replies: dict[str, Response] = {last.message: last} if last is not None else {}
+        """The texts of the current exchange, by the hashes of their messages."""
+        self._responses: dict[str, Response] = {last.message: last} if last is not None else {}
         self._last = last
-        self._said = said
-        """The command whose message the present turn answers."""
-        self._seen = seen
+        self._message = message
+        """The command whose message the current exchange answers."""
+        self._position = position
 
-    def note(self, result: CallModelResult) -> None:
-        """Keeps the words of a model's reply, which may be the answer.
+    def add_message(self, result: CallModelResult) -> None:
+        """Keeps the text of a model's message, which may be the response.
 
-        Also of one that calls tools: a turn that reaches its bound of calls ends with its text.
+        Also of one that calls tools: a turn that reaches its limit of calls ends with its text.
         """
-        self._note(result.draft or result.hash, result.body)
+        self._add_text(result.draft or result.hash, result.body)
 
-    def _note(self, body: ContentHash, message: Mapping[str, Json]) -> None:
-        if words := text_of(message):
-            self._texts[body] = words
+    def _add_text(self, body: ContentHash, message: Mapping[str, Json]) -> None:
+        if text := text_of(message):
+            self._texts[body] = text
 
-    def look(self, engine: Engine) -> None:
-        """Sees which turns have ended since the last look."""
+    def update(self, engine: Engine) -> None:
+        """Reads the journal for exchanges that have ended since the last update."""
         state = engine.state
-        if state.conversation is None or state.position == self._seen:
+        if state.conversation is None or state.position == self._position:
             return
-        entries = engine.ledger.page(self._seen, len(engine.ledger.entries))
-        self._seen = state.position
+        entries = engine.ledger.page(self._position, len(engine.ledger.entries))
+        self._position = state.position
         for _, data in entries:
             if data["kind"] == "ExchangeStarted":
-                self._said = str(data.get("message_command", ""))
+                self._message = str(data.get("message_command", ""))
             elif data["kind"] == "ExchangeEnded":
-                self._ended(j.ExchangeEnded.model_validate(data))
-            elif data["kind"] in _GOES_ON:  # perhaps in the middle of another turn
-                talk: dict[str, Json] = data["state"].get("conversation") or {}
-                self._said = str(talk.get("message", ""))
+                self._add_response(j.ExchangeEnded.model_validate(data))
+            elif data["kind"] in _RESTORING:  # perhaps within another exchange
+                conversation: dict[str, Json] = data["state"].get("conversation") or {}
+                self._message = str(conversation.get("message", ""))
             elif data["kind"] == "ModelCallCompleted" and data["ref"].get("inline"):
-                # It is made here and comes with no result: of an agent that asks no model.
-                self._note(data["ref"]["body"], data["ref"]["inline"])
+                # The message of an agent without a model is no result of an activity.
+                self._add_text(data["ref"]["body"], data["ref"]["inline"])
 
-    def _ended(self, entry: j.ExchangeEnded) -> None:
+    def _add_response(self, entry: j.ExchangeEnded) -> None:
         if not entry.exchange:
             return
-        said, body = self._said, entry.response
+        message, body = self._message, entry.response
         if entry.ref is not None:
             body = entry.ref.body
             inline: Mapping[str, Json] = entry.ref.inline or {}
             text = text_of(inline)
         else:
             text = self._texts.get(body, "") if body is not None else ""
-        reply = Response(
+        response = Response(
             exchange=entry.exchange,
-            message=CommandId(said),
+            message=CommandId(message),
             agent=entry.agent,
             text=text,
             body=body,
@@ -98,61 +98,65 @@ class Answers:
             end_reason=entry.end_reason,
         )
         self._texts.clear()
-        self._last = reply
-        self._replies.pop(said, None)
-        self._replies[said] = reply
-        while len(self._replies) > KEPT:
-            del self._replies[next(iter(self._replies))]
+        self._last = response
+        self._responses.pop(message, None)
+        self._responses[message] = response
+        while len(self._responses) > MAX_RESPONSES:
+            del self._responses[next(iter(self._responses))]
 
-    def to(self, engine: Engine, command: str) -> Response | None:
-        """The answer to a message; none where its turn is not over.
+    def response_to(self, engine: Engine, command: str) -> Response | None:
+        """The response to a message; none before its exchange has ended.
 
         Raises:
-            CommandRejected: it was answered long ago, and the words are not kept here.
+            CommandRejected: the response is not kept any more, or there is no such message.
         """
-        self.look(engine)
-        if (found := self._replies.get(command)) is not None:
-            return found
+        self.update(engine)
+        if (response := self._responses.get(command)) is not None:
+            return response
         state = engine.state
-        waits = any(said.command == command for said in state.message_queue)
-        under_way = state.conversation is not None and not state.is_conversation_idle
-        if waits or (
-            under_way and state.conversation is not None and state.conversation.message == command
-        ):
+        is_queued = any(message.command == command for message in state.message_queue)
+        is_current = (
+            state.conversation is not None
+            and not state.is_conversation_idle
+            and state.conversation.message == command
+        )
+        if is_queued or is_current:
             return None
         raise CommandRejected(
-            f"the message {command!r} was answered in an earlier turn, or is none",
-            remedy=f"`crewlog log {state.run}` tells all turns.",
+            f"there is no response to {command!r}: an earlier exchange answered it, or it is no "
+            "message",
+            remedy=f"`crewlog log {state.run}` shows all exchanges.",
         )
 
     def last(self, engine: Engine) -> Response | None:
-        """The last answer, with its words where they are known here."""
-        self.look(engine)
-        told = engine.state.conversation.last if engine.state.conversation is not None else None
-        if told is None or (self._last is not None and self._last.exchange == told.exchange):
+        """The last response, with its text if it is known here."""
+        self.update(engine)
+        conversation = engine.state.conversation
+        last = conversation.last if conversation is not None else None
+        if last is None or (self._last is not None and self._last.exchange == last.exchange):
             return self._last
         return Response(
-            exchange=told.exchange,
-            message=CommandId(told.message),
-            agent=told.agent,
-            body=told.response,
-            error=told.error,
-            warning=told.warning,
-            end_reason=told.end_reason,
+            exchange=last.exchange,
+            message=CommandId(last.message),
+            agent=last.agent,
+            body=last.response,
+            error=last.error,
+            warning=last.warning,
+            end_reason=last.end_reason,
         )
 
-    def carried(self, engine: Engine) -> dict[str, Json]:
-        """The last answer, for the next execution; empty where there is none."""
-        reply = self.last(engine)
-        if reply is None:
+    def carry(self, engine: Engine) -> dict[str, Json]:
+        """The last response, for the next execution; empty: there is none."""
+        response = self.last(engine)
+        if response is None:
             return {}
-        if len(reply.text) > LONGEST:
-            reply = reply.model_copy(update={"text": f"{reply.text[:LONGEST]}…"})
-        return reply.to_json()
+        if len(response.text) > CARRIED_LENGTH:
+            response = response.model_copy(update={"text": f"{response.text[:CARRIED_LENGTH]}…"})
+        return response.to_json()
 
 
-def view(engine: Engine, answers: Answers) -> ConversationView:
-    """What the query `conversation` tells."""
+def conversation_view(engine: Engine, responses: Responses) -> ConversationView:
+    """The result of the query `conversation`."""
     state = engine.state
     return ConversationView(
         run=state.run,
@@ -162,11 +166,11 @@ def view(engine: Engine, answers: Answers) -> ConversationView:
         and not state.message_queue,
         queued=len(state.message_queue),
         deadline=state.conversation.deadline if state.conversation is not None else 0,
-        last=answers.last(engine),
+        last=responses.last(engine),
     )
 
 
 def text_of(body: Mapping[str, Json]) -> str:
-    """The words of a message; of a content in parts, of those that are text; files by name."""
+    """The text of a message: of content blocks, the texts and the names of files."""
     content = body.get("content", "")
     return content if isinstance(content, str) else words_of(content)

@@ -1,7 +1,8 @@
 """`CrewRun`: the one workflow type. Its name, its handlers and their JSON are `docs/wire.md`.
 
 Handlers and `run` take raw payloads and validate them here: with typed parameters, a malformed
-signal would be dropped without a trace, and a malformed start would fail workflow tasks for ever.
+signal would be dropped without a trace, and a malformed start would fail workflow tasks again and
+again.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ with workflow.unsafe.imports_passed_through():
         StartRun,
     )
 
-from crewlog.workflows import authorization, conversation, restore
+from crewlog.workflows import authorization, restore
 from crewlog.workflows.command_queue import (
     TOGETHER,
     InvalidPayload,
@@ -68,21 +69,21 @@ from crewlog.workflows.command_queue import (
     receive_command,
     unread,
 )
-from crewlog.workflows.conversation import Answers
+from crewlog.workflows.conversation import Responses, conversation_view
 from crewlog.workflows.ending import CANCEL, Ended
 from crewlog.workflows.execution import Execution
-from crewlog.workflows.local_activity import made
+from crewlog.workflows.local_activity import execute_local_activity
 
-WHOLE = RawValue(Payload())
-"""What a query gets that is sent without an argument. A default, since an optional parameter would
-not be handed over raw."""
+NO_ARGUMENT = RawValue(Payload())
+"""The argument of a query that is sent without one. It is a default value, since the SDK would not
+pass an optional parameter as a raw value."""
 
-ASKERS = 5
-"""Clients that may wait by `ask` at a time: a server lets ten updates be under way in an execution,
-and those who wait for a run's end must not keep out those who steer it."""
+MAX_ASKS = 5
+"""Clients that may wait by `ask` at a time: a server allows ten open updates in an execution, and
+clients that wait for its end must not keep out other commands."""
 
 FAILED = "RunFailed"
-"""The error type of a run that failed, where it has no other."""
+"""The error type of a failed run that has no other."""
 
 CARRY = "carry"
 """The key of a continued execution's start input; clients send `StartRun` instead."""
@@ -90,7 +91,7 @@ CARRY = "carry"
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class CrewRun:
-    """A crew's run: thin over the engine, which knows what follows from what happened."""
+    """A run: the handlers of its commands and queries, and its executions."""
 
     def __init__(self) -> None:
         self._inbox: list[QueuedCommand] = []
@@ -98,7 +99,7 @@ class CrewRun:
         self._waiting_asks = 0
         """Clients that wait for the result by `ask`."""
         self._encrypted = False
-        """Whether the execution was started with what is encrypted: then so is what it is told."""
+        """Whether the execution was started encrypted: then its commands are, too."""
 
     @workflow.run
     async def run(self, raw: RawValue) -> dict[str, Any]:
@@ -109,37 +110,36 @@ class CrewRun:
                 ended = await asyncio.shield(loop)
                 break
             except asyncio.CancelledError:
-                if loop.done():  # the worker evicts this execution: not a command of anybody's
+                if loop.done():  # the worker evicts this execution; nobody cancelled it
                     raise
-                # Temporal's cancel is a graceful stop: the loop goes on until everything landed.
+                # Temporal's cancel is a graceful stop: the loop runs until all calls have ended.
                 command = {"id": CANCEL, "by": "temporal", "reason": "cancelled"}
                 self._inbox.append(QueuedCommand("stop", command, now()))
         if ended.carry is not None:
-            # Pinned to its build until here; the next execution is of the build that is current.
+            # An execution is pinned to its build; the next one takes the current build.
             workflow.continue_as_new(
                 {CARRY: ended.carry.to_json()},
                 initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE,
             )
         if ended.result is None:
-            kind = ended.error_type or FAILED
-            raise application_error(ended.error, kind)
+            raise application_error(ended.error, ended.error_type or FAILED)
         if ended.cancelled:
             raise asyncio.CancelledError
         return ended.result.model_dump(mode="json")
 
     async def _run_execution(self, raw: RawValue) -> Ended:
-        # A replay may have other settings: what is refused follows from the history alone.
+        # A replay may have other settings: what is rejected must follow from the history alone.
         self._encrypted = not is_plain(raw.payload)
         if is_unavailable(raw.payload) or (is_refused(raw.payload) and not self._encrypted):
-            # This task fails until its file is there, or the settings accept it.
+            # This task fails until its file is available, or the settings accept it.
             workflow.payload_converter().from_payload(raw.payload)
         _check_first_start()
         if workflow.info().continued_run_id is not None:
-            # Our own: what comes from outside was looked at before it was carried.
+            # A carry: its commands were checked before.
             carried = workflow.payload_converter().from_payload(raw.payload)
             self._execution = self._continue(carried[CARRY])
         else:
-            self._execution = await self._begin(raw)
+            self._execution = await self._start(raw)
         self._execution.context.encrypted = self._encrypted
         self._execution.context.quiet = was_encrypted(raw.payload)
         try:
@@ -147,14 +147,14 @@ class CrewRun:
         except ActivityError as error:
             raise authorization.foreign_execution_error(error) or error from error
 
-    async def _begin(self, raw: RawValue) -> Execution:
+    async def _start(self, raw: RawValue) -> Execution:
         data = read_args([raw])
         start = _parse_start(data)
         await authorization.use_encrypted_start(raw.payload)
         if start.replace:
-            await restore.forget(start, data, _started())
+            await restore.delete_replaced_run(start, data, _started_at())
         if start.fork is not None or start.reopen is not None:
-            engine, loaded = await restore.begin(start, data, _started())
+            engine, loaded = await restore.restore_run(start, data, _started_at())
             return Execution(
                 engine,
                 self._inbox,
@@ -162,7 +162,7 @@ class CrewRun:
                 search_attributes=loaded.search_attributes,
             )
         if start.split is not None:
-            engine, loaded = await restore.begin_part(start, start.split, _started())
+            engine, loaded = await restore.start_split_run(start, start.split, _started_at())
             return Execution(
                 engine,
                 self._inbox,
@@ -170,18 +170,18 @@ class CrewRun:
                 search_attributes=loaded.search_attributes,
             )
         if start.prompt is not None:
-            return self._begin_draft(start, start.prompt)
-        opened = await _open(start, authorization.use_of(start, data, _started()))
-        plan, run = GraphPlan.from_json(opened.plan), RunId(workflow.info().workflow_id)
-        start = authorization.starter(start, data, plan.policy, run, _started())
-        authorization.check_initial_state(start, data, plan, run, _started())
+            return self._start_with_prompt(start, start.prompt)
+        prepared = await _prepare_run(start, authorization.signed_start(start, data, _started_at()))
+        plan, run = GraphPlan.from_json(prepared.plan), RunId(workflow.info().workflow_id)
+        start = authorization.authorize_start(start, data, plan.policy, run, _started_at())
+        authorization.check_initial_state(start, data, plan, run, _started_at())
         try:
             engine = await Engine.begin(
                 plan,
                 run,
                 input_text=_as_text(start.input),
                 by=start.by,
-                at=_started(),
+                at=_started_at(),
                 command=CommandId(start.command) if start.command else None,
                 initial_state=initial_state(start.given) if start.given is not None else None,
                 files=start.files,
@@ -194,10 +194,10 @@ class CrewRun:
             engine,
             self._inbox,
             task_queue=start.queue,
-            search_attributes=opened.search_attributes,
+            search_attributes=prepared.search_attributes,
         )
 
-    def _begin_draft(self, start: StartRun, text: str) -> Execution:
+    def _start_with_prompt(self, start: StartRun, text: str) -> Execution:
         draft = PromptCarry(
             input=_as_text(start.input),
             files=start.files,
@@ -207,8 +207,10 @@ class CrewRun:
             command=CommandId(start.command) if start.command else None,
         )
         run = RunId(workflow.info().workflow_id)
-        engine = Engine.begin_with_prompt(run, text, draft, registry=start.registry, at=_started())
-        # Whether the server knows the search attributes is told by the check of the definition.
+        engine = Engine.begin_with_prompt(
+            run, text, draft, registry=start.registry, at=_started_at()
+        )
+        # The validation of the definition reports whether the server has the search attributes.
         return Execution(engine, self._inbox, task_queue=start.queue, search_attributes=False)
 
     def _continue(self, data: Any) -> Execution:
@@ -216,7 +218,7 @@ class CrewRun:
         ledger = Journal.from_carry(CrewState.from_json(carry.state), carry.batch)
         plan = GraphPlan.from_json(carry.plan) if carry.plan else NO_PLAN
         engine = Engine(plan, ledger, carry.prompt)
-        engine.at = at = _started()
+        engine.at = at = _started_at()
         self._inbox[:0] = [
             *(
                 QueuedCommand(name, InvalidPayload(reason), at)
@@ -229,10 +231,10 @@ class CrewRun:
             self._inbox,
             task_queue=carry.task_queue,
             search_attributes=carry.search_attributes,
-            answers=Answers(
+            responses=Responses(
                 Response.from_json(carry.response) if carry.response else None,
                 ledger.state.conversation.message if ledger.state.conversation is not None else "",
-                seen=ledger.state.position,
+                position=ledger.state.position,
             ),
         )
 
@@ -240,15 +242,15 @@ class CrewRun:
 
     @workflow.signal(dynamic=True)
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
-        """Takes every signal, known or not: what it says, or why it was refused, is journaled."""
-        several = apart(args) if name == TOGETHER else [(name, args)]
-        self._inbox += [unread(each, given) for each, given in several]
+        """Queues every signal, known or not: the journal gets its effect, or its rejection."""
+        signals = apart(args) if name == TOGETHER else [(name, args)]
+        self._inbox += [unread(each, content) for each, content in signals]
 
     @workflow.update(name="ask", unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
     async def ask(self, raw: RawValue) -> dict[str, Any]:
-        """Says something to the run, and answers with its result; see `AskRun` and `RunResult`.
+        """Sends the run a message, and returns its result; see `AskRun` and `RunResult`.
 
-        A run whose start fails ends without it: the client then looks at how it ended.
+        A run whose start fails ends without a result: the client then reads how it ended.
         """
         self._waiting_asks += 1
         try:
@@ -258,10 +260,10 @@ class CrewRun:
 
     @ask.validator
     def check_ask(self, raw: RawValue) -> None:
-        """Refuses what is not an `AskRun`, and too many that wait; see `check_answer`."""
-        if self._waiting_asks >= ASKERS:
+        """Rejects what is not an `AskRun`, and too many waiting clients; see `check_answer`."""
+        if self._waiting_asks >= MAX_ASKS:
             raise application_error(
-                f"{ASKERS} clients wait for the run's result by 'ask'",
+                f"{MAX_ASKS} clients wait for the run's result by 'ask', the most that may",
                 BUSY,
                 FailureDetails(
                     remedy="Send the signal 'message', and wait for the result of the workflow."
@@ -276,62 +278,62 @@ class CrewRun:
 
     @answer.validator
     def check_answer(self, raw: RawValue) -> None:
-        """Refuses what is not a `Answer`, and everything while the run continues as new."""
+        """Rejects what is not an `Answer`, and everything while the run continues as new."""
         self._check_update("answer", raw)
 
     @workflow.update(name="change")
     async def change(self, raw: RawValue) -> dict[str, Any]:
-        """Changes the crew while it runs; see `Change` and `ChangeResult`."""
+        """Changes the crew of the live run; see `Change` and `ChangeResult`."""
         return await self._update("change", raw)
 
     @change.validator
     def check_change(self, raw: RawValue) -> None:
-        """Refuses what is not a `Change`; see `check_answer`."""
+        """Rejects what is not a `Change`; see `check_answer`."""
         self._check_update("change", raw)
 
     @workflow.update(name="edit_state")
     async def edit_state(self, raw: RawValue) -> dict[str, Any]:
-        """Puts values into the state; see `EditState` and `CommandResult`."""
+        """Sets values of the state; see `EditState` and `CommandResult`."""
         return await self._update("edit_state", raw)
 
     @edit_state.validator
     def check_edit_state(self, raw: RawValue) -> None:
-        """Refuses what is not an `EditState`; see `check_answer`."""
+        """Rejects what is not an `EditState`; see `check_answer`."""
         self._check_update("edit_state", raw)
 
     @workflow.update(name="redirect")
     async def redirect(self, raw: RawValue) -> dict[str, Any]:
-        """Sends the run to another node than the next; see `Redirect` and `CommandResult`."""
+        """Sends the run to another node than the next one; see `Redirect` and `CommandResult`."""
         return await self._update("redirect", raw)
 
     @redirect.validator
     def check_redirect(self, raw: RawValue) -> None:
-        """Refuses what is not a `Redirect`; see `check_answer`."""
+        """Rejects what is not a `Redirect`; see `check_answer`."""
         self._check_update("redirect", raw)
 
     @workflow.update(name="rollback")
     async def rollback(self, raw: RawValue) -> dict[str, Any]:
-        """Goes back to a checkpoint; see `Rollback` and `CommandResult`."""
+        """Returns the run to a checkpoint; see `Rollback` and `CommandResult`."""
         return await self._update("rollback", raw)
 
     @rollback.validator
     def check_rollback(self, raw: RawValue) -> None:
-        """Refuses what is not a `Rollback`; see `check_answer`."""
+        """Rejects what is not a `Rollback`; see `check_answer`."""
         self._check_update("rollback", raw)
 
     @workflow.update(name="set_permission")
     async def set_permission(self, raw: RawValue) -> dict[str, Any]:
-        """Says who may call a tool; see `SetPermission` and `CommandResult`."""
+        """Sets a permission for a tool; see `SetPermission` and `CommandResult`."""
         return await self._update("set_permission", raw)
 
     @set_permission.validator
     def check_set_permission(self, raw: RawValue) -> None:
-        """Refuses what is not a `SetPermission`; see `check_answer`."""
+        """Rejects what is not a `SetPermission`; see `check_answer`."""
         self._check_update("set_permission", raw)
 
     def _check_update(self, name: str, raw: RawValue) -> None:
-        if self._closing():
-            raise closing()
+        if self._is_closing():
+            raise closing_error()
         try:
             data = read_client_args([raw])
             if self._encrypted and is_plain(raw.payload):
@@ -341,13 +343,13 @@ class CrewRun:
             raise failure(error) from error
 
     async def _update(self, name: str, raw: RawValue) -> dict[str, Any]:
-        """Hands a command to the processor, and waits for its outcome."""
+        """Queues a command, and waits for its outcome."""
         incoming = receive_command(name, [raw])
         incoming.arrived, incoming.is_update = now(), True
         self._inbox.append(incoming)
         await workflow.wait_condition(lambda: incoming.done)
         if incoming.is_returned:
-            raise closing()
+            raise closing_error()
         if incoming.error is not None or incoming.result is None:
             error = incoming.error or CrewlogError("the command was not applied")
             raise failure(error, incoming.digest)
@@ -355,23 +357,22 @@ class CrewRun:
         return incoming.result.model_dump(mode="json")
 
     async def _store_permissions(self, incoming: QueuedCommand) -> None:
-        """What says who may call what is in the store before it is answered.
+        """Stores a change of permissions before its command gets its result.
 
-        Activities look there before a call begins: from the answer on, none does that may not. And
-        forks and replacements of the run are judged by the policy that is there.
+        Activities read the permissions from the store before a call starts: after the result, no
+        call starts without them. The stored policy also authorizes forks and replacements.
         """
-        made = incoming.result
-        rules = isinstance(made, ChangeResult) and not made.swap and not incoming.dry
+        result = incoming.result
+        is_change = isinstance(result, ChangeResult) and not result.swap and not incoming.dry
         # A rollback of a signed run may lead to another policy.
-        signed_rollback = incoming.name == "rollback" and incoming.authorization is not None
-        if not (rules or signed_rollback or incoming.name == "set_permission"):
+        is_signed_rollback = incoming.name == "rollback" and incoming.authorization is not None
+        if not (is_change or is_signed_rollback or incoming.name == "set_permission"):
             return
         if self._execution is None:
             return
-        if isinstance(made, ChangeResult) and made.merge:
-            await self._execution.writer.wait_until_stored(
-                made.position
-            )  # the loop does so, with its hint
+        if isinstance(result, ChangeResult) and result.merge:
+            # The loop stores it, with its merge notification.
+            await self._execution.writer.wait_until_stored(result.position)
         else:
             await self._execution.writer.flush()
 
@@ -379,80 +380,80 @@ class CrewRun:
         data = read_client_args([raw])
         command = parse("ask", data)
         if isinstance(command, AskRun) and command.text:
-            said = QueuedCommand("message", data, now(), now(), "ask", plain=is_plain(raw.payload))
-            self._inbox.append(said)
-            await workflow.wait_condition(lambda: said.done or self._over())
-            if said.error is not None:
-                raise failure(said.error)
+            plain = is_plain(raw.payload)
+            message = QueuedCommand("message", data, now(), now(), "ask", plain=plain)
+            self._inbox.append(message)
+            await workflow.wait_condition(lambda: message.done or self._has_ended())
+            if message.error is not None:
+                raise failure(message.error)
         else:
-            asked = QueuedCommand("ask", data, now(), now(), is_update=True)
-            await self._check_view_right(asked)
-        if self._talks():
-            return await self._replied(command.id if isinstance(command, AskRun) else "", data)
-        await workflow.wait_condition(lambda: self._over() or self._talks())
-        if self._talks():  # it had no crew yet
-            return await self._replied(command.id if isinstance(command, AskRun) else "", data)
+            await self._check_view_right(QueuedCommand("ask", data, now(), now(), is_update=True))
+        if not self._is_conversation():  # one with a prompt is none before it has its crew
+            await workflow.wait_condition(lambda: self._has_ended() or self._is_conversation())
+        if self._is_conversation():
+            return await self._wait_for_response(
+                command.id if isinstance(command, AskRun) else "", data
+            )
         ended = self._execution.ended if self._execution is not None else None
         if ended is None:
-            raise closing()
+            raise closing_error()
         if ended.result is None:
             raise application_error(ended.error, ended.error_type or FAILED)
         return ended.result.model_dump(mode="json")
 
-    def _talks(self) -> bool:
-        """Whether the run is a conversation."""
+    def _is_conversation(self) -> bool:
         engine = self._execution.engine if self._execution is not None else None
         return (
             engine is not None and not engine.prompt.is_active and engine.exchanges.is_conversation
         )
 
-    async def _replied(self, asked: str, data: Any) -> dict[str, Any]:
-        """The answer of the turn that a message began; without one, of the turn under way."""
+    async def _wait_for_response(self, command: str, data: Any) -> dict[str, Any]:
+        """The response to a message; for a command without text, that of the current exchange."""
         execution = self._ready()
-        said = asked if isinstance(data, dict) and data.get("text") else ""  # pyright: ignore[reportUnknownMemberType]
+        message = command if isinstance(data, dict) and data.get("text") else ""  # pyright: ignore[reportUnknownMemberType]
 
-        def reply() -> Response | None:
+        def find_response() -> Response | None:
             engine = execution.engine
-            if said:
-                return execution.answers.to(engine, said)
-            return execution.answers.last(engine) if engine.state.is_conversation_idle else None
+            if message:
+                return execution.responses.response_to(engine, message)
+            return execution.responses.last(engine) if engine.state.is_conversation_idle else None
 
         try:
-            await workflow.wait_condition(lambda: reply() is not None or self._over())
-            found = reply()
+            await workflow.wait_condition(lambda: find_response() is not None or self._has_ended())
+            response = find_response()
         except CommandRejected as error:
             raise failure(error) from error
-        if found is None and execution.ended is not None:
+        if response is None and execution.ended is not None:
             raise failure(missing_response_error(execution.engine.state.run))
-        if found is None:
-            raise closing()
-        return results.exchange_result(execution.engine, found).model_dump(mode="json")
+        if response is None:
+            raise closing_error()
+        return results.exchange_result(execution.engine, response).model_dump(mode="json")
 
     async def _check_view_right(self, asked: QueuedCommand) -> None:
-        """Waits until the processor has authorised a client to wait for the result.
+        """Waits until the loop has authorized a client to wait for the result.
 
         Raises:
             ApplicationError: the policy does not permit it.
         """
         self._inbox.append(asked)
-        await workflow.wait_condition(lambda: asked.done or self._over())
+        await workflow.wait_condition(lambda: asked.done or self._has_ended())
         if asked.error is not None:
             raise failure(asked.error)
 
-    def _over(self) -> bool:
-        """Whether nobody can wait for the run's end here any more: it has come, or comes later."""
-        return self._closing() or (
+    def _has_ended(self) -> bool:
+        """Whether the run has ended, or this execution is about to."""
+        return self._is_closing() or (
             self._execution is not None and self._execution.ended is not None
         )
 
-    def _closing(self) -> bool:
+    def _is_closing(self) -> bool:
         return self._execution is not None and self._execution.context.is_closing
 
     # -- queries -----------------------------------------------------------------------------
 
     @workflow.query(name="status")
     def status(self) -> dict[str, Any]:
-        """Where the run is: a `RunView`."""
+        """The run and its steps: a `RunView`."""
         execution = self._ready()
         view = results.run_view(
             execution.engine, execution.calls_in_flight, execution.drained_steps
@@ -466,46 +467,46 @@ class CrewRun:
 
     @workflow.query(name="graph")
     def graph(self) -> dict[str, Any]:
-        """The plan and its picture: a `GraphView`."""
+        """The plan and its drawing: a `GraphView`."""
         return results.graph_view(self._ready().engine).model_dump(mode="json")
 
     @workflow.query(name="interrupts")
     def interrupts(self) -> list[dict[str, Any]]:
-        """The open questions: `InterruptView`s."""
+        """The open interrupts: `InterruptView`s."""
         views = results.interrupt_views(self._ready().engine)
         return [each.model_dump(mode="json") for each in views]
 
     @workflow.query(name="journal")
-    def journal(self, raw: RawValue = WHOLE) -> dict[str, Any]:
+    def journal(self, raw: RawValue = NO_ARGUMENT) -> dict[str, Any]:
         """A `Page` of the journal: a `JournalPage`."""
         return results.journal_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
     @workflow.query(name="checkpoints")
-    def checkpoints(self, raw: RawValue = WHOLE) -> dict[str, Any]:
+    def checkpoints(self, raw: RawValue = NO_ARGUMENT) -> dict[str, Any]:
         """A `Page` of the checkpoints: a `CheckpointPage`."""
         return results.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
     @workflow.query(name="permissions")
-    def permissions(self, raw: RawValue = WHOLE) -> dict[str, Any]:
-        """Who may call which tool now: a `PermissionsPage` for a `PermissionsQuery`."""
+    def permissions(self, raw: RawValue = NO_ARGUMENT) -> dict[str, Any]:
+        """The permissions in force: a `PermissionsPage` for a `PermissionsQuery`."""
         page = results.permissions_page(self._ready().engine, _permissions_query(raw))
         return page.model_dump(mode="json")
 
     @workflow.query(name="conversation")
     def conversation(self) -> dict[str, Any]:
-        """Where a conversation is: a `ConversationView`."""
+        """The conversation and its last response: a `ConversationView`."""
         execution = self._ready()
-        if not self._talks():
+        if not self._is_conversation():
             raise ApplicationError("the run is no conversation", type="UsageError")
-        return conversation.view(execution.engine, execution.answers).model_dump(mode="json")
+        return conversation_view(execution.engine, execution.responses).model_dump(mode="json")
 
     @workflow.query(name=PAYLOAD_HASH)
-    def payload_hash(self, raw: RawValue = WHOLE) -> str:
-        """The hash of the argument: whoever gets it knows that a worker could read that."""
+    def payload_hash(self, raw: RawValue = NO_ARGUMENT) -> str:
+        """The hash of the argument, which proves that a worker can read it."""
         return payload_hash(raw.payload)
 
     def details(self) -> str:
-        """What the web UI shows beside the run, in Markdown; empty while it starts."""
+        """The details of the run in the Web UI, in Markdown; empty while it starts."""
         if self._execution is None:
             return ""
         execution = self._execution
@@ -517,27 +518,27 @@ class CrewRun:
         return self._execution
 
 
-def closing() -> ApplicationError:
-    """The error for an update that meets the run as it continues as new."""
+def closing_error() -> ApplicationError:
+    """The error for an update while the run continues as new."""
     return ApplicationError("the run continues as new; send it again", type=CLOSING)
 
 
 def failure(error: CrewlogError, digest: str = "") -> ApplicationError:
-    """The failure of an update that a command was rejected with.
+    """The failure of an update whose command was rejected.
 
     Args:
         error: The error.
-        digest: The hash of the rejected command, if its outcome is remembered.
+        digest: The hash of the command, if its outcome is kept.
     """
     details = FailureDetails(place=error.place, remedy=error.remedy, command_hash=digest)
     return application_error(error.message, type(error).__name__, details)
 
 
 def _check_first_start() -> None:
-    """Refuses what the server starts anew: it looks like our own, and has a client's input.
+    """Checks that the server does not start the run again: that start would pass as a carry.
 
     Raises:
-        ApplicationError: it does so by a cron line, or after a failure.
+        ApplicationError: the run has a cron schedule or a retry policy.
     """
     info = workflow.info()
     if info.cron_schedule or info.attempt > 1:
@@ -550,14 +551,14 @@ def _check_first_start() -> None:
         )
 
 
-def _started() -> int:
-    # Not the clock, nor `start_time`: a first task that a query cuts in two has another one of
-    # these when it is replayed.
+def _started_at() -> int:
+    # Not the time of the task nor `start_time`: if a query splits the first task in two, a replay
+    # has others.
     return int(workflow.info().workflow_start_time.timestamp() * 1000)
 
 
 def _page(raw: RawValue) -> Page:
-    if raw is WHOLE:
+    if raw is NO_ARGUMENT:
         return Page()
     try:
         return Page.model_validate(read_args([raw]))
@@ -568,7 +569,7 @@ def _page(raw: RawValue) -> Page:
 
 
 def _permissions_query(raw: RawValue) -> PermissionsQuery:
-    if raw is WHOLE:
+    if raw is NO_ARGUMENT:
         return PermissionsQuery()
     try:
         return PermissionsQuery.model_validate(read_args([raw]))
@@ -586,16 +587,16 @@ def _parse_start(data: Any) -> StartRun:
         return StartRun.model_validate(data)
     except ValidationError as error:
         raise application_error(
-            f"the run was started with something else than a crew: {faults_of(error, 'its input')}",
+            f"the input of the run is not valid: {faults_of(error, 'its input')}",
             "InvalidStart",
             FailureDetails(remedy="docs/wire.md has the fields."),
         ) from error
 
 
-async def _open(start: StartRun, use: SignedStart) -> PrepareRunResult:
+async def _prepare_run(start: StartRun, use: SignedStart) -> PrepareRunResult:
     run = RunId(workflow.info().workflow_id)
     task = PrepareRun(run=run, crew=start.crew, model=start.model, use=use)
-    return await made(PREPARE_RUN, task, PrepareRunResult)
+    return await execute_local_activity(PREPARE_RUN, task, PrepareRunResult)
 
 
 def _as_text(value: Any) -> str:

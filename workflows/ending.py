@@ -19,11 +19,11 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.model import ListElement, Output
     from crewlog.wire import ArtifactResult, RunResult
 
-from crewlog.workflows.activity_options import STORING
+from crewlog.workflows.activity_options import STORE_OPTIONS
 from crewlog.workflows.command_queue import InvalidPayload, present
 from crewlog.workflows.commands import CommandProcessor
 from crewlog.workflows.context import ExecutionContext
-from crewlog.workflows.conversation import Answers
+from crewlog.workflows.conversation import Responses
 from crewlog.workflows.graph_changes import GraphChanges
 from crewlog.workflows.persistence import JournalWriter
 from crewlog.workflows.run_merge import RunMerge
@@ -36,7 +36,7 @@ double its time."""
 CANCEL = f"{RESERVED}cancel"
 """The id of the `stop` command that stands for Temporal's cancel."""
 
-LAST_CALLS = 10
+LATE_COMMAND_ROUNDS = 10
 """How often late commands are rejected and stored before the run ends anyway."""
 
 
@@ -91,11 +91,11 @@ class ExecutionEnd:
         """Stores the end of the journal, rejects late commands, and makes the result."""
         self._commands.requeue_deferred()
         await self._commands.apply_all()
-        self._commands.unauthenticated.tell(self._context.engine)
-        await self._writer.finish_batch()  # nothing of a run is written after its end
-        fetched = await self._end_run()
-        self.ended = self._ending(fetched)
-        for _ in range(LAST_CALLS):
+        self._commands.unauthenticated.record(self._context.engine)
+        await self._writer.finish_batch()  # nothing is stored after the end of a run
+        stored = await self._end_run()
+        self.ended = self._ended(stored)
+        for _ in range(LATE_COMMAND_ROUNDS):
             # Handlers wait for the outcome of their commands.
             await workflow.wait_condition(
                 lambda: bool(self._commands.queue) or workflow.all_handlers_finished()
@@ -106,14 +106,14 @@ class ExecutionEnd:
             await self._commands.apply_all()
             if (
                 position == self._context.engine.state.position
-                and self._commands.unauthenticated.untold
+                and self._commands.unauthenticated.unrecorded
             ):
                 continue  # nobody waits for these
-            self._commands.unauthenticated.tell(self._context.engine)
-            fetched = await self._end_run()
-        return self._ending(fetched)
+            self._commands.unauthenticated.record(self._context.engine)
+            stored = await self._end_run()
+        return self._ended(stored)
 
-    def _ending(self, fetched: EndRunResult) -> Ended:
+    def _ended(self, stored: EndRunResult) -> Ended:
         state = self._context.engine.state
         if state.status == "failed":
             return Ended(error=state.error, error_type=state.error_type)
@@ -121,7 +121,7 @@ class ExecutionEnd:
         def value(output: Output | ListElement) -> Any:
             if isinstance(output, Output) and output.elements:
                 return [value(part) for part in output.elements]
-            return fetched.outputs.get(output.body) if output.body else output.value
+            return stored.outputs.get(output.body) if output.body else output.value
 
         cancel = state.commands.get(CommandId(CANCEL))
         return Ended(
@@ -130,14 +130,14 @@ class ExecutionEnd:
                 run=state.run,
                 status=state.status,
                 outputs={
-                    agent: {key: value(output) for key, output in found.items()}
-                    for agent, found in ordered_outputs(
+                    agent: {key: value(output) for key, output in outputs.items()}
+                    for agent, outputs in ordered_outputs(
                         state.agent_outputs, self._context.engine.plan
                     )
                 },
                 artifacts={
-                    name: ArtifactResult.model_validate(found)
-                    for name, found in fetched.artifacts.items()
+                    name: ArtifactResult.model_validate(artifact)
+                    for name, artifact in stored.artifacts.items()
                 },
                 flags={str(k): v for k, v in state.flags.items()},
                 steps=state.steps,
@@ -156,31 +156,31 @@ class ExecutionEnd:
 
     async def _end_run(self) -> EndRunResult:
         state = self._context.engine.state
-        wanted = {
+        bodies = {
             body
-            for found in state.agent_outputs.values()
-            for output in found.values()
+            for outputs in state.agent_outputs.values()
+            for output in outputs.values()
             for body in output.bodies
         }
-        fetched: EndRunResult = await workflow.execute_activity(
+        result: EndRunResult = await workflow.execute_activity(
             END_RUN,
             EndRun(
                 run=state.run,
                 batch=self._context.engine.ledger.batch(),
                 state=state.to_json(),
-                outputs=tuple(sorted(wanted)),
-                notifications=self._run_merge.waiting(state),
+                outputs=tuple(sorted(bodies)),
+                notifications=self._run_merge.take_notifications(state),
             ),
             result_type=EndRunResult,
             summary="stores the end",
-            **STORING,
+            **STORE_OPTIONS,
         )
         self._context.engine.ledger.mark_stored(state.position)
         self._visibility.update()
-        return fetched
+        return result
 
-    async def continue_as_new(self, changes: GraphChanges, answers: Answers) -> Ended:
-        """Makes the carry for the next execution. The rest of the journal is stored, or carried."""
+    async def continue_as_new(self, changes: GraphChanges, responses: Responses) -> Ended:
+        """Makes the carry for the next execution; stores or carries the rest of the journal."""
         info = workflow.info()
         if changes.is_swapped:
             because = "its graph was changed"
@@ -190,17 +190,16 @@ class ExecutionEnd:
             because = "another build of its workers is current"
         else:
             because = "its history was long enough"
-        self._commands.unauthenticated.tell(self._context.engine)
+        self._commands.unauthenticated.record(self._context.engine)
         self._context.engine.record(
             j.ExecutionContinuedAsNew(
                 execution=self._context.engine.state.execution + 1, because=because
             )
         )
         batch = self._context.engine.ledger.unpacked_batch()
-        carried = changes.is_swapped and self._context.engine.ledger.unstored_bytes <= CARRIED_BYTES
-        if changes.has_new_policy:
-            carried = False  # forks of the run are authorised by the stored policy
-        if not carried:
+        is_small = self._context.engine.ledger.unstored_bytes <= CARRIED_BYTES
+        # The stored policy authorizes forks of the run, so a new one is stored at once.
+        if not (changes.is_swapped and is_small) or changes.has_new_policy:
             await self._writer.flush(snapshot=True)
             batch = Batch.EMPTY
         self._commands.queue[:0] = self._commands.take_deferred()
@@ -209,10 +208,10 @@ class ExecutionEnd:
         ):  # the carry does not say how a command arrived
             if each.plain and self._context.encrypted:
                 each.data = InvalidPayload(NOT_ENCRYPTED)
-        planned = bool(self._context.engine.plan.nodes)
+        has_plan = bool(self._context.engine.plan.nodes)
         return Ended(
             carry=Carry(
-                plan=self._context.engine.plan.to_json() if planned else {},
+                plan=self._context.engine.plan.to_json() if has_plan else {},
                 prompt=self._context.engine.prompt.draft,
                 state=self._context.engine.state.to_json(),
                 batch=batch,
@@ -228,6 +227,6 @@ class ExecutionEnd:
                 ),
                 task_queue=self._context.task_queue,
                 search_attributes=self._context.search_attributes,
-                response=answers.carried(self._context.engine),
+                response=responses.carry(self._context.engine),
             )
         )

@@ -1,11 +1,11 @@
 """One execution of a run: the loop that connects the engine with Temporal.
 
 Concurrency, in one place: every call is an asyncio task that ends by appending its completion;
-handlers of signals and updates append to the queue of commands; this loop alone takes from both and
-touches the engine. It yields only while it waits, stores, or rests among many signals, so a
-handler sees a consistent state between two yields.
+handlers of signals and updates append to the command queue; only this loop takes from both and
+touches the engine. It yields only while it waits, stores, or pauses among many signals, so a
+handler sees a consistent state.
 
-    commands       parses, authorises, prepares and applies commands
+    commands       parses, authorizes, prepares and applies commands
     scheduler      starts calls and applies their outcomes
     graph_changes  drains for an accepted change, splits the run, and swaps the graph
     run_merge      the run's part in run merges
@@ -34,14 +34,14 @@ with workflow.unsafe.imports_passed_through():
 from crewlog.workflows.command_queue import QueuedCommand
 from crewlog.workflows.commands import CommandProcessor
 from crewlog.workflows.context import ExecutionContext
-from crewlog.workflows.conversation import Answers
+from crewlog.workflows.conversation import Responses
 from crewlog.workflows.ending import Ended, ExecutionEnd
 from crewlog.workflows.graph_changes import GraphChanges
 from crewlog.workflows.persistence import JournalWriter
 from crewlog.workflows.run_merge import RunMerge
 from crewlog.workflows.scheduler import CallScheduler
 from crewlog.workflows.timer import RunTimer
-from crewlog.workflows.urgency import Stage, stage
+from crewlog.workflows.urgency import Urgency, continue_as_new_urgency
 from crewlog.workflows.visibility import Visibility
 
 
@@ -53,7 +53,7 @@ class Execution:
         queue: The queue of commands, to which the handlers append.
         task_queue: The task queue of the run's activities; empty: the workflow's own.
         search_attributes: Whether the server knows Crewlog's search attributes.
-        answers: The answers of a conversation, as the last execution carried them.
+        responses: The responses of a conversation that the last execution carried.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class Execution:
         *,
         task_queue: str,
         search_attributes: bool,
-        answers: Answers | None = None,
+        responses: Responses | None = None,
     ) -> None:
         self.context = ExecutionContext(
             engine, task_queue=task_queue, search_attributes=search_attributes
         )
-        self.answers = answers or Answers()
-        """The answers of a conversation."""
+        self.responses = responses or Responses()
+        """The responses of a conversation."""
         self.writer = JournalWriter(self.context, lambda: bool(queue))
         self._visibility = Visibility(
             self.context, lambda: self.calls_in_flight, lambda: self.drained_steps
         )
         self._scheduler = CallScheduler(
-            self.context, self.writer, self.answers, self._visibility.update
+            self.context, self.writer, self.responses, self._visibility.update
         )
         self._run_merge = RunMerge()
         self._commands = CommandProcessor(
@@ -90,7 +90,7 @@ class Execution:
         self._end = ExecutionEnd(
             self.context, self._commands, self.writer, self._run_merge, self._visibility
         )
-        self._stage: Stage = "calm"
+        self._urgency: Urgency = "normal"
 
     engine: Engine = cast("Engine", property(attrgetter("context.engine")))
     """The run's engine. The getter is not a Python function, since a step asks for it often."""
@@ -108,7 +108,7 @@ class Execution:
     @property
     def drained_steps(self) -> tuple[StepId, ...]:
         """The steps that end before the run continues as new; nothing else starts until then."""
-        if self._stage not in ("draining", "shut"):
+        if self._urgency not in ("draining", "closed"):
             return ()
         return tuple(dict.fromkeys(step for step, _ in self._scheduler.tasks))
 
@@ -120,7 +120,7 @@ class Execution:
             await calls.apply_completions()
             await self._changes.apply_pending()
             self._timer.apply_elapsed()
-            await self._merge()
+            await self._advance_run_merge()
             engine = context.engine
             if not (context.is_closing or engine.state.is_ended or engine.state.is_draining):
                 await self._advance()
@@ -128,7 +128,7 @@ class Execution:
                 await engine.advance(calls.tasks)
                 await calls.start_calls()
             if not engine.prompt.is_active:
-                self.answers.look(engine)  # before the words of the next turn are noted
+                self.responses.update(engine)  # before the texts of the next exchange are added
             self._timer.start()
             calls.cancel_calls()
             if not calls.tasks and not calls.completions:
@@ -138,11 +138,11 @@ class Execution:
                     return await self._end.close()
                 if context.is_closing and self._may_continue_as_new():
                     if self._changes.swap():
-                        return await self._end.continue_as_new(self._changes, self.answers)
+                        return await self._end.continue_as_new(self._changes, self.responses)
                     continue
                 # A change continues as new at once, and stores everything then.
-                still = engine.state.is_draining and not engine.is_finishing_detached_turns
-                if not (self._commands.queue or still or self._run_merge.at_once):
+                is_draining = engine.state.is_draining and not engine.is_finishing_detached_turns
+                if not (self._commands.queue or is_draining or self._run_merge.is_local):
                     await self.writer.store_until_command()
             self._visibility.update()
             self._visibility.mark_task()
@@ -168,8 +168,8 @@ class Execution:
     async def _advance(self) -> None:
         """Starts what can start, or closes if the history is long and no call is in flight."""
         engine, calls = self.context.engine, self._scheduler
-        stopping = engine.state.status == "stopping"
-        if self._stage != "calm" and not calls.tasks and not stopping:
+        is_stopping = engine.state.status == "stopping"
+        if self._urgency != "normal" and not calls.tasks and not is_stopping:
             self.context.is_closing = True
             return
         if engine.prompt.is_ready:
@@ -180,39 +180,37 @@ class Execution:
             await self._changes.split_at_start()
             await answer_expired_interrupts(engine)
         await engine.advance(calls.tasks)
-        if self._stage in ("calm", "due"):
+        if self._urgency in ("normal", "suggested"):
             await calls.start_calls()
-        if not engine.state.is_ended and not stopping:
+        if not engine.state.is_ended and not is_stopping:
             self._update_urgency()
 
     def _update_urgency(self) -> None:
-        """Looks how long the history is; after the first calls, so that each execution makes some.
-
-        If a call is always in flight, nothing may start any more at some length.
-        """
+        """Checks the length of the history; after the first calls, so each execution makes some."""
         info = workflow.info()
-        asked = (
+        is_suggested = (
             info.is_continue_as_new_suggested()
             or info.is_target_worker_deployment_version_changed()
         )
         events, size = info.get_current_history_length(), info.get_current_history_size()
-        reached = stage(events, size, self.engine.plan.limits.events, asked=asked)
-        if reached == "calm":
+        limit = self.engine.plan.limits.events
+        urgency = continue_as_new_urgency(events, size, limit, is_suggested=is_suggested)
+        if urgency == "normal":
             return
         if not self._scheduler.tasks:
             self.context.is_closing = True
             return
-        self._stage = reached
-        self.context.is_closing = reached == "shut"
+        self._urgency = urgency
+        self.context.is_closing = urgency == "closed"
 
-    async def _merge(self) -> None:
+    async def _advance_run_merge(self) -> None:
         """Continues the run merge that the run is in."""
         engine, calls = self.engine, self._scheduler
         if engine.prompt.is_active:
             return
         before, markers = engine.state.position, self._run_merge.markers
-        landed = not (calls.tasks or calls.completions or engine.is_finishing_detached_turns)
-        await self._run_merge.go_on(engine, self.writer.store_and_notify, landed=landed)
+        is_drained = not (calls.tasks or calls.completions or engine.is_finishing_detached_turns)
+        await self._run_merge.advance(engine, self.writer.store_and_notify, is_drained=is_drained)
         self.context.events += self._run_merge.markers - markers
         if before != engine.state.position and not self.context.is_merge_offered:
             self._commands.requeue_deferred()

@@ -1,9 +1,9 @@
 """Accepted changes of a run's graph: the drain of its calls, the split, and the swap.
 
-A change drains first: nothing that it concerns starts, and the calls in flight end and are applied,
+A change drains first: nothing that it affects starts, and the calls in flight end and are applied,
 or are cancelled after a time and made again. Then a split starts the new runs, and any other change
-closes the execution: the swap happens in the task that continues as new, when no handler is at
-work, so that the carry has one plan and the state that belongs to it.
+closes the execution: the swap happens in the workflow task that continues as new, when no handler
+runs, so that the plan and the state of the carry belong together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
 from crewlog.workflows import changes
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.persistence import JournalWriter
-from crewlog.workflows.run_split import begin_part
+from crewlog.workflows.run_split import start_split_run
 from crewlog.workflows.scheduler import CallScheduler
 
 
@@ -51,7 +51,7 @@ class GraphChanges:
     async def apply_pending(self) -> None:
         """Makes an accepted change once its calls are drained; a run that ends does not make it.
 
-        Another plan needs another execution. A split of the run does not.
+        Another plan needs another execution; a split does not.
         """
         state = self._context.engine.state
         if state.pending_change is None or state.is_ended:
@@ -78,10 +78,10 @@ class GraphChanges:
         if topology is None or len(connected_agents(topology)) < 2:
             return
         self._context.events += 1
-        prepared = await changes.whole(engine)
+        prepared = await changes.prepare_split_at_start(engine)
         report, plan = live_change.change_report(engine, prepared)
         what = f"there are {len(prepared.split_runs) + 1} graphs"
-        live_change.accept_change(engine, plan, report, what=what, parts=prepared.split_runs)
+        live_change.accept_change(engine, plan, report, what=what, split_runs=prepared.split_runs)
         await self.apply_pending()  # no call is in flight yet
 
     async def _split(self, engine: Engine, change: PendingChange) -> None:
@@ -93,8 +93,8 @@ class GraphChanges:
         self._context.events += 1
         errors = await asyncio.gather(
             *(
-                begin_part(engine.state, part.run, change.by, self._context.task_queue)
-                for part in engine.pending_split_runs
+                start_split_run(engine.state, each.run, change.by, self._context.task_queue)
+                for each in engine.pending_split_runs
             )
         )
         error = next(filter(None, errors), "")

@@ -1,11 +1,11 @@
-"""Calls of group tools, in the workflow: an agent's change of its own graph.
+"""Calls of group tools, in the workflow: an agent changes its own component.
 
-    flight   the tool's activity says which operations; then another one prepares the change
-    loop     looks at it as at every change, and answers the call with what came of it
+    call  the activity of the tool returns operations; another activity prepares the change
+    loop  applies it like any change, and returns its outcome as the result of the call
 
-A call that lands when the run has another crew than it was prepared for is neither applied nor
-answered: it is made again, for the crew that there is. What is applied is answered at once: a call
-changes the graph once, whatever dies in between. And no call waits for a drain, which waits for it.
+If the definition has changed since the preparation, the call gets no result and is made again. The
+change and the result are one transaction: a call changes the component once, even if the worker is
+lost. And no call waits for a drain, which waits for the call.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ from crewlog.workflows.command_queue import QueuedCommand
 
 @dataclass(frozen=True)
 class GroupToolChange:
-    """A call's change of its agent's graph, prepared."""
+    """The prepared change of a call."""
 
-    order: CallRequest
+    request: CallRequest
     command: Change
     incoming: QueuedCommand
-    before: str = ""
-    """What the answer begins with: that people edited the arguments, where they did."""
+    prefix: str = ""
+    """The start of the result: that people edited the arguments, if they did."""
 
 
 async def prepare(
     engine: Engine,
-    order: CallRequest,
+    request: CallRequest,
     operations: Sequence[dict[str, Json]],
     text: str,
     queue: str,
 ) -> GroupToolChange:
-    """Prepares the change that a call asks for, or notes why it is rejected.
+    """Prepares the change of a call, or keeps why it is rejected.
 
     Args:
-        engine: The run's engine; the run may move on meanwhile.
-        order: The call.
+        engine: The engine of the run, which continues meanwhile.
+        request: The call.
         operations: The operations that its tool returned.
         text: The message of the tool.
         queue: The task queue of the run's activities; empty: the workflow's own.
     """
     command = Change.model_validate(
         {
-            "id": group_command_id(order.step, order.call.call),
-            "by": order.agent,
+            "id": group_command_id(request.step, request.call.call),
+            "by": request.agent,
             "operations": operations,
-            "reason": f"{order.step} called {order.call.tool}",
+            "reason": f"{request.step} called {request.call.tool}",
         }
     )
     incoming = QueuedCommand("change", {})
@@ -74,38 +74,40 @@ async def prepare(
             await changes.prepare(incoming, command, engine, queue)
         except CrewlogError as error:
             incoming.refusal = error
-    return GroupToolChange(order, command, incoming, text.removesuffix(PENDING_ANSWER))
+    return GroupToolChange(request, command, incoming, text.removesuffix(PENDING_ANSWER))
 
 
-async def apply(engine: Engine, asked: GroupToolChange) -> None:
-    """Applies a call's change, and answers the call.
+async def apply(engine: Engine, change: GroupToolChange) -> None:
+    """Applies the change of a call, and records the result of the call.
 
     Args:
-        engine: The run's engine.
-        asked: The change.
+        engine: The engine of the run.
+        change: The change.
     """
-    order, turns = asked.order, engine.turns
-    call = turns.unanswered_call(order.step, order.call.call)
+    request, turns = change.request, engine.turns
+    call = turns.unanswered_call(request.step, request.call.call)
     if call is None:
         return
-    decision = authorize_group_change(engine, order.step, order.agent, asked.command.operations)
+    decision = authorize_group_change(
+        engine, request.step, request.agent, change.command.operations
+    )
     if not decision.allowed:
-        await turns.deny_call(order.step, call, decision)
+        await turns.deny_call(request.step, call, decision)
         return
     ok = True
     try:
-        text = _changed(engine, asked.incoming, asked.command)
+        text = _apply_change(engine, change.incoming, change.command)
     except CrewlogError as error:
         text, ok = change_rejection_text(error), False
     if text:
-        await turns.answer_call(order.step, call, asked.before + text, ok=ok)
+        await turns.answer_call(request.step, call, change.prefix + text, ok=ok)
 
 
-def _changed(engine: Engine, incoming: QueuedCommand, command: Change) -> str:
-    """What came of a change; empty where it must be prepared anew.
+def _apply_change(engine: Engine, incoming: QueuedCommand, command: Change) -> str:
+    """Applies a change; returns its outcome, or nothing if it must be prepared again.
 
     Raises:
-        CrewlogError: it is refused.
+        CrewlogError: it is rejected.
     """
     if command.id in engine.state.commands:
         return "Done before."
@@ -113,7 +115,7 @@ def _changed(engine: Engine, incoming: QueuedCommand, command: Change) -> str:
         raise incoming.refusal
     if engine.state.pending_change is not None:
         raise ChangeConflict(
-            "the graph is being changed by somebody else", remedy="Try it again in a moment."
+            "another change of the graph is pending", remedy="Try it again in a moment."
         )
     applied = changes.apply(engine, incoming, command)
     return "" if applied is None else change_result_text(applied.result.detail, applied.report)

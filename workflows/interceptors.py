@@ -1,9 +1,9 @@
-"""What must be true of a start before `CrewRun` can look at it: it has one argument.
+"""Interceptors of the workflow: the number of start arguments, and the details in the Web UI.
 
-The SDK hands a run method whatever arguments came; any other number than it declares fails the
-workflow task, for ever. So the number is looked at here, where it can fail the run instead.
+The SDK passes all arguments of a start to the run method. A number other than one would fail the
+workflow task again and again, so an interceptor checks it and fails the run instead.
 
-What the web UI shows beside a run: made when somebody looks, and not at every task.
+The details are made when a client asks for them, not at every workflow task.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 class StartArgumentInterceptor(Interceptor):
-    """Fails a run that was started with none or with several arguments."""
+    """Fails a run that was started without an argument or with several."""
 
     def workflow_interceptor_class(
         self,
@@ -39,7 +39,7 @@ class _StartInbound(WorkflowInboundInterceptor):
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
         if len(input.args) != 1:
             raise application_error(
-                f"a run takes one JSON object, not {len(input.args)} arguments",
+                f"the input of a run must be one JSON object, not {len(input.args)} arguments",
                 "InvalidStart",
                 FailureDetails(remedy="docs/wire.md has the fields."),
             )
@@ -47,11 +47,11 @@ class _StartInbound(WorkflowInboundInterceptor):
 
 
 METADATA = "__temporal_workflow_metadata"
-"""The SDK's query for what the web UI shows."""
+"""The SDK's query for the details in the Web UI."""
 
 
 class CurrentDetailsInterceptor(Interceptor):
-    """Adds a run's details to the answer of the metadata query."""
+    """Adds the details of a run to the result of the metadata query."""
 
     def workflow_interceptor_class(
         self,
@@ -63,9 +63,9 @@ class CurrentDetailsInterceptor(Interceptor):
 
 class _DetailsInbound(WorkflowInboundInterceptor):
     async def handle_query(self, input: HandleQueryInput) -> Any:
-        found = await super().handle_query(input)
-        # Not kept by the workflow: an execution that was read from its history again has none.
-        if input.query == METADATA and isinstance(found, WorkflowMetadata):
+        result = await super().handle_query(input)
+        # The workflow does not set them: after a replay it would have none.
+        if input.query == METADATA and isinstance(result, WorkflowMetadata):
             run: Any = workflow.instance()
-            found.current_details = run.details()
-        return found
+            result.current_details = run.details()
+        return result

@@ -1,10 +1,8 @@
-"""Short work of a run that its own worker does, within the workflow's task.
+"""Local activities: short work that the worker of the workflow does within its workflow task.
 
-An ordinary activity is three events, and a task of the workflow before it and after it. What only
-reads is as good as a local one: its result is in the history before anything follows from it, and
-where the task is done again, so is the work. What is recorded from it is stored by ordinary ones.
-
-Local activities that a run begins with: what is wrong with its start is its own failure.
+An ordinary activity adds three events and two workflow tasks. For work that only reads, a local one
+is enough: its result is in the history before anything follows from it, and if the workflow task
+runs again, so does the work. Ordinary activities store what the run records from it.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
-from crewlog.workflows.activity_options import LOCAL, LOOKING
+from crewlog.workflows.activity_options import LOCAL_OPTIONS, SHORT_LOCAL_OPTIONS
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.failure_details import non_retryable_copy
@@ -25,68 +23,76 @@ with workflow.unsafe.imports_passed_through():
 M = TypeVar("M", bound=Model)
 
 
-async def locally(name: str, task: Model, kind: type[M], options: Mapping[str, Any]) -> M:
-    """Does a task at once, or as an ordinary activity, where that takes long or fails.
+async def execute_local_activity_or_fallback(
+    name: str, task: Model, result_type: type[M], options: Mapping[str, Any]
+) -> M:
+    """Executes a local activity; if it takes long or fails, an ordinary activity instead.
 
     Args:
         name: The activity.
-        task: The task.
-        kind: What comes of it.
-        options: How the ordinary activity is scheduled.
+        task: Its input.
+        result_type: The type of its result.
+        options: The options of the ordinary activity.
 
     Raises:
-        ActivityError: the ordinary one failed.
-        FailureError: whoever waits was cancelled.
+        ActivityError: the ordinary activity failed.
+        FailureError: the caller was cancelled.
     """
     try:
-        found: M = await workflow.execute_local_activity(
-            name, task, result_type=kind, summary=options.get("summary"), **LOOKING
+        result: M = await workflow.execute_local_activity(
+            name,
+            task,
+            result_type=result_type,
+            summary=options.get("summary"),
+            **SHORT_LOCAL_OPTIONS,
         )
-    except FailureError as error:  # that of a local one may come as its cause, without an envelope
+    except FailureError as error:  # of a local activity, perhaps without an `ActivityError`
         cause = error.cause if isinstance(error, ActivityError) else error
         if isinstance(cause, CancelledError):
             raise
-        return await execute_activity(name, task, kind, options)
-    return found
+        return await execute_activity(name, task, result_type, options)
+    return result
 
 
-async def execute_activity(name: str, task: Model, kind: type[M], options: Mapping[str, Any]) -> M:
-    """Does a task as an ordinary activity.
+async def execute_activity(
+    name: str, task: Model, result_type: type[M], options: Mapping[str, Any]
+) -> M:
+    """Executes an ordinary activity.
 
     Args:
         name: The activity.
-        task: The task.
-        kind: What comes of it.
-        options: How it is scheduled.
+        task: Its input.
+        result_type: The type of its result.
+        options: Its options.
 
     Raises:
-        ActivityError: it failed, or whoever waits was cancelled.
+        ActivityError: it failed, or the caller was cancelled.
     """
-    found: M = await workflow.execute_activity(name, task, result_type=kind, **options)
-    return found
+    result: M = await workflow.execute_activity(name, task, result_type=result_type, **options)
+    return result
 
 
-with workflow.unsafe.imports_passed_through():
-    from crewlog.model import Model
-
-
-async def made(name: str, task: Model, kind: type[M], options: Mapping[str, Any] = LOCAL) -> M:
-    """What a local activity makes of a task.
+async def execute_local_activity(
+    name: str, task: Model, result_type: type[M], options: Mapping[str, Any] = LOCAL_OPTIONS
+) -> M:
+    """Executes a local activity whose error fails the run.
 
     Args:
         name: The activity.
-        task: The task.
-        kind: What comes of it.
-        options: How it is scheduled.
+        task: Its input.
+        result_type: The type of its result.
+        options: Its options.
 
     Raises:
-        ApplicationError: what the activity found wrong; that it was one that said so is left out.
+        ApplicationError: the error of the activity, without the `ActivityError` around it.
     """
     try:
-        found: M = await workflow.execute_local_activity(name, task, result_type=kind, **options)
+        result: M = await workflow.execute_local_activity(
+            name, task, result_type=result_type, **options
+        )
     except ActivityError as error:
         cause = error.cause
         if not isinstance(cause, ApplicationError):
             raise
         raise non_retryable_copy(cause) from error
-    return found
+    return result

@@ -1,7 +1,7 @@
-"""Storing the journal of an execution.
+"""Storage of the journal of an execution.
 
-Each activity of a call stores the entries that were recorded before it. What no call carries is
-stored by an activity of its own: when the run waits, before many calls start, and at the end.
+The activity of a call stores the entries that were recorded before it. An activity of its own
+stores the rest: when the run waits, before many calls start, and at the end.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ with workflow.unsafe.imports_passed_through():
         StoreBatchResult,
     )
 
-from crewlog.workflows.activity_options import STORING
+from crewlog.workflows.activity_options import STORE_OPTIONS
 from crewlog.workflows.context import ExecutionContext
 
 SNAPSHOT_AFTER = 200
 """Entries since the last snapshot from which on a flush stores the next one. A run flushes when it
-waits, or when its batch is large. To load the state of a waiting run, at most so many entries are
-folded."""
+waits, or when its batch is large. So at most this many entries are folded to load the state of a
+waiting run."""
 
 
 class BatchInFlight(NamedTuple):
@@ -48,9 +48,9 @@ class JournalWriter:
         self._context = context
         self._has_commands = has_commands
         state, ledger = context.engine.state, context.engine.ledger
-        # An execution that continues as new without storing leaves the snapshot to the next one.
-        owes = state.execution > 1 and ledger.unstored_bytes > 0
-        self._snapshot_due = 0 if owes else ledger.first - 1 + SNAPSHOT_AFTER
+        # An execution that continued as new without storing left the snapshot to this one.
+        is_overdue = state.execution > 1 and ledger.unstored_bytes > 0
+        self._snapshot_due = 0 if is_overdue else ledger.first - 1 + SNAPSHOT_AFTER
         """The position from which on the next flush stores a snapshot."""
         self._batch_in_flight: BatchInFlight | None = None
         """A batch that is stored while commands are applied."""
@@ -75,32 +75,34 @@ class JournalWriter:
 
     async def store_until_command(self) -> None:
         """Stores the rest of the journal; at a command it returns with the batch in flight."""
-        while (storing := self._batch_in_flight or self._start_batch()) is not None:
-            stored = storing.task
-            await workflow.wait_condition(lambda: stored.done() or self._has_commands())  # noqa: B023 - awaited here
-            if not stored.done():
-                self._batch_in_flight = storing
+        while (batch := self._batch_in_flight or self._start_batch()) is not None:
+            task = batch.task
+            await workflow.wait_condition(lambda: task.done() or self._has_commands())  # noqa: B023 - awaited here
+            if not task.done():
+                self._batch_in_flight = batch
                 return
             self._batch_in_flight = None
-            await self._finish(storing)
+            await self._finish(batch)
 
     async def flush(self, *, snapshot: bool = False) -> None:
         """Stores the rest of the journal, and waits for it."""
-        storing = self._start_batch(snapshot=snapshot)
-        if storing is not None:
-            await self._finish(storing)
+        batch = self._start_batch(snapshot=snapshot)
+        if batch is not None:
+            await self._finish(batch)
 
-    async def store_and_notify(self, hints: Sequence[MergeNotification]) -> StoreBatchResult | None:
+    async def store_and_notify(
+        self, notifications: Sequence[MergeNotification]
+    ) -> StoreBatchResult | None:
         """Stores the rest of the journal, then notifies other runs; none if there was no rest."""
-        storing = self._start_batch(hints=tuple(hints))
-        if storing is None:
+        batch = self._start_batch(notifications=tuple(notifications))
+        if batch is None:
             return None
-        await self._finish(storing)
-        told = await storing.task
-        return None if told is None else StoreBatchResult.model_validate(told)
+        await self._finish(batch)
+        result = await batch.task
+        return None if result is None else StoreBatchResult.model_validate(result)
 
     def _start_batch(
-        self, *, snapshot: bool = False, hints: tuple[MergeNotification, ...] = ()
+        self, *, snapshot: bool = False, notifications: tuple[MergeNotification, ...] = ()
     ) -> BatchInFlight | None:
         """Starts to store the rest of the journal; none if there is none."""
         batch = self._context.engine.ledger.batch()
@@ -118,17 +120,17 @@ class JournalWriter:
                 batch=batch,
                 definition=self._context.engine.plan.definition,
                 state=state.to_json() if snapshot else None,
-                notifications=hints,
+                notifications=notifications,
             ),
             summary="stores the journal",
-            **STORING,
+            **STORE_OPTIONS,
         )
         return BatchInFlight(task, state.position)
 
-    async def _finish(self, storing: BatchInFlight) -> None:
+    async def _finish(self, batch: BatchInFlight) -> None:
         self._batch_waiters += 1
         try:
-            await storing.task
+            await batch.task
         finally:
             self._batch_waiters -= 1
-        self._context.engine.ledger.mark_stored(storing.position)
+        self._context.engine.ledger.mark_stored(batch.position)

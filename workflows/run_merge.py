@@ -1,14 +1,14 @@
-"""A merge of two runs, in the workflow: when a run looks at another one, and what it does then.
+"""Run merges, in the workflow: when a run reads the other run, and what it does then.
 
-    a hint, or a time    an activity loads what the store has of the other run
-    loop                 `crewlog.state.run_merge.protocol` says what follows; all of it is
-    recorded, and one
-                         activity stores it and tells the other run
-    `unite`              an activity makes the crew of both; one fact takes the other run in
+    read    at a merge notification or a deadline, an activity loads the stored state of the other
+            run
+    follow  `crewlog.state.run_merge.protocol` decides what follows; the run records it, and an
+            activity stores it and notifies the other run
+    unite   an activity makes the definition of both runs, and one entry merges the other run
 
-A hint is the signal `merging`. What it says is believed by nobody: it is a reason to look. The
-activities are waited for beside the loop, so that whoever works goes on meanwhile. Those that only
-read are local ones where they can (docs/decisions/0054).
+A merge notification is a signal that carries no trusted data: it only starts a read. The activities
+run beside the loop, so that the run continues. Those that only read are local ones where possible
+(docs/decisions/0054).
 """
 
 from __future__ import annotations
@@ -52,184 +52,183 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import NOTIFY_MERGE
 
 from crewlog.workflows import authorization
-from crewlog.workflows.activity_options import PREPARING, STORING
+from crewlog.workflows.activity_options import PREPARE_CHANGE_OPTIONS, STORE_OPTIONS
 from crewlog.workflows.command_queue import QueuedCommand
-from crewlog.workflows.local_activity import execute_activity, locally
+from crewlog.workflows.local_activity import execute_activity, execute_local_activity_or_fallback
 
-UNITE_LIMIT = timedelta(seconds=60)
-"""How long the crew of both may take to be made: the other run stands still meanwhile."""
-HINTS = 20
-"""Hints that are kept until they are followed; those that come beyond come again."""
+PREPARE_TIMEOUT = timedelta(seconds=60)
+"""The timeout of the definition of both runs: the other run waits meanwhile."""
+MAX_NOTIFICATIONS = 20
+"""Merge notifications that are kept until the other run is read. A run repeats one that is lost."""
 
 Store = Callable[[Sequence[MergeNotification]], Awaitable[StoreBatchResult | None]]
-"""Stores what is not stored yet, and gives hints after it; none where it gave none."""
+"""Stores the rest of the journal, then sends notifications; none if there was no rest."""
 
 
 class RunMerge:
-    """A run's part in merges."""
+    """The run merges of a run."""
 
     def __init__(self) -> None:
         self._notifications: dict[str, RunId] = {}
-        """The runs to look at, by merge."""
-        self._later: dict[str, RunId] = {}
-        """Those that asked while the run was in another merge: looked at once it is in none."""
+        """The runs to read, by merge."""
+        self._deferred: dict[str, RunId] = {}
+        """The runs that requested a merge during another merge: they are read after it."""
         self._task: asyncio.Task[ReadOtherRunResult | PrepareMergeResult] | None = None
-        self.at_once = False
-        """Whether that is done within the workflow's task: nothing else is waited for till then."""
+        self.is_local = False
+        """Whether the running activity is a local one: the loop stores nothing meanwhile."""
         self.markers = 0
-        """How many were: each leaves an event."""
-        self._known: ReadOtherRunResult | None = None
-        """What was seen last in the merge that the run is in: what follows may only wait for what
-        is under way here."""
-        self._asked = ""
-        """The merge that the other run was told of, in this execution."""
-        self._looked = 0
-        """When the run looked last, or when its stage began, in milliseconds since the epoch."""
-        self._unsure = False
-        """Whether the server is to be asked whether there is the other run."""
-        self._telling: set[asyncio.Task[None]] = set()
+        """How many local activities were started: each leaves an event."""
+        self._last_read: ReadOtherRunResult | None = None
+        """The last read of the pending merge, to follow once this run has drained."""
+        self._notified = ""
+        """The requested merge that the other run was notified of, in this execution."""
+        self._read_at = 0
+        """When the other run was last read, in milliseconds since the epoch."""
+        self._must_check_server = False
+        """Whether the server must be asked whether the other run exists."""
+        self._sending: set[asyncio.Task[None]] = set()
 
-    def hint(self, data: Any) -> None:
-        """Takes a hint: `op` and `run`, both texts; what is none is nothing."""
+    def add_notification(self, data: Any) -> None:
+        """Adds a merge notification: the texts `op` and `run`; any other data is ignored."""
         op, run = (data.get("op"), data.get("run")) if isinstance(data, dict) else (None, None)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         if (
             isinstance(op, str)
             and isinstance(run, str)
             and run
-            and len(self._notifications) < HINTS
+            and len(self._notifications) < MAX_NOTIFICATIONS
         ):
             self._notifications[op] = RunId(run)
 
     @property
     def has_work(self) -> bool:
-        """Whether there is something for the loop to go on with."""
+        """Whether the loop must call `advance`."""
         if self._task is not None:
             return self._task.done()
-        return bool(self._notifications) or self._unsure
+        return bool(self._notifications) or self._must_check_server
 
-    def due(self, state: CrewState) -> int | None:
-        """When the run is to look again, in milliseconds since the epoch; none: at no time."""
+    def next_deadline(self, state: CrewState) -> int | None:
+        """When the other run is read again, in milliseconds since the epoch; none: never."""
         if self._task is not None or state.pending_merge is None:
             return None
-        return next_read_at(state, max(self._looked, state.pending_merge.at))
+        return next_read_at(state, max(self._read_at, state.pending_merge.at))
 
-    async def go_on(self, engine: Engine, store: Store, *, landed: bool) -> None:
-        """Does what is to be done, as far as nothing must be waited for.
+    async def advance(self, engine: Engine, store: Store, *, is_drained: bool) -> None:
+        """Continues the pending merge, as far as it need not wait.
 
         Args:
-            engine: The run's engine.
-            store: Stores what is not stored yet.
-            landed: Whether nothing of the run is under way.
+            engine: The engine of the run.
+            store: Stores the rest of the journal.
+            is_drained: Whether no call and no detached turn of the run is in flight.
         """
-        await self._take(engine, store, landed=landed)
-        joining = engine.state.pending_merge
-        if joining is not None and joining.status == "requested" and self._asked != joining.merge:
-            self._asked = joining.merge
-            await self._store(
-                engine, store, [MergeNotification(merge=joining.merge, to=joining.other)]
-            )
+        await self._apply_result(engine, store, is_drained=is_drained)
+        merge = engine.state.pending_merge
+        if merge is not None and merge.status == "requested" and self._notified != merge.merge:
+            self._notified = merge.merge
+            await self._store(engine, store, [MergeNotification(merge=merge.merge, to=merge.other)])
         if engine.state.is_ended:
-            self._later |= self._notifications  # nothing follows any more: they are told of the end
+            self._deferred |= self._notifications  # they are notified of the end
             self._notifications.clear()
-            self._unsure = False
-        elif self._task is None and not await self._followed(engine, store, landed=landed):
+            self._must_check_server = False
+        elif self._task is None and not await self._follow_last_read(
+            engine, store, is_drained=is_drained
+        ):
             self._discard_notifications(engine.state)
-            self._start_check(engine)
+            self._start_read(engine)
 
-    async def _followed(self, engine: Engine, store: Store, *, landed: bool) -> bool:
-        """Whether something was seen before, and follows now that all has landed."""
-        joining, known = engine.state.pending_merge, self._known
-        if joining is None or joining.status != "draining" or not landed or known is None:
+    async def _follow_last_read(self, engine: Engine, store: Store, *, is_drained: bool) -> bool:
+        """Follows the last read if the run has drained since; returns whether it did."""
+        merge, last = engine.state.pending_merge, self._last_read
+        if merge is None or merge.status != "draining" or not is_drained or last is None:
             return False
-        await self._follow(engine, known, store, landed=True)
+        await self._follow(engine, last, store, is_drained=True)
         self._discard_notifications(engine.state)
-        self._known = None  # else nothing would be looked at any more
+        self._last_read = None  # otherwise the other run would not be read any more
         return True
 
-    async def _take(self, engine: Engine, store: Store, *, landed: bool) -> None:
-        """Takes what an activity has found, or made."""
+    async def _apply_result(self, engine: Engine, store: Store, *, is_drained: bool) -> None:
+        """Applies the result of the activity, if it has completed."""
         if self._task is not None and self._task.done():
-            task, self._task, self.at_once = self._task, None, False
+            task, self._task, self.is_local = self._task, None, False
             try:
-                found = task.result()
+                result = task.result()
             except ActivityError as error:
                 if authorization.foreign_execution_error(error) is not None:
                     raise
                 await self._fail_merge(engine, error, store)
             else:
-                if isinstance(found, ReadOtherRunResult):
-                    await self._follow(engine, found, store, landed=landed)
+                if isinstance(result, ReadOtherRunResult):
+                    await self._follow(engine, result, store, is_drained=is_drained)
                 else:
-                    await self._apply_merge(engine, found, store)
+                    await self._apply_merge(engine, result, store)
 
     def _discard_notifications(self, state: CrewState) -> None:
-        """Drops the hints of merges that have ended for the run, and takes those that waited."""
-        if state.pending_merge is None and self._later:
-            self._notifications |= self._later
-            self._later.clear()
+        """Removes the notifications of ended merges, and adds the deferred ones after a merge."""
+        if state.pending_merge is None and self._deferred:
+            self._notifications |= self._deferred
+            self._deferred.clear()
         for op in [each for each in self._notifications if each in state.merges]:
             del self._notifications[op]
 
-    def waiting(self, state: CrewState) -> tuple[MergeNotification, ...]:
-        """Hints for those who may be waiting for an answer of a run that has ended; once."""
-        asked = {**self._notifications, **self._later}
+    def take_notifications(self, state: CrewState) -> tuple[MergeNotification, ...]:
+        """Notifications for runs that may wait for a run that has ended; each only once."""
+        runs = {**self._notifications, **self._deferred}
         self._notifications.clear()
-        self._later.clear()
+        self._deferred.clear()
         return tuple(
-            MergeNotification(merge=op, to=to) for op, to in asked.items() if op not in state.merges
+            MergeNotification(merge=op, to=to) for op, to in runs.items() if op not in state.merges
         )
 
-    def _start_check(self, engine: Engine) -> None:
-        """Begins to look, where there is a hint, or where it is time."""
-        joining = engine.state.pending_merge
-        due = self.due(engine.state)
-        if joining is not None and (joining.merge in self._notifications or self._unsure):
-            self._notifications.pop(joining.merge, None)
-            self._look(engine, joining.merge, joining.other, sure=not self._unsure)
+    def _start_read(self, engine: Engine) -> None:
+        """Starts to read another run, if there is a notification or the deadline is over."""
+        merge = engine.state.pending_merge
+        deadline = self.next_deadline(engine.state)
+        if merge is not None and (merge.merge in self._notifications or self._must_check_server):
+            self._notifications.pop(merge.merge, None)
+            self._read(engine, merge.merge, merge.other, sure=not self._must_check_server)
         elif self._notifications:
             op, run = self._notifications.popitem()
-            self._look(engine, op, run_to_read(engine.state, op, run), sure=True)
-        elif joining is not None and due is not None and due <= engine.at:
+            self._read(engine, op, run_to_read(engine.state, op, run), sure=True)
+        elif merge is not None and deadline is not None and deadline <= engine.at:
             if is_request_pending(engine.state):
-                self.tell(engine, joining.merge, joining.other)
-            self._look(engine, joining.merge, joining.other, sure=False)
-        self._unsure = False  # else it was about a merge that has ended
+                self.notify(engine, merge.merge, merge.other)
+            self._read(engine, merge.merge, merge.other, sure=False)
+        self._must_check_server = False  # otherwise it was about a merge that has ended
 
     async def _store(
-        self, engine: Engine, store: Store, hints: Sequence[MergeNotification]
+        self, engine: Engine, store: Store, notifications: Sequence[MergeNotification]
     ) -> None:
-        """Stores what the run did, and then gives hints of it."""
-        told = await store(hints)
-        for each in hints if told is None else told.unsent:
-            self.tell(engine, each.merge, each.to)
-        joining = engine.state.pending_merge
-        if told is not None and joining is not None and joining.other in told.gone:
-            self._unsure = True
+        """Stores the rest of the journal, and then sends notifications."""
+        result = await store(notifications)
+        for each in notifications if result is None else result.unsent:
+            self.notify(engine, each.merge, each.to)
+        merge = engine.state.pending_merge
+        if result is not None and merge is not None and merge.other in result.gone:
+            self._must_check_server = True
 
-    def tell(self, engine: Engine, op: str, to: RunId) -> None:
-        """Gives another run a hint. What the run did is stored before.
+    def notify(self, engine: Engine, op: str, to: RunId) -> None:
+        """Sends another run a merge notification, once the journal is stored.
 
         Args:
-            engine: The run's engine.
+            engine: The engine of this run.
             op: The merge.
             to: The other run.
         """
-        task = asyncio.create_task(self._tell(engine.state.run, op, to))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        task = asyncio.create_task(self._send_notification(engine.state.run, op, to))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
-    async def _tell(self, run: RunId, op: str, to: RunId) -> None:
+    async def _send_notification(self, run: RunId, op: str, to: RunId) -> None:
         handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(to)
         try:
             await handle.signal(NOTIFY_MERGE, {"op": op, "run": run})
         except FailureError:
-            self._unsure = True  # it has ended, or there never was one
+            self._must_check_server = True  # the run has ended, or does not exist
 
-    def _look(
+    def _read(
         self, engine: Engine, op: str, other: RunId, *, sure: bool, recall: bool = False
     ) -> None:
-        """Begins to look at another run."""
-        self._looked, self._unsure = engine.at, False
+        """Starts to read another run."""
+        self._read_at, self._must_check_server = engine.at, False
         task = ReadOtherRun(
             run=engine.state.run,
             definition=engine.plan.definition,
@@ -238,172 +237,171 @@ class RunMerge:
             sure=sure,
             recall=recall,
         )
-        options = {**STORING, "summary": f"looks at {other}"}
-        self._begin(READ_OTHER_RUN, task, ReadOtherRunResult, options, local=sure)
+        options = {**STORE_OPTIONS, "summary": f"looks at {other}"}
+        self._start(READ_OTHER_RUN, task, ReadOtherRunResult, options, is_local=sure)
 
     async def _follow(
-        self, engine: Engine, seen: ReadOtherRunResult, store: Store, *, landed: bool
+        self, engine: Engine, read: ReadOtherRunResult, store: Store, *, is_drained: bool
     ) -> None:
-        """Does what follows from what was seen: records it, stores it, and tells of it."""
-        engine.at = max(engine.at, seen.at)
-        other = CrewState.from_json(seen.state) if seen.state is not None else None
-        hints: list[MergeNotification] = []
-        while (move := _next(engine, other, seen, landed=landed)) and move.does == "record":
+        """Does what follows from a read: records it, stores it, and notifies the other run."""
+        engine.at = max(engine.at, read.at)
+        other = CrewState.from_json(read.state) if read.state is not None else None
+        notifications: list[MergeNotification] = []
+        while (move := _next_move(engine, other, read, is_drained=is_drained)) and (
+            move.does == "record"
+        ):
             assert move.entry is not None  # noqa: S101 - `record` has an entry
             engine.record(move.entry)
             if engine.state.is_ended:
-                return  # merged: nobody waits for its word
-            hint = MergeNotification(merge=move.entry.merge, to=move.to)
-            hints += [hint] if hint not in hints else []  # one tells of all that is stored
-        joining = engine.state.pending_merge
-        if joining is not None and joining.merge == seen.merge:
-            self._known = seen
+                return  # merged: no run waits for a notification
+            notification = MergeNotification(merge=move.entry.merge, to=move.to)
+            if notification not in notifications:
+                notifications.append(notification)
+        merge = engine.state.pending_merge
+        if merge is not None and merge.merge == read.merge:
+            self._last_read = read
         unites = move is not None and move.does == "unite"
-        if unites:  # it has offered itself, and waits for nothing but the word
-            hints = [each for each in hints if each.merge != seen.merge]
-        # What leads to the artifacts is looked at in the store.
-        if hints or (unites and artifact_heads(engine.state)):
-            await self._store(engine, store, hints)
+        if unites:  # the other run waits for the result of the merge only
+            notifications = [each for each in notifications if each.merge != read.merge]
+        # The activity reads the logs of artifacts from the store.
+        if notifications or (unites and artifact_heads(engine.state)):
+            await self._store(engine, store, notifications)
         if unites:
-            self._prepare_merge(engine, seen)
+            self._prepare_merge(engine, read)
         elif move is not None:
-            self._look(engine, seen.merge, move.to, sure=not seen.gone, recall=True)
-        elif other is not None and self._waits(engine.state, other, seen.merge):
-            self._later[seen.merge] = other.run
+            self._read(engine, read.merge, move.to, sure=not read.gone, recall=True)
+        elif other is not None and self._must_defer(engine.state, other, read.merge):
+            self._deferred[read.merge] = other.run
 
-    def _waits(self, own: CrewState, other: CrewState, op: str) -> bool:
-        """Whether another run's request is to be looked at again once this one is in no merge."""
-        mine, theirs = own.pending_merge, other.pending_merge
-        if mine is None or mine.merge == op or theirs is None or len(self._later) >= HINTS:
+    def _must_defer(self, own: CrewState, other: CrewState, op: str) -> bool:
+        """Whether the request of another run must be read again after the pending merge."""
+        merge, request = own.pending_merge, other.pending_merge
+        if merge is None or merge.merge == op or request is None:
             return False
-        return (theirs.merge, theirs.status, theirs.other) == (op, "requested", own.run)
+        if len(self._deferred) >= MAX_NOTIFICATIONS:
+            return False
+        return (request.merge, request.status, request.other) == (op, "requested", own.run)
 
     async def _fail_merge(self, engine: Engine, error: ActivityError, store: Store) -> None:
-        """Goes on alone where the union could not be made; what was not seen is looked at later."""
-        workflow.logger.error("a merge does not go on: %s", error.cause, exc_info=error)
-        joining = engine.state.pending_merge
-        if error.activity_type != PREPARE_MERGE or joining is None:
+        """Records that a merge failed if its preparation did; a failed read is repeated later."""
+        workflow.logger.error("an activity of a run merge failed: %s", error.cause, exc_info=error)
+        merge = engine.state.pending_merge
+        if error.activity_type != PREPARE_MERGE or merge is None:
             return
-        if may_merge(engine.state, joining.merge):
-            why = f"the crew of both could not be made: {error.cause or error}"
-            engine.record(
-                j.MergeFailed(merge=joining.merge, other=joining.other, reason=why[:2000])
-            )
-            await self._store(
-                engine, store, [MergeNotification(merge=joining.merge, to=joining.other)]
-            )
+        if may_merge(engine.state, merge.merge):
+            reason = f"the crew of both could not be made: {error.cause or error}"
+            engine.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=reason[:2000]))
+            await self._store(engine, store, [MergeNotification(merge=merge.merge, to=merge.other)])
 
-    def _prepare_merge(self, engine: Engine, seen: ReadOtherRunResult) -> None:
-        """Begins to make the crew of both."""
-        joining = engine.state.pending_merge
-        assert joining is not None  # noqa: S101 - it survives
-        other = CrewState.from_json(seen.state or {})
+    def _prepare_merge(self, engine: Engine, read: ReadOtherRunResult) -> None:
+        """Starts to make the definition of both runs."""
+        merge = engine.state.pending_merge
+        assert merge is not None  # noqa: S101 - this run survives
+        other = CrewState.from_json(read.state or {})
         task = PrepareMerge(
             run=engine.state.run,
             base=engine.plan.definition,
             other=other.run,
             position=other.position,
-            operation=joining.operation,
-            asks=joining.priority[1],
+            operation=merge.operation,
+            asks=merge.priority[1],
             artifacts=artifact_heads(engine.state),
             removed=removed_agents(engine.state, engine.plan.agents),
         )
-        options = {**PREPARING, "schedule_to_close_timeout": UNITE_LIMIT}
-        self._begin(PREPARE_MERGE, task, PrepareMergeResult, options, local=True)
+        options = {**PREPARE_CHANGE_OPTIONS, "schedule_to_close_timeout": PREPARE_TIMEOUT}
+        self._start(PREPARE_MERGE, task, PrepareMergeResult, options, is_local=True)
 
-    def _begin(
+    def _start(
         self,
         name: str,
         task: ReadOtherRun | PrepareMerge,
-        kind: type[ReadOtherRunResult | PrepareMergeResult],
+        result_type: type[ReadOtherRunResult | PrepareMergeResult],
         options: Mapping[str, Any],
         *,
-        local: bool,
+        is_local: bool,
     ) -> None:
-        """Begins an activity, in the workflow's task where it may be done there."""
-        self.at_once = local
-        self.markers += local
-        work = locally if local else execute_activity
-        self._task = asyncio.create_task(work(name, task, kind, options))
+        """Starts an activity, as a local one if it may be."""
+        self.is_local = is_local
+        self.markers += is_local
+        execute = execute_local_activity_or_fallback if is_local else execute_activity
+        self._task = asyncio.create_task(execute(name, task, result_type, options))
 
     async def _apply_merge(
         self, engine: Engine, prepared: PrepareMergeResult, store: Store
     ) -> None:
-        """Takes the other run in, or tells it why not."""
-        joining = engine.state.pending_merge
-        if joining is None or not may_merge(engine.state, joining.merge):
+        """Merges the other run, or records and notifies it that the merge failed."""
+        merge = engine.state.pending_merge
+        if merge is None or not may_merge(engine.state, merge.merge):
             return
         try:
-            apply_merge(engine, prepared, op=joining.merge, by=joining.by)
-        # Whatever it is, it would fail the workflow's task for ever: both go on as they were.
+            apply_merge(engine, prepared, op=merge.merge, by=merge.by)
+        # Any error would fail the workflow task again and again: both runs continue unchanged.
         except Exception as error:  # noqa: BLE001
-            told = "the run %s could not be taken in: both go on as they were"
-            workflow.logger.error(told, joining.other, exc_info=error)
-            why = str(error) if isinstance(error, CrewlogError) else repr(error)
-            engine.record(
-                j.MergeFailed(merge=joining.merge, other=joining.other, reason=why[:2000])
-            )
-        await self._store(engine, store, [MergeNotification(merge=joining.merge, to=joining.other)])
+            text = "the run %s could not be merged: both runs continue unchanged"
+            workflow.logger.error(text, merge.other, exc_info=error)
+            reason = str(error) if isinstance(error, CrewlogError) else repr(error)
+            engine.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=reason[:2000]))
+        await self._store(engine, store, [MergeNotification(merge=merge.merge, to=merge.other)])
 
 
-def _next(
-    engine: Engine, other: CrewState | None, seen: ReadOtherRunResult, *, landed: bool
+def _next_move(
+    engine: Engine, other: CrewState | None, read: ReadOtherRunResult, *, is_drained: bool
 ) -> Move | None:
-    """What follows for the run as it is from what was seen."""
+    """What follows from a read of the other run."""
     topology = engine.plan.topology
     return next_move(
         engine.state,
         other,
-        seen.merge,
+        read.merge,
         engine.at,
-        landed=landed,
+        landed=is_drained,
         ends=engine.state.detached_turns if engine.is_finishing_detached_turns else (),
-        gone=seen.gone,
+        gone=read.gone,
         creatures=len(topology.creatures) if topology is not None else 0,
         flow=bool(topology is not None and topology.flow),
         refusal="" if topology is not None else "it has no graph of creatures",
-        recalled=seen.recalled,
+        recalled=read.recalled,
     )
 
 
 async def forward(state: CrewState, incoming: QueuedCommand, *, signed: bool = False) -> None:
-    """Hands what is said to a merged run on to the one that it is part of; or tells who waits.
+    """Forwards a message to a merged run to the surviving run; rejects an update.
 
-    Only what is said: whoever stops this run does not mean that one, and the questions of that one
-    have other numbers.
+    Other signals are not forwarded: a stop is meant for this run only, and interrupts have other
+    numbers in the surviving run.
 
     Args:
-        state: The run, as it ended.
-        incoming: A signal, which is handed on, or an update, whose client is told where to ask.
-        signed: Whether its crew takes signed commands only: then what was signed stays as it is,
-            and the other run, whose journal says what is called otherwise, finds who is meant.
+        state: The final state of the merged run.
+        incoming: A signal, or an update, whose client gets the id of the surviving run.
+        signed: Whether commands are signed: then the message is forwarded unchanged, and the
+            surviving run, whose journal has the renames, finds its receiver.
     """
     into = state.surviving_run
     assert into is not None  # noqa: S101 - it is merged
     if incoming.is_update:
-        called = renames_description(state.surviving_run_renames)
+        renames = renames_description(state.surviving_run_renames)
         incoming.error = RunAlreadyMerged(
-            f"the run {state.run!r} is part of {into!r} by now" + (f"; {called}" if called else ""),
-            remedy=f"Look at that run, and send it there: {into}",
+            f"the run {state.run!r} was merged into {into!r}" + (f"; {renames}" if renames else ""),
+            remedy=f"Send the command to {into!r}.",
         )
         incoming.done = True
     elif incoming.name == "message":
         handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(into)
-        with suppress(FailureError):  # that one has ended, too: nobody waits for it any more
-            led = _as_said if signed else _with_new_name
-            await handle.signal(incoming.name, led(state, incoming.data))
+        with suppress(FailureError):  # the surviving run has ended, too
+            forwarded = _with_original_run if signed else _with_new_name
+            await handle.signal(incoming.name, forwarded(state, incoming.data))
 
 
-def _as_said(state: CrewState, data: Any) -> Any:
-    """What is said, with the run that it was said to first, which its signature names."""
-    if not isinstance(data, dict):
-        return data
-    said: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
-    return {**said, "original_run": said.get("original_run") or state.run}
+def _with_original_run(state: CrewState, content: Any) -> Any:
+    """A message with the run that it was first sent to, which its signature names."""
+    if not isinstance(content, dict):
+        return content
+    data: dict[str, Any] = content  # pyright: ignore[reportUnknownVariableType]
+    return {**data, "original_run": data.get("original_run") or state.run}
 
 
 def _with_new_name(state: CrewState, data: Any) -> Any:
-    """What is said, to whom it is meant for: the other run may mean another one by that name."""
+    """A message to the new name of its receiver: the old one may be another agent's now."""
     to = data.get("to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if not isinstance(to, str) or (now := renamed_log(to, state.surviving_run_renames)) == to:
         return data

@@ -1,4 +1,4 @@
-"""A split, in the workflow: the run begins one of its own for each part of its graph."""
+"""A split, in the workflow: the run starts a split run for each split component."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import WORKFLOW_TYPE, SplitSource, StartRun
 
 
-async def begin_part(state: CrewState, graph: RunId, by: str, queue: str) -> str:
-    """Begins the run of a part. It waits until this one's journal says that it is one.
+async def start_split_run(state: CrewState, run: RunId, by: str, queue: str) -> str:
+    """Starts a split run, which waits until the journal of this run records the split.
 
     Args:
-        state: This run.
-        graph: The part's id.
-        by: Who parts them.
+        state: The state of this run.
+        run: The id of the split run.
+        by: The principal of the split.
         queue: The task queue of its activities; empty: the workflow's own.
 
     Returns:
-        Why it could not; empty where it began.
+        Why it could not be started; empty: it was.
     """
     split = SplitSource(run=state.run, after=state.position)
     try:
         await workflow.start_child_workflow(
             WORKFLOW_TYPE,
             StartRun(split=split, by=by, queue=queue).to_json(),
-            id=graph,
+            id=run,
             task_timeout=workflow.info().task_timeout,
             execution_timeout=workflow.info().execution_timeout,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
@@ -37,7 +37,7 @@ async def begin_part(state: CrewState, graph: RunId, by: str, queue: str) -> str
             static_summary=f"a part of {state.run}",
         )
     except WorkflowAlreadyStartedError:
-        return f"there is a run {graph} already: send the change again, with a new id"
+        return f"there is a run {run} already: send the change again, with a new id"
     except ChildWorkflowError as error:
-        return f"the run {graph} could not be started: {error.cause or error}"
+        return f"the run {run} could not be started: {error.cause or error}"
     return ""

@@ -33,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
     )
 
 from crewlog.workflows import authorization, group_tools
-from crewlog.workflows.activity_options import COMPILING, model_retries, planned_tool
+from crewlog.workflows.activity_options import COMPILE_OPTIONS, model_retries, planned_tool
 from crewlog.workflows.call_activities import start_call
 from crewlog.workflows.call_outcomes import (
     ApprovalWait,
@@ -54,7 +54,7 @@ from crewlog.workflows.call_outcomes import (
 )
 from crewlog.workflows.command_queue import now
 from crewlog.workflows.context import ExecutionContext
-from crewlog.workflows.conversation import Answers
+from crewlog.workflows.conversation import Responses
 from crewlog.workflows.persistence import JournalWriter
 
 FLUSH_BYTES = 64 * 1024
@@ -62,13 +62,13 @@ FLUSH_BYTES = 64 * 1024
 are stored before the calls start."""
 
 STORE_PAUSE = 5.0
-"""Seconds between calls that met no store, on top of the waits of the call's own retry policy."""
+"""Seconds before a call that found no store is made again, besides the delays of its retries."""
 
 RECHECKS_BEFORE_PAUSE = 5
 """Changes of permissions in a row after which a call waits before it is made again."""
 
 MISSING_TOOL_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds between calls that met a worker without their tool; the last one from then on."""
+"""Seconds before a call that found no worker with its tool is made again; the last one repeats."""
 
 RATE_LIMIT_ROUNDS = 4
 """How often a call that rate limits reject is made, each time with all attempts of its retry
@@ -84,7 +84,7 @@ class CallScheduler:
     Args:
         context: What the parts of the execution share.
         writer: Stores the journal.
-        answers: The answers of a conversation.
+        responses: The responses of a conversation.
         on_wait: Updates the search attributes when a call begins to wait.
     """
 
@@ -92,12 +92,12 @@ class CallScheduler:
         self,
         context: ExecutionContext,
         writer: JournalWriter,
-        answers: Answers,
+        responses: Responses,
         on_wait: Callable[[], None],
     ) -> None:
         self._context = context
         self._writer = writer
-        self._answers = answers
+        self._responses = responses
         self._on_wait = on_wait
         self.tasks: dict[CallKey, asyncio.Task[None]] = {}
         """The calls in flight."""
@@ -162,7 +162,7 @@ class CallScheduler:
                 engine.prompt.ask_for_approval(result)
             case CallSucceeded(CallModelResult() as result):
                 if engine.exchanges.is_conversation:
-                    self._answers.note(result)
+                    self._responses.add_message(result)
                 await engine.turns.apply_model_call(step, number, result)
             case CallSucceeded(CallToolResult() as result):
                 await engine.turns.apply_tool_call(step, number, result)
@@ -178,9 +178,9 @@ class CallScheduler:
                 pass
 
     def _update_mcp_approval(self, engine: Engine, completion: CallCompletion) -> None:
-        """Asks people to approve a server's tool; withdraws the question after the approval.
+        """Asks people to approve a tool of an MCP server; withdraws the interrupt afterwards.
 
-        The call is repeated meanwhile: an approval is stored, and is no answer to the run.
+        The call is repeated meanwhile: the approval goes to the store, not to the run.
         """
         key, outcome = (completion.request.step, completion.request.call.call), completion.outcome
         asked = [q for q in engine.state.interrupts.values() if q.kind == "mcp_approval"]
@@ -240,7 +240,7 @@ class CallScheduler:
             self.bug = bug
             raise
         if isinstance(outcome, CallDeferred):
-            await self._rest(request, outcome)
+            await self._pause(request, outcome)
         self.completions.append(CallCompletion(request, outcome, at, position))
 
     async def _result_outcome(
@@ -277,7 +277,7 @@ class CallScheduler:
             return outcome.failure
         return outcome
 
-    async def _rest(self, request: CallRequest, outcome: CallDeferred) -> None:
+    async def _pause(self, request: CallRequest, outcome: CallDeferred) -> None:
         """Waits before a call that has not started is made again."""
         pause = self._pause_seconds(request, outcome)
         if pause is None:
@@ -306,9 +306,9 @@ class CallScheduler:
                     else None
                 )
             case _:
-                tries = self._missing_tool_retries[key]
+                retries = self._missing_tool_retries[key]
                 self._missing_tool_retries[key] += 1
-                return MISSING_TOOL_PAUSES[min(tries, len(MISSING_TOOL_PAUSES) - 1)]
+                return MISSING_TOOL_PAUSES[min(retries, len(MISSING_TOOL_PAUSES) - 1)]
 
     def _is_local(self, request: CallRequest) -> bool:
         tool = request.call.tool
@@ -333,7 +333,7 @@ class CallScheduler:
 
         The backoff continues where that of the attempts ended.
         """
-        policy: RetryPolicy = COMPILING["retry_policy"]
+        policy: RetryPolicy = COMPILE_OPTIONS["retry_policy"]
         engine = self._context.engine
         if request.step in engine.state.frontier:
             policy = model_retries(engine.plan, engine.state, request)
@@ -350,12 +350,12 @@ class CallScheduler:
     def cancel_calls(self) -> None:
         """Cancels, once each, the calls of an ending run and of removed steps."""
         engine = self._context.engine
-        ending = engine.state.status in ("stopping", "stopped", "failed")
+        is_ending = engine.state.status in ("stopping", "stopped", "failed")
         for key, task in self.tasks.items():
             # A waiting call has not started: a change need not wait for its next attempt.
             is_waiting = key in self._waiting_calls and self.is_draining_call(key)
             if key not in self._cancelled and (
-                ending or is_waiting or not self._context.engine.waits_for_calls(key[0])
+                is_ending or is_waiting or not self._context.engine.waits_for_calls(key[0])
             ):
                 self._cancelled.add(key)
                 task.cancel()

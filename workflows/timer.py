@@ -18,7 +18,7 @@ LONGEST_TIMER = 30 * 86_400_000
 
 PUNCTUAL = 2000
 """Milliseconds of delay up to which a timer counts as on time, so that a replay makes the same
-journal; see `command_queue.now`. A later timer was late because the server was away."""
+journal; see `command_queue.now`. A later timer was delayed by an outage of the server."""
 
 
 class RunTimer:
@@ -40,35 +40,40 @@ class RunTimer:
     def start(self) -> None:
         """Starts the timer of the earliest deadline. The timers of a paused run elapse, too."""
         state = self._context.engine.state
-        idle = self._context.is_closing or state.is_ended or state.status == "stopping"
-        dues = [self._run_merge.due(state), self._context.engine.timers.next_deadline()]
-        due = min((each for each in dues if each is not None), default=None)
-        if idle or due == (self._timer[0] if self._timer else None):
+        is_ending = self._context.is_closing or state.is_ended or state.status == "stopping"
+        deadlines = [
+            self._run_merge.next_deadline(state),
+            self._context.engine.timers.next_deadline(),
+        ]
+        deadline = min((each for each in deadlines if each is not None), default=None)
+        if is_ending or deadline == (self._timer[0] if self._timer else None):
             return
         if self._timer is not None:
             self._timer[1].cancel()
             self._timer = None
             self._context.events += 1
-        if due is not None:
-            self._timer = (due, asyncio.create_task(self._run_timer(due)))
+        if deadline is not None:
+            self._timer = (deadline, asyncio.create_task(self._run_timer(deadline)))
             self._context.events += 1
 
-    async def _run_timer(self, due: int) -> None:
-        left = min(max(due - now(), 1), LONGEST_TIMER)
+    async def _run_timer(self, deadline: int) -> None:
+        milliseconds = min(max(deadline - now(), 1), LONGEST_TIMER)
         try:
             what = "waits for a message " if self._context.engine.state.is_conversation_idle else ""
-            await workflow.sleep(left / 1000, summary=f"{what}until {moment_words(due)}")
+            summary = f"{what}until {moment_words(deadline)}"
+            await workflow.sleep(milliseconds / 1000, summary=summary)
         except asyncio.CancelledError:
             return
         self._timer = None
-        if left < LONGEST_TIMER:
-            self.elapsed.append((due, due if now() - due < PUNCTUAL else now()))
+        if milliseconds < LONGEST_TIMER:
+            is_punctual = now() - deadline < PUNCTUAL
+            self.elapsed.append((deadline, deadline if is_punctual else now()))
         else:
             self.elapsed.append((0, 0))
 
     def apply_elapsed(self) -> None:
         """Applies the timers that elapsed."""
         while self.elapsed:
-            due, at = self.elapsed.pop(0)
+            deadline, at = self.elapsed.pop(0)
             self._context.advance_clock(at)
-            self._context.engine.timers.fire(due)
+            self._context.engine.timers.fire(deadline)

@@ -1,16 +1,16 @@
-"""Signals that are nobody's commands: a run counts them, once there are many.
+"""Signals of unauthenticated clients, and signals that are no commands: a run only counts many.
 
-Whoever reaches the server can send a run thousands of signals. Each refusal is an entry in the
-journal, which every call carries to the store; so of the signals that prove nothing (where the
-policy is signed) or are no commands, the first `TOLD` of an execution are refused one by one, and
-of the rest there is one entry for each `COUNTED`, and for what is left in the end. Of these, what
-cannot have a proof, as its bytes show, is not even read. Updates are answered, and what a principal
-signed has a name: these are refused one by one, always.
+A client that reaches the server can send a run thousands of signals. Each rejection is a journal
+entry, which calls carry to the store. So of the signals without a valid signature (if the policy
+needs one) and those that are no commands, the first `MAX_REJECTIONS` of an execution are rejected
+one by one, and the rest gets one entry for each `SIGNALS_PER_ENTRY`, and one at the end. Of these,
+a signal whose bytes cannot have a signature is not parsed. Updates, and commands that a principal
+signed, are always rejected one by one.
 
-The SDK takes an activation of more than two seconds for a deadlock, and a worker that takes up a
-run is handed all of a task's signals in one. So the loop rests after each `SPENT` of work: a local
-activity ends the activation. It is counted over the execution: where activations end is another
-matter in a replay.
+The SDK takes an activation of more than two seconds for a deadlock, and a worker gets all signals
+of a workflow task in one activation. So the loop pauses after each `WORK_PER_PAUSE`: a local
+activity ends the activation. The work is counted over the execution, since activations end
+elsewhere in a replay.
 """
 
 from __future__ import annotations
@@ -27,98 +27,103 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows.command_queue import QueuedCommand, UndecodedPayload
 
-TOLD = 100
-"""Signals of nobody's that an execution refuses one by one."""
-COUNTED = 1000
-"""Further ones that have an entry together."""
-SPENT = 2500
-"""The work after which the loop rests, in signals that are counted without being read."""
-READING = 10
-"""The work of reading one, and of what comes of it."""
-BYTES = 256
-"""Bytes of one that are as much work again."""
+MAX_REJECTIONS = 100
+"""Signals that an execution rejects one by one."""
+SIGNALS_PER_ENTRY = 1000
+"""Further signals for one journal entry."""
+WORK_PER_PAUSE = 2500
+"""The work after which the loop pauses, in signals that are counted without being parsed."""
+PARSE_WORK = 10
+"""The work of a signal that is parsed and applied."""
+BYTES_PER_WORK = 256
+"""Bytes of a signal that add one to its work."""
 
 
 class UnauthenticatedSignals:
-    """Counts the signals of an execution that are nobody's commands."""
+    """Counts the unauthenticated and malformed signals of an execution."""
 
     def __init__(self) -> None:
-        self._met = 0
-        """How many were refused one by one."""
-        self.untold = 0
-        """How many were counted since that was recorded last."""
-        self._spent = 0
+        self._rejections = 0
+        """How many were rejected one by one."""
+        self.unrecorded = 0
+        """How many were counted since the last entry."""
+        self._work = 0
 
-    def rests(self, incoming: QueuedCommand, *, encrypted: bool) -> bool:
-        """Whether the loop rests before it takes this.
+    def must_pause(self, incoming: QueuedCommand, *, encrypted: bool) -> bool:
+        """Whether the loop must pause before it takes a command.
 
         Args:
-            incoming: The command that is next.
-            encrypted: Whether what comes without encryption is refused.
+            incoming: The next command.
+            encrypted: Whether unencrypted commands are rejected.
         """
-        self._spent += work(incoming, many=self._met >= TOLD, encrypted=encrypted)
-        if self._spent < SPENT:
+        is_limited = self._rejections >= MAX_REJECTIONS
+        self._work += work_of(incoming, is_limited=is_limited, encrypted=encrypted)
+        if self._work < WORK_PER_PAUSE:
             return False
-        self._spent = 0
+        self._work = 0
         return True
 
     def count_undecoded(self, engine: Engine, incoming: QueuedCommand) -> bool:
-        """Whether a signal is done with by counting it, without being read."""
-        brought = incoming.data
-        if self._met < TOLD or not isinstance(brought, UndecodedPayload) or not brought.is_unsigned:
+        """Counts a signal that need not be parsed; returns whether it did."""
+        payload = incoming.data
+        if self._rejections < MAX_REJECTIONS or not isinstance(payload, UndecodedPayload):
             return False
-        if not _is_signed(engine):
-            return False
-        self._count(engine, incoming)
-        return True
-
-    def counted(self, engine: Engine, incoming: QueuedCommand) -> bool:
-        """Whether a command is done with by counting it: nothing more comes of it."""
-        # An update is always answered. It came at a known time, which a signal does not.
-        if incoming.arrived is not None or self._met < TOLD or not _is_unauthenticated(incoming):
+        if not payload.is_unsigned or not _is_signed(engine):
             return False
         self._count(engine, incoming)
         return True
 
-    def note(self, incoming: QueuedCommand) -> None:
-        """Notes a command that was refused, where it is nobody's."""
-        proven = incoming.authorization is not None and incoming.authorization.verified
-        if incoming.arrived is None and not proven:
-            self._met += incoming.authorization is not None or incoming.unfit
+    def count(self, engine: Engine, incoming: QueuedCommand) -> bool:
+        """Counts an unauthenticated or malformed signal; returns whether it did."""
+        # An update always gets a result. It has a time of arrival, and a signal has none.
+        if incoming.arrived is not None or self._rejections < MAX_REJECTIONS:
+            return False
+        if not _is_unauthenticated(incoming):
+            return False
+        self._count(engine, incoming)
+        return True
 
-    def tell(self, engine: Engine) -> None:
-        """Records how many there were since that was recorded last."""
-        if self.untold:
-            signed = _is_signed(engine)
-            what = "carried no proof" if signed else "are no commands"
+    def add_rejection(self, incoming: QueuedCommand) -> None:
+        """Counts the rejection of an unauthenticated or malformed signal."""
+        is_verified = incoming.authorization is not None and incoming.authorization.verified
+        if incoming.arrived is None and not is_verified:
+            self._rejections += incoming.authorization is not None or incoming.unfit
+
+    def record(self, engine: Engine) -> None:
+        """Records how many signals were counted since the last entry."""
+        if self.unrecorded:
+            is_signed = _is_signed(engine)
+            what = "carried no proof" if is_signed else "are no commands"
             engine.record(
                 j.CommandRejected(
                     name="signals",
-                    reason=f"and {self.untold:,} more signals that {what}",
-                    error_type=NotPermitted.__name__ if signed else "",
+                    reason=f"and {self.unrecorded:,} more signals that {what}",
+                    error_type=NotPermitted.__name__ if is_signed else "",
                 )
             )
-            self.untold = 0
+            self.unrecorded = 0
 
     def _count(self, engine: Engine, incoming: QueuedCommand) -> None:
         incoming.done = True
-        self.untold += 1
-        if self.untold >= COUNTED:
-            self.tell(engine)
+        self.unrecorded += 1
+        if self.unrecorded >= SIGNALS_PER_ENTRY:
+            self.record(engine)
 
 
-def work(incoming: QueuedCommand, *, many: bool, encrypted: bool) -> int:
-    """How much work a command is, as it came; the same to a worker with other settings.
+def work_of(incoming: QueuedCommand, *, is_limited: bool, encrypted: bool) -> int:
+    """The work of a command, by its bytes: the same for a worker with other settings.
 
     Args:
         incoming: The command.
-        many: Whether what cannot have a proof is only counted.
-        encrypted: Whether what comes without encryption is refused.
+        is_limited: Whether signals without a signature are only counted.
+        encrypted: Whether unencrypted commands are rejected.
     """
-    brought = incoming.data
-    if not isinstance(brought, UndecodedPayload) or brought.may_be_replaced(encrypted=encrypted):
-        return READING
-    return 1 if many and brought.is_unsigned else READING + brought.size // BYTES
+    payload = incoming.data
+    if not isinstance(payload, UndecodedPayload) or payload.may_be_replaced(encrypted=encrypted):
+        return PARSE_WORK
+    if is_limited and payload.is_unsigned:
+        return 1
+    return PARSE_WORK + payload.size // BYTES_PER_WORK
 
 
 def _is_signed(engine: Engine) -> bool:
@@ -127,12 +132,12 @@ def _is_signed(engine: Engine) -> bool:
 
 
 def _is_unauthenticated(incoming: QueuedCommand) -> bool:
-    """Whether a judged signal proves nothing where it must, or is no command."""
+    """Whether a signal has no valid signature though it needs one, or is no command."""
     if incoming.authorization is not None:
         return not incoming.authorization.verified
     data: Any = incoming.data
     if isinstance(data, dict) and str(data.get("id", "")).startswith(RESERVED):  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-        return False  # the run's own: clients cannot send these
+        return False  # a command of the run itself: clients cannot send such ids
     try:
         incoming.parse()
     except CommandRejected:

@@ -1,41 +1,41 @@
-"""When an execution continues as new for its history's length, and what it does until then.
+"""How urgently an execution must continue as new, by the length of its history.
 
-    calm      goes on as usual
-    due       goes on as usual, and leaves at the first moment at which nothing is in flight
-    draining  starts nothing new, so that this moment comes; commands are taken as ever
-    shut      takes no update either: the server ends what has too long a history
+    normal     not at all
+    suggested  as soon as no call is in flight
+    draining   no call starts, so that none is in flight soon; commands are applied
+    closed     updates are rejected, too: the server would terminate the execution
 
-Parallel lanes may have something in flight at all times: hence `draining`. What is in flight may
-last for hours, which people must not be kept waiting for: hence no `shut` before it is near.
+With parallel calls one may be in flight at all times: so a long history drains. Calls may take
+hours, and people must not wait for them: so the execution closes only near the server's limit.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-Stage = Literal["calm", "due", "draining", "shut"]
+Urgency = Literal["normal", "suggested", "draining", "closed"]
 
-DRAIN_FROM = 1.5
-"""How many times the events that a history is to have it may get before it drains."""
+DRAIN_FACTOR = 1.5
+"""A history drains at this multiple of `limits.events`."""
 DRAIN_BYTES = 12 * 1024 * 1024
-"""Bytes of a history that drains; the server suggests to leave at 4 MB, and ends it at 50 MB."""
-SHUT_EVENTS = 40_000
-"""Events of a history that gets no update any more; the server ends it at 51,200."""
-SHUT_BYTES = 40 * 1024 * 1024
-"""Bytes of the same."""
+"""Bytes at which a history drains; the server suggests to continue at 4 MB, and its limit is 50."""
+CLOSE_EVENTS = 40_000
+"""Events at which an execution rejects updates; the limit of the server is 51,200."""
+CLOSE_BYTES = 40 * 1024 * 1024
+"""Bytes at which an execution rejects updates."""
 
 
-def stage(events: int, size: int, limit: int, *, asked: bool) -> Stage:
-    """How urgent it is to continue as new.
+def continue_as_new_urgency(events: int, size: int, limit: int, *, is_suggested: bool) -> Urgency:
+    """How urgently an execution must continue as new.
 
     Args:
-        events: The history's events.
-        size: Its bytes.
-        limit: The events that it is to have, by the crew's limits.
-        asked: Whether the server suggests it, or another build is current.
+        events: The events of its history.
+        size: The bytes of its history.
+        limit: `limits.events` of the crew.
+        is_suggested: Whether the server suggests it, or another build is current.
     """
-    if events >= SHUT_EVENTS or size >= SHUT_BYTES:
-        return "shut"
-    if events >= limit * DRAIN_FROM or size >= DRAIN_BYTES:
+    if events >= CLOSE_EVENTS or size >= CLOSE_BYTES:
+        return "closed"
+    if events >= limit * DRAIN_FACTOR or size >= DRAIN_BYTES:
         return "draining"
-    return "due" if asked or events >= limit else "calm"
+    return "suggested" if is_suggested or events >= limit else "normal"

@@ -18,11 +18,11 @@ POSITION_MEMO = "position"
 """The memo field with the journal position, for tasks that leave no other event."""
 
 PHASE_INTERVAL_MS = 5000
-"""The search attribute of the phase is at most this old: an upsert is an event."""
+"""The shortest interval between updates of the phase alone: each update is an event."""
 
 
 class Visibility:
-    """Shows an execution to Temporal's search.
+    """Updates the search attributes of an execution.
 
     Args:
         context: What the parts of the execution share.
@@ -39,7 +39,7 @@ class Visibility:
         self._context = context
         self._calls_in_flight = calls_in_flight
         self._drained_steps = drained_steps
-        self._shown: dict[str, Any] = {}
+        self._attributes: dict[str, Any] = {}
         self._attributes_set_at = 0
         self._marked = (0, 0)
         """The journal position and the number of commands at the end of the last task."""
@@ -55,23 +55,23 @@ class Visibility:
             drained_steps=self._drained_steps(),
             quiet=self._context.quiet,
         )
-        changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
-        recent = self._context.engine.at - self._attributes_set_at < PHASE_INTERVAL_MS
-        if not changed or (set(changed) == {"CrewlogPhase"} and recent):
+        changed = {key: value for key, value in new.items() if self._attributes.get(key) != value}
+        is_recent = self._context.engine.at - self._attributes_set_at < PHASE_INTERVAL_MS
+        if not changed or (set(changed) == {"CrewlogPhase"} and is_recent):
             return
         workflow.upsert_search_attributes(
             [SearchAttributeKey.for_keyword(key).value_set(value) for key, value in new.items()]
         )
-        self._shown, self._attributes_set_at = new, self._context.engine.at
+        self._attributes, self._attributes_set_at = new, self._context.engine.at
         self._context.events += 1
 
     def mark_task(self) -> None:
-        """Leaves an event if this workflow task recorded entries and issued no command.
+        """Leaves an event if this workflow task recorded entries and issued no Temporal command.
 
-        The SDK takes a task without a command that another one follows directly for a heartbeat.
-        Queries and updates make such tasks. A replay would then run both as one: at the later
-        one's time, and with the update before what the first one applied. The replayed journal
-        would differ from the stored one.
+        The SDK takes a task without a command that another task follows directly for a heartbeat.
+        Queries and updates cause such tasks. A replay would run both as one: at the later time, and
+        with the update before what the first task applied. The replayed journal would differ from
+        the stored one.
         """
         position, commands = self._marked
         if position != self._context.engine.state.position and commands == self._context.events:

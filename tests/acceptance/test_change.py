@@ -162,7 +162,7 @@ async def test_a_change_that_meets_another_one_that_drains_is_not_kept_waiting(
     run = await at_gate(crews, cut(crew, "a", "b"))
     await run.change(definition=crew, by="ana", wait=False)
     for dry in (True, False):
-        with pytest.raises(ChangeConflict, match="another change by ana is under way, to graph v2"):
+        with pytest.raises(ChangeConflict, match="another change by ana is pending, to graph v2"):
             # The gate is shut: an answer comes only if nothing is waited for.
             await run.change(
                 definition=cut(crew, "a", "c"), graph_version=1, dry_run=dry, timeout=LIMIT

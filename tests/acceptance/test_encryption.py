@@ -319,7 +319,7 @@ async def test_starts_and_approvals_are_used_once_also_after_a_deletion(crews: S
             told = [item.data for item in (await again.journal(limit=1000)).entries]
             refused = [str(e["reason"]) for e in told if e["kind"] == "CommandRejected"]
             await asyncio.sleep(0.02)
-    assert all("was given to another run of this id" in reason for reason in refused)
+    assert all("another run of this id has used this" in reason for reason in refused)
     assert len((await again.status()).interrupts) == 1
     await again.answer("i1", "approve")
     assert (await again.result(LIMIT)).status == "completed"

@@ -124,7 +124,7 @@ def test_a_worker_was_killed_between_every_two_messages() -> None:
         ("InternalError: the swap would lose a#1", "InternalError"),
         ("IndexError('tuple index out of range')", "IndexError"),
         ("the crew of both could not be made: ValidationError: 1 error", "ValidationError"),
-        ("ChangeConflict: another change is under way: v2", ""),
+        ("ChangeConflict: another change is pending: v2", ""),
         ("ComponentConflict: the runs are not commanded by the same principals", ""),
         ("there is a run s-ann already: send the change again, with a new id", ""),
     ],

@@ -238,7 +238,7 @@ async def test_an_approval_of_a_deleted_run_is_none_of_the_next_one(
     again = await owner.start(crew, "go", id=run.id, execution_timeout=RUN_LIMIT)
     crews.runs.append(again)
     await again.wait_until(lambda view: bool(view.interrupts), LIMIT)
-    with pytest.raises(NotPermitted, match="was given to another run of this id"):
+    with pytest.raises(NotPermitted, match="another run of this id has used this"):
         await raw(crews, again, "answer", yes)
     await again.answer("i1", "reject")
     await again.result(LIMIT)

@@ -16,7 +16,7 @@ from crewlog.definition.operations import AddAgent, Disconnect, RemoveAgent
 from crewlog.errors import CommandRejected, UsageError
 from crewlog.ids import RunId
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workflows.changes import PIECES
+from crewlog.workflows.changes import SPLIT_AT_START
 
 from .harness import LIMIT, RUN_LIMIT, Site
 from .test_creatures import living, rested
@@ -233,13 +233,13 @@ async def test_a_recipe_in_several_pieces_is_parted_anew(crews: Site) -> None:
     edges = {"ann": {"listen": ["x"]}, "bob": {"listen": ["y"]}, "cid": {"listen": ["y"]}}
     run = await crews.start(living(crews, speaking("ann bob cid", 9), edges), "")
     await rested(run)
-    part = part_of(crews, run, f"{PIECES}/1", "ann")
+    part = part_of(crews, run, f"{SPLIT_AT_START}/1", "ann")
     await until_begun(part)
     await says(part, "one", "x", 1)
     await stopped(run, part)
     await run.reopen("recipe", execution_timeout=RUN_LIMIT)
     await run.wait_until(lambda view: view.rests and view.execution == 2, LIMIT)
-    again = part_of(crews, run, f"{PIECES}/2", "ann")
+    again = part_of(crews, run, f"{SPLIT_AT_START}/2", "ann")
     await until_begun(again)
     assert await graph(run) == ({"bob", "cid"}, {"y"})
     assert await graph(again) == ({"ann"}, {"x"})

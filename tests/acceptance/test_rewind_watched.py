@@ -33,7 +33,7 @@ async def at_gate(site: Site) -> tuple[Run, int]:
 async def test_a_rollback_that_meets_a_change_that_drains_is_a_conflict(crews: Site) -> None:
     run, place = await at_gate(crews)
     await run.change(operations=[ADDED], wait=False)
-    with pytest.raises(ChangeConflict, match="is under way, to graph v2"):
+    with pytest.raises(ChangeConflict, match="is pending, to graph v2"):
         # The gate is shut: an answer comes only if nothing is waited for.
         await asyncio.wait_for(run.rollback(place, id="early"), LIMIT)
     assert (await run.state()).pending_change is not None

@@ -17,7 +17,7 @@ from crewlog.errors import CommandRejected, RunNotFound, StoreIncomplete
 from crewlog.ids import AgentName, RunId
 from crewlog.state.components import split_run_id
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workflows.changes import PIECES
+from crewlog.workflows.changes import SPLIT_AT_START
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
 from .test_creatures import living, rested, sends
@@ -198,7 +198,7 @@ async def test_a_bridge_that_is_removed_parts_the_graph(crews: Site) -> None:
     await rested(part)
     state = await run.state()
     assert {*state.visits} <= {"ann", "cid", "dan"}
-    with pytest.raises(CommandRejected, match="creatures left for other runs"):
+    with pytest.raises(CommandRejected, match="the run was split or merged"):
         await run.rollback(one)
     fork = await run.fork(one, by="test", execution_timeout=RUN_LIMIT)
     crews.runs.append(fork)
@@ -220,7 +220,7 @@ async def test_a_crew_in_several_pieces_begins_as_several_runs(crews: Site) -> N
         root="ann",
     )
     run = await crews.start(crew, "Go.")
-    part = part_of(crews, run, f"{PIECES}/1", "ann")
+    part = part_of(crews, run, f"{SPLIT_AT_START}/1", "ann")
     await until_begun(part)
     await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
     await run.message("you", to="channel:y", by="dot")

@@ -24,7 +24,7 @@ from crewlog.state.model import CrewState
 from crewlog.state.run_merge.surviving_state import removed_agents
 from crewlog.store import InMemoryStore
 from crewlog.store.journal_reader import load_state
-from crewlog.workflows.activity_options import PREPARING
+from crewlog.workflows.activity_options import PREPARE_CHANGE_OPTIONS
 from graph.simulation import Simulation, final
 
 ONE, TWO = RunId("one"), RunId("two")
@@ -347,7 +347,7 @@ async def test_the_wait_for_a_new_run_is_limited(
     made = await asyncio.wait_for(decided(store, Server(), one), 10)
     assert made.refused == "the run 'two' has begun, but nothing of it is stored yet"
     assert "worker" in made.remedy
-    assert PREPARING["start_to_close_timeout"].total_seconds() > FIRST_BATCH_TIMEOUT + 5
+    assert PREPARE_CHANGE_OPTIONS["start_to_close_timeout"].total_seconds() > FIRST_BATCH_TIMEOUT + 5
 
 
 async def test_a_local_activity_does_not_wait_for_a_new_run() -> None:

@@ -111,7 +111,7 @@ def test_a_run_is_redirected_and_its_checkpoint_named(crewlog: Cli, runs: tuple[
     assert "early" in crewlog("checkpoints", run).out
     sent = crewlog("redirect", run, "third", "--reason", "no time")
     assert sent.code == 0, sent.err
-    assert "second#1 gives way to third" in sent.out
+    assert "second#1 ends now; the run goes to third" in sent.out
     assert crewlog("watch", run).code == 0
     page = crewlog("diff", f"{run}@early")
     assert page.code == 0, page.err

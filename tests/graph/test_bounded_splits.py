@@ -12,7 +12,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent, EditCrew, Operation, RemoveChannel
 from crewlog.graph.engine import Engine
 from crewlog.graph.lowering.plans import lower
-from crewlog.graph.run_split import definitions, split_run_of
+from crewlog.graph.run_split import split_contents, split_definitions
 from crewlog.graph.swap import live_change
 from crewlog.ids import CommandId, RunId
 from crewlog.state.calls import PrepareChangeResult, PreparedSplitRun
@@ -46,21 +46,22 @@ def apart(sim: Simulation, crew: CrewDefinition, *operations: Operation) -> Crew
     assert graph is not None
     graphs = parts_of(RUN, graph, command)
     crews = {
-        id_: load_data(each.to_json()) for id_, each in definitions(after, graphs, RUN).items()
+        id_: load_data(each.to_json())
+        for id_, each in split_definitions(after, graphs, RUN).items()
     }
     parts = tuple(
         PreparedSplitRun(
             run=id_,
             definition=crews[id_].to_json(),
             topology=each,
-            contents=split_run_of(after, each),
+            contents=split_contents(after, each),
         )
         for id_, each in graphs.items()
         if id_ != RUN
     )
     prepared = PrepareChangeResult(plan=lower(crews[RUN]).to_json(), split_runs=parts)
     report, plan = live_change.change_report(sim.engine, prepared)
-    live_change.accept_change(sim.engine, plan, report, by="eve", command=command, parts=parts)
+    live_change.accept_change(sim.engine, plan, report, by="eve", command=command, split_runs=parts)
     assert live_change.split(sim.engine) is None
     return crews[RUN]
 

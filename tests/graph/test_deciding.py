@@ -26,7 +26,7 @@ from crewlog.ids import AgentName, NodeName, StepId
 from crewlog.state.calls import RestoreStateResult
 from crewlog.state.model import CrewState, Output, Turn
 from crewlog.wire import InitialState, StartRun
-from crewlog.workflows.authorization import check_initial_state, starter
+from crewlog.workflows.authorization import authorize_start, check_initial_state
 from crewlog.workflows.command_effects import apply_command
 from crewlog.workflows.command_queue import QueuedCommand
 from graph.crews import plan_of
@@ -495,7 +495,7 @@ def given_by(who: str, given: dict[str, Any], plan: GraphPlan) -> ApplicationErr
     data["proof"] = {"key": public(who), "expires": FOREVER, "signature": signature}
     start = StartRun.model_validate(data)
     try:
-        start = starter(start, data, plan.policy, "sim", 0)
+        start = authorize_start(start, data, plan.policy, "sim", 0)
         check_initial_state(start, data, plan, RUN, 0)
     except ApplicationError as error:
         return error

@@ -123,13 +123,13 @@ async def test_a_plan_of_another_definition_never_begins() -> None:
     answer(draft, asked, "approve")
     other = opened({**CREW, "description": "another"})
     draft.plan = GraphPlan.from_json(other.plan)
-    with pytest.raises(InternalError, match="was approved"):
+    with pytest.raises(InternalError, match="people approved"):
         await draft.prompt.start_crew()
     draft, asked = asking()
     answer(draft, asked, "approve")
     assert draft.prompt.draft is not None
     draft.prompt.draft = draft.prompt.draft.model_copy(update={"definition": other.definition})
-    with pytest.raises(InternalError, match="was approved"):
+    with pytest.raises(InternalError, match="people approved"):
         await draft.prompt.start_crew()
 
 

@@ -155,20 +155,20 @@ async def test_an_apply_that_fails_leaves_the_driver_usable() -> None:
 async def test_a_turn_goes_back_to_the_model_after_its_last_tool(count: int) -> None:
     graph = TurnSubgraph()
     numbers = list(range(2, 2 + count))
-    assert await graph.replied(numbers) == numbers
+    assert await graph.apply_message(numbers) == numbers
     turn = Turn(expected=count, next_call=2 + count)
     for done in range(1, count + 1):
         turn = turn.model_copy(update={"returned": done})
-        assert await graph.returned(turn) is (done == count)
+        assert await graph.apply_tool_result(turn) is (done == count)
 
 
 async def test_a_turn_needs_nothing_but_its_position() -> None:
     turn = Turn(expected=3, next_call=5, returned=1)
     for done in (2, 3):
         turn = turn.model_copy(update={"returned": done})
-        assert await TurnSubgraph().returned(turn) is (done == 3)
+        assert await TurnSubgraph().apply_tool_result(turn) is (done == 3)
     handed_off = turn.model_copy(update={"goto": ("b",)})
-    assert await TurnSubgraph().returned(handed_off) is False
+    assert await TurnSubgraph().apply_tool_result(handed_off) is False
 
 
 async def test_nobody_else_goes_on_while_langgraph_is_asked() -> None:
@@ -178,8 +178,8 @@ async def test_nobody_else_goes_on_while_langgraph_is_asked() -> None:
     went: list[str] = []
     asyncio.get_running_loop().call_soon(went.append, "on")
     for _ in range(2):  # asked, and remembered
-        assert await turns.replied([1, 2]) == [1, 2]
-        assert await turns.replied([]) == []
+        assert await turns.apply_message([1, 2]) == [1, 2]
+        assert await turns.apply_message([]) == []
     assert not went
     await asyncio.sleep(0)
     assert went

@@ -224,8 +224,8 @@ async def test_who_allows_what_the_agent_above_may_not_is_told_that_it_changes_n
     assert (await command(sim, "allow")).result.detail == "a may call act"
     assert (await command(sim, "deny")).result.detail == "a may not call act"
     await command(sim, "deny", agent="*")
-    said = "what was said of a and act is taken back, but nobody may call act"
-    assert (await command(sim, "inherit")).result.detail == said
+    summary = "the permission of a for act is removed, but nobody may call act"
+    assert (await command(sim, "inherit")).result.detail == summary
 
 
 async def command(sim: Simulation, do: str, tool: str = "act", agent: str = "a") -> Any:

@@ -298,7 +298,7 @@ async def test_who_is_not_privileged_is_refused_the_tools_and_cannot_be_ruled_to
     (denied,) = sim.facts("PermissionDenied")
     assert (denied["agent"], denied["rule"]) == ("scout", "tools")
     ruled = await sim.command("set_permission", tool="group_wire", agent="scout", do="allow")
-    assert "'scout' is not privileged" in str(ruled.error)
+    assert "the agent is not privileged" in str(ruled.error)
     assert (await sim.command("set_permission", tool="group_wire", agent="root", do="deny")).result
 
 
@@ -543,7 +543,7 @@ def test_an_agent_is_told_what_came_of_it(found: SwapReport, said: str) -> None:
                 )
             },
             False,
-            "Refused: the graph is being changed by somebody else. Try it again in a moment.",
+            "Refused: another change of the graph is pending. Try it again in a moment.",
         ),
     ],
     ids=["done", "changing"],

@@ -48,16 +48,16 @@ def test_who_has_a_turn(root: str | None, log: str, turns: tuple[str, ...]) -> N
 @pytest.mark.parametrize(
     ("log", "why"),
     [
-        ("public", "the graph has no root, which hears what is said to public"),
+        ("public", "the graph has no root agent, which messages to public wake"),
         ("channel:asides", "no agent listens to 'asides'"),
-        ("group:all", "who reads it does so in the next turn that something else gives"),
+        ("group:all", "its readers read it only in their next turn, which it does not start"),
     ],
 )
 def test_it_is_told_why_nobody_has(log: str, why: str) -> None:
     found = hearing_in(plan(), LogName(log))
     assert (found.turns, found.words, found.why) == ((), "", why)
     ways = "--to channel:reports, --to channel:tasks, --to private:digger"
-    assert found.remedy == f"Say it where somebody listens: {ways}."
+    assert found.remedy == f"Send it to a log that wakes an agent: {ways}."
     assert found.to_json()["warning"] == f"nobody has a turn for it: {why}"
 
 
@@ -87,7 +87,7 @@ def test_only_some_of_many_channels_are_named() -> None:
     agents = {"keeper": {"listen": ["d", "b", "a", "c", "e"], "send": ["f"]}}
     _, remedy = unread_log_reason(plan(agents=agents), LogName("channel:f"))
     ways = "--to channel:a, --to channel:b, --to channel:c, --to private:keeper"
-    assert remedy == f"Say it where somebody listens: {ways}."
+    assert remedy == f"Send it to a log that wakes an agent: {ways}."
 
 
 def test_what_a_flow_reads_is_not_lost() -> None:

@@ -25,7 +25,7 @@ from crewlog.wire import Change
 from crewlog.workflows import run_merge as merging_runs
 from crewlog.workflows.changes import check
 from crewlog.workflows.command_queue import QueuedCommand
-from crewlog.workflows.run_merge import HINTS, RunMerge
+from crewlog.workflows.run_merge import MAX_NOTIFICATIONS, RunMerge
 from graph.crews import plan_of
 from graph.simulation import RUN, Failure, Replies, Simulation, Witness, folded, says
 from graph.test_listening import creatures
@@ -213,17 +213,19 @@ async def test_a_hint_to_a_run_that_has_ended_is_answered_by_its_end_alone() -> 
     sim = await at_work("surviving")
     await sim.run()
     merging, hint = RunMerge(), {"op": "third/y", "run": "third"}
-    merging.hint(hint)
-    merging.hint({"op": OP, "run": OTHER})
+    merging.add_notification(hint)
+    merging.add_notification({"op": OP, "run": OTHER})
     assert merging.has_work
 
     async def store(hints: Sequence[MergeNotification]) -> StoreBatchResult | None:
         raise AssertionError(hints)
 
-    await merging.go_on(sim.engine, store, landed=False)
+    await merging.advance(sim.engine, store, is_drained=False)
     assert not merging.has_work, "the loop waits for what is under way, and would not come to rest"
-    assert merging.waiting(sim.state) == (MergeNotification(merge="third/y", to=RunId("third")),)
-    assert merging.waiting(sim.state) == ()
+    assert merging.take_notifications(sim.state) == (
+        MergeNotification(merge="third/y", to=RunId("third")),
+    )
+    assert merging.take_notifications(sim.state) == ()
 
 
 @pytest.mark.parametrize(
@@ -242,19 +244,21 @@ async def test_a_hint_to_a_run_that_has_ended_is_answered_by_its_end_alone() -> 
 def test_what_is_no_hint_is_nothing(said: Any) -> None:
     """Whoever reaches the server may signal a run."""
     merging = RunMerge()
-    merging.hint(said)
+    merging.add_notification(said)
     assert not merging.has_work
-    assert merging.waiting(CrewState(run=RUN)) == ()
+    assert merging.take_notifications(CrewState(run=RUN)) == ()
 
 
 def test_so_many_hints_are_kept_and_none_of_a_merge_that_has_ended() -> None:
     merging = RunMerge()
-    for number in range(HINTS + 5):
-        merging.hint({"op": f"m{number}", "run": "other"})
-    assert merging.due(CrewState(run=RUN)) is None, "who is in no merge looks at nobody by itself"
+    for number in range(MAX_NOTIFICATIONS + 5):
+        merging.add_notification({"op": f"m{number}", "run": "other"})
+    assert merging.next_deadline(CrewState(run=RUN)) is None, (
+        "who is in no merge looks at nobody by itself"
+    )
     ended = j.MergeFailed(at=1, merge="m3", other=OTHER, reason="no")
-    told = [hint.merge for hint in merging.waiting(fold(CrewState(run=RUN), ended))]
-    assert told == [f"m{number}" for number in range(HINTS) if number != 3]
+    told = [hint.merge for hint in merging.take_notifications(fold(CrewState(run=RUN), ended))]
+    assert told == [f"m{number}" for number in range(MAX_NOTIFICATIONS) if number != 3]
 
 
 async def test_a_run_in_a_merge_looks_again() -> None:

@@ -312,10 +312,10 @@ async def test_idle_time_does_not_end_a_run_that_another_one_is_to_join() -> Non
     engine = sim.engine
     fields: dict[str, Any] = {"merge": "m", "other": RunId("other"), "deadline": engine.at + 60_000}
     engine.record(j.MergeRequested(**fields))
-    engine.wakes.record_idle(idle_is_over=True)
+    engine.wakes.record_idle(is_idle_time_over=True)
     assert engine.state.status == "running"
     engine.record(j.MergeFailed(merge="m", other=RunId("other"), reason="it is gone"))
-    engine.wakes.record_idle(idle_is_over=True)
+    engine.wakes.record_idle(is_idle_time_over=True)
     assert engine.state.status == "completed"
 
 

@@ -29,7 +29,7 @@ async def test_a_running_step_goes_on_to_its_end_and_then_the_run_goes_there() -
     sim = await at(plan_of(LINE), Replies({"b#1": [says("", "read")]}), "a#1")
     sent = await sim.command("redirect", node="d", reason="enough")
     assert sent.result is not None
-    assert "b#1 goes on to its end" in sent.result.detail
+    assert "b#1 runs to its end" in sent.result.detail
     assert sim.state.frontier["b#1"].redirect == "d"  # type: ignore[index]
     await sim.run()
     assert sim.state.status == "completed"
@@ -199,7 +199,7 @@ async def test_it_survives_a_new_execution() -> None:
         ({"node": "dd"}, "Did you mean 'd'?"),
         ({"node": "nowhere-at-all"}, "Nodes: a, b, c, d."),
         ({"node": "d", "step": "b#2"}, "Did you mean 'b#1'?"),
-        ({"node": "d", "step": "x"}, "Not done: b#1."),
+        ({"node": "d", "step": "x"}, "Steps in the frontier: b#1."),
     ],
 )
 async def test_what_is_not_there_is_named(content: dict[str, Any], says_: str) -> None:

@@ -269,7 +269,7 @@ async def test_a_node_put_before_one_that_has_begun_is_passed_and_said_to_be() -
     sim = await begun(plan_of(["a", "c", "d"]), None, "a#1")
     report = await sim.change(plan_of(["a", "n", "c", "d"]))
     assert fates(report) == {"c#1": "kept"}
-    assert "n does not run: the run is beyond it" in report.notes
+    assert "n does not run: the run has passed it" in report.notes
     await sim.run()
     assert sim.ran() == ["a#1", "c#1", "d#1"]
 
@@ -353,7 +353,7 @@ async def test_a_change_that_is_accepted_stands_in_the_way_of_others() -> None:
         live_change.change_report(sim.engine, prepared, expect="other")
     report, plan = live_change.change_report(sim.engine, prepared, graph_version=1)
     live_change.accept_change(sim.engine, plan, report, what="b is new", command=CommandId("x"))
-    with pytest.raises(ChangeConflict, match="another change is under way: b is new"):
+    with pytest.raises(ChangeConflict, match="another change is pending: b is new"):
         live_change.change_report(sim.engine, prepared)
     assert list(sim.engine.pending_calls(())) == []
     await sim.land(("a#1", 1))
@@ -376,7 +376,7 @@ async def test_a_swap_that_does_not_fit_leaves_the_run_as_it_was() -> None:
     engine = sim.engine
     sim.engine = live_change.swap(sim.engine).engine
     assert sim.engine is engine
-    assert "the plan of the accepted change is not there" in sim.facts("SwapFailed")[0]["error"]
+    assert "the accepted change has no plan" in sim.facts("SwapFailed")[0]["error"]
     assert sim.state.frontier == frontier
     assert sim.state.pending_change is None
     await sim.run()

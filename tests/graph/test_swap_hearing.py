@@ -65,8 +65,8 @@ async def test_what_is_said_before_the_swap_keeps_it_from_being() -> None:
     assert swapped.error is None, "it is nothing for who reads the log of a worker"
     (failed,) = sim.facts("SwapFailed")
     assert failed["error"] == (
-        "'scout' cannot be a phase from now on: it is where 'scout' hears, and has had turns for "
-        "that. Give the phase another name: phase: NAME"
+        "'scout' cannot be a phase from now on: messages started steps of 'scout' there. "
+        "Give the phase another name: phase: NAME"
     )
     await sim.run()
     assert sorted(sim.ran()) == ["ann#1", "scout#1"]
@@ -75,11 +75,9 @@ async def test_what_is_said_before_the_swap_keeps_it_from_being() -> None:
 async def test_who_still_has_to_hear_stays_where_it_hears() -> None:
     """Its phase goes out of the flow: from then on it hears at another node."""
     sim = await begun(plan("ann", "scout", "bob"), 2)
-    with pytest.raises(
-        CommandRejected, match=r"no more at 'scout\.inbox', where it has 2 turns"
-    ) as no:
+    with pytest.raises(CommandRejected, match="it has 2 unfinished steps there") as no:
         await sim.change(plan("ann", "bob"))
-    assert no.value.remedy.startswith("Send the change once it has heard all")
+    assert no.value.remedy.startswith("Send the change once these have ended")
     await sim.finish("scout.inbox#1")
     sim.launch()
     await sim.settle()

@@ -14,7 +14,7 @@ from crewlog.definition.operations import AddAgent, Disconnect
 from crewlog.errors import ComponentConflict
 from crewlog.graph.lowering.plans import lower
 from crewlog.graph.run_merge.definition import MergedDefinition, merged_definition
-from crewlog.graph.run_split import definitions
+from crewlog.graph.run_split import split_definitions
 from crewlog.ids import AgentName, RunId
 from crewlog.state.components import parts_of, split_run_id
 
@@ -295,7 +295,7 @@ def band() -> tuple[CrewDefinition, dict[RunId, CrewDefinition]]:
     cut = whole.model_copy(update={"agents": agents})
     graph = lower(cut).topology
     assert graph is not None
-    return cut, definitions(cut, parts_of(ONE, graph, "c"), ONE)
+    return cut, split_definitions(cut, parts_of(ONE, graph, "c"), ONE)
 
 
 def test_who_was_parted_is_united_as_before() -> None:
@@ -384,7 +384,7 @@ FLOW = {"flow": ["x"], "channels": {"q": {}}}
         ({"tools": {"t": {"run": "m:t"}}}, {"tools": {"t": {"run": "m:u"}}}, "the tool 't'"),
         ({"flags": {"f": 1}}, {"flags": {"f": 2}}, "the flag 'f'"),
         ({"artifacts": {"d": {}}}, {"artifacts": {"d": {"initial": []}}}, "the artifact 'd'"),
-        ({}, {"policy": {"mode": "open", "principals": {}}}, "principals"),
+        ({}, {"policy": {"mode": "open", "principals": {}}}, "different policies"),
         ({}, {"memory": {}}, "memory"),
         ({"memory": {}}, {}, "memory"),
     ],
@@ -403,7 +403,7 @@ def test_what_cannot_be_one_is_refused(one: Any, two: Any, match: str) -> None:
         ({"op": "connect", "sender": "x", "listener": "a"}, "no creature 'x'"),
         ({"op": "connect", "sender": "a", "listener": "a"}, "no creature 'a'"),
         ({"op": "wire", "name": "a", "to": "channel:p"}, "channel 'p'"),
-        ({"op": "unwire", "name": "a", "to": "x"}, "connects no two runs"),
+        ({"op": "unwire", "name": "a", "to": "x"}, "does not connect two runs"),
     ],
 )
 def test_an_edge_names_each_as_its_own_run_does(edge: dict[str, str], match: str) -> None:
@@ -652,14 +652,14 @@ def test_ways_of_combining_are_of_both() -> None:
     two = crew({"x": {"listen": ["q"]}}, merge={"g": "append"}, flags={"g": []})
     assert joined(one, two).definition.merge == {**one.merge, **two.merge}
     other = crew({"x": {"listen": ["q"]}}, merge={"f": "union"}, flags={"f": []})
-    with pytest.raises(ComponentConflict, match="different things by the way of combining 'f'"):
+    with pytest.raises(ComponentConflict, match="define the reducer of 'f' differently"):
         joined(one, other)
 
 
 def test_the_run_of_an_edge_is_one_of_the_two() -> None:
     one, two = crew({"a": {"listen": ["p"]}}), crew({"x": {"listen": ["q"]}})
     edge = {"op": "connect", "sender": "a", "listener": "x"}
-    with pytest.raises(ComponentConflict, match="are not those of the edge"):
+    with pytest.raises(ComponentConflict, match="the run 'third' of the operation is neither"):
         merged_definition(one, two, stays=ONE, joins=TWO, edge=edge, asks=RunId("third"))
 
 
@@ -667,9 +667,11 @@ def test_a_memory_is_one_only_where_it_says_the_same_of_the_same_agents() -> Non
     """Else one's agents would read and write what the other's keep."""
     kept = {"memory": {"write": {"public": ["a"]}}}
     one = crew({"a": {"listen": ["p"]}}, **kept)
-    with pytest.raises(ComponentConflict, match="has a memory that the run 'one' has not"):
+    with pytest.raises(ComponentConflict, match="has a memory that the run 'one' does not have"):
         joined(one, crew({"a": {"listen": ["q"]}}, **kept), op="wire", name="a", to="a")
-    with pytest.raises(ComponentConflict, match="'one' has a memory that the run 'two' has not"):
+    with pytest.raises(
+        ComponentConflict, match="'one' has a memory that the run 'two' does not have"
+    ):
         joined(one, crew({"x": {"listen": ["q"]}}))
     all_: dict[str, Any] = {"memory": {}}
     made = joined(crew({"a": {"listen": ["p"]}}, **all_), crew({"x": {"listen": ["q"]}}, **all_))

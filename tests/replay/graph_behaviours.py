@@ -12,7 +12,7 @@ from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, Connect, Disconnect, EditCrew, RemoveAgent
 from crewlog.errors import CommandRejected
 from crewlog.ids import AgentName, RunId
-from crewlog.workflows.changes import PIECES
+from crewlog.workflows.changes import SPLIT_AT_START
 
 
 async def _living(
@@ -219,7 +219,7 @@ async def begins_in_pieces(site: Site) -> tuple[Run, ...]:
         {"ann": [{"text": "1"}], "bob": [{"text": "2"}], "cid": [{"text": "3"}]},
         {"ann": {"listen": ["x"]}, "bob": {"listen": ["y"]}, "cid": {"listen": ["y"]}},
     )
-    part = part_of(site, run, f"{PIECES}/1", "ann")
+    part = part_of(site, run, f"{SPLIT_AT_START}/1", "ann")
     await until_begun(part)
     await part.message("here", to="channel:x", by="ana", id="m1")
     await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
@@ -237,13 +237,13 @@ async def goes_on_from_its_recipe(site: Site) -> tuple[Run, ...]:
         {"ann": [{"text": "1"}, {"text": "2"}], "bob": [{"text": "3"}], "cid": [{"text": "4"}]},
         {"ann": {"listen": ["x"]}, "bob": {"listen": ["y"]}, "cid": {"listen": ["y"]}},
     )
-    part = part_of(site, run, f"{PIECES}/1", "ann")
+    part = part_of(site, run, f"{SPLIT_AT_START}/1", "ann")
     await until_begun(part)
     await run.message("there", to="channel:y", by="ana", id="m1")
     await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
     await _stop(run, part)
     await run.reopen("recipe", by="ana", execution_timeout=RUN_LIMIT)
-    again = part_of(site, run, f"{PIECES}/2", "ann")
+    again = part_of(site, run, f"{SPLIT_AT_START}/2", "ann")
     await until_begun(again)
     await again.message("here", to="channel:x", by="ana", id="m2")
     await again.wait_until(lambda view: view.steps == 3 and view.rests, LIMIT)

@@ -18,7 +18,12 @@ import pytest
 
 from acceptance.harness import LIMIT, Site, calls, tool, until
 from crewlog.client import Run, keys
-from crewlog.workflows.unauthenticated_signals import COUNTED, READING, SPENT, TOLD
+from crewlog.workflows.unauthenticated_signals import (
+    MAX_REJECTIONS,
+    PARSE_WORK,
+    SIGNALS_PER_ENTRY,
+    WORK_PER_PAUSE,
+)
 
 from .measure import assert_calm, executions, figure, pick
 
@@ -83,7 +88,7 @@ async def assert_few(site: Site, run: Run, signals: int, *, all_told: bool) -> N
     """Few of them have an entry, and the others are told, but for what comes while the run ends."""
     told = await site.entries(run, "CommandRejected")
     lives = len(await executions(site, run))
-    assert len(told) <= lives * (TOLD + 2) + signals // COUNTED
+    assert len(told) <= lives * (MAX_REJECTIONS + 2) + signals // SIGNALS_PER_ENTRY
     more = [int(e.reason.split()[1].replace(",", "")) for e in told if e.name == "signals"]
     counted = sum(more) + len(told) - len(more)
     assert counted == signals if all_told else counted <= signals
@@ -147,5 +152,5 @@ async def test_a_worker_that_finds_a_flood(site: Site, tmp_path: Path, forged: b
     if forged:  # each proof is looked at, but not all in one activation
         events = (await executions(site, run))[0].events
         markers = [each.marker_recorded_event_attributes.marker_name for each in events]
-        assert markers.count("core_local_activity") > AT_ONCE * READING // SPENT
+        assert markers.count("core_local_activity") > AT_ONCE * PARSE_WORK // WORK_PER_PAUSE
     await assert_calm(site, run)

@@ -16,7 +16,7 @@ from crewlog.definition.validate import check
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lowering.components import expanded_component
 from crewlog.graph.run_merge.definition import merged_definition
-from crewlog.graph.run_split import definitions
+from crewlog.graph.run_split import split_definitions
 from crewlog.ids import RunId
 from crewlog.state.components import (
     Channel,
@@ -87,7 +87,7 @@ def asked(
     crew = apply_operations(crews[run], [operation])
     graphs = parts_of(run, expanded_component(crew), command)
     change = change_of_components({run: expanded_component(crews[run])}, graphs)
-    return Asked({**others, **definitions(crew, graphs, run)}, change)
+    return Asked({**others, **split_definitions(crew, graphs, run)}, change)
 
 
 def _one(

@@ -20,12 +20,12 @@ from crewlog.workflows import authorization
 from crewlog.workflows.command_effects import apply_command
 from crewlog.workflows.command_queue import InvalidPayload, QueuedCommand, UndecodedPayload
 from crewlog.workflows.unauthenticated_signals import (
-    BYTES,
-    READING,
-    SPENT,
-    TOLD,
+    BYTES_PER_WORK,
+    MAX_REJECTIONS,
+    PARSE_WORK,
+    WORK_PER_PAUSE,
     UnauthenticatedSignals,
-    work,
+    work_of,
 )
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation, final
@@ -38,17 +38,19 @@ def came(*payloads: Payload) -> QueuedCommand:
 
 
 def weighed(incoming: QueuedCommand, *, encrypted: bool = False) -> int:
-    return work(incoming, many=True, encrypted=encrypted)
+    return work_of(incoming, is_limited=True, encrypted=encrypted)
 
 
 def test_counting_a_signal_is_cheap() -> None:
     bare = Payload(metadata=JSON, data=b'{"id": "p"}')
     assert weighed(came(bare)) == 1
-    assert work(came(bare), many=False, encrypted=False) == READING
+    assert work_of(came(bare), is_limited=False, encrypted=False) == PARSE_WORK
     assert weighed(came()) == weighed(came(bare, bare)) == 1
     for name in (b'"proof"', rb'"\u0070roof"'):
-        signed = Payload(metadata=JSON, data=b'{"id": "p", ' + name + b": 1" + b" " * 10 * BYTES)
-        assert weighed(came(signed)) == READING + 10
+        signed = Payload(
+            metadata=JSON, data=b'{"id": "p", ' + name + b": 1" + b" " * 10 * BYTES_PER_WORK
+        )
+        assert weighed(came(signed)) == PARSE_WORK + 10
 
 
 @pytest.mark.parametrize("content", [b"{}", b'{"proof": "' + b"x" * 10_000])
@@ -82,12 +84,12 @@ async def after_many(*, signed: bool) -> tuple[UnauthenticatedSignals, Engine]:
     plan = plan_of(["a"], **({"policy": POLICY} if signed else {}))
     engine = (await Simulation.begin(plan, final)).engine
     strangers = UnauthenticatedSignals()
-    for _ in range(TOLD):
+    for _ in range(MAX_REJECTIONS):
         incoming = QueuedCommand("pause", dict(WRONG))
-        assert not strangers.counted(engine, incoming)
+        assert not strangers.count(engine, incoming)
         assert not strangers.count_undecoded(engine, came(Payload(metadata=JSON, data=b"{}")))
         await apply_command(engine, incoming)
-        strangers.note(incoming)
+        strangers.add_rejection(incoming)
     return strangers, engine
 
 
@@ -113,13 +115,13 @@ async def test_unauthenticated_signals_are_counted_after_the_first(
     incoming = QueuedCommand("pause", data)
     with suppress(NotPermitted):
         authorization.check(engine, incoming)
-    assert strangers.counted(engine, incoming) is counted
-    assert (incoming.done, strangers.untold) == (counted, int(counted))
-    assert not strangers.counted(engine, QueuedCommand("pause", data, arrived=1)), (
+    assert strangers.count(engine, incoming) is counted
+    assert (incoming.done, strangers.unrecorded) == (counted, int(counted))
+    assert not strangers.count(engine, QueuedCommand("pause", data, arrived=1)), (
         "an update is answered"
     )
     assert engine.state.position == before
-    strangers.tell(engine)
+    strangers.record(engine)
     assert engine.state.position == before + counted
 
 
@@ -127,7 +129,7 @@ async def test_unauthenticated_signals_are_counted_after_the_first(
 async def test_a_signal_without_a_signature_is_not_read(signed: bool) -> None:
     strangers, engine = await after_many(signed=signed)
     assert strangers.count_undecoded(engine, came(Payload(metadata=JSON, data=b"{}"))) is signed
-    assert strangers.untold == signed
+    assert strangers.unrecorded == signed
     named = came(Payload(metadata=JSON, data=b'{"proof": 1}'))
     assert not strangers.count_undecoded(engine, named)
 
@@ -135,5 +137,11 @@ async def test_a_signal_without_a_signature_is_not_read(signed: bool) -> None:
 async def test_the_loop_yields_after_some_work() -> None:
     incoming = QueuedCommand("pause", PAUSE)
     strangers = UnauthenticatedSignals()
-    rested = [strangers.rests(incoming, encrypted=False) for _ in range(2 * SPENT // READING)]
-    assert [at for at, rests in enumerate(rested, 1) if rests] == [SPENT // READING, len(rested)]
+    rested = [
+        strangers.must_pause(incoming, encrypted=False)
+        for _ in range(2 * WORK_PER_PAUSE // PARSE_WORK)
+    ]
+    assert [at for at, rests in enumerate(rested, 1) if rests] == [
+        WORK_PER_PAUSE // PARSE_WORK,
+        len(rested),
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from crewlog.definition.findings import listed
-from crewlog.graph.outputs import SHOWN
+from crewlog.graph.outputs import EXCERPT_LENGTH
 from crewlog.graph.run_context import RunContext
 from crewlog.ids import READERS, AgentName, LogName, StepId, private_log
 from crewlog.state import journal as j
@@ -49,7 +49,7 @@ def set_addressed_items(
             names = listed(map(repr, item.recipients)) if item.recipients else "nobody"
             run.record(
                 j.AddressedItemUndelivered(
-                    step=step, agent=agent, key=key, item=number, recipients=excerpt(names, SHOWN)
+                    step=step, agent=agent, key=key, item=number, recipients=excerpt(names, EXCERPT_LENGTH)
                 )
             )
         run.record(

@@ -519,7 +519,7 @@ class Engine(RunContext):
     async def _continue_step(self, entry: FrontierStep, node: PlanNode) -> None:
         """Sets the timeout of a started step; raises its interrupt again if a change closed it."""
         if node.timeout is not None:
-            self.timers.limit_step(entry, node)
+            self.timers.start_timeout(entry, node)
         if entry.turn is not None:
             if not entry.turn.calls:
                 await self.turns.end(entry.step, entry.turn.goto)
@@ -670,7 +670,7 @@ class Engine(RunContext):
         if waiting or (state.frontier and not self.wakes.may_idle()):
             return
         if state.is_conversation_idle:
-            await self.exchanges.continue_idle(self.timers.idle_is_over())
+            await self.exchanges.continue_idle(self.timers.is_idle_time_over())
             return
         for name in self.plan.nodes:
             missing = missing_sources(self.plan, name, state.routing)
@@ -686,7 +686,7 @@ class Engine(RunContext):
         if self.exchanges.is_conversation:
             self.exchanges.end()
         elif self.wakes.is_enabled:
-            self.wakes.record_idle(self.timers.idle_is_over())
+            self.wakes.record_idle(self.timers.is_idle_time_over())
         else:
             self.record(j.RunCompleted())
 

@@ -146,14 +146,14 @@ class Exchanges:
 
     # -- the end of an exchange --------------------------------------------------------------
 
-    async def continue_idle(self, idle_is_over: bool) -> None:
+    async def continue_idle(self, is_idle_time_over: bool) -> None:
         """Continues an idle conversation: with the next message, or to its end."""
         run, state = self._run, self._run.state
         if not self.is_conversation:  # a change removed `conversation`
             run.record(j.RunCompleted())
         elif state.message_queue:
             await self.start_next()
-        elif idle_is_over:
+        elif is_idle_time_over:
             run.record(j.RunCompleted(exchanges=state.exchanges, end_reason="idle"))
         elif self._needs_idle_timer():
             run.record(j.IdleDeadlineSet(deadline=self._idle_deadline()))

@@ -1,14 +1,11 @@
-"""Records what a step sets of a flag or an output that several set: put together, or a conflict.
+"""Outputs of agents and of the run: what a step sets, and what a failed or skipped step resets.
 
-It is decided when the value is applied, and not when it came: a call that is held may be applied
-after others that set the same.
+A reducer combines a value with the one in the state when the call is applied, not when the call
+completes: calls that are applied in between may set the same key.
 
-What an agent said in an earlier visit, where a later one comes to nothing.
-
-A step that fails and is gone on without, or that people pass over, says nothing of what its agent
-is there to say. What an earlier visit set must not pass for it then, or a gate opens on tests that
-were not run this time: it is set to null. What the visit itself set before it failed stays, what
-its other items set among that, and so do values that `merge` puts together over many steps.
+A failed or skipped step resets the outputs of its agent to null, so that a value of an earlier
+visit never satisfies a condition. Values stay that the visit itself or its child steps set before
+it failed, and values with a reducer.
 """
 
 from __future__ import annotations
@@ -28,44 +25,43 @@ from crewlog.state.frontier import ERROR
 from crewlog.state.model import FrontierStep, Output
 from crewlog.state.reducers import CONFLICTING, MOST, conflict, settled
 
-SHOWN = 80
-"""Characters of a value that a conflict tells of."""
+EXCERPT_LENGTH = 80
+"""Characters of a value in a refused write."""
 
 
 def is_kept_whole(run: RunContext, key: str, value: Json) -> bool:
-    """Whether a large value is put together with others in the state, and must be there whole."""
-    how = run.plan.merge.get(key, "last")
-    return how in CONFLICTING and how != "agree" and len(canonical(value)) <= MOST
+    """Whether a large value must be whole in the state because a reducer combines it."""
+    reducer = run.plan.merge.get(key, "last")
+    return reducer in CONFLICTING and reducer != "agree" and len(canonical(value)) <= MOST
 
 
 def record_write(
-    run: RunContext, fact: j.RunOutputSet | j.OutputSet, step: StepId | None = None
+    run: RunContext, entry: j.RunOutputSet | j.OutputSet, step: StepId | None = None
 ) -> None:
-    """Records that a flag or an output is set, as `merge` says of it; or the conflict.
+    """Records a write of an output, combined by its reducer; or that the write is refused.
 
     Args:
         run: The run.
-        fact: What is set, as it was given: its `how` says how it is merged.
-        step: The step that sets it.
+        entry: The write, with the value before the reducer.
+        step: The step that writes.
     """
-    if not fact.reducer:
-        run.ledger.record(fact)
+    if not entry.reducer:
+        run.ledger.record(entry)
         return
-    key, by, there = _there(run, fact)
-    body = fact.body if isinstance(fact, j.OutputSet) else None
-    if fact.value is None and body is None:
-        return  # null says nothing, and is nothing that others would have to fit
+    key, by, there = _key_writer_and_value(run, entry)
+    body = entry.body if isinstance(entry, j.OutputSet) else None
+    if entry.value is None and body is None:
+        return  # null is no value: it changes nothing, and no later value can conflict with it
     value = there.value if there is not None else None
-    why = _why(fact.reducer, there, fact.value, body)
-    if why:
+    if why := _conflict_text(entry.reducer, there, entry.value, body):
         kept = excerpt(
-            _text(value) if there is None or there.body is None else "a large value", SHOWN
+            _text(value) if there is None or there.body is None else "a large value", EXCERPT_LENGTH
         )
-        refused = excerpt(_text(fact.value) if body is None else "a large value", SHOWN)
+        refused = excerpt(_text(entry.value) if body is None else "a large value", EXCERPT_LENGTH)
         run.record(
             j.WriteRefused(
                 key=key,
-                reducer=fact.reducer,
+                reducer=entry.reducer,
                 step=step,
                 by=by,
                 kept=kept,
@@ -74,21 +70,21 @@ def record_write(
             )
         )
         return
-    given = fact.value if body is not None else settled(fact.reducer, value, fact.value)
-    run.ledger.record(fact.model_copy(update={"value": given}))
+    written = entry.value if body is not None else settled(entry.reducer, value, entry.value)
+    run.ledger.record(entry.model_copy(update={"value": written}))
 
 
 def output_entry(
     run: RunContext, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool
 ) -> j.OutputSet:
-    """An output that an agent sets in a step, as a fact that `record_write` is to record.
+    """The entry by which `record_write` records an output of an agent.
 
     Args:
         run: The run.
-        step: The step.
+        step: The step that sets it.
         agent: The agent.
         output: The output.
-        stored: Whether the store has what is large of it.
+        stored: Whether the store has its body already.
     """
     name = f"{agent}.{output.key}"
     value, body, content = output.value, output.body, output.content
@@ -108,46 +104,48 @@ def output_entry(
 
 
 def set_flag(run: RunContext, flag: FlagName, value: Json, by: str) -> None:
-    """Records that people set a flag by an answer."""
+    """Records a run output that an answer of people sets."""
     record_write(
         run, j.RunOutputSet(at=run.at, flag=flag, value=value, by=by, **run.reducer_fields(flag))
     )
 
 
-def _there(run: RunContext, fact: j.RunOutputSet | j.OutputSet) -> tuple[str, str, Output | None]:
-    """The key that a fact sets, who sets it, and what is there."""
-    if isinstance(fact, j.RunOutputSet):
-        value = run.state.flags.get(fact.flag)
-        return fact.flag, fact.by, None if value is None else Output(value=value, position=0)
-    found = run.state.agent_outputs.get(AgentName(fact.agent), {}).get(fact.key)
+def _key_writer_and_value(
+    run: RunContext, entry: j.RunOutputSet | j.OutputSet
+) -> tuple[str, str, Output | None]:
+    """The key that an entry sets, who sets it, and the value in the state; none: it has none."""
+    if isinstance(entry, j.RunOutputSet):
+        value = run.state.flags.get(entry.flag)
+        return entry.flag, entry.by, None if value is None else Output(value=value, position=0)
+    found = run.state.agent_outputs.get(AgentName(entry.agent), {}).get(entry.key)
     if found is not None and found.value is None and not found.bodies:
         found = None
-    return f"{fact.agent}.{fact.key}", fact.agent, found
+    return f"{entry.agent}.{entry.key}", entry.agent, found
 
 
-def _why(how: str, there: Output | None, value: Json, body: str | None) -> str:
-    """Why a value does not fit what is there; empty where it does."""
-    if how == "agree":
+def _conflict_text(reducer: str, there: Output | None, value: Json, body: str | None) -> str:
+    """Why a value conflicts with the one in the state; empty where it does not."""
+    if reducer == "agree":
         try:
             mine = body or canonical(value)
             same = there is None or (there.body or canonical(there.value)) == mine
         except (ValueError, RecursionError):
-            return "it is no value that can be kept"
+            return "the value cannot be stored as JSON"
         return "" if same else "the two are not the same"
     if body is not None or (there is not None and there.body is not None):
-        return f"it has more than {MOST:,} bytes of JSON, which is the most that is put together"
-    return conflict(how, there.value if there is not None else None, value)
+        return f"it has more than {MOST:,} bytes of JSON, the most that a reducer combines"
+    return conflict(reducer, there.value if there is not None else None, value)
 
 
 def _text(value: Json) -> str:
     try:
         return value if isinstance(value, str) else canonical(value).decode()
     except (ValueError, RecursionError):
-        return "what cannot be written down"
+        return "a value that is not JSON"
 
 
 def start_position(run: RunContext, step: StepId) -> int:
-    """The position at which the visit of a step began; 0 where it has not."""
+    """The position at which the visit of a step started; 0 before that."""
     entry = run.state.frontier.get(step)
     parent = run.state.frontier.get(entry.parent_or_self) if entry is not None else None
     if parent is not None and parent.child_steps is not None:
@@ -156,39 +154,40 @@ def start_position(run: RunContext, step: StepId) -> int:
 
 
 def reset_outputs(run: RunContext, step: StepId, *, but: Collection[str] = frozenset()) -> None:
-    """Sets to null what the agents of a step that comes to nothing said before it began.
+    """Resets the outputs that agents of a failed or skipped step set before it started.
 
     Args:
         run: The run.
         step: The step.
-        but: Outputs that are set otherwise.
+        but: Outputs that the caller sets.
     """
     entry = run.state.frontier.get(step)
     if entry is None:
         return
-    waits = entry.turn is None and entry.child_steps is None
-    since = entry.reached if waits else start_position(run, step)
+    is_waiting = entry.turn is None and entry.child_steps is None
+    before = entry.reached if is_waiting else start_position(run, step)
     for agent in _agents(run, entry):
-        rules = run.plan.plan_agent_of(entry, agent) if _known(run, entry, agent) else None
-        for key in _declared_outputs(rules) if rules is not None else ():
+        if not _has_plan_agent(run, entry, agent):
+            continue
+        for key in _declared_outputs(run.plan.plan_agent_of(entry, agent)):
             if key not in but and run.plan.merge.get(f"{agent}.{key}", "last") == "last":
-                _reset_output(run, step, agent, key, since)
+                _reset_output(run, step, agent, key, before)
 
 
 def reset_error_output(run: RunContext, step: StepId) -> None:
-    """Sets to null the error of an earlier visit, where a later one has another outcome."""
+    """Resets the output `error` of an earlier visit once a later one has another outcome."""
     agent = run.agent_of(step)
     if agent is not None:
         _reset_output(run, step, agent, ERROR, start_position(run, step))
 
 
 def is_set(output: Output | None) -> bool:
-    """Whether an output has a value, of whatever size."""
+    """Whether an output has a value, in the state or by its hash."""
     return output is not None and (output.value is not None or bool(output.bodies))
 
 
 def _agents(run: RunContext, entry: FrontierStep) -> tuple[AgentName, ...]:
-    """The agents of a step; of a visit with a step for each item, all that take one."""
+    """The agents of a step; of a parent step, those of all its child steps."""
     if entry.turn is None:
         named = entry.child_steps.agents if entry.child_steps is not None else ()
         return named or run.plan.node_of(entry).agents
@@ -196,21 +195,21 @@ def _agents(run: RunContext, entry: FrontierStep) -> tuple[AgentName, ...]:
     return () if agent is None else (agent,)
 
 
-def _declared_outputs(rules: PlanAgent) -> Iterator[str]:
-    """The outputs that an agent is there to set."""
-    form = (*rules.reply.fields, RESPONSE) if rules.reply is not None else ()
-    capped = (CAPPED,) if rules.on_cap == "end" else ()
-    yield from dict.fromkeys((*rules.outputs, *form, *capped))
+def _declared_outputs(agent: PlanAgent) -> Iterator[str]:
+    """The outputs that an agent declares, with those of its structured output and its limit."""
+    structured = (*agent.reply.fields, RESPONSE) if agent.reply is not None else ()
+    capped = (CAPPED,) if agent.on_cap == "end" else ()
+    yield from dict.fromkeys((*agent.outputs, *structured, *capped))
 
 
-def _known(run: RunContext, step: FrontierStep, agent: AgentName) -> bool:
-    """Whether the rules of an agent are there; a crew may have changed since its step began."""
+def _has_plan_agent(run: RunContext, step: FrontierStep, agent: AgentName) -> bool:
+    """Whether the plan still has the agent of a step; a change may have removed it."""
     return agent in run.plan.agents or run.plan.detached_step(step) is not None
 
 
-def _reset_output(run: RunContext, step: StepId, agent: AgentName, key: str, since: int) -> None:
-    found = run.state.agent_outputs.get(agent, {}).get(key)
-    if found is None or not is_set(found) or found.position > since:
+def _reset_output(run: RunContext, step: StepId, agent: AgentName, key: str, before: int) -> None:
+    output = run.state.agent_outputs.get(agent, {}).get(key)
+    if output is None or not is_set(output) or output.position > before:
         return
     logs = (private_log(agent),) if key == ERROR else run.output_audience(agent, step)
     run.record(j.OutputSet(agent=agent, key=key, logs=logs))

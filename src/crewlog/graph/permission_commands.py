@@ -1,4 +1,4 @@
-"""Who may call a tool, as people say it while a run lives."""
+"""The commands by which people set permissions of a live run."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def set_permission(
     reason: str = "",
     command: CommandId | None = None,
 ) -> str:
-    """Says who may call a tool from the next call on; what was said, for people.
+    """Sets which agents may call a tool, from the next call on; returns a summary for people.
 
-    A call that is under way goes on; one that waits to be made is looked at again before it is.
+    A call in flight continues; a call that has not started is authorized again.
 
     Args:
         run: The run.
         tool: The tool.
         agents: Who may call it; none: every agent that has it; empty: nobody.
-        by: Who says it.
+        by: The principal.
         reason: Why, for the journal.
         command: The command's id.
 
@@ -39,13 +39,13 @@ def set_permission(
         CommandRejected: the crew has no such tool or agent.
     """
     _check_tool(run, tool)
-    named = None if agents is None else tuple(dict.fromkeys(agents))
-    for agent in named or ():
+    names = None if agents is None else tuple(dict.fromkeys(agents))
+    for agent in names or ():
         _check_agent(run, agent)
-    run.record(j.ToolPermissionSet(tool=tool, agents=named, by=by, reason=reason, command=command))
-    if named is None:
+    run.record(j.ToolPermissionSet(tool=tool, agents=names, by=by, reason=reason, command=command))
+    if names is None:
         return f"every agent that has {tool} may call it"
-    return f"{listed(named) if named else 'nobody'} may call {tool}"
+    return f"{listed(names) if names else 'nobody'} may call {tool}"
 
 
 def set_agent_permission(
@@ -58,19 +58,19 @@ def set_agent_permission(
     reason: str = "",
     command: CommandId | None = None,
 ) -> str:
-    """Rules of an agent's calls of a tool from the next call on; what was ruled, for people.
+    """Sets a permission of an agent for a tool, from the next call on; returns a summary.
 
     Args:
         run: The run.
         tool: The tool.
         agent: The agent; `*`: every one.
-        do: What is ruled; none: what the definition says holds again.
-        by: Who rules.
+        do: The permission; none: removes it, and those of the definition apply again.
+        by: The principal.
         reason: Why, for the journal.
         command: The command's id.
 
     Raises:
-        CommandRejected: the crew has no such tool or agent, or nobody can be given the tool.
+        CommandRejected: the crew has no such tool or agent, or the tool is of no use to the agent.
     """
     _check_tool(run, tool)
     if agent != EVERYONE:
@@ -79,34 +79,34 @@ def set_agent_permission(
         if tool in EVERY_CREW_HAS and not has and do in ("allow", "ask"):
             what = "writes_flags" if tool == "set_flag" else "outputs"
             raise CommandRejected(
-                f"{agent!r} has nothing to set with {tool!r}",
+                f"cannot give {tool!r} to {agent!r}: the agent has nothing to set with it",
                 remedy=f"Change the crew: give the agent {what}.",
             )
         if tool in GROUP_TOOLS and run.plan.graph is not None and not has and do != "deny" and do:
             raise CommandRejected(
-                f"{agent!r} is not privileged: {tool!r} is of no use to it",
+                f"cannot give {tool!r} to {agent!r}: the agent is not privileged",
                 remedy="Change the crew: give the agent `privileged: true`.",
             )
     run.record(
         j.AgentPermissionSet(tool=tool, agent=agent, do=do, by=by, reason=reason, command=command)
     )
-    every = run.state.live_permissions.get(tool, {}).get(EVERYONE)
-    if do is None and agent != EVERYONE and every is not None:
-        still = permission_description(tool, EVERYONE, every)
-        return f"what was said of {agent} and {tool} is taken back, but {still}"
+    of_every_agent = run.state.live_permissions.get(tool, {}).get(EVERYONE)
+    if do is None and agent != EVERYONE and of_every_agent is not None:
+        remaining = permission_description(tool, EVERYONE, of_every_agent)
+        return f"the permission of {agent} for {tool} is removed, but {remaining}"
     if do is not None and agent != EVERYONE:
         now = run.check(AgentName(agent), tool)
-        if now.outcome != do and now.outcome != "allow":  # the agent above it, or a quota
-            holds = permission_description(tool, agent, now.outcome).replace(
+        if now.outcome != do and now.outcome != "allow":  # by its parent agent, or a quota
+            effective = permission_description(tool, agent, now.outcome).replace(
                 "may not", "still may not"
             )
-            return f"it is set, but {holds}"
+            return f"it is set, but {effective}"
     return permission_description(tool, agent, do)
 
 
 def _check_tool(run: RunContext, tool: str) -> None:
     tools: list[str] = sorted(
-        {*run.plan.tools, *(t for rules in run.plan.agents.values() for t in rules.tools)}
+        {*run.plan.tools, *(t for agent in run.plan.agents.values() for t in agent.tools)}
     )
     if tool not in tools:
         known = f"Tools: {', '.join(tools) or 'none'}."

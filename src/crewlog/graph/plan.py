@@ -1,8 +1,8 @@
-"""`GraphPlan`: a definition lowered to nodes, joins and rules; topology without prompts.
+"""`GraphPlan`: a definition lowered to nodes, joins and agent settings, without prompts.
 
-The plan is what the workflow needs to run a crew, and all that continue-as-new carries of the
-definition. Joins are written at their target: a node names the sources it waits for and how many
-of them. There are no other edges but those of decisions and answers (`Route`).
+The plan is what the workflow needs to run a crew, and the only part of the definition that
+continue-as-new carries. A join is written at its target: a node names its sources and how many of
+them it waits for. All other edges belong to branches, questions and stand-ins (`PlanNode.sends`).
 """
 
 from __future__ import annotations
@@ -42,69 +42,69 @@ from crewlog.state.components import Component
 from crewlog.state.model import FrontierStep
 
 END = "end"
-"""Route target: the run (or this branch of it) ends."""
+"""Target: this path of the run ends."""
 FAIL = "fail"
-"""Route target: the run fails."""
+"""Target: the run fails."""
 NEXT = "next"
-"""Route target: on to what depends on this node."""
+"""Target: the nodes that depend on this one."""
 ASK_HUMAN = "ask_human"
-"""Route target: people decide."""
+"""Target: people decide."""
 SKIP = "skip"
-"""Route target of an unmet requirement: go on as if done."""
+"""Target of a requirement that cannot come true: the step is skipped."""
 
-# Kept short: this is data that every execution carries.
+# Field names are short because every execution carries this data.
 
 
 class Join(Model):
-    """What a node waits for: `need` of the sources `of`."""
+    """A node waits for `need` of the sources `of`."""
 
     of: tuple[NodeName, ...]
-    """The sources, sorted as written."""
+    """The sources, in the order of the definition."""
     need: int
-    """How many of them; `len(of)` is all, 1 is any."""
+    """How many of them: `len(of)` is all, 1 is any."""
 
 
 class ConditionBranch(Model):
-    """A decision: where to go when its condition holds, and how often."""
+    """A branch by a condition."""
 
     when: ConditionText
     """Evaluated when the node is reached."""
     go: NodeName
-    """A node, or `end`."""
+    """The target while the condition holds: a node, or `end`."""
     at_most: int | None = None
-    """How often it may go there; none only where `go` is not behind it in a loop."""
+    """How often the run may go to `go`; none only where `go` begins no loop."""
     otherwise: str = NEXT
-    """When `at_most` is used up: a node, `next`, `ask_human`, `end` or `fail`."""
+    """The target once `at_most` is reached: a node, `next`, `ask_human`, `end` or `fail`."""
 
     @property
     def passes(self) -> bool:
-        """Whether it only ever goes on: a place to go to and to wait for."""
+        """Whether it always continues with the next node: it is only a place to go to."""
         return is_never(self.when)
 
 
 class Route(Model):
-    """A way that the value of an output names."""
+    """A branch by the value of an output, which names the target."""
 
     by: str
-    """`agent.output`."""
+    """The output, as `agent.output`."""
     to: tuple[NodeName, ...]
-    """The nodes that it may name."""
+    """The nodes that the value may name."""
     otherwise: str = END
-    """Where it names none of them: a node, `next`, `ask_human`, `end` or `fail`."""
+    """The target for any other value: a node, `next`, `ask_human`, `end` or `fail`."""
     at_most: int = 1
-    """How often it goes to each."""
+    """How often the run may go to each node."""
     used_up: str = END
-    """What happens beyond that: `next`, `ask_human`, `end` or `fail`."""
+    """The target once `at_most` is reached: `next`, `ask_human`, `end` or `fail`."""
 
     @property
     def reads(self) -> Fact:
-        """What it reads, as a condition reads it."""
+        """The output, as a condition reads it."""
         agent, _, name = self.by.partition(".")
         return Fact(agent=agent, name=name)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Where it may go; words among them that are no nodes."""
+        """Its targets: nodes, and words such as `next`."""
         return tuple(dict.fromkeys((*self.to, self.otherwise)))
 
 
@@ -113,59 +113,59 @@ class Ask(Model):
 
     question: str
     options: tuple[str, ...] = ("approve", "reject")
-    """The first means yes. A node's name goes there; `stop` ends the run; any other goes on."""
+    """The first approves. The name of a node goes to it; `stop` ends the run; others go on."""
     sets: FlagName | None = None
-    """The flag that takes the answer."""
+    """The run output that the answer sets."""
     words: bool = False
-    """Whether other words are an answer too; where no flag takes them, they go to an agent."""
+    """Whether people may answer with text; an agent reads it where no run output takes it."""
     shows: str = ""
-    """`agent.output`, which people are shown with it."""
+    """The output that people see with the question, as `agent.output`."""
 
 
 class Wait(Model):
-    """A wait: for so long from when the node starts, or until a time."""
+    """A wait: for a duration from the start of the step, or until a time."""
 
     seconds: float = 0
-    """How long; 0 where `until` says it."""
+    """The duration; 0 with `until`."""
     until: str = ""
-    """A time with its zone, in ISO 8601."""
+    """The time with its zone, in ISO 8601."""
 
 
 class PlanNode(Model):
-    """A node: an agent's turn, a decision, a question, a wait, or a route."""
+    """A node: an agent, a branch by a condition or a value, a question to people, or a wait."""
 
     kind: Literal["agent", "decide", "ask", "wait", "route"]
     agent: AgentName | None = None
-    """The agent, for an agent's turn."""
+    """The agent, of a node of the kind `agent`."""
     join: Join | None = None
-    """What it waits for; none for an entry node, and for one that is only ever sent to."""
+    """Its join; none for an entry point, and for a node that only branches and handoffs reach."""
     entry: bool = False
     """Whether the run starts with it."""
     when: ConditionText | None = None
-    """A requirement: once reached, it waits until this holds."""
+    """The requirement: a step that is reached waits until this holds."""
     only_if: ConditionText | None = None
-    """Skipped where this does not hold when it is reached."""
+    """A step is skipped if this does not hold when it is reached."""
     within: float | None = None
-    """Seconds for which `when` is waited for; then it is as where it can no longer come true."""
+    """Seconds that a step waits for `when`; then `otherwise` applies."""
     otherwise: str = ASK_HUMAN
-    """Where `when` can no longer come true: a node, `skip`, or `ask_human`."""
+    """The target if `when` can no longer come true: a node, `skip`, or `ask_human`."""
     timeout: float | None = None
-    """Seconds that one of its steps may take once it is started; then the step fails."""
+    """Seconds that a step may take once it is started; then it fails."""
     on_error: str = ""
-    """Where one of its steps fails: `ask`, `fail`, `continue`, or a node that stands in; empty: as
-    the agent's rules say."""
+    """What happens when a step fails: `ask`, `fail`, `continue`, or the node of a stand-in; empty:
+    what the settings of the agent say."""
     needs: tuple[ToolName, ...] = ()
-    """Skipped where its agent may not call these when it is reached."""
+    """The gate: a step is skipped if its agent may not call all of these when it is reached."""
     for_each: str | None = None
-    """`agent.output`: it has a step for each item of that list."""
+    """The list, as `agent.output`: a step has a child step for each of its items."""
     at_once: int | None = None
-    """How many of these steps are under way at a time; none: as the limits say."""
+    """The most child steps that run at a time; none: as the limits say."""
     by: str = ""
-    """The key at which an item names its agent; empty: all are `agent`'s."""
+    """The key at which an item names its agent; empty: `agent` takes them all."""
     among: tuple[AgentName, ...] = ()
     """The agents that items may name."""
     hears: bool = False
-    """Whether it is where its agent hears: it has a visit for each message, and nothing follows."""
+    """Whether it is the wake node of its agent: each message starts a step, and nothing follows."""
     decide: ConditionBranch | None = None
     ask: Ask | None = None
     wait: Wait | None = None
@@ -173,22 +173,22 @@ class PlanNode(Model):
 
     @property
     def agents(self) -> tuple[AgentName, ...]:
-        """The agents that may take its steps; none of a decision, a question, or a wait."""
+        """The agents that may take its steps; none of a branch, a question or a wait."""
         return tuple(dict.fromkeys((*((self.agent,) if self.agent else ()), *self.among)))
 
     @property
     def gives_way(self) -> bool:
-        """Whether `otherwise` can be taken: it waits for a condition, or works on a list."""
+        """Whether `otherwise` can apply: the node has a requirement or a list."""
         return self.when is not None or self.for_each is not None
 
     @property
     def stand_in(self) -> NodeName | None:
-        """The node that runs in its place where a step of it fails; none where there is none."""
+        """The node that the run goes to when a step fails; none: it has none."""
         return NodeName(self.on_error) if self.on_error not in ("", *POLICIES) else None
 
     @property
     def sends(self) -> tuple[tuple[str, str], ...]:
-        """Where it sends the run besides the joins that wait for it: by which key, and the target.
+        """Its edges besides those to joins, each with its key and its target.
 
         The keys are `go`, `to`, `answer`, `else` and `on_error`. A target is a node or a word such
         as `next`.
@@ -204,99 +204,99 @@ class PlanNode(Model):
 
 
 class PlanStructuredOutput(Model):
-    """What the workflow must know of the form of an agent's replies; activities read them."""
+    """What the workflow needs of an agent's structured output; activities have the schema."""
 
     decision: str = ""
-    """The decision; empty for a schema."""
+    """The kind of the decision; empty for a schema."""
     tries: int = 3
-    """How often the model is asked in all."""
+    """The most model calls for one valid message."""
     fields: tuple[str, ...] = ()
-    """The outputs that a reply sets, besides `response`."""
+    """The outputs that a message sets, besides `response`."""
     tagged: dict[str, str] = Field(default_factory=dict[str, str])
-    """Those whose items are for whom they name, with the key at which they do."""
+    """The outputs with addressed items, each with the key at which an item names its agents."""
     fallback: dict[str, Json] | None = None
-    """The outputs where no try was any good, in full; none: the step fails."""
+    """All outputs that are set when no message was valid; none: the step fails."""
 
 
 class PlanAgent(Model):
-    """What the workflow must know of an agent; its prompt stays in the definition."""
+    """What the workflow needs of an agent; its prompt stays in the definition."""
 
     tools: tuple[ToolName, ...] = ()
-    """Tools that it has; the permissions in force say at each call which of them it may call."""
+    """Its tools; at each call the permissions in force say whether it may call it."""
     reads: tuple[LogName, ...] = (LogName("public"),)
-    """Logs it reads besides its own."""
+    """The logs that it reads besides its private log."""
     writes: tuple[LogName, ...] = (LogName("public"),)
-    """Logs its final messages go to."""
+    """The logs that its final messages go to."""
     outputs: tuple[str, ...] = ()
-    """Output keys it may set."""
+    """The outputs that it may set."""
     shares: tuple[LogName, ...] = ()
-    """Logs whose readers may see its outputs: its own among them. Empty: `public`."""
+    """The logs whose readers may see its outputs, its private log included. Empty: `public`."""
     flags: tuple[FlagName, ...] = ()
-    """Flags it may set."""
+    """The run outputs that it may set."""
     max_calls: int = 25
-    """Model calls in one turn."""
+    """The most model calls in one turn."""
     reply: PlanStructuredOutput | None = None
-    """The form of its final messages."""
+    """Its structured output; none: plain text."""
     on_cap: Literal["fail", "end"] = "fail"
-    """What becomes of a turn that reaches `max_calls`."""
+    """What happens to a turn that reaches `max_calls`."""
     timeout: float = 180.0
     """Seconds for one model call."""
     heartbeat: float = 5.0
-    """Seconds of silence after which its worker is taken for dead."""
+    """Seconds without a heartbeat after which its worker counts as lost."""
     retry: Retry = Retry()
     on_error: Literal["ask", "fail", "continue"] = "ask"
     bad_reply: Literal["retry", "ask", "fail", "accept"] = "retry"
-    """What becomes of a reply that is no good answer."""
+    """What happens to a message that is empty, cut off or refused."""
     ask_below: float | None = None
-    """People are asked before a turn is over whose `confidence` is lower."""
+    """People are asked before a turn ends whose `confidence` is lower."""
     enabled: bool = True
-    """Whether its nodes run; else they are skipped."""
+    """Whether its steps run; otherwise they are skipped."""
     scratch: bool = False
-    """Whether it makes scratch notes: those are its own affair, whoever it works for."""
+    """Whether it makes notes. No parent agent limits this."""
     inputs: tuple[str, ...] = ()
-    """What it is shown of the run whatever it reads: the sources, once each."""
+    """The inputs that it reads, whatever logs it reads."""
     within: tuple[AgentName, ...] = ()
-    """The agents that it works for, the nearest first: it never may more than any of them."""
+    """Its parent agents, the nearest first: it never has more rights than any of them."""
     does: tuple[DoneCall, ...] = ()
-    """What it calls in each turn, where it has no model."""
+    """Its tool calls in each turn, of an agent without a model."""
     in_order: bool = False
-    """Whether one after the other."""
+    """Whether these calls run one after the other."""
     send: tuple[str, ...] = ()
-    """Channels that it may send to."""
+    """The channels that it may send to."""
     wires: tuple[str, ...] = ()
-    """Where its final messages go, too: agents, or `channel:C`."""
+    """Its output wires: agents, or `channel:C`."""
 
 
 class PlanTool(Model):
-    """What the workflow must know of a tool."""
+    """What the workflow needs of a tool."""
 
     effects: Literal["read", "write", "external"] = "external"
     repeat: Literal["safe", "keyed", "never"] = "never"
     timeout: float = 60.0
-    """Seconds for one try."""
+    """Seconds for one attempt."""
     heartbeat: float = 5.0
-    """Seconds of silence after which its worker is taken for dead."""
+    """Seconds without a heartbeat after which its worker counts as lost."""
     retry: Retry = Retry()
     on_error: Literal["model", "fail"] = "model"
     queue: str | None = None
     """The task queue of its workers; by default the run's."""
     placed: Literal["activity", "local"] = "activity"
-    """Where it runs; `local` within the workflow's worker."""
+    """How it runs: as an activity, or as a local activity."""
     risk: Literal["low", "high"] = "low"
-    """What a wrong call may do, for people who are asked about one."""
+    """How much harm a wrong call can do; people see it when they are asked about a call."""
 
 
 class PlanArtifact(Model):
-    """What the workflow must know of an artifact; what it is stays in its log."""
+    """What the workflow needs of an artifact; its content is in its log."""
 
     readers: tuple[AgentName, ...] | None = None
-    """Agents that see it; none: every agent."""
+    """The agents that may read it; none: every agent."""
     writers: tuple[AgentName, ...] | None = None
-    """Agents that may change it; none: every agent."""
+    """The agents that may change it; none: every agent."""
 
 
 class DetachedStep(Model):
-    """A step whose node was removed: what it needs to end its turn, or to come back."""
+    """What a step whose node was removed needs to end its turn, or to continue later."""
 
     node: PlanNode
     """The node that was removed."""
@@ -307,17 +307,17 @@ class DetachedStep(Model):
     tools: dict[ToolName, PlanTool] = Field(default_factory=dict[ToolName, PlanTool])
     """The tools that it could call when its node was removed."""
     artifacts: dict[str, PlanArtifact] = Field(default_factory=dict[str, PlanArtifact])
-    """The artifacts of that time; the definition of its prompt knows their readers."""
+    """The artifacts when its node was removed."""
     definition: ContentHash
     """The definition that has the prompt of its agent."""
 
 
 class GraphPlan(Model):
-    """A crew's graph and rules."""
+    """A crew's graph, and the settings of its agents and tools."""
 
     crew: CrewName
     definition: ContentHash
-    """The definition it was lowered from."""
+    """The definition that it was lowered from."""
     nodes: dict[NodeName, PlanNode]
     """In the order of the flow."""
     agents: dict[AgentName, PlanAgent]
@@ -328,55 +328,52 @@ class GraphPlan(Model):
     approvals: dict[ToolName, tuple[AgentName, ...] | None] = Field(
         default_factory=dict[ToolName, tuple[AgentName, ...] | None]
     )
-    """Tools whose calls wait for a person's yes, with the agents it holds for; none: all."""
+    """The tools whose calls need an approval, each with the agents that need it; none: all."""
     checks: tuple[Permission, ...] = ()
-    """The crew's rules over tool calls."""
+    """The permissions with conditions, quotas or people."""
     timezone: str = "UTC"
-    """Whose days the quotas count."""
+    """The time zone of the days that quotas count."""
     merge: dict[str, Merge] = Field(default_factory=dict[str, Merge])
-    """How the values of a flag, or of an output as `agent.output`, combine; by default `last`."""
+    """The reducers of run outputs, and of outputs as `agent.output`; by default `last`."""
     artifacts: dict[str, PlanArtifact] = Field(default_factory=dict[str, PlanArtifact])
-    """Who sees and who changes which artifact."""
+    """The readers and writers of each artifact."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
-    """First values."""
+    """The run outputs, each with its first value."""
     rules: tuple[str, ...] = ()
-    """The coordination rules as text, one per join, condition and decision."""
+    """The coordination rules as text: one for each join, condition and branch."""
     limits: Limits = Limits()
     conversation: Conversation | None = None
-    """How it is talked to; none: a run ends once its flow has."""
+    """The settings of a conversation; none: the run ends with its flow."""
     graph: GraphPolicy | None = None
-    """How its agents live that hear; none: no agent has turns but by the flow."""
+    """The settings of agents with channels; none: the crew has no such agents."""
     topology: Component | None = None
-    """Which agents live in its graph, and how they are connected; none where none hears."""
+    """The component: agents with channels, and how they are connected; none: there are none."""
     interrupts: InterruptPolicy = InterruptPolicy()
-    """Who answers questions, and what happens to those that nobody answers."""
+    """Who answers interrupts, and what happens to those without an answer."""
     policy: Policy | None = None
-    """Who may command; none: whoever reaches the server."""
+    """Who may command; none: every client that reaches the server."""
     detached_steps: dict[StepId, DetachedStep] = Field(default_factory=dict[StepId, DetachedStep])
-    """The steps whose nodes were removed, without child steps: those that end their turns, and
-    those that wait until their node is back."""
+    """The steps whose nodes were removed, without their child steps: those that end their turns,
+    and those that wait until their node is back."""
 
     @property
     def away(self) -> Mapping[str, str]:
-        """Agents that live in other runs, with these."""
+        """The remote agents, each with its run."""
         return self.graph.away if self.graph is not None else {}
 
     def wake_node_of(self, agent: AgentName) -> NodeName | None:
-        """Where an agent hears; none where it does not live in the graph."""
+        """The node at which messages start steps of an agent; none: it is not in the component."""
         for name in (NodeName(agent), NodeName(f"{agent}{INBOX}")):
             if name in self.nodes and self.nodes[name].hears:
                 return name
         return None
 
     def detached_step(self, step: FrontierStep | None) -> DetachedStep | None:
-        """What the plan keeps for a step whose node was removed, or for its parent step.
-
-        None for any other step, and for none.
-        """
+        """What the plan keeps for a detached step, or for its parent step; none for any other."""
         return self.detached_steps.get(step.parent_or_self) if step is not None else None
 
     def node_of(self, step: FrontierStep) -> PlanNode:
-        """The node of a step, also one that was removed."""
+        """The node of a step, which may have been removed."""
         detached = self.detached_step(step) if self.detached_steps else None
         return detached.node if detached is not None else self.nodes[step.node]
 
@@ -400,4 +397,4 @@ class GraphPlan(Model):
 
 
 BUILT_IN_TOOLS: tuple[ToolName, ...] = (ToolName("set_flag"), ToolName("set_output"))
-"""Tools that every crew has; an agent is offered them where it declares flags or outputs."""
+"""Tools that every crew has; an agent has them if it declares run outputs or outputs."""

@@ -1,8 +1,8 @@
-"""The compilation of a run's prompt: what a run does between its prompt and its crew.
+"""The compilation of a run's prompt, before the crew starts.
 
 A run that is started with a prompt has an empty plan first. One call after another compiles the
-prompt; then people approve the definition that it compiles to, by its hash. While this lasts the
-run pauses, stops, continues as new and answers queries as any run does.
+prompt; then people approve the definition that it compiles to, by its hash. Meanwhile the run
+pauses, stops, continues as new and answers queries like any run.
 
     PromptReceived → (PromptRead)* → PromptCompiled → InterruptRaised(approval, hash)
         → DefinitionApproved → RunStarted …
@@ -33,7 +33,7 @@ STEP = StepId("prompt")
 COMPILER = AgentName("compiler")
 """The agent that the usage of the prompt's model is counted for."""
 CHECK = "check_definition"
-"""The call that checks, lowers and stores the definition that a prompt compiles to."""
+"""The call that validates, lowers and stores the definition that a prompt compiles to."""
 INVALID = "InvalidPrompt"
 NO_PLAN = GraphPlan(crew=CrewName(""), definition=ContentHash(""), nodes={}, agents={})
 """The plan of a run whose prompt is not compiled yet."""
@@ -48,7 +48,7 @@ class PromptCompilation:
 
     Args:
         run: The run.
-        draft: What the compilation knows besides the state; none: the run has a crew.
+        draft: What the compilation carries besides the state; none: the run has a crew.
         use: Puts a plan in force.
         start_crew: Starts the crew whose plan is in force.
     """
@@ -79,19 +79,19 @@ class PromptCompilation:
     def state(self) -> PromptState:
         """The prompt's part of the run's state."""
         if self._run.state.prompt is None:
-            raise InternalError("a run without a prompt compiles one")
+            raise InternalError("cannot compile a prompt: the run has none")
         return self._run.state.prompt
 
     @property
     def _active_draft(self) -> PromptCarry:
         if self.draft is None:
-            raise InternalError("the run has its crew already")
+            raise InternalError("cannot compile a prompt: the run has a crew already")
         return self.draft
 
     # -- calls --------------------------------------------------------------------------------
 
     def pending_calls(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[CallRequest]:
-        """The call to make now: one that compiles the prompt, or checks the definition."""
+        """The next call: one that compiles the prompt, or validates the definition."""
         state, draft = self._run.state, self._active_draft
         if state.status != "running" or state.interrupts or in_flight or self.state.approved:
             return
@@ -150,35 +150,37 @@ class PromptCompilation:
 
     def apply_failure(self, error: str, error_type: str) -> None:
         """Applies a call that failed for good: people are asked, or the run fails."""
-        if error_type == "InvalidDefinition":  # of the registry that it names, or of the crew
+        if error_type == "InvalidDefinition":  # the registry of the prompt, or the definition
             error = f"the prompt makes no crew: {error}"
             self._run.record(j.RunFailed(error=error, error_type=INVALID))
             return
-        # The forms may read what the model could not be asked for.
-        other = ("forms",) if self._active_draft.reader == "auto" else ()
+        # The forms may read the prompt where the model failed.
+        forms = ("forms",) if self._active_draft.reader == "auto" else ()
         self._run.ask(
             "step_failed",
             f"the prompt could not be compiled: {excerpt(error, 300)}",
-            options=("retry", *other, "stop"),
+            options=("retry", *forms, "stop"),
             detail=error,
         )
 
-    def ask_for_approval(self, checked: PrepareRunResult) -> None:
-        """Puts the plan of a checked definition in force, and asks people to approve it."""
-        plan = GraphPlan.from_json(checked.plan)
+    def ask_for_approval(self, prepared: PrepareRunResult) -> None:
+        """Puts the plan of a valid definition in force, and asks people to approve it."""
+        plan = GraphPlan.from_json(prepared.plan)
         self._use(plan)
-        self._update_draft(definition=checked.definition)
-        remarks = self.state.diagnostics
-        count = len(remarks)
-        notes = f", with {count} remark{'s' * (count != 1)}" if count else ""
+        self._update_draft(definition=prepared.definition)
+        diagnostics = self.state.diagnostics
+        count = len(diagnostics)
+        suffix = f", with {count} remark{'s' * (count != 1)}" if count else ""
         self._run.record(
             j.InterruptRaised(
                 interrupt=Interrupt.model_validate(
                     {
                         "id": f"i{self._run.state.interrupt_count + 1}",
                         "kind": "approval",
-                        "question": f"Run the crew {plan.crew!r}{notes}?",
-                        "detail": "\n".join([f"definition {plan.definition}", *map(str, remarks)]),
+                        "question": f"Run the crew {plan.crew!r}{suffix}?",
+                        "detail": "\n".join(
+                            [f"definition {plan.definition}", *map(str, diagnostics)]
+                        ),
                         "hash": plan.definition,
                     }
                 ),
@@ -188,8 +190,8 @@ class PromptCompilation:
     def _update_draft(self, **changes: Json) -> None:
         self.draft = self._active_draft.model_copy(update=changes)
 
-    def _fail(self, remarks: Sequence[PromptDiagnostic]) -> None:
-        lines = "\n".join(str(remark) for remark in remarks)
+    def _fail(self, diagnostics: Sequence[PromptDiagnostic]) -> None:
+        lines = "\n".join(map(str, diagnostics))
         error = f"the prompt makes no crew:\n{lines}"
         self._run.record(j.RunFailed(error=error, error_type=INVALID))
 
@@ -198,10 +200,10 @@ class PromptCompilation:
     def answer(
         self, asked: Interrupt, decision: str, *, by: str, command: CommandId, reason: str = ""
     ) -> None:
-        """Records an answer that is no edit, and applies it.
+        """Records and applies an answer, other than an edit of the definition.
 
         Raises:
-            CommandRejected: the decision is none of the options.
+            CommandRejected: the decision is not an option.
             StopAnswer: the answer ends the run; the caller stops it as the `stop` signal does.
         """
         check_answer(asked, decision)
@@ -224,16 +226,16 @@ class PromptCompilation:
             self._run.record(j.RunStopped(because=f"{because}: {reason}" if reason else because))
 
     def edit(
-        self, asked: Interrupt, checked: PrepareRunResult, *, by: str, command: CommandId
+        self, asked: Interrupt, prepared: PrepareRunResult, *, by: str, command: CommandId
     ) -> ContentHash:
-        """Replaces the definition by an edited one, and asks people to approve that."""
+        """Replaces the definition with an edited one, and asks people to approve it."""
         self._run.record(
             j.InterruptAnswered(interrupt=asked.id, decision="edit", by=by, command=command)
         )
-        definition = hash_json(checked.definition)
-        crew = CrewName(str(checked.definition.get("crew", "")))
+        definition = hash_json(prepared.definition)
+        crew = CrewName(str(prepared.definition.get("crew", "")))
         self._run.record(j.DefinitionEdited(definition=definition, crew=crew, by=by))
-        self.ask_for_approval(checked)
+        self.ask_for_approval(prepared)
         return definition
 
     # -- the crew -----------------------------------------------------------------------------
@@ -260,30 +262,30 @@ class PromptCompilation:
             or hash_json(draft.definition) != approved
         ):
             raise InternalError(
-                f"the plan at hand is of the definition {plan.definition!r}, and {approved!r} was "
-                "approved"
+                f"cannot start the crew: the plan is of the definition {plan.definition!r}, "
+                f"and people approved {approved!r}"
             )
         self.draft = None
         await self._start_crew(draft)
 
 
-def check_answer_hash(asked: Interrupt, given: str) -> None:
-    """Checks that an answer names the definition that the question is about.
+def check_answer_hash(asked: Interrupt, answer_hash: str) -> None:
+    """Checks that an answer names the definition of the interrupt.
 
     Raises:
         ApprovalMismatch: it names another one.
     """
-    if given and given != (asked.hash or ""):
+    if answer_hash and answer_hash != (asked.hash or ""):
         about = f"about the definition {asked.hash}" if asked.hash else "about no definition"
         raise ApprovalMismatch(
-            f"{asked.id!r} is {about}, and the answer names {given}",
-            remedy="Look at the question again: `interrupts` has the definition as it is now.",
+            f"{asked.id!r} is {about}, and the answer names {answer_hash}",
+            remedy="Read the interrupt again: the query `interrupts` has the current definition.",
         )
 
 
 def edit_rejection(asked: Interrupt) -> CommandRejected:
-    """The refusal of an edit that a question does not take."""
+    """The error for an edit of an interrupt that accepts none."""
     return CommandRejected(
-        f"{asked.id!r} takes no edit",
-        remedy=f"Its options are: {', '.join(asked.options)}.",
+        f"cannot answer {asked.id!r} with an edit",
+        remedy=f"Choose one of its options: {', '.join(asked.options)}.",
     )

@@ -1,11 +1,11 @@
-"""A redirect: people send the run to another node than the next.
+"""A redirect: people send the run to another node than the next one.
 
-    has not begun, or asks people ──► ends now: skipped
-    runs                          ──► goes on to its end, or ends now (`cut`)
+    the step waits, or asks people ──► it is skipped now
+    the step runs                  ──► it runs to its end, or ends now (`cut`)
 
-Then the run goes to the node, and to nothing else that would follow, as after a hand-off: joins
-that are behind it begin anew, where it goes back. A turn is not hurried: its tools may hand off
-while it goes on, and where people sent the run still wins.
+Then the run goes to the node and to no other, as after a handoff: going back to an earlier node
+starts a new generation at the joins that follow it. The redirect takes precedence over a handoff
+of the step itself.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ async def redirect(
     reason: str = "",
     command: CommandId | None = None,
 ) -> str:
-    """Sends the run to `node` in the place of what follows a step; what was done, for people.
+    """Sends the run from a step to `node`; returns a summary for people.
 
     Args:
         engine: The run.
-        node: Where it goes.
-        step: The step whose place that takes; none where there is only one that is not done.
+        node: The target.
+        step: The step; none: the only one in the frontier.
         cut: Whether a running step ends now, and its calls are cancelled.
-        by: Who sends it.
+        by: The principal.
         reason: Why, for the journal.
         command: The command's id.
 
@@ -45,36 +45,37 @@ async def redirect(
         CommandRejected: there is no such node or step, or the run is stopping.
     """
     if engine.state.status == "stopping":
-        raise CommandRejected("the run is stopping: it goes nowhere any more")
+        raise CommandRejected("cannot redirect: the run is stopping")
     if node not in engine.plan.nodes:
         nodes = f"Nodes: {', '.join(engine.plan.nodes)}."
         raise CommandRejected(
             f"there is no node {node!r}", remedy=did_you_mean(node, engine.plan.nodes, nodes)
         )
-    entry = _chosen(engine, node, step)
-    now = cut or not _is_working(entry)
+    entry = _find_step(engine, node, step)
+    ends_now = cut or not _is_working(entry)
     engine.record(
         j.StepRedirected(step=entry.step, node=node, cut=cut, by=by, reason=reason, command=command)
     )
-    if not now:
-        return f"{entry.step} goes on to its end; then the run goes to {node}"
-    who = f" by {by}" if by else ""
-    await engine.end_redirected_step(entry.step, because=f"redirected to {node}{who}")
-    return f"{entry.step} gives way to {node}"
+    if not ends_now:
+        return f"{entry.step} runs to its end; then the run goes to {node}"
+    by_whom = f" by {by}" if by else ""
+    await engine.end_redirected_step(entry.step, because=f"redirected to {node}{by_whom}")
+    return f"{entry.step} ends now; the run goes to {node}"
 
 
-def _chosen(engine: Engine, node: NodeName, step: StepId | None) -> FrontierStep:
+def _find_step(engine: Engine, node: NodeName, step: StepId | None) -> FrontierStep:
     frontier = engine.state.frontier
-    open_ = [step for step, entry in frontier.items() if not entry.parent]
-    listed = f"Not done: {', '.join(open_) or 'nothing'}."
+    steps = [step for step, entry in frontier.items() if not entry.parent]
     if step is None:
-        if len(open_) != 1:
-            raise _which(node, open_)
-        step = open_[0]
+        if len(steps) != 1:
+            raise _step_required(node, steps)
+        step = steps[0]
     entry = frontier.get(step)
     if entry is None:
+        in_frontier = f"Steps in the frontier: {', '.join(steps) or 'none'}."
         raise CommandRejected(
-            f"the step {step!r} is not under way", remedy=did_you_mean(step, open_, listed)
+            f"cannot redirect {step!r}: it is not in the frontier",
+            remedy=did_you_mean(step, steps, in_frontier),
         )
     if entry.parent:
         raise CommandRejected(
@@ -82,25 +83,27 @@ def _chosen(engine: Engine, node: NodeName, step: StepId | None) -> FrontierStep
             remedy=f"Redirect its parent step: {entry.parent!r}.",
         )
     if entry.is_detached:
-        raise CommandRejected(f"the node of {step!r} was taken away: nothing follows it")
+        raise CommandRejected(
+            f"cannot redirect {step!r}: its node was removed, and nothing follows it"
+        )
     return entry
 
 
-def _which(node: NodeName, open_: Sequence[StepId]) -> CommandRejected:
-    """Why the step must be named that gives way, or that there is none."""
-    if not open_:
+def _step_required(node: NodeName, steps: Sequence[StepId]) -> CommandRejected:
+    """The error for a redirect without a step, if the frontier has none or several."""
+    if not steps:
         return CommandRejected(
-            "no step is under way that could give way",
-            remedy="Look again in a moment: the run is between two steps, or nothing is left.",
+            "cannot redirect: no step is in the frontier",
+            remedy="Try again in a moment: the run is between two steps, or has ended.",
         )
     return CommandRejected(
-        f"{len(open_)} steps are under way: which one gives way to {node}?",
-        remedy=f"Say which by `step`, on the command line --step: {', '.join(open_)}.",
+        f"cannot redirect to {node!r}: {len(steps)} steps are in the frontier",
+        remedy=f"Name the step with `step`, or --step on the command line: {', '.join(steps)}.",
     )
 
 
 def _is_working(entry: FrontierStep) -> bool:
-    """Whether a step is at work, and does more than to ask people."""
+    """Whether a step runs, and does not only wait for people."""
     if entry.status != "running":
         return False
     calls = entry.turn.calls if entry.turn is not None else ()

@@ -1,7 +1,6 @@
-"""Going back to a checkpoint, beginning from one of another run, and going on after the end.
+"""Rollback, fork, split run and reopen: an engine that continues from a stored state.
 
-Each records what it does and leaves an engine that goes on from there; `crewlog.state.restore`
-says what the state is. The state comes from the store: whoever calls has had it loaded.
+`crewlog.state.restore` makes the state from the stored one, which the caller loads.
 """
 
 from __future__ import annotations
@@ -42,50 +41,49 @@ from crewlog.state.run_merge.protocol import check_no_merge
 def roll_back(
     engine: Engine, to: int, then: CrewState, plan: GraphPlan, *, by: str, **who: Any
 ) -> None:
-    """Takes a run back to a checkpoint: open questions are withdrawn, those of then asked anew.
+    """Returns a run to a checkpoint: open interrupts are withdrawn, those of the checkpoint raised.
 
-    Calls under way belong to steps that are gone: what they answer is not applied.
+    The calls in flight belong to steps that do not exist any more: their results are not applied.
 
     Args:
-        engine: The run; from here on it follows `plan`.
+        engine: The run; it continues with `plan`.
         to: The checkpoint's position.
-        then: The state that it stands for.
-        plan: The plan that the run had there.
-        by: Who asked for it.
-        who: `reason` and `command` of the fact.
+        then: The state of the checkpoint.
+        plan: The plan of the run at the checkpoint.
+        by: The principal.
+        who: `reason` and `command` of the entry.
 
     Raises:
-        CommandRejected: the run has no crew yet, or is ending.
-        ChangeConflict: it is about to change its graph, or to be one with another run.
+        CommandRejected: the run has no crew yet, is stopping, or was split or merged since.
+        ChangeConflict: it has a pending change or run merge.
     """
     now = engine.state
     if engine.prompt.is_active:
-        raise CommandRejected("the run has no crew yet: there is nothing to go back to")
+        raise CommandRejected("cannot roll back: the run has no crew yet")
     if now.status == "stopping":
-        raise CommandRejected("the run is ending; it does not go back any more")
+        raise CommandRejected("cannot roll back: the run is stopping")
     if to < now.rollback_floor:
         raise CommandRejected(
-            f"creatures left for other runs, or came from one, at {now.rollback_floor}: it does "
-            "not go back beyond",
-            remedy=f"They live where they are now. `crewlog fork {now.run}@{to}` begins as it was "
-            "there.",
+            f"cannot roll back to {to}: the run was split or merged at {now.rollback_floor}",
+            remedy=f"Fork it instead: `crewlog fork {now.run}@{to}` starts from that checkpoint.",
         )
     if now.pending_change is not None:
         raise ChangeConflict(
-            f"the run is about to go on with graph v{now.pending_change.graph_version}",
+            "cannot roll back: the run is about to swap to graph version "
+            f"{now.pending_change.graph_version}",
             remedy="Roll back once `GraphSwapped` or `SwapFailed` is in its journal.",
         )
     check_no_merge(now)
     for asked in list(now.interrupts.values()):
         engine.record(j.InterruptAnswered(interrupt=asked.id, decision="withdrawn", by=by))
-    # What people said while the run lived of who may call a tool holds on: it was not the run's.
-    kept = permissions_after(engine.plan, plan, now)
-    then = then.model_copy(update={"tool_permissions": kept})
-    back = rollback_state(engine.state, then, other_graph=not is_same_graph(engine.plan, plan))
-    engine.record(j.RunRolledBack(to=to, state=_restored_fields(back.state), by=by, **who))
-    engine.use(_with_detached_steps(plan, back))
+    # Permissions that people set on the live run stay in force.
+    permissions = permissions_after(engine.plan, plan, now)
+    then = then.model_copy(update={"tool_permissions": permissions})
+    restored = rollback_state(engine.state, then, other_graph=not is_same_graph(engine.plan, plan))
+    engine.record(j.RunRolledBack(to=to, state=_restored_fields(restored.state), by=by, **who))
+    engine.use(_with_detached_steps(plan, restored))
     engine.exchanges.requeue_message(now.conversation)
-    _ask_anew(engine, back.questions)
+    _raise_interrupts(engine, restored.questions)
 
 
 def fork(
@@ -98,64 +96,62 @@ def fork(
     checkpoint: int = 0,
     ledger: Journal | None = None,
 ) -> Engine:
-    """A new run that goes on from where another one was.
+    """A new run that starts from a checkpoint of another run.
 
     Args:
-        plan: The plan that the other one had there.
-        then: Its state there; the new run's journal goes on after its position.
+        plan: The plan of the other run at the checkpoint.
+        then: Its state there; the new journal continues after its position.
         run: The new run.
         by: Who starts it.
-        at: When.
-        checkpoint: The checkpoint's position, as it was asked for.
-        ledger: An empty one at that position, by default.
+        at: The time, in milliseconds since the epoch.
+        checkpoint: The position that the command names.
+        ledger: The new run's journal; by default an empty one at that position.
     """
-    made = fork_state(then, run)
-    own = ledger or Journal(CrewState(run=run, position=then.position))
-    engine = Engine(_with_detached_steps(plan, made), own)
+    forked = fork_state(then, run)
+    journal = ledger or Journal(CrewState(run=run, position=then.position))
+    engine = Engine(_with_detached_steps(plan, forked), journal)
     engine.at = at
-    # The numbers of questions go on: what was answered there has its number in this journal, too.
-    kept = _restored_fields(made.state) | {
+    # The numbers of interrupts continue: the journal has the answered ones of the other run, too.
+    fields = _restored_fields(forked.state) | {
         "interrupt_count": then.interrupt_count,
         "exchanges": then.exchanges,
     }
     engine.record(
         j.RunForked(
             run=run,
-            state=kept,
+            state=fields,
             by=by,
             source=then.run,
             to=then.position,
             checkpoint=checkpoint,
         )
     )
-    _ask_anew(engine, made.questions)
+    _raise_interrupts(engine, forked.questions)
     return engine
 
 
 def start_split_run(
     plan: GraphPlan, then: CrewState, source: RunId, *, by: str, at: int, split: str
 ) -> Engine:
-    """A run that is a part of another one from here on.
-
-    Steps, turns and questions keep their names; what was asked there is asked here anew.
+    """A split run. Its steps, turns and interrupts keep their names; its interrupts are open again.
 
     Args:
-        plan: The plan of the part.
-        then: Its first state, as `crewlog.state.split.parted` gives it.
-        source: The run that it was a part of.
-        by: Who parted them.
-        at: When.
-        split: The command that did.
+        plan: The plan of the split run.
+        then: Its first state, of `crewlog.state.split`.
+        source: The original run.
+        by: Who split it.
+        at: The time, in milliseconds since the epoch.
+        split: The command that split it.
     """
     engine = Engine(plan, Journal(CrewState(run=then.run, position=then.position)))
     engine.at = at
-    kept = _restored_fields(then) | {
+    fields = _restored_fields(then) | {
         name: value
         for name, value in then.to_json().items()
         if name in ("interrupt_count", "exchanges", "usage", "added_budgets")
     }
     engine.record(
-        j.RunForked(run=then.run, source=source, to=then.position, state=kept, split=split, by=by)
+        j.RunForked(run=then.run, source=source, to=then.position, state=fields, split=split, by=by)
     )
     return engine
 
@@ -164,79 +160,80 @@ def reopen(
     plan: GraphPlan,
     ledger: Journal,
     then: CrewState,
-    found: ReopenPoint,
+    point: ReopenPoint,
     *,
     by: str,
     at: int,
     reason: str = "",
     claimed: Mapping[AgentName, ClaimedAgent] | None = None,
 ) -> Engine:
-    """Lets a run go on that had ended: steps and calls keep their names, and their claims.
+    """Continues an ended run: steps and calls keep their names and start records.
 
-    What failed and ended it is tried once more; of a decision that ended it, people are asked.
+    A failure that ended it is retried; people are asked about a branch that ended it.
 
     Args:
-        plan: The plan to go on with.
-        ledger: The run where it ended.
-        then: Its state right before.
-        found: Where that was, and whether a decision ended it.
-        by: Who starts it again.
-        at: When.
+        plan: The plan to continue with.
+        ledger: The journal of the run.
+        then: Its state right before the end.
+        point: The position of that state, and the branch that ended the run.
+        by: The principal.
+        at: The time, in milliseconds since the epoch.
         reason: Why.
         claimed: Agents that return from ended runs with the recipe.
     """
     engine = Engine(plan, ledger)
     engine.at = at
-    if then.idle is not None:  # its `idle` begins anew
+    if then.idle is not None:  # its idle time starts again
         then = then.model_copy(update={"idle": None})
-    if (meant := engine.state.pending_change) is not None:
-        error = "the run was ended first, from outside"
-        engine.record(j.SwapFailed(graph_version=meant.graph_version, error=error))
-    if (joining := engine.state.pending_merge) is not None:
-        why = f"{engine.state.run!r} was ended first, from outside"
-        engine.record(j.MergeFailed(merge=joining.merge, other=joining.other, reason=why))
-    kept = _restored_fields(reopen_state(then))
+    if (change := engine.state.pending_change) is not None:
+        error = "the run was terminated first"
+        engine.record(j.SwapFailed(graph_version=change.graph_version, error=error))
+    if (merge := engine.state.pending_merge) is not None:
+        why = f"{engine.state.run!r} was terminated first"
+        engine.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=why))
+    fields = _restored_fields(reopen_state(then))
     engine.record(
         j.RunReopened(
-            to=found.position, state=kept, by=by, reason=reason, claimed={**(claimed or {})}
+            to=point.position, state=fields, by=by, reason=reason, claimed={**(claimed or {})}
         )
     )
     for step, call in list(steps_without_interrupt(engine.state)):
         engine.record(j.StepRetried(step=step, call=call, by=by))
     for asked in list(engine.state.interrupts.values()):
-        if asked.deadline:  # it may be over since the run ended; people get their time anew
-            due = engine.interrupt_policy_fields(asked.kind).get("deadline", 0)
-            engine.record(j.InterruptDeadlineSet(interrupt=asked.id, deadline=due))
-    if found.decision is not None and found.decision in engine.state.frontier:
-        _ask_about_branch(engine, found.decision)
+        if asked.deadline:  # it may have passed since the run ended
+            deadline = engine.interrupt_policy_fields(asked.kind).get("deadline", 0)
+            engine.record(j.InterruptDeadlineSet(interrupt=asked.id, deadline=deadline))
+    if point.decision is not None and point.decision in engine.state.frontier:
+        _ask_about_branch(engine, point.decision)
     return engine
 
 
 def with_returning_logs(
-    then: CrewState, left: Mapping[LogName, LogHead], plan: GraphPlan
+    then: CrewState, moved: Mapping[LogName, LogHead], plan: GraphPlan
 ) -> CrewState:
-    """A run's state with what creatures can read again that had left for other runs.
+    """A run's state with the logs of agents that return from split runs.
 
     Args:
-        then: The state, without the logs that only they could read.
-        left: These logs, as they were when their creatures left.
-        plan: The plan that the run goes on with: its creatures and channels are there.
+        then: The state, without the logs that only these agents read.
+        moved: The heads of these logs when the agents moved to split runs.
+        plan: The plan that the run continues with.
     """
-    graph = plan.topology or Component()
-    own = {private_log(name) for name in graph.creatures}
-    own |= {LogName(f"{CHANNEL}{name}") for name in graph.channels}
-    kept = {log: at for log, at in left.items() if log in own and log not in then.messages}
-    return then.model_copy(update={"messages": {**then.messages, **kept}}) if kept else then
+    component = plan.topology or Component()
+    logs = {private_log(name) for name in component.creatures}
+    logs |= {LogName(f"{CHANNEL}{name}") for name in component.channels}
+    added = {log: at for log, at in moved.items() if log in logs and log not in then.messages}
+    return then.model_copy(update={"messages": {**then.messages, **added}}) if added else then
 
 
-def _with_detached_steps(plan: GraphPlan, back: RestoredState) -> GraphPlan:
-    """A plan that knows, under their names of now, the steps that are kept aside."""
-    left = {
-        back.names[visit]: found
-        for visit, found in plan.detached_steps.items()
-        if visit in back.names and back.names[visit] in back.state.detached_steps
+def _with_detached_steps(plan: GraphPlan, restored: RestoredState) -> GraphPlan:
+    """The plan with the detached steps under their restored names."""
+    names = restored.names
+    steps = {
+        names[step]: detached
+        for step, detached in plan.detached_steps.items()
+        if step in names and names[step] in restored.state.detached_steps
     }
-    return plan.model_copy(update={"detached_steps": dict(sorted(left.items()))})
+    return plan.model_copy(update={"detached_steps": dict(sorted(steps.items()))})
 
 
 def _ask_about_branch(engine: Engine, step: StepId) -> None:
@@ -248,20 +245,21 @@ def _ask_about_branch(engine: Engine, step: StepId) -> None:
     )
 
 
-def _ask_anew(engine: Engine, questions: tuple[Interrupt, ...]) -> None:
-    for asked in questions:
-        number = InterruptId(f"i{engine.state.interrupt_count + 1}")
-        anew = {
+def _raise_interrupts(engine: Engine, interrupts: tuple[Interrupt, ...]) -> None:
+    """Raises interrupts again, with new numbers and deadlines."""
+    for asked in interrupts:
+        id_ = InterruptId(f"i{engine.state.interrupt_count + 1}")
+        policy_fields = {
             "deadline": 0,
             "to": (),
             "escalated": False,
             **engine.interrupt_policy_fields(asked.kind),
         }
-        again = asked.model_copy(update={"id": number, "position": 0, **anew})
+        again = asked.model_copy(update={"id": id_, "position": 0, **policy_fields})
         engine.record(j.InterruptRaised(interrupt=again))
 
 
 def _restored_fields(state: CrewState) -> dict[str, Json]:
-    """The state as an entry holds it: without what is not taken from there, but for the run."""
-    gone = NEVER_RESTORED - {"run"}
-    return {key: value for key, value in state.to_json().items() if key not in gone}
+    """The fields of a state in a journal entry: those that are restored, and the run."""
+    omitted = NEVER_RESTORED - {"run"}
+    return {key: value for key, value in state.to_json().items() if key not in omitted}

@@ -1,4 +1,4 @@
-"""What the parts of the engine share: the plan, the ledger, the time, and ways to record facts."""
+"""What the parts of the engine share: plan, journal, time, and the recording of entries."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 def message_body(
     text: str, *, by: str, message_id: str, files: tuple[FileRef, ...] = ()
 ) -> dict[str, Json]:
-    """A message of people, as logs have it."""
+    """The body of a message of people."""
     content = content_with_files(text, files) if files else text
     body: dict[str, Json] = {"type": "human", "content": content, "id": message_id}
     if by:
@@ -79,50 +79,50 @@ def message_body(
     return body
 
 
-def _common_audience(agent: AgentName, then: PlanAgent, now: PlanAgent) -> tuple[LogName, ...]:
-    """The logs that an agent shares its outputs with by two rules at once; empty: `public`.
+def _common_audience(agent: AgentName, before: PlanAgent, now: PlanAgent) -> tuple[LogName, ...]:
+    """The audience of an agent's outputs by its former and its current settings; empty: `public`.
 
-    Rules without outputs say nothing of sharing: then it is where the agent writes to.
+    Settings without outputs have no audience of them: then its final messages' logs count.
     """
     allowed = (now.shares or (PUBLIC,)) if now.outputs else now.writes
-    logs = then.shares or (PUBLIC,)
+    logs = before.shares or (PUBLIC,)
     if all(log in allowed or log == private_log(agent) for log in logs):
-        return then.shares
+        return before.shares
     return tuple(dict.fromkeys((*(log for log in logs if log in allowed), private_log(agent))))
 
 
 def disabled_reason(agent: AgentName) -> str:
-    """Why an agent's step is skipped that takes no part."""
+    """Why a step of a disabled agent is skipped."""
     return f"{agent} is switched off"
 
 
 class CallRequest(NamedTuple):
-    """A call that is to be made."""
+    """A call to make."""
 
     step: StepId
     agent: AgentName
     call: Call
-    """A model call where `call.tool` is none."""
+    """A model call if `call.tool` is none."""
 
 
 class RunContext:
-    """A run's plan and ledger, with the questions that can be asked of them."""
+    """A run's plan and journal, and what follows from both."""
 
     def __init__(self, plan: GraphPlan, ledger: Journal) -> None:
         self.plan = plan
         self.ledger = ledger
         self.at = 0
-        """The time that new entries get, in milliseconds since the epoch."""
+        """The time of new entries, in milliseconds since the epoch."""
         self.digest = ""
-        """The digest of the command that is being applied; its outcome gets it."""
+        """The hash of the command that is being applied; its outcome gets it."""
 
     state: CrewState = cast("CrewState", property(attrgetter("ledger.state")))
-    """The live state. The getter is not a Python function, since a step asks for it 100 times."""
+    """The live state. The getter is no Python function, since a step reads it 100 times."""
 
     def waits_for_calls(self, step: StepId) -> bool:
-        """Whether the run still waits for the calls of a step.
+        """Whether the run applies the calls of a step.
 
-        It does not once the step is gone, or failed as a whole: people are asked then.
+        It does not once the step has ended, or failed as a whole and people are asked.
         """
         state = self.state
         if step not in state.frontier or not state.interrupts:
@@ -157,11 +157,11 @@ class RunContext:
         if self.state.pending_change is not None:
             version = self.state.pending_change.graph_version
             self.record(j.SwapFailed(graph_version=version, error="the run ended first"))
-        joining = self.state.pending_merge
-        # Of what it has offered, only the other run's word says what becomes.
-        if joining is not None and joining.status != "offered":
-            why = f"{self.state.run!r} ended first"
-            self.record(j.MergeFailed(merge=joining.merge, other=joining.other, reason=why))
+        merge = self.state.pending_merge
+        # Once this run has offered its state, only the other run decides how the merge ends.
+        if merge is not None and merge.status != "offered":
+            reason = f"{self.state.run!r} ended first"
+            self.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=reason))
 
     def say(
         self,
@@ -173,7 +173,7 @@ class RunContext:
         command: CommandId | None = None,
         files: tuple[FileRef, ...] = (),
     ) -> ContentHash:
-        """Adds a message of people to a log, or to several; its hash."""
+        """Adds a message of people to one or more logs; returns its hash."""
         body = message_body(text, by=by, message_id=message_id, files=files)
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
@@ -182,9 +182,9 @@ class RunContext:
         return ref.body
 
     def is_shown_as_request(self, logs: Collection[LogName]) -> bool:
-        """Whether a message to some logs is shown to agents as what they are asked."""
-        wanted = any(WHOLE in each.inputs for each in self.plan.agents.values())
-        return wanted and PUBLIC in logs
+        """Whether agents read a message to some logs as the run input."""
+        has_readers = any(WHOLE in each.inputs for each in self.plan.agents.values())
+        return has_readers and PUBLIC in logs
 
     def ask(
         self,
@@ -201,8 +201,8 @@ class RunContext:
     ) -> None:
         """Raises an interrupt; `more` are further fields of it."""
         more = {**self.interrupt_policy_fields(kind), **more}
-        if bound := interrupt_end_reason(kind):
-            more["limit_reached"] = bound
+        if end_reason := interrupt_end_reason(kind):
+            more["limit_reached"] = end_reason
         self.record(
             j.InterruptRaised(
                 interrupt=Interrupt.model_validate(
@@ -223,35 +223,34 @@ class RunContext:
         )
 
     def interrupt_policy_fields(self, kind: str) -> dict[str, Any]:
-        """Until when a question of a kind that is asked now is open, and who may answer it."""
+        """The deadline of an interrupt that is raised now, and who may answer it."""
         policy = self.plan.interrupts
         expires = policy.expiry(kind).expires
         if kind == "approval" or (expires is None and not policy.people):
             return {}
-        due = 0 if expires is None else due_in(expires, self.at)
-        return {"deadline": due, "to": policy.people}
+        deadline = 0 if expires is None else due_in(expires, self.at)
+        return {"deadline": deadline, "to": policy.people}
 
     def check_approval(self, step: StepId, call: Call) -> Decision:
-        """Whether people have approved a call as it is to be made now."""
+        """Whether the approval of a call is valid for it as it is now."""
         return check_binding(call.binding, call_binding(self.state.run, step, call), at=self.at)
 
     def agent_of(self, step: StepId) -> AgentName | None:
-        """The agent of a step: its node's, or the one that its item names.
+        """The agent of a step: that of its node, or the one that its item names.
 
-        None for a decision, a question or a wait, and for a visit whose items all name their own.
+        None for a branch, a question or a wait, and for a parent step whose items name the agents.
         """
         state = self.state
         entry = state.frontier.get(step) or state.detached_steps.get(step)
         if entry is None:
             return None
-        named = item_agent(state, step) if entry.parent else None
-        return named or self.plan.node_of(entry).agent
+        of_item = item_agent(state, step) if entry.parent else None
+        return of_item or self.plan.node_of(entry).agent
 
     def step_log(self, step: StepId, agent: AgentName) -> LogName:
-        """The log of what an agent writes while it works on a step.
+        """The log that an agent writes to during a step.
 
-        A child step has a log of its own: child steps of one agent that run in parallel would mix
-        their calls in one log.
+        A child step has a log of its own, since child steps of one agent may run in parallel.
         """
         entry = self.state.frontier.get(step)
         if entry is not None and entry.parent:
@@ -259,16 +258,16 @@ class RunContext:
         return private_log(agent)
 
     def has_list_reducer(self, key: str) -> bool:
-        """Whether what steps set of a flag, or of `agent.output`, makes a list."""
+        """Whether the reducer of a run output, or of `agent.output`, makes a list."""
         return self.plan.merge.get(key) in LISTS
 
     def reducer_fields(self, key: str, step: StepId | None = None) -> dict[str, Any]:
-        """What a fact that sets a flag or an output says of how its value is combined."""
-        how = self.plan.merge.get(key, "last")
-        said: dict[str, Any] = {"reducer": how} if how in CONFLICTING else {}
-        if how not in LISTS:
-            return said
-        return said | {
+        """The fields of a journal entry that say how the value of an output is combined."""
+        reducer = self.plan.merge.get(key, "last")
+        fields: dict[str, Any] = {"reducer": reducer} if reducer in CONFLICTING else {}
+        if reducer not in LISTS:
+            return fields
+        return fields | {
             "append": True,
             "step": step if step is not None and self._is_child_step(step) else None,
         }
@@ -280,15 +279,15 @@ class RunContext:
     def list_spec_fields(
         self, name: str, value: Json, *, small: bool, step: bool = True
     ) -> dict[str, Any]:
-        """What a fact that sets an output says of it as a list that nodes have a step each for.
+        """The fields of a journal entry that describe an output as the list of a node.
 
-        Of a small value nothing: it is in the state, and looked at when it is needed.
+        A small value needs none: it is in the state, and read when it is needed.
 
         Args:
             name: The output, as `agent.output`.
-            value: What is set.
-            small: Whether the fact has the value itself.
-            step: Whether steps set it, whose values may be added to a list, or else people.
+            value: The value.
+            small: Whether the entry has the value itself.
+            step: Whether a step sets it, whose value a reducer may add to a list; else people.
         """
         nodes = [node for node in self.plan.nodes.values() if node.for_each == name]
         if small or not nodes:
@@ -299,44 +298,44 @@ class RunContext:
         if not isinstance(value, list):
             return {}
         items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
-        shape = list_spec(items, keys)
+        spec = list_spec(items, keys)
         return {
             "items": len(items),
-            **({"spec": self._bounded(name, shape)} if shape is not None else {}),
+            **({"spec": self._limit_list_spec(name, spec)} if spec is not None else {}),
         }
 
     def item_spec_fields(self, name: str, values: Sequence[Json]) -> dict[str, Any]:
-        """What a fact that adds values to a list says of them as items that nodes work on."""
+        """The fields of a journal entry that describe values that are added to a node's list."""
         nodes = [node for node in self.plan.nodes.values() if node.for_each == name]
         keys = {node.by for node in nodes if node.by}
-        shapes = tuple(self._short(item_spec(value, keys)) for value in values) if nodes else ()
-        return {"specs": shapes} if any(shape != ItemSpec() for shape in shapes) else {}
+        specs = tuple(self._limit_item_spec(item_spec(v, keys)) for v in values) if nodes else ()
+        return {"specs": specs} if any(spec != ItemSpec() for spec in specs) else {}
 
-    def _short(self, shape: ItemSpec) -> ItemSpec:
-        """What an item says that is added to a list by itself, where that is short enough."""
-        waits = len(shape.after)
-        if waits <= MOST_ADDED:
-            return shape
-        fault = (
-            f"it waits for {waits:,} others, and at most {MOST_ADDED} where it is added to a list"
+    def _limit_item_spec(self, spec: ItemSpec) -> ItemSpec:
+        """The description of an item that is added to a list, or an error if it is too long."""
+        count = len(spec.after)
+        if count <= MOST_ADDED:
+            return spec
+        error = (
+            f"it waits for {count:,} others, and at most {MOST_ADDED} where it is added to a list"
         )
-        return shape.model_copy(update={"after": (), "error": fault})
+        return spec.model_copy(update={"after": (), "error": error})
 
-    def _bounded(self, name: str, shape: ListSpec) -> ListSpec:
-        """A list's shape, where there is room for it beside those of the run's other lists."""
-        less = bounded_spec(shape)
+    def _limit_list_spec(self, name: str, spec: ListSpec) -> ListSpec:
+        """The description of a list, or an error if all lists of the run need too much space."""
+        spec = bounded_spec(spec)
         others = sum(
             len(canonical(output.spec.to_json()))
             for agent, found in self.state.agent_outputs.items()
             for key, output in found.items()
             if output.spec is not None and f"{agent}.{key}" != name
         )
-        size = len(canonical(less.to_json()))
+        size = len(canonical(spec.to_json()))
         if size + others <= MOST_BYTES:
-            return less
-        said = f"what its items say of agents and others takes {size:,} bytes as JSON, those of"
+            return spec
+        sizes = f"what its items say of agents and others takes {size:,} bytes as JSON, those of"
         return ListSpec(
-            errors=(f"{said} the run's other lists {others:,}, and all at most {MOST_BYTES:,}",)
+            errors=(f"{sizes} the run's other lists {others:,}, and all at most {MOST_BYTES:,}",)
         )
 
     def fail(self, error: str, end_reason: EndReason = "") -> None:
@@ -344,7 +343,7 @@ class RunContext:
 
         Args:
             error: Why, for people.
-            end_reason: The bound that it may not pass, where that is why.
+            end_reason: The limit that it reached, if that is why.
         """
         self.record(j.RunFailed(error=error, end_reason=end_reason or "failed"))
 
@@ -353,25 +352,25 @@ class RunContext:
         return holds(condition, self.state.flags, self.output_values())
 
     def output_values(self) -> dict[AgentName, dict[str, Json]]:
-        """The outputs by agent and key, as conditions see them."""
+        """The outputs by agent and key, as conditions read them."""
         return {
             agent: {key: output.value for key, output in found.items()}
             for agent, found in self.state.agent_outputs.items()
         }
 
     def view(self, agent: AgentName, step: StepId | None = None) -> View:
-        """The logs that an agent may read, each at its head; in an item's step, that one's too."""
+        """The logs that an agent may read, each at its head, with that of its child step."""
         reads, logs = self.readable_logs(agent, step), self.state.messages
         readable = [*reads, private_log(agent)]
-        was: tuple[StepId, ...] = ()
+        former_steps: tuple[StepId, ...] = ()
         after: tuple[int, ...] = ()
         child = self.state.frontier.get(step) if step is not None else None
         if child is not None and child.parent is not None:
             readable.append(child_step_log(child.step))
             parent = self.state.frontier.get(child.parent)
-            if parent is not None and (mapped := parent.child_steps) is not None:
-                was = mapped.former_steps
-                after = unpacked_numbers(mapped.after[child.item - 1]) if mapped.after else ()
+            if parent is not None and (children := parent.child_steps) is not None:
+                former_steps = children.former_steps
+                after = unpacked_numbers(children.after[child.item - 1]) if children.after else ()
         readable += (log for log in logs if agent in named_readers(log))
         heads = {
             log: logs[log].head
@@ -379,39 +378,38 @@ class RunContext:
             if log in logs and may_read(agent, log, reads=reads, step=step).allowed
         }
         heads |= artifact_heads(self.plan, self.state, agent, step)
-        before = self.state.former_names
-        formerly = {log: before[log] for log in heads if log in before} if before else {}
-        return View(heads=heads, former_steps=was, after=after, former_names=formerly)
+        names = self.state.former_names
+        former_names = {log: names[log] for log in heads if log in names} if names else {}
+        return View(heads=heads, former_steps=former_steps, after=after, former_names=former_names)
 
     def readable_logs(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
-        """The logs that an agent reads besides its own, in a step.
+        """The logs that an agent reads in a step, besides its private log.
 
-        One that ends a turn though its node is gone has the rules of then; what its crew has taken
-        from it since, it does not read any more.
+        A detached step keeps the settings of its agent, without what a change took from the agent.
         """
         reads, now = self.rules_of(agent, step).reads, self.plan.agents.get(agent)
         return reads if now is None else tuple(log for log in reads if log in now.reads)
 
     def writable_logs(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
-        """The logs that an agent's final message goes to, in a step; see `readable_logs`."""
+        """The logs that the final message of a step goes to; see `readable_logs`."""
         writes, now = self.rules_of(agent, step).writes, self.plan.agents.get(agent)
         if now is None:
             return writes
         return tuple(log for log in writes if may_write(agent, log, writes=now.writes).allowed)
 
     def output_audience(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
-        """The logs whose readers may see what an agent sets of its outputs; empty: `public`.
+        """The logs whose readers may see an agent's outputs; empty: `public`.
 
-        One that ends a turn though its node is gone shares with whom its rules of then and those of
-        now both say; see `readable_logs`. Where that is nobody, it is the agent's own.
+        For a detached step both its settings and the agent's current ones must allow a log. If
+        none is left, only the agent sees them.
         """
-        rules, now = self.rules_of(agent, step), self.plan.agents.get(agent)
-        if now is None or now is rules:
-            return rules.shares
-        return _common_audience(agent, rules, now)
+        settings, now = self.rules_of(agent, step), self.plan.agents.get(agent)
+        if now is None or now is settings:
+            return settings.shares
+        return _common_audience(agent, settings, now)
 
     def visible_item(self, agent: AgentName, item: Item, step: StepId) -> Item:
-        """An item as an agent may be shown it, in a step: without what it may not see."""
+        """An item as an agent may see it in a step: withheld if the agent may not read it."""
         if may_read_input(
             agent, item.logs, reads=self.readable_logs(agent, step), step=step
         ).allowed:
@@ -419,27 +417,25 @@ class RunContext:
         return Item(number=item.number, of=item.of, logs=item.logs, is_withheld=True)
 
     def rules_of(self, agent: AgentName, step: StepId | None = None) -> PlanAgent:
-        """The settings of an agent, in a step: a detached step keeps those that it had."""
+        """The settings of an agent in a step; a detached step keeps those that it had."""
         if step is None or not self.plan.detached_steps:
             return self.plan.agents[agent]
         return self.plan.plan_agent_of(find_step(self.state, step), agent)
 
     def has_no_model(self, agent: AgentName | None) -> bool:
         """Whether an agent's definition lists its tool calls."""
-        rules = self.plan.agents.get(agent) if agent is not None else None
-        return rules is not None and bool(rules.does)
+        settings = self.plan.agents.get(agent) if agent is not None else None
+        return settings is not None and bool(settings.does)
 
     def tools_of(self, agent: AgentName, step: StepId | None = None) -> tuple[ToolName, ...]:
         """The tools that an agent may call now, in a step."""
-        rules = self.rules_of(agent, step)
-        given = [
+        tools = self.rules_of(agent, step).tools
+        added = [
             ToolName(tool)
             for tool, row in self.state.live_permissions.items()
-            if tool not in rules.tools and row.get(agent) in ("allow", "ask")
+            if tool not in tools and row.get(agent) in ("allow", "ask")
         ]
-        return tuple(
-            tool for tool in (*rules.tools, *given) if self.check(agent, tool, step).allowed
-        )
+        return tuple(tool for tool in (*tools, *added) if self.check(agent, tool, step).allowed)
 
     def check(
         self,
@@ -457,22 +453,22 @@ class RunContext:
             step: The step that calls it.
             counted: The quotas that the call is counted in already.
         """
-        rules = self.rules_of(agent, step)
-        decision = self._check(agent, tool, rules.tools, counted)
-        for parent in rules.within:
+        settings = self.rules_of(agent, step)
+        decision = self._authorize(agent, tool, settings.tools, counted)
+        for name in settings.within:
             if not decision.allowed:
                 break
-            above = self.plan.agents.get(parent)
-            offered = above.tools if above is not None else ()
-            if tool == SEND_MESSAGE:  # where it sends is bounded by its definition
-                offered = (*offered, ToolName(tool))
-            # What everybody may set is the agent's own business: its flags and its outputs.
-            if tool not in EVERY_CREW_HAS and not (rules.scratch and tool in SCRATCH_TOOLS):
-                decision = limit_to_parent(decision, self._check(parent, tool, offered, counted))
+            parent = self.plan.agents.get(name)
+            tools = parent.tools if parent is not None else ()
+            if tool == SEND_MESSAGE:  # its definition limits the channels
+                tools = (*tools, ToolName(tool))
+            # No parent agent limits what an agent may set, nor its notes.
+            if tool not in EVERY_CREW_HAS and not (settings.scratch and tool in SCRATCH_TOOLS):
+                decision = limit_to_parent(decision, self._authorize(name, tool, tools, counted))
         return decision
 
     def missing_tool_reason(self, agent: AgentName, needs: Sequence[ToolName]) -> str:
-        """Why an agent cannot do what needs tools; empty where it may call them all."""
+        """Why an agent may not call all of some tools; empty: it may."""
         for tool in needs:
             decision = self.check(agent, tool)
             if not decision.allowed:
@@ -482,68 +478,70 @@ class RunContext:
     def run_quota_keys(
         self, agent: AgentName, tool: str, step: StepId | None = None
     ) -> tuple[str, ...]:
-        """The quotas per run that a call is counted in now, by their keys."""
-        found = self._quotas(agent, tool, step)
-        return tuple(dict.fromkeys(r.key for r in found if is_per_run(r.quota)))
+        """The keys of the quotas per run that a call counts in now."""
+        rules = self._quotas(agent, tool, step)
+        return tuple(dict.fromkeys(rule.key for rule in rules if is_per_run(rule.quota)))
 
     def quotas(
         self, agent: AgentName, tool: str, step: StepId | None = None
     ) -> tuple[CallQuota, ...]:
-        """The quotas over runs in which a call is to be counted before it begins."""
-        found: dict[Counted, Permission] = {}
-        for each in self._quotas(agent, tool, step):
-            if is_per_run(each.quota):
+        """The quotas across runs that a call must be counted in before it starts."""
+        strictest: dict[Counted, Permission] = {}
+        for rule in self._quotas(agent, tool, step):
+            if is_per_run(rule.quota):
                 continue
-            # Two rules for the same calls are counted as one: the lesser of them holds for both.
-            where = self.quota_store(each)
-            known = found.setdefault(where, each)
-            if quota_of(each.quota).most < quota_of(known.quota).most:
-                found[where] = each
+            # Two quotas with one counter: the lower one decides.
+            counter = self.quota_counter(rule)
+            lowest = strictest.setdefault(counter, rule)
+            if quota_of(rule.quota).most < quota_of(lowest.quota).most:
+                strictest[counter] = rule
         return tuple(
             CallQuota(
-                key=where.key,
-                crew=CrewName(where.crew),
+                key=counter.key,
+                crew=CrewName(counter.crew),
                 quota=rule.quota,
-                zone=where.zone,
+                zone=counter.zone,
                 rule=rule.describe("is used up"),
             )
-            for where, rule in sorted(found.items(), key=lambda each: (each[0].key, each[0].crew))
+            for counter, rule in sorted(
+                strictest.items(), key=lambda pair: (pair[0].key, pair[0].crew)
+            )
         )
 
-    def quota_store(self, rule: Permission) -> Counted:
-        """Where the calls of a quota over runs are counted."""
+    def quota_counter(self, rule: Permission) -> Counted:
+        """The counter of a quota across runs."""
         own = Counted(crew=self.plan.crew, key=rule.key, zone=self.plan.timezone)
         return rule.counted or own
 
     def has_live_permission(self, agent: AgentName, tool: str, step: StepId | None = None) -> bool:
-        """Whether people ruled of an agent and a tool while the run lived."""
-        offered = self.rules_of(agent, step).tools
-        found = live_permission(
-            agent, tool, agent_tools=offered, live_permissions=self.state.live_permissions
+        """Whether people set a permission of an agent for a tool on the live run."""
+        tools = self.rules_of(agent, step).tools
+        permission = live_permission(
+            agent, tool, agent_tools=tools, live_permissions=self.state.live_permissions
         )
-        return found is not None
+        return permission is not None
 
     def live_permission_reason(self, agent: AgentName, tool: str) -> str:
-        """Why people ruled of an agent and a tool what counts now; empty where they did not say."""
+        """The reason that people gave for a permission of the live run; empty: none."""
         row = self.state.live_permissions.get(tool, {})
-        whom = agent if agent in row else EVERYONE
-        if whom not in row:
+        name = agent if agent in row else EVERYONE
+        if name not in row:
             return ""
-        made = last_change(self.state, agent_permission_change(tool, whom, row[whom]))
-        return made.reason if made is not None else ""
+        change = last_change(self.state, agent_permission_change(tool, name, row[name]))
+        return change.reason if change is not None else ""
 
     def _quotas(self, agent: AgentName, tool: str, step: StepId | None) -> list[Permission]:
-        """The quotas of a call: an agent that works for another one uses up that one's, too."""
+        """The quotas of a call: those of its agent and of the agent's parent agents."""
         if not self.plan.checks or tool in EVERY_CREW_HAS:
             return []
-        who = (agent, *self.rules_of(agent, step).within)
+        agents = (agent, *self.rules_of(agent, step).within)
         return [
             rule
-            for each in who
-            for rule in quota_permissions(each, tool, self.plan.checks, self.holds)
+            for name in agents
+            for rule in quota_permissions(name, tool, self.plan.checks, self.holds)
         ]
 
-    def _check(
+    def _authorize(
         self, agent: AgentName, tool: str, offered: Sequence[ToolName], counted: Collection[str]
     ) -> Decision:
         return authorize_tool(

@@ -1,10 +1,9 @@
-"""What a graph that falls apart leads to: the definitions of its parts, and what goes with each.
+"""A split: the definitions of the runs that one run becomes, and what each split run gets.
 
-    definitions(crew, graphs, run)   by graph, the crew that lives there
+    split_definitions(crew, components, run)   by run, its crew
 
-Each part has the whole crew, with all of its rules; agents of the other parts are *away* there. So
-who comes back comes back to what it had, no name is given twice, and nothing that is said of an
-agent is lost because it is somewhere else for a while.
+Each run has the whole crew with all permissions; the agents of the other runs are remote agents
+there. So an agent that returns by a run merge finds its settings again, and no name is used twice.
 """
 
 from __future__ import annotations
@@ -20,67 +19,70 @@ from crewlog.state.components import Component
 from crewlog.state.split import SplitContents
 
 
-def definitions(
-    crew: CrewDefinition, graphs: Mapping[RunId, Component], run: RunId
+def split_definitions(
+    crew: CrewDefinition, components: Mapping[RunId, Component], run: RunId
 ) -> dict[RunId, CrewDefinition]:
-    """The crews of the graphs that one is now, by id; the first keeps the run's.
+    """The definition of each run that a run becomes; the original run keeps its id.
 
     Args:
-        crew: The crew, as an operation left it.
-        graphs: The graphs that it is, by id, as `topology.parts_of` gives them.
-        run: The run.
+        crew: The crew after the change.
+        components: The component of each run.
+        run: The original run.
     """
-    if len(graphs) == 1:
+    if len(components) == 1:
         return {run: crew}
-    homes = {name: id_ for id_, graph in graphs.items() for name in graph.creatures}
-    return {id_: _part(crew, id_, graph, homes, run) for id_, graph in graphs.items()}
+    runs = {name: id_ for id_, component in components.items() for name in component.creatures}
+    return {
+        id_: _definition_of(crew, id_, component, runs, run)
+        for id_, component in components.items()
+    }
 
 
-def _part(
+def _definition_of(
     crew: CrewDefinition,
     id_: RunId,
-    graph: Component,
-    homes: Mapping[AgentName, RunId],
-    run: RunId,
+    component: Component,
+    runs: Mapping[AgentName, RunId],
+    original: RunId,
 ) -> CrewDefinition:
-    """The crew, where only those of a graph live, with its channels; and the flow, where it is."""
+    """The crew with the agents and channels of one run; the flow stays in the original run."""
     policy = crew.graph or GraphPolicy()
     away: dict[str, str] = {**policy.away}
-    away |= {str(name): str(home) for name, home in homes.items() if home != id_}
-    said = crew.channels
+    away |= {str(name): str(run) for name, run in runs.items() if run != id_}
     channels = {
-        name: said.get(name, ChannelDefinition()).model_copy(update={"born": channel.born})
-        for name, channel in graph.channels.items()
+        name: crew.channels.get(name, ChannelDefinition()).model_copy(update={"born": channel.born})
+        for name, channel in component.channels.items()
     }
     update: dict[str, Any] = {
         "graph": policy.model_copy(update={"away": dict(sorted(away.items()))}),
         "channels": channels,
     }
-    if id_ != run:
+    if id_ != original:
         update["flow"] = ()
     return crew.model_copy(update=update)
 
 
-def split_run_of(crew: CrewDefinition, graph: Component) -> SplitContents:
-    """What goes with a part of a graph.
+def split_contents(crew: CrewDefinition, component: Component) -> SplitContents:
+    """The agents, nodes and channels of a split run.
 
     Args:
-        crew: The crew of which all live in it.
-        graph: The part.
+        crew: The crew of the original run.
+        component: The component of the split run.
 
     Raises:
-        ComponentConflict: one of them would hear at another node there, since a phase has its name.
+        ComponentConflict: a phase has the name of an agent, so its wake node would get another
+            name in the split run.
     """
-    creatures = tuple(sorted(graph.creatures))
+    agents = tuple(sorted(component.creatures))
     nodes = {name: node for node, name in wake_nodes(crew).items()}
-    for name in creatures:
-        if nodes[name] != str(name):  # where there are no phases, each hears at one of its own name
+    for name in agents:
+        if nodes[name] != str(name):  # in a run without phases, a wake node has its agent's name
             raise ComponentConflict(
-                f"{name!r} would leave for a run of its own, and a phase of the flow has its name",
+                f"cannot move {name!r} to a split run: a phase of the flow has its name",
                 remedy="Give the phase another name first: phase: NAME",
             )
     return SplitContents(
-        agents=creatures,
-        nodes=tuple(nodes[name] for name in creatures),
-        channels=tuple(sorted(graph.channels)),
+        agents=agents,
+        nodes=tuple(nodes[name] for name in agents),
+        channels=tuple(sorted(component.channels)),
     )

@@ -1,9 +1,7 @@
-"""Edits of a live run's state by people: what may be put where.
+"""State edits by people, and the initial state of a run.
 
-Flags and outputs that the crew declares, and small values that its agents share. What is not known
-is refused by name, all of it before anything is changed: an edit is applied whole or not at all.
-
-A run that does not begin with nothing: messages and values that are there at its beginning.
+People may set declared outputs and run outputs, and small values that agents share. All paths and
+values of an edit are checked first: it is applied as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -30,10 +28,9 @@ from crewlog.state.messages import message_from_json
 from crewlog.validation_errors import called
 
 LARGEST = 4096
-"""Bytes of JSON of a flag and of a shared value: these are in the state, which every execution
-carries."""
+"""The most bytes of JSON of a run output or a shared value, which every execution carries."""
 MOST_SHARED = 200
-"""Shared and private values that a run may have."""
+"""The most shared and private values of a run."""
 
 
 def edit_state(
@@ -46,65 +43,69 @@ def edit_state(
     command: CommandId | None = None,
     logs: tuple[LogName, ...] = (),
 ) -> str:
-    """Puts values into the state, and takes others away; what was done, for people.
+    """Sets and removes values of the state; returns a summary for people.
 
     Args:
         run: The run.
         set_: Values by path.
-        delete: Paths to take away; one that is not set stays so.
-        by: Who edits.
+        delete: Paths to remove; one without a value stays so.
+        by: The principal.
         reason: Why, for the journal.
         command: The command's id.
-        logs: The logs whose readers may see the outputs; by default those of who makes them.
+        logs: The audience of the outputs; by default the one that their agents have.
 
     Raises:
-        CommandRejected: a path is not known, or cannot take its value; nothing is changed.
+        CommandRejected: a path is unknown or cannot have its value; nothing is changed.
     """
-    taken = tuple(dict.fromkeys(delete))
-    faults = [*_faults(run, set_, taken)]
-    if faults:
+    deletions = tuple(dict.fromkeys(delete))
+    problems = [*_find_problems(run, set_, deletions)]
+    if problems:
         raise CommandRejected(
-            "; ".join(message for message, _ in faults),
-            remedy=" ".join(dict.fromkeys(remedy for _, remedy in faults if remedy)),
+            "; ".join(message for message, _ in problems),
+            remedy=" ".join(dict.fromkeys(remedy for _, remedy in problems if remedy)),
         )
     edits = [_edit(run, path, value, logs) for path, value in set_.items()]
-    edits += [j.Edit(path=path, delete=True) for path in taken]
+    edits += [j.Edit(path=path, delete=True) for path in deletions]
     run.record(j.StateEdited(edits=tuple(edits), by=by, reason=reason, command=command))
-    said = [
+    summary = [
         f"{path} = {excerpt(json.dumps(v, ensure_ascii=False), 60)}" for path, v in set_.items()
     ]
-    return ", ".join([*said, *(f"{path} is taken away" for path in taken)])
+    return ", ".join([*summary, *(f"{path} is removed" for path in deletions)])
 
 
-Fault = tuple[str, str]
+Problem = tuple[str, str]
 """What is wrong, and the remedy."""
 
 
-def _faults(run: RunContext, set_: Mapping[str, Json], delete: tuple[str, ...]) -> Iterable[Fault]:
+def _find_problems(
+    run: RunContext, set_: Mapping[str, Json], delete: tuple[str, ...]
+) -> Iterable[Problem]:
     for path in (*set_, *delete):
-        if fault := _unknown(run, path):
-            yield fault
+        if problem := _path_problem(run, path):
+            yield problem
         elif path in set_ and path in delete:
-            yield f"{path!r} cannot be both set and taken away", ""
-        elif path in set_ and (fault := _unfit(run, path, set_[path])):
-            yield fault
+            yield f"{path!r} cannot be both set and removed", ""
+        elif path in set_ and (problem := _value_problem(run, path, set_[path])):
+            yield problem
     state = run.state
     shared = {f"{SHARED}.{name}" for name in state.shared_context}
     shared |= {
-        f"{PRIVATE}.{who}.{n}" for who, found in state.private_context.items() for n in found
+        f"{PRIVATE}.{audience}.{name}"
+        for audience, values in state.private_context.items()
+        for name in values
     }
     after = (shared | {p for p in set_ if path_parts(p)[0] in (SHARED, PRIVATE)}) - {*delete}
     if len(after) > max(MOST_SHARED, len(shared)):
         yield f"a run has at most {MOST_SHARED} shared and private values", ""
 
 
-def _unknown(run: RunContext, path: str) -> Fault | None:
+def _path_problem(run: RunContext, path: str) -> Problem | None:
     kind, owner, name = path_parts(path)
     if kind in (FLAGS, OUTPUTS):
         known = editable_paths(run)
         if path in known:
             return None
-        return _not_there(path, known)
+        return _unknown_path(path, known)
     if kind == SHARED and re.match(NAME_PATTERN, name):
         return None
     if kind == PRIVATE and re.match(NAME_PATTERN, name):
@@ -113,38 +114,39 @@ def _unknown(run: RunContext, path: str) -> Fault | None:
             return None
         hint = did_you_mean(owner, audiences, f"Audiences: {', '.join(sorted(audiences))}.")
         return f"there is no audience {owner!r}", hint
-    return _not_there(path, editable_paths(run))
+    return _unknown_path(path, editable_paths(run))
 
 
-def _not_there(path: str, known: list[str]) -> Fault:
-    bare = [each for each in known if each.split(".", 1)[1] == path]
-    near = bare[0] if bare else suggestion(path, known)
+def _unknown_path(path: str, known: list[str]) -> Problem:
+    without_kind = [each for each in known if each.split(".", 1)[1] == path]
+    near = without_kind[0] if without_kind else suggestion(path, known)
     forms = "flags.NAME, outputs.AGENT.KEY, shared.NAME, private.AUDIENCE.NAME"
+    message = f"there is nothing at {path!r}"
     if near:
-        return f"there is nothing at {path!r}", f"Did you mean {near!r}?"
+        return message, f"Did you mean {near!r}?"
     if path.partition(".")[0] in KINDS[:2] and known:
-        shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
-        return f"there is nothing at {path!r}", f"This crew has {shown}."
-    return f"there is nothing at {path!r}", f"Paths are {forms}."
+        first = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
+        return message, f"This crew has {first}."
+    return message, f"Paths are {forms}."
 
 
 def editable_paths(run: RunContext) -> list[str]:
-    """The flags and outputs that the crew declares, as paths, sorted."""
+    """The run outputs and outputs of the crew, as paths, sorted."""
     flags: set[str] = {*run.plan.flags, *run.state.flags}
     outputs = {(agent, key) for agent, found in run.state.agent_outputs.items() for key in found}
-    for agent, rules in run.plan.agents.items():
-        flags |= {*rules.flags}
-        outputs |= {(agent, key) for key in (*rules.outputs, "text")}
+    for agent, settings in run.plan.agents.items():
+        flags |= {*settings.flags}
+        outputs |= {(agent, key) for key in (*settings.outputs, "text")}
     for node in run.plan.nodes.values():
         if node.ask is not None and node.ask.sets is not None:
             flags.add(node.ask.sets)
-        named = (
+        conditions = (
             node.when,
             node.only_if,
             node.decide.when if node.decide else None,
             node.route.reads if node.route else None,
         )
-        for fact in (fact for when in named if when is not None for fact in facts_in(when)):
+        for fact in (fact for when in conditions if when is not None for fact in facts_in(when)):
             if fact.agent is None or (AgentName(fact.agent), fact.name) not in outputs:
                 flags.add(fact.name)
     return sorted(
@@ -154,49 +156,49 @@ def editable_paths(run: RunContext) -> list[str]:
 
 def _audiences(run: RunContext) -> set[str]:
     found = {f"agent:{agent}" for agent in run.plan.agents}
-    for rules in run.plan.agents.values():
-        found |= {log for log in (*rules.reads, *rules.writes) if log.startswith("group:")}
+    for agent in run.plan.agents.values():
+        found |= {log for log in (*agent.reads, *agent.writes) if log.startswith("group:")}
     return found
 
 
-def _unfit(run: RunContext, path: str, value: Json) -> Fault | None:
+def _value_problem(run: RunContext, path: str, value: Json) -> Problem | None:
     kind, owner, name = path_parts(path)
     key = f"{owner}.{name}" if kind == OUTPUTS else name
     if kind in (FLAGS, OUTPUTS) and run.has_list_reducer(key) and not isinstance(value, list):
-        return f"{path!r} is a list that steps add to", "Give the whole list that it is to be."
-    if not run.has_list_reducer(key) and (fault := _kind_error(run, path, value)):
-        return fault
+        return f"{path!r} must be a list: its reducer adds values to one", "Give the whole list."
+    if not run.has_list_reducer(key) and (problem := _kind_problem(run, path, value)):
+        return problem
     size = len(canonical(value))
     if kind != OUTPUTS and size > LARGEST:
         return (
-            f"the value of {path!r} has {size:,} bytes of JSON, and at most {LARGEST:,} fit",
-            "An output takes a value of any size.",
+            f"the value of {path!r} has {size:,} bytes of JSON, and may have {LARGEST:,}",
+            "Use an output of an agent: it takes a value of any size.",
         )
     return None
 
 
-def _kind_error(run: RunContext, path: str, value: Json) -> Fault | None:
-    """What a value is that does not fit where it is to stand."""
+def _kind_problem(run: RunContext, path: str, value: Json) -> Problem | None:
+    """The problem of a value that has the wrong kind for its path."""
     kinds = path_kinds(run, path)
-    given = kind_of(value)
-    if not kinds.fit or not given or given in kinds.fit:
+    kind = kind_of(value)
+    if not kinds.fit or not kind or kind in kinds.fit:
         return None
-    remedy = f"Give {kinds.words}."
+    remedy = f"Give {kinds.text}."
     if not kinds.declared:
-        remedy += f" To make it something else, take it away first: --delete {path}."
-    return f"{path!r} must be {kinds.words}, not {called(value)}: {kinds.because}", remedy
+        remedy += f" To set another kind of value, remove this one first: --delete {path}."
+    return f"{path!r} must be {kinds.text}, not {called(value)}: {kinds.because}", remedy
 
 
-def _shared(run: RunContext, agent: AgentName, key: str) -> tuple[LogName, ...]:
-    """Who may see an edited output where the edit does not say: empty for `public`."""
-    rules = run.plan.agents.get(agent)
-    if rules is not None:
-        return rules.shares
-    # Its agent has left: it stays for those whom it was for.
-    there = run.state.agent_outputs.get(agent, {}).get(key)
-    if there is not None and there.elements:  # each of which was for somebody
+def _default_audience(run: RunContext, agent: AgentName, key: str) -> tuple[LogName, ...]:
+    """The audience of an edited output if the edit names none; empty: `public`."""
+    settings = run.plan.agents.get(agent)
+    if settings is not None:
+        return settings.shares
+    # The agent was removed: the output keeps its audience.
+    output = run.state.agent_outputs.get(agent, {}).get(key)
+    if output is not None and output.elements:  # addressed items
         return (private_log(agent),)
-    return there.logs if there is not None else ()
+    return output.logs if output is not None else ()
 
 
 def _edit(run: RunContext, path: str, value: Json, logs: tuple[LogName, ...]) -> j.Edit:
@@ -204,33 +206,33 @@ def _edit(run: RunContext, path: str, value: Json, logs: tuple[LogName, ...]) ->
     if kind != OUTPUTS:
         return j.Edit(path=path, value=value)
     name = f"{agent}.{key}"
-    logs = logs or _shared(run, AgentName(agent), key)
+    logs = logs or _default_audience(run, AgentName(agent), key)
     if run.has_list_reducer(name):
         return j.Edit(
             path=path, value=value, append=True, logs=logs, **run.item_spec_fields(name, value)
         )
     if is_small(value) or is_kept_whole(run, name, value):
         return j.Edit(path=path, value=value, logs=logs)
-    listed = run.list_spec_fields(name, value, small=False, step=False)
-    return j.Edit(path=path, body=hash_json(value), inline=value, logs=logs, **listed)
+    spec_fields = run.list_spec_fields(name, value, small=False, step=False)
+    return j.Edit(path=path, body=hash_json(value), inline=value, logs=logs, **spec_fields)
 
 
-NOBODYS = LogName("private:#request")
-"""A log that no agent reads: none has such a name."""
+REQUEST_LOG = LogName("private:#request")
+"""A log that no agent reads: no agent has such a name."""
 
 
-def set_initial_state(run: RunContext, given: InitialState, *, by: str) -> None:
-    """Puts messages and values into a run that begins, as if they had been said and set before.
+def set_initial_state(run: RunContext, initial: InitialState, *, by: str) -> None:
+    """Adds the messages and values of a run's initial state, before its first step.
 
     Args:
-        run: The run, which has not routed to its first nodes yet.
-        given: What it is given.
+        run: The run, which has not reached a node yet.
+        initial: The initial state.
         by: Who starts the run.
 
     Raises:
-        UsageError: a message is none, or a value cannot stand where it is to.
+        UsageError: a message is not valid, or a value does not fit its path.
     """
-    for number, message in enumerate(given.messages):
+    for number, message in enumerate(initial.messages):
         try:
             message_from_json(message.body)
         except InternalError as error:
@@ -240,13 +242,13 @@ def set_initial_state(run: RunContext, given: InitialState, *, by: str) -> None:
             ) from error
         ref = j.MessageRef(body=hash_json(message.body), logs=(message.log,), inline=message.body)
         run.record(j.MessageAdded(ref=ref, by=by))
-    if given.request:
-        body = message_body(given.request, by=by, message_id="request")
-        ref = j.MessageRef(body=hash_json(body), logs=(NOBODYS,), inline=body)
+    if initial.request:
+        body = message_body(initial.request, by=by, message_id="request")
+        ref = j.MessageRef(body=hash_json(body), logs=(REQUEST_LOG,), inline=body)
         run.record(j.MessageAdded(ref=ref, by=by, asks=True))
-    if not given.values:
+    if not initial.values:
         return
     try:
-        edit_state(run, given.values, (), by=by, logs=given.logs)
+        edit_state(run, initial.values, (), by=by, logs=initial.logs)
     except CommandRejected as error:
         raise UsageError(f"given.values: {error.message}", remedy=error.remedy) from error

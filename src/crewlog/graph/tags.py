@@ -1,4 +1,4 @@
-"""Names that people give to checkpoints."""
+"""Tags: names that people give to checkpoints."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from crewlog.state import journal as j
 from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint_message
 
 MOST_TAGS = 200
-"""Names that a run's checkpoints may have: every execution carries them."""
+"""The most tags of a run: every execution carries them."""
 TAGS_BYTES = 3 * 1024
-"""Bytes that they may take together, each with its position."""
+"""The most bytes of all tags of a run with their positions."""
 _POSITION = len('"":1000000,')
 
 
 def tag(
     run: RunContext, checkpoint: int, name: str, *, by: str = "", command: CommandId | None = None
 ) -> str:
-    """Gives a checkpoint a name; one that another checkpoint has moves.
+    """Sets a tag, or moves it to another checkpoint; returns a summary for people.
 
     Raises:
-        CommandRejected: the position is no checkpoint, or there are too many names.
+        CommandRejected: the position is no checkpoint, or the run has too many tags.
     """
     position = run.state.position
     if checkpoint > position:
@@ -31,7 +31,7 @@ def tag(
             f"there is no checkpoint {checkpoint} yet",
             remedy=f"The journal is at position {position}.",
         )
-    if checkpoint >= run.ledger.first:  # what came before is looked up in the store
+    if checkpoint >= run.ledger.first:  # an earlier one is checked in the store
         known = list(_checkpoints(run))
         if checkpoint not in known:
             of = run.state.run
@@ -40,14 +40,14 @@ def tag(
             )
     if name not in run.state.tags and len(run.state.tags) >= MOST_TAGS:
         raise CommandRejected(
-            f"the checkpoints of a run have at most {MOST_TAGS} names",
-            remedy="Move one: give a name that there is.",
+            f"cannot add the tag {name!r}: a run has at most {MOST_TAGS} tags",
+            remedy="Move a tag: use a name that the run has already.",
         )
-    named = run.state.tags.keys() | {name}
-    if name not in run.state.tags and sum(map(len, named)) + _POSITION * len(named) > TAGS_BYTES:
+    names = run.state.tags.keys() | {name}
+    if name not in run.state.tags and sum(map(len, names)) + _POSITION * len(names) > TAGS_BYTES:
         raise CommandRejected(
-            "the names of the run's checkpoints are too long together",
-            remedy="Give a shorter one, or move one: give a name that there is.",
+            f"cannot add the tag {name!r}: all tags of a run take at most {TAGS_BYTES} bytes",
+            remedy="Use a shorter name, or move a tag: use a name that the run has already.",
         )
     run.record(j.CheckpointTagged(checkpoint=checkpoint, tag=name, by=by, command=command))
     return f"{name} is {checkpoint}"

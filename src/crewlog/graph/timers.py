@@ -1,14 +1,13 @@
-"""Timers: nodes that wait for a time, and bounds on how long a condition is waited for.
+"""Timers: nodes that wait for a time, timeouts, and deadlines of requirements and interrupts.
 
-    reached ──► started, its timer set: waiting ──(due)──► fired ──► completed
-    waits for `when` ──► its timer set ──(due)──► fired ──► `else`
-    started, its node has a `timeout`: its timer set ──(due)──► failed ──► `on_error`
+    a wait is reached  ──► TimerStarted, the step waits ──(deadline)──► TimerFired ──► completed
+    a requirement      ──► TimerStarted ──(deadline)──► TimerFired ──► `else`
+    a step that starts ──► TimerStarted ──(deadline)──► failed ──► `on_error`
 
-A timer is data: the time when it is due stands in the frontier, so it is carried, swapped and
-rolled back with it; so are the times when questions expire, and when the run has taken what it may.
-Whoever runs the engine lets real time pass until `earliest`, and says so by
-`fire`. The engine never compares its own clock with a time that is due: that clock tells when
-something came in, and a replay may read another one.
+A timer is data: its deadline is in the frontier, so it is carried, swapped and rolled back with it;
+so are the deadlines of interrupts and of the run. The workflow sleeps until `next_deadline` and
+then calls `fire`. The engine never compares its own time with a deadline: that is the time at which
+something arrived, and a replay may read another one.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from crewlog.state.conversation import Conversation
 from crewlog.state.model import CrewState, FrontierStep, Idle, Interrupt
 
 IDLE = "idle"
-"""The timer of a conversation that waits for its next message."""
+"""The timer of an idle run, or of a conversation that waits for its next message."""
 WALL = "wall"
-"""The timer for the time that the whole run may take."""
+"""The timer of `limits.wall`."""
 TIMEOUT: FoundError = "timeout"
 """The error type of a step that took longer than its node's `timeout`."""
 
-Completed = Callable[..., Awaitable[None]]
+CompleteStep = Callable[..., Awaitable[None]]
 """Completes a step as `Engine` does."""
-Unmet = Callable[..., Awaitable[None]]
-"""Does what a node says for where its condition does not come true."""
+GiveUpRequirement = Callable[..., Awaitable[None]]
+"""Does what a node says for a requirement that does not come true."""
 
 
 class Timers:
@@ -42,42 +41,45 @@ class Timers:
     Args:
         run: The run.
         complete: Completes a step and routes on.
-        unmet: Gives up waiting for a condition.
+        give_up_requirement: Does what a node says for a requirement that does not come true.
     """
 
-    def __init__(self, run: RunContext, complete: Completed, unmet: Unmet) -> None:
+    def __init__(
+        self, run: RunContext, complete: CompleteStep, give_up_requirement: GiveUpRequirement
+    ) -> None:
         self._run = run
         self._complete = complete
-        self._give_up_requirement = unmet
-        self._over: set[tuple[str, int]] = set()
+        self._give_up_requirement = give_up_requirement
+        self._fired: set[tuple[str, int]] = set()
 
-    def fire(self, due: int) -> None:
-        """Says that the timers are over which are set and due by then."""
-        self._over |= {timer for timer in self._timers() if timer[1] <= due}
+    def fire(self, until: int) -> None:
+        """Fires the timers whose deadline is not after `until`."""
+        self._fired |= {timer for timer in self._timers() if timer[1] <= until}
 
     def next_deadline(self) -> int | None:
-        """When the next timer is over, in milliseconds since the epoch; none where there is none.
+        """The next deadline, in milliseconds since the epoch; none without a timer.
 
-        A time that is over is told, too, until it is `fire`.
+        It may be over, until `fire` is called.
         """
         return min(
-            (due for key, due in self._timers() if (key, due) not in self._over), default=None
+            (deadline for key, deadline in self._timers() if (key, deadline) not in self._fired),
+            default=None,
         )
 
     def has_expired(self, asked: Interrupt) -> bool:
-        """Whether the time of a question is over."""
-        return (asked.id, asked.deadline) in self._over
+        """Whether the deadline of an interrupt is over."""
+        return (asked.id, asked.deadline) in self._fired
 
     def is_wall_time_over(self) -> bool:
-        """Whether the run has taken the time that it may."""
-        return (WALL, self._wall_deadline()) in self._over
+        """Whether the run has reached `limits.wall`."""
+        return (WALL, self._wall_deadline()) in self._fired
 
-    def idle_is_over(self) -> bool:
-        """Whether a conversation has waited long enough for its next message."""
-        return (IDLE, self._idle()) in self._over
+    def is_idle_time_over(self) -> bool:
+        """Whether the run has waited as long as it may for the next message."""
+        return (IDLE, self._idle_deadline()) in self._fired
 
-    def _idle(self) -> int:
-        """Until when a conversation waits; 0: for ever, or it does not wait."""
+    def _idle_deadline(self) -> int:
+        """The deadline of the next message; 0: it has none, or the run does not wait for one."""
         state = self._run.state
         if state.idle is not None:
             return state.idle.deadline
@@ -88,28 +90,29 @@ class Timers:
         )
 
     def _timers(self) -> Iterator[tuple[str, int]]:
-        """All timers that are set: what each is for, and when it is due."""
+        """All timers that are set, each with its key and its deadline."""
         yield from ((e.step, e.deadline) for e in self._timed_steps())
         interrupts = self._run.state.interrupts.values()
         yield from ((asked.id, asked.deadline) for asked in interrupts if asked.deadline)
-        if (due := self._wall_deadline()) and not any(asked.budget == WALL for asked in interrupts):
-            yield WALL, due
-        if due := self._idle():
-            yield IDLE, due
+        deadline = self._wall_deadline()
+        if deadline and not any(asked.budget == WALL for asked in interrupts):
+            yield WALL, deadline
+        if deadline := self._idle_deadline():
+            yield IDLE, deadline
 
     def _wall_deadline(self) -> int:
-        """When the time is over that the run may take; 0: never."""
+        """The deadline of `limits.wall`; 0: none."""
         wall = self._run.plan.limits.wall
         if wall is None:
             return 0
         state = self._run.state
         if state.is_conversation_idle or state.idle is not None:
-            return 0  # it takes nothing while nobody says anything
-        began = state.conversation.at if state.conversation is not None else state.started_at
-        return int(state.added_budgets.get(WALL, 0)) or due_in(wall, began)
+            return 0  # time without a message does not count
+        start = state.conversation.at if state.conversation is not None else state.started_at
+        return int(state.added_budgets.get(WALL, 0)) or due_in(wall, start)
 
     def _timed_steps(self) -> Iterator[FrontierStep]:
-        """The steps whose timers count: they wait for a time, or their own time is limited."""
+        """The steps with a timer: they wait for a time, or have a timeout."""
         return (
             entry
             for entry in self._run.state.frontier.values()
@@ -117,79 +120,73 @@ class Timers:
         )
 
     def _has_timeout(self, entry: FrontierStep) -> bool:
-        """Whether a step that is started may take only so long.
+        """Whether a step that is started has a timeout; a change may have removed it."""
+        is_started = entry.turn is not None and entry.status in ("running", "interrupted")
+        return is_started and self._run.plan.node_of(entry).timeout is not None
 
-        A step of a node whose `timeout` a change removed may take as long as it needs.
-        """
-        at_work = entry.turn is not None and entry.status in ("running", "interrupted")
-        return at_work and self._run.plan.node_of(entry).timeout is not None
-
-    def _is_over(self, entry: FrontierStep) -> bool:
-        return (entry.step, entry.deadline) in self._over
+    def _has_fired(self, entry: FrontierStep) -> bool:
+        return (entry.step, entry.deadline) in self._fired
 
     @property
     def has_fired_timers(self) -> bool:
-        """Whether a timer has rung since the run's state was loaded."""
-        return bool(self._over)
+        """Whether a timer has fired since the run's state was loaded."""
+        return bool(self._fired)
 
-    def limit_step(self, entry: FrontierStep, node: PlanNode) -> None:
-        """Sets the timer of a step that is started and may take only so long, once."""
+    def start_timeout(self, entry: FrontierStep, node: PlanNode) -> None:
+        """Starts the timer of a started step whose node has a timeout, once."""
         if node.timeout is not None and entry.turn is not None and not entry.deadline:
-            due = due_in(node.timeout, self._run.at)
-            self._run.record(j.TimerStarted(step=entry.step, deadline=due))
+            deadline = due_in(node.timeout, self._run.at)
+            self._run.record(j.TimerStarted(step=entry.step, deadline=deadline))
 
     def timed_out_steps(self) -> list[FrontierStep]:
-        """The steps that are started and whose time is over, in the order of the frontier."""
-        found = (each for each in self._timed_steps() if each.status != "waiting")
-        return [entry for entry in found if self._is_over(entry)]
+        """The started steps whose timeout is over, in the order of the frontier."""
+        started = (each for each in self._timed_steps() if each.status != "waiting")
+        return [entry for entry in started if self._has_fired(entry)]
 
     def start_wait(self, entry: FrontierStep, node: PlanNode) -> None:
-        """Starts a node that waits for a time."""
+        """Starts a step of a wait."""
         self._run.record(j.StepStarted(step=entry.step))
-        self._set(entry, node)
+        self._start_timer(entry, node)
 
     async def continue_wait(self, entry: FrontierStep, node: PlanNode) -> None:
-        """Moves a node that waits for a time and is started."""
+        """Completes a started step of a wait whose deadline is over."""
         if entry.status == "waiting":
-            if not self._is_over(entry):
+            if not self._has_fired(entry):
                 return
             self._run.record(j.TimerFired(step=entry.step))
         elif not entry.deadline:
-            self._set(entry, node)
+            self._start_timer(entry, node)
             return
         await self._complete(entry.step, because="its time has come")
 
     async def limit_requirement(self, entry: FrontierStep, node: PlanNode) -> None:
-        """Moves a step that waits for a condition, for so long and no longer."""
+        """Starts the timer of a step's requirement, or gives it up once its deadline is over."""
         if node.within is None:
             return
         if not entry.deadline:
-            due = due_in(node.within, self._run.at)
-            self._run.record(j.TimerStarted(step=entry.step, deadline=due))
-        elif self._is_over(entry):
+            deadline = due_in(node.within, self._run.at)
+            self._run.record(j.TimerStarted(step=entry.step, deadline=deadline))
+        elif self._has_fired(entry):
             self._run.record(j.TimerFired(step=entry.step))
             await self._give_up_requirement(entry, late=True)
 
-    def _set(self, entry: FrontierStep, node: PlanNode) -> None:
+    def _start_timer(self, entry: FrontierStep, node: PlanNode) -> None:
         wait = node.wait
         if wait is None:
             return
-        due = milliseconds(wait.until) if wait.until else due_in(wait.seconds, self._run.at)
-        self._run.record(j.TimerStarted(step=entry.step, deadline=due))
+        deadline = milliseconds(wait.until) if wait.until else due_in(wait.seconds, self._run.at)
+        self._run.record(j.TimerStarted(step=entry.step, deadline=deadline))
 
 
 def deadline_of(entry: FrontierStep) -> int:
-    """When the timer of a step rings, in milliseconds since the epoch; 0: it has none.
-
-    A step waits for that time, or it is started and fails then if it is not done.
-    """
+    """The deadline of a step's wait or timeout, in milliseconds since the epoch; 0: none."""
     return entry.deadline if entry.status == "waiting" or entry.turn is not None else 0
 
 
 def step_wait_text(entry: FrontierStep) -> str:
     """What a step waits for, for people.
 
-    `backend.ready`, `until 2026-12-01 08:00 UTC`, or a condition with how long it is waited for.
+    `backend.ready`, `until 2026-12-01 08:00 UTC`, or a condition with its deadline.
     """
     if entry.status != "waiting" or not entry.deadline:
         return entry.requirement
@@ -197,22 +194,24 @@ def step_wait_text(entry: FrontierStep) -> str:
     return f"{entry.requirement}, at most {until}" if entry.requirement else until
 
 
-def next_message_text(talk: Conversation) -> str:
-    """What a conversation waits for between two turns."""
-    until = f", at most until {moment_words(talk.deadline)}" if talk.deadline else ""
-    return f"the {'next' if talk.exchange else 'first'} message{until}"
+def next_message_text(conversation: Conversation) -> str:
+    """What a conversation waits for between two exchanges."""
+    until = (
+        f", at most until {moment_words(conversation.deadline)}" if conversation.deadline else ""
+    )
+    return f"the {'next' if conversation.exchange else 'first'} message{until}"
 
 
-def waking_message_text(rest: Idle) -> str:
-    """What a run waits for whose agents hear, where nothing is to do."""
-    until = f", at most until {moment_words(rest.deadline)}" if rest.deadline else ""
+def waking_message_text(idle: Idle) -> str:
+    """What an idle run waits for."""
+    until = f", at most until {moment_words(idle.deadline)}" if idle.deadline else ""
     return f"a message{until}"
 
 
 def pause_text(state: CrewState) -> str:
-    """Why a run that was paused or is being stopped does not move; empty: it is neither.
+    """Why a paused or stopping run does not continue; empty: it is neither.
 
-    Of a paused run, also how it is resumed, and the question that is open meanwhile.
+    For a paused run with the command that resumes it, and its first open interrupt.
     """
     by = f" by {state.status_reason.by}" if state.status_reason and state.status_reason.by else ""
     if state.status == "stopping":
@@ -224,15 +223,15 @@ def pause_text(state: CrewState) -> str:
 
 
 def first_interrupt_text(state: CrewState) -> str:
-    """The first question that is open: `i1: Publish it?`; empty where none is."""
+    """The first open interrupt: `i1: Publish it?`; empty: none is open."""
     first = next(iter(state.interrupts.values()), None)
     return f"{first.id}: {first.question}" if first is not None else ""
 
 
 def run_wait_text(state: CrewState) -> str:
-    """What a run waits for by its journal: people, a message, or a timer; empty: for none of them.
+    """What a run waits for by its journal: people, a message, or a timer; empty: none of them.
 
-    What its calls wait for, such as a worker or a server, is not in the journal.
+    The journal does not tell what calls wait for, such as a worker.
     """
     if asked := first_interrupt_text(state):
         return asked
@@ -240,16 +239,16 @@ def run_wait_text(state: CrewState) -> str:
         return next_message_text(state.conversation)
     if state.idle is not None:
         return waking_message_text(state.idle)
-    return _timer(state)
+    return _timer_text(state)
 
 
 def status_by_journal(state: CrewState) -> str:
-    """A run's status for people, as far as its journal tells it: one that waits is `waiting`."""
+    """A run's status for people by its journal: `waiting` for a running run that waits."""
     return "waiting" if state.status == "running" and run_wait_text(state) else state.status
 
 
-def _timer(state: CrewState) -> str:
-    """The timer that a run waits for, where it waits for nothing else: `wait_1: until …`."""
+def _timer_text(state: CrewState) -> str:
+    """The timer that a run waits for if it waits for nothing else: `wait_1: until …`."""
     timed = [e for e in state.frontier.values() if e.status == "waiting" and e.deadline]
     if not timed or len(timed) < len(state.frontier):
         return ""

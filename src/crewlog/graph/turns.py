@@ -1,17 +1,16 @@
-"""Agents' turns: what follows from a model's reply and from a tool's result.
+"""Turns of agents: what follows from the result of a model call and of a tool call.
 
-Within a turn the calls run in parallel and are applied in call order: a result that comes before
-an earlier call's is held, as a fact, until that one is applied. So the order of the messages in
-an agent's log depends on what it asked for, and not on which tool was faster.
+The tool calls of a message run in parallel and are applied in call order: a completion before that
+of an earlier call is buffered until the earlier one is applied. So the order of the messages in a
+log does not depend on which tool was faster.
 
-An agent's turn as a graph of its own: `model ⇄ tools`, driven like the run's.
+A turn is a graph of its own, driven like that of the run:
 
     model ──(tool calls)──► tool * n ──(all applied)──► model
-      └──(none)──► end        └──(a tool handed off)──► end
+      └──(none)──► end        └──(a handoff)──► end
 
-The position inside a turn is a `Turn` in the frontier, and each apply is given all of it. So one
-graph serves every turn. Every turn begins with its model, so beginning one needs no apply: the
-first is the model's reply.
+The position inside a turn is a `Turn` in the frontier, and each apply gets all of it, so one graph
+serves every turn. A turn starts with its model, so the first apply is that of its first message.
 """
 
 from __future__ import annotations
@@ -49,60 +48,61 @@ from crewlog.state.excerpt import excerpt, message_excerpt
 from crewlog.state.model import Call, FrontierStep, Turn
 from crewlog.usage import Usage
 
-Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
-"""Called when a turn is over, with the nodes that its tools hand off to."""
-Failed = Callable[[StepId, int | None, str, FoundError, str], Awaitable[None]]
-"""Called when a turn cannot go on, with the call, the error, its type, and what is to follow:
-empty, what `on_error` says of failures."""
+EndTurn = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
+"""Ends a turn, with the targets of its handoffs."""
+FailTurn = Callable[[StepId, int | None, str, FoundError, str], Awaitable[None]]
+"""Fails a turn, with the call, the error, its type, and what follows; empty: as in `on_error`."""
 
 
 class Turns:
-    """The turns of a run, each at its place in the turn's graph."""
+    """The turns of a run."""
 
-    def __init__(self, run: RunContext, listening: Wakes, ended: Ended, failed: Failed) -> None:
+    def __init__(
+        self, run: RunContext, wakes: Wakes, end_turn: EndTurn, fail_turn: FailTurn
+    ) -> None:
         self._run = run
-        self._wakes = listening
-        self._ended = ended
-        self._failed = failed
+        self._wakes = wakes
+        self._end_turn = end_turn
+        self._fail_turn = fail_turn
         self._graph = TurnSubgraph()
         self._replies = FinalMessages(run)
 
     async def apply_model_call(
         self, step: StepId, number: int, result: CallModelResult, *, composed: bool = False
     ) -> None:
-        """Applies a model's reply: its tool calls follow, or the step is done.
+        """Applies the message of a model call: its tool calls follow, or the turn ends.
 
         Args:
             step: The step.
             number: The call.
-            result: The reply.
-            composed: Whether no model was asked; see `crewlog.graph.agents_without_model`.
+            result: The message.
+            composed: Whether its agent has no model; see `crewlog.graph.agents_without_model`.
         """
         entry = self._run.state.frontier.get(step)
         agent = self._run.agent_of(step) if entry else None
-        asking = {c.call for c in calls_of(entry) if c.tool is None}
-        if entry is None or entry.turn is None or agent is None or number not in asking:
+        model_calls = {c.call for c in calls_of(entry) if c.tool is None}
+        if entry is None or entry.turn is None or agent is None or number not in model_calls:
             return
         self._run.ledger.learn(result)
-        for settled in result.refused_operations:
+        for refused in result.refused_operations:
             self._run.record(
-                j.ArtifactOperationsRefused(step=step, agent=agent, **settled.to_json())
+                j.ArtifactOperationsRefused(step=step, agent=agent, **refused.to_json())
             )
         first = entry.turn.next_call
-        follow = await self._graph.replied(range(first, first + len(result.tools)))
+        numbers = await self._graph.apply_message(range(first, first + len(result.tools)))
         calls = tuple(
-            Call(call=n, tool=asked.tool, id=asked.id, message=result.hash, excerpt=asked.excerpt)
-            for n, asked in zip(follow, result.tools, strict=True)
+            Call(call=n, tool=tool.tool, id=tool.id, message=result.hash, excerpt=tool.excerpt)
+            for n, tool in zip(numbers, result.tools, strict=True)
         )
         faults = () if calls else self._replies.errors(agent, step, result)
-        final = not calls and not faults
-        words = bool(message_excerpt(result.body))
+        is_final = not calls and not faults
+        has_text = bool(message_excerpt(result.body))
         logs = (
-            self._final_message_logs(agent, step, words)
-            if final
+            self._final_message_logs(agent, step, has_text)
+            if is_final
             else (self._run.step_log(step, agent),)
         )
-        if final and self._replies.has_undeliverable_items(agent, step, result):
+        if is_final and self._replies.has_undeliverable_items(agent, step, result):
             logs = (private_log(agent),)
         self._run.record(
             j.ModelCallCompleted(
@@ -114,10 +114,10 @@ class Turns:
                 calls=calls,
                 usage=Usage() if composed else result.usage,
                 excerpt=message_excerpt(result.body),
-                append=final and self._run.has_list_reducer(f"{agent}.text"),
+                append=is_final and self._run.has_list_reducer(f"{agent}.text"),
                 refused=bool(faults),
                 ending=result.ending,
-                draft=None if final else self._replies.draft(agent, step, result),
+                draft=None if is_final else self._replies.draft(agent, step, result),
                 window=result.window,
                 without_model=composed,
                 delay=result.delay,
@@ -125,21 +125,21 @@ class Turns:
         )
         if faults:
             await self._refuse(step, number, result, faults)
-        elif final:
+        elif is_final:
             self._wakes.wake_along_output_wires(agent, result.hash, logs)
             self._replies.apply(step, number, agent, result)
             await self.end(step, ())
         for call in calls:
             decision = await self._authorize_call(step, agent, call)
             if decision.allowed:
-                self._count(step, agent, call)
+                self._consume_quotas(step, agent, call)
             if decision.outcome == "ask":
                 await self._ask_for_approval(step, call, result, decision)
 
     async def _refuse(
         self, step: StepId, number: int, result: CallModelResult, faults: tuple[str, ...]
     ) -> None:
-        """Has a model try again whose final message cannot be used, or does without."""
+        """Repeats a model call whose final message is not valid, or uses the fallback, or fails."""
         agent = self._run.agent_of(step)
         if agent is None:
             return
@@ -151,13 +151,13 @@ class Turns:
             case "fail":
                 calls = calls_of(self._run.state.frontier[step])
                 error = self._replies.failure_text(agent, step, result, faults)
-                bad = self._replies.is_bad(agent, step, result)
-                kind: FoundError = "BadReply" if bad else "ReplyInvalid"
+                is_bad = self._replies.is_bad(agent, step, result)
+                error_type: FoundError = "BadReply" if is_bad else "ReplyInvalid"
                 policy = self._replies.policy(agent, step, result)
-                await self._failed(step, calls[-1].call, error, kind, policy)
+                await self._fail_turn(step, calls[-1].call, error, error_type, policy)
 
     async def apply_tool_call(self, step: StepId, number: int, result: CallToolResult) -> None:
-        """Applies a tool's result in call order: one that comes early is held."""
+        """Applies the result of a tool call, or buffers it until earlier calls are applied."""
         entry = self._run.state.frontier.get(step)
         agent = self._run.agent_of(step) if entry else None
         call = next((c for c in calls_of(entry) if c.call == number), None)
@@ -170,7 +170,7 @@ class Turns:
             case _:
                 pass
         goto = tuple(node for node in result.returned.goto if node in self._run.plan.nodes)
-        facts: list[j.JournalEntry] = [
+        entries: list[j.JournalEntry] = [
             j.ToolCallCompleted(
                 at=self._run.at,
                 step=step,
@@ -189,11 +189,11 @@ class Turns:
                 delay=result.delay,
             )
         ]
-        facts += self._writes(step, number, agent, call.tool, result)
-        await self._apply_in_order(step, number, facts)
+        entries += self._write_entries(step, number, agent, call.tool, result)
+        await self._apply_in_order(step, number, entries)
 
     async def answer_call(self, step: StepId, call: Call, text: str, *, ok: bool) -> None:
-        """Answers a tool call without making it: a refusal, or what people know of its outcome."""
+        """Records a result of a tool call that does not run: a refusal, or what people report."""
         agent = self._run.agent_of(step)
         if agent is None:
             return
@@ -209,7 +209,7 @@ class Turns:
         ref = j.MessageRef(
             body=hash_json(body), logs=(self._run.step_log(step, agent),), inline=body
         )
-        fact = j.ToolCallCompleted(
+        completed = j.ToolCallCompleted(
             at=self._run.at,
             step=step,
             call=call.call,
@@ -220,77 +220,72 @@ class Turns:
             excerpt=excerpt(text),
             result=listed_call_result(self._run.rules_of(agent, step), call, text, ok=ok),
         )
-        await self._apply_in_order(step, call.call, [fact])
+        await self._apply_in_order(step, call.call, [completed])
 
     def unanswered_call(self, step: StepId, number: int) -> Call | None:
-        """A tool call of a step that is not answered yet; none where nobody waits for it."""
+        """A tool call of a step that has no result; none: it has one, or is not in the step."""
         calls = calls_of(self._run.state.frontier.get(step))
         return next(
             (c for c in calls if c.call == number and c.tool and c.status != "buffered"), None
         )
 
     async def deny_call(self, step: StepId, call: Call, decision: Decision) -> None:
-        """Answers a call that its agent may not make after all with a refusal, on record."""
+        """Records that an agent may not make a call, which gets a refusal as its result."""
         agent = self._run.agent_of(step)
         if agent is None:
             return
-        self._deny(step, agent, call, decision.reason, decision.rule)
+        self._record_denial(step, agent, call, decision.reason, decision.rule)
         self.release_quotas(step, call)
         await self.answer_call(step, call, f"Refused: {decision.reason}.", ok=False)
 
     async def _authorize_call(self, step: StepId, agent: AgentName, call: Call) -> Decision:
-        """Whether an agent may make a call; where not, the call is answered with a refusal."""
+        """Whether an agent may make a call; if not, the call gets a refusal as its result."""
         tool = call.tool or ""
         decision = self._run.check(agent, tool, step, counted=call.quotas)
         if decision.allowed:
             return decision
         reason = decision.reason
-        if decision.rule == "ruling" and (said := self._run.live_permission_reason(agent, tool)):
-            reason += f": {said}"
-        self._deny(step, agent, call, reason, decision.rule)
+        if decision.rule == "ruling" and (why := self._run.live_permission_reason(agent, tool)):
+            reason += f": {why}"
+        self._record_denial(step, agent, call, reason, decision.rule)
         self.release_quotas(step, call)
-        offered = ", ".join(self._run.tools_of(agent, step)) or "none"
+        tools = ", ".join(self._run.tools_of(agent, step)) or "none"
         await self.answer_call(
-            step, call, f"Refused: {reason}. Tools you may call: {offered}.", ok=False
+            step, call, f"Refused: {reason}. Tools you may call: {tools}.", ok=False
         )
         return decision
 
-    def _deny(self, step: StepId, agent: AgentName, call: Call, reason: str, rule: str) -> None:
-        self._run.record(
-            j.PermissionDenied(
-                step=step,
-                call=call.call,
-                agent=agent,
-                tool=call.tool or "",
-                reason=reason,
-                rule=rule,
-            )
-        )
+    def _record_denial(
+        self, step: StepId, agent: AgentName, call: Call, reason: str, rule: str
+    ) -> None:
+        entry = self._denial(step, call.call, agent, call.tool or "", reason, rule)
+        self._run.record(entry)
 
-    def _count(self, step: StepId, agent: AgentName, call: Call) -> None:
-        """Counts a call in the run's quotas, from when it is asked for."""
+    def _consume_quotas(self, step: StepId, agent: AgentName, call: Call) -> None:
+        """Counts a call in the quotas of the run."""
         keys = self._run.run_quota_keys(agent, call.tool or "", step)
         if keys:
             self._run.record(j.QuotaConsumed(step=step, call=call.call, quotas=keys))
 
     def release_quotas(self, step: StepId, call: Call) -> None:
-        """Takes a call that is not made out of the run's quotas."""
+        """Returns a call that does not run to the quotas of the run."""
         if call.quotas:
             self._run.record(j.QuotaReleased(step=step, call=call.call, quotas=call.quotas))
 
     async def _ask_for_approval(
         self, step: StepId, call: Call, result: CallModelResult, decision: Decision
     ) -> None:
-        """Asks people about a call whose tool needs that; from then on it is not to be made."""
+        """Asks people to approve a call; it does not run before they do."""
         tool = call.tool or ""
         args = interrupts.tool_call_arguments(result.body, call.id)
-        if args is None:  # arguments that cannot be read are never run: the model is told
+        if args is None:  # nobody can approve arguments that are not JSON: the model is told
             agent = self._run.agent_of(step)
             if agent is not None:
-                self._deny(step, agent, call, "its arguments are not valid JSON", "arguments")
+                reason = "its arguments are not valid JSON"
+                self._record_denial(step, agent, call, reason, "arguments")
             self.release_quotas(step, call)
-            say = f"The arguments of {tool!r} are not valid JSON. Call it again."
-            await self.answer_call(step, call, say, ok=False)
+            text = f"The arguments of {tool!r} are not valid JSON. Call it again."
+            await self.answer_call(step, call, text, ok=False)
             return
         shown, whole = interrupts.shorten_arguments(args)
         self._run.ask(
@@ -309,7 +304,7 @@ class Turns:
         )
 
     def ask_again_for_approval(self, step: StepId, call: Call) -> bool:
-        """Asks about a call whose question was taken back; false where it needs nobody's yes."""
+        """Asks for an approval whose interrupt was withdrawn; false: the call needs none."""
         agent = self._run.agent_of(step)
         if agent is None or (call.approved and self._run.check_approval(step, call).allowed):
             return False
@@ -333,59 +328,55 @@ class Turns:
         return True
 
     def _reason_fields(self, step: StepId, tool: str, decision: Decision) -> dict[str, Any]:
-        """What a question about a call says of why it is asked."""
+        """The fields of an interrupt that say why a call needs an approval."""
         agent = self._run.agent_of(step)
         if agent is None:
             return {}
-        rules = self._run.plan.plan_tool_of(self._run.state.frontier.get(step), tool)
-        said = self._run.live_permission_reason(agent, tool) if decision.rule == "ruling" else ""
-        risk, policy = rules.risk if rules else "low", self._run.plan.interrupts
-        counted = self._run.quotas(agent, tool, step)
+        plan_tool = self._run.plan.plan_tool_of(self._run.state.frontier.get(step), tool)
+        reason = self._run.live_permission_reason(agent, tool) if decision.rule == "ruling" else ""
+        risk, policy = plan_tool.risk if plan_tool else "low", self._run.plan.interrupts
+        quotas = self._run.quotas(agent, tool, step)
         return {
-            **interrupts.reason_fields(decision, said, risk, policy.approve_risk),
-            "quotas": tuple(map(interrupts.interrupt_quota, counted)),
+            **interrupts.reason_fields(decision, reason, risk, policy.approve_risk),
+            "quotas": tuple(map(interrupts.interrupt_quota, quotas)),
         }
 
     async def recheck_call(self, step: StepId, call: Call) -> None:
-        """Looks at a call again that was allowed when it was asked for, and is not made yet.
-
-        Where it may not be made any more it is refused, and where people must be asked by now, and
-        were not, they are.
-        """
+        """Authorizes a call again right before it runs: it is refused, or people are asked."""
         agent = self._run.agent_of(step)
         if agent is None:
             return
         decision = await self._authorize_call(step, agent, call)
         if decision.outcome != "ask":
             return
-        # A ruling or a change may have come since the model replied; and a yes may be of a step
-        # that was taken back, of another run, or have expired.
+        # People may have set a permission or changed the crew since the message, or the approval
+        # may have expired or be one of another run.
         self.ask_again_for_approval(step, call)
 
     async def end(self, step: StepId, goto: Sequence[NodeName]) -> None:
-        """Ends a turn that is done; people are asked first where its agent is not sure enough."""
+        """Ends a turn; people are asked first if the confidence of its agent is too low."""
         entry = self._run.state.frontier[step]
         agent = self._run.agent_of(step)
-        least = self._run.rules_of(agent, step).ask_below if agent else None
-        sure = entry.turn.confidence if entry.turn is not None else None
-        if least is None or (sure is not None and sure >= least):
+        threshold = self._run.rules_of(agent, step).ask_below if agent else None
+        confidence = entry.turn.confidence if entry.turn is not None else None
+        if threshold is None or (confidence is not None and confidence >= threshold):
             await self.end_confirmed_turn(step, goto)
             return
-        said = "does not say how sure it is" if sure is None else f"is sure by {sure:g}"
+        stated = "states no confidence" if confidence is None else f"states {confidence:g}"
         self._run.ask(
             "low_confidence",
-            f"{agent} {said} of what it made in {step}; it is to be {least:g}. Go on?",
+            f"{agent} {stated} in {step}; its confidence must be at least {threshold:g}. Go on?",
             step=step,
             options=("go on", "again", "stop"),
             words=True,
         )
 
     async def end_confirmed_turn(self, step: StepId, goto: Sequence[NodeName]) -> None:
-        """Ends a turn that is done, however sure its agent is."""
-        await self._ended(step, goto)
+        """Ends a turn whatever the confidence of its agent."""
+        await self._end_turn(step, goto)
 
     def send_to_agent(self, step: StepId, text: str, by: str) -> None:
-        """Says something to the agent of a step, and to nobody else."""
+        """Adds a message of people that only the agent of a step reads."""
         agent = self._run.agent_of(step)
         if agent is not None:
             log = self._run.step_log(step, agent)
@@ -393,34 +384,34 @@ class Turns:
             self._run.say(text, by=by, to=log, message_id=message)
 
     def _confidence(self, step: StepId, agent: AgentName, result: CallToolResult) -> float | None:
-        """How sure an agent says by a call that it is, where that is asked for."""
-        rules = self._run.rules_of(agent, step)
-        if rules.ask_below is None:
+        """The confidence that a call sets; none: the agent needs none, or the call sets none."""
+        settings = self._run.rules_of(agent, step)
+        if settings.ask_below is None:
             return None
-        outputs = {o.key: o.value for o in result.returned.outputs if o.key in rules.outputs}
-        flags = {flag: v for flag, v in result.returned.flags.items() if flag in rules.flags}
-        for said in (flags, outputs):
-            if CONFIDENCE in said:
-                value = said[CONFIDENCE]
-                number = isinstance(value, int | float) and not isinstance(value, bool)
-                return float(value) if number and 0 <= value <= 1 else 0.0
+        outputs = {o.key: o.value for o in result.returned.outputs if o.key in settings.outputs}
+        flags = {flag: v for flag, v in result.returned.flags.items() if flag in settings.flags}
+        for values in (flags, outputs):
+            if CONFIDENCE in values:
+                value = values[CONFIDENCE]
+                is_number = isinstance(value, int | float) and not isinstance(value, bool)
+                return float(value) if is_number and 0 <= value <= 1 else 0.0
         return None
 
-    def _writes(
+    def _write_entries(
         self, step: StepId, number: int, agent: AgentName, tool: str, result: CallToolResult
     ) -> Iterator[j.JournalEntry]:
-        """What a tool set, as facts; what its agent may not set is denied."""
-        rules, writes = self._run.rules_of(agent, step), result.returned
+        """The entries of what a tool wrote, or of a denial where its agent may not write it."""
+        settings, writes = self._run.rules_of(agent, step), result.returned
         if isinstance(result.outcome, ToolCallDenied):
             reason, rule = result.outcome.reason, result.outcome.rule
-            yield self._denied(step, number, agent, tool, reason, rule)
-        denied = [
+            yield self._denial(step, number, agent, tool, reason, rule)
+        reasons = [
             f"there is no node {node!r} to go to"
             for node in writes.goto
             if node not in self._run.plan.nodes
         ]
         for flag, value in writes.flags.items():
-            decision = authorize_output("flag", agent, flag, rules.flags)
+            decision = authorize_output("flag", agent, flag, settings.flags)
             if decision.allowed:
                 yield j.RunOutputSet(
                     at=self._run.at,
@@ -430,28 +421,28 @@ class Turns:
                     **self._run.reducer_fields(flag, step),
                 )
             else:
-                denied.append(decision.reason)
+                reasons.append(decision.reason)
         for output in writes.outputs:
-            decision = authorize_output("output", agent, output.key, rules.outputs)
+            decision = authorize_output("output", agent, output.key, settings.outputs)
             if decision.allowed:
                 yield output_entry(self._run, step, agent, output, stored=result.stored)
             else:
-                denied.append(decision.reason)
+                reasons.append(decision.reason)
         for i, sent in enumerate(writes.sends, 1):
-            decision = authorize_output("channel", agent, sent.channel, rules.send)
+            decision = authorize_output("channel", agent, sent.channel, settings.send)
             if decision.allowed:
                 yield self._wakes.channel_message(f"{step}/{number}/sent{i}", step, agent, sent)
             else:
-                denied.append(decision.reason)
-        for reason in denied:
-            yield self._denied(step, number, agent, tool, reason)
-        for found in operation_entries(self._run.plan, step, number, agent, result, self._run.at):
-            if isinstance(found, Decision):
-                yield self._denied(step, number, agent, tool, found.reason)
+                reasons.append(decision.reason)
+        for reason in reasons:
+            yield self._denial(step, number, agent, tool, reason)
+        for entry in operation_entries(self._run.plan, step, number, agent, result, self._run.at):
+            if isinstance(entry, Decision):
+                yield self._denial(step, number, agent, tool, entry.reason)
             else:
-                yield found
+                yield entry
 
-    def _denied(
+    def _denial(
         self,
         step: StepId,
         number: int,
@@ -470,13 +461,15 @@ class Turns:
             rule=rule,
         )
 
-    async def _apply_in_order(self, step: StepId, number: int, facts: list[j.JournalEntry]) -> None:
+    async def _apply_in_order(
+        self, step: StepId, number: int, entries: list[j.JournalEntry]
+    ) -> None:
         calls = calls_of(self._run.state.frontier.get(step))
         if any(c.call < number and c.tool is not None for c in calls):
-            held = tuple(j.entry_to_json(fact) for fact in facts)
-            self._run.record(j.CompletionBuffered(step=step, call=number, entries=held))
+            buffered = tuple(map(j.entry_to_json, entries))
+            self._run.record(j.CompletionBuffered(step=step, call=number, entries=buffered))
             return
-        await self._apply_tool_entries(step, facts)
+        await self._apply_tool_entries(step, entries)
         while step in self._run.state.frontier:
             first = next((c for c in calls_of(self._run.state.frontier[step]) if c.tool), None)
             if first is None or first.status != "buffered":
@@ -485,26 +478,26 @@ class Turns:
                 step, [j.entry_from_json(data) for data in first.completion]
             )
 
-    async def _apply_tool_entries(self, step: StepId, facts: Sequence[j.JournalEntry]) -> None:
-        entry = self._run.state.frontier[step]
-        returned, *rest = facts
-        if entry.turn is None or not isinstance(returned, j.ToolCallCompleted):
+    async def _apply_tool_entries(self, step: StepId, entries: Sequence[j.JournalEntry]) -> None:
+        frontier_step = self._run.state.frontier[step]
+        completed, *writes = entries
+        turn = frontier_step.turn
+        if turn is None or not isinstance(completed, j.ToolCallCompleted):
             return
-        goto = entry.turn.goto + returned.goto
-        turn = entry.turn.model_copy(update={"returned": entry.turn.returned + 1, "goto": goto})
-        model_next = await self._graph.returned(turn)
-        self._run.ledger.record(returned.model_copy(update={"model_next": model_next}))
-        for fact in rest:
-            if isinstance(fact, j.RunOutputSet | j.OutputSet):
-                record_write(self._run, fact, step)
-                continue
-            found = fact
-            if isinstance(fact, j.ArtifactOperationsApplied):
-                found = drop_stale_result(fact, self._run.state)
-            self._run.ledger.record(found)
-            if isinstance(fact, j.MessageAdded):
+        goto = turn.goto + completed.goto
+        turn = turn.model_copy(update={"returned": turn.returned + 1, "goto": goto})
+        model_next = await self._graph.apply_tool_result(turn)
+        self._run.ledger.record(completed.model_copy(update={"model_next": model_next}))
+        for entry in writes:
+            if isinstance(entry, j.RunOutputSet | j.OutputSet):
+                record_write(self._run, entry, step)
+            elif isinstance(entry, j.ArtifactOperationsApplied):
+                self._run.ledger.record(drop_stale_result(entry, self._run.state))
+            else:
+                self._run.ledger.record(entry)
+            if isinstance(entry, j.MessageAdded):
                 self._wakes.wake_readers(
-                    fact.ref.logs[0], fact.ref.body, fact.by, AgentName(fact.by)
+                    entry.ref.logs[0], entry.ref.body, entry.by, AgentName(entry.by)
                 )
         if model_next:
             await self._check_turn_limit(step)
@@ -516,13 +509,13 @@ class Turns:
         agent = self._run.agent_of(step)
         if entry.turn is None or agent is None:
             return
-        rules = self._run.rules_of(agent, step)
-        if rules.does:
+        settings = self._run.rules_of(agent, step)
+        if settings.does:
             return
-        most = rules.max_calls
-        # Asked once per `most` calls: people may let a long turn go on.
-        if entry.turn.model_calls > most and (entry.turn.model_calls - 1) % most == 0:
-            if rules.on_cap == "end":
+        limit = settings.max_calls
+        # People may let a long turn continue: they are asked every `limit` calls.
+        if entry.turn.model_calls > limit and (entry.turn.model_calls - 1) % limit == 0:
+            if settings.on_cap == "end":
                 logs = self._final_message_logs(agent, step)
                 self._replies.end_at_limit(step, agent, logs)
                 if entry.turn.draft is not None:
@@ -530,23 +523,23 @@ class Turns:
                 await self.end(step, entry.turn.goto)
                 return
             error = (
-                f"the turn of {agent!r} took {most} model calls and did not end; "
+                f"the turn of {agent!r} took {limit} model calls and did not end; "
                 "raise the agent's max_calls, or make its prompt say when it is done"
             )
-            await self._failed(step, entry.turn.calls[-1].call, error, "TurnTooLong", "")
+            await self._fail_turn(step, entry.turn.calls[-1].call, error, "TurnTooLong", "")
 
     def _final_message_logs(
-        self, agent: AgentName, step: StepId, words: bool = True
+        self, agent: AgentName, step: StepId, has_text: bool = True
     ) -> tuple[LogName, ...]:
-        """Where a final message goes; to the agent's own log too, if it would not see it else.
+        """The logs of a final message, with the agent's private log if it reads no other of them.
 
-        One without words goes along no wire: agents that have nothing to say come to rest.
+        A message without text goes along no output wire, so that the agents become idle.
         """
         writes = self._run.writable_logs(agent, step)
-        seen = {*writes} & {*self._run.readable_logs(agent, step)}
-        logs = writes if seen else (*writes, private_log(agent))
-        wired = self._wakes.output_wire_logs(agent) if words else ()
-        return (*logs, *(log for log in wired if log not in logs)) if wired else logs
+        is_readable = not {*writes}.isdisjoint(self._run.readable_logs(agent, step))
+        logs = writes if is_readable else (*writes, private_log(agent))
+        wires = self._wakes.output_wire_logs(agent) if has_text else ()
+        return (*logs, *(log for log in wires if log not in logs)) if wires else logs
 
 
 def calls_of(entry: FrontierStep | None) -> tuple[Call, ...]:
@@ -555,7 +548,7 @@ def calls_of(entry: FrontierStep | None) -> tuple[Call, ...]:
 
 
 def _ref(result: CallModelResult | CallToolResult, logs: tuple[LogName, ...]) -> j.MessageRef:
-    """The message of a result; its body travels along where the store was away."""
+    """The message of a result, with its body if the store was unavailable."""
     inline = None if result.stored else result.body
     return j.MessageRef(body=result.hash, logs=logs, inline=inline)
 
@@ -565,14 +558,14 @@ TOOL = "tool"
 
 
 class TurnState(TypedDict):
-    """The channels of a turn."""
+    """The LangGraph channels of a turn."""
 
     calls: tuple[int, ...]
-    """The numbers of the tool calls that the last reply asked for."""
+    """The numbers of the tool calls of the last message."""
     returned: int
     """How many of them are applied."""
     handed_off: bool
-    """Whether a tool sent the run elsewhere, which ends the turn."""
+    """Whether a tool handed off, which ends the turn."""
 
 
 async def _placeholder(state: TurnState) -> TurnState:
@@ -589,7 +582,7 @@ def _after_tool(state: TurnState) -> list[str | Send]:
     return [END if state["handed_off"] else MODEL]
 
 
-def _compiled(saver: LatestSaver) -> Any:
+def _compile_graph(saver: LatestSaver) -> Any:
     graph: StateGraph[TurnState, None, TurnState, TurnState] = StateGraph(TurnState)
     graph.add_node(MODEL, _placeholder)
     graph.add_node(TOOL, _placeholder)
@@ -600,19 +593,19 @@ def _compiled(saver: LatestSaver) -> Any:
 
 
 class TurnSubgraph:
-    """Drives turns: which calls follow a reply, and whether a result ends the batch."""
+    """Drives turns: which calls follow a message, and whether a result is the last one."""
 
     def __init__(self) -> None:
         routers = {MODEL: _after_model, TOOL: _after_tool}
-        self._driver = Driver(_compiled, routers, [MODEL, TOOL], graph_cache("turn"))
+        self._driver = Driver(_compile_graph, routers, [MODEL, TOOL], graph_cache("turn"))
 
-    async def replied(self, calls: Sequence[int]) -> list[int]:
-        """Applies a model's reply; returns the tool calls to make, empty where the turn is over."""
+    async def apply_message(self, calls: Sequence[int]) -> list[int]:
+        """Applies the message of a model; returns the tool calls to make; empty: the turn ends."""
         values: TurnState = {"calls": tuple(calls), "returned": 0, "handed_off": False}
         return [cast("int", t.item) for t in self._driver.apply(MODEL, values)]
 
-    async def returned(self, turn: Turn) -> bool:
-        """Applies a tool's result, counted in `turn` already; true where the model is next."""
+    async def apply_tool_result(self, turn: Turn) -> bool:
+        """Applies a tool result that `turn` counts already; returns whether the model is next."""
         values: TurnState = {
             "calls": tuple(range(turn.next_call - turn.expected, turn.next_call)),
             "returned": turn.returned,

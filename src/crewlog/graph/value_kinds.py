@@ -1,9 +1,8 @@
-"""What kind of value stands at a path of the state: by the definition, else by the value there.
+"""The kind of value that a path of the state may have, so that a typing error is refused.
 
-A flag's kind is that of the value that the crew begins with; else what the question gives that sets
-it; else that of the value that it has; else of what conditions compare it with; and one that they
-only ever take as true or false is that. Where none of these tells, any value fits. So a slip of the
-finger does not make a text of a flag, which would count as true.
+The kind of a run output follows, in this order, from its first value in the definition; from the
+question that sets it; from its current value; from the values that conditions compare it with.
+One that conditions only read as true or false is a boolean. Otherwise any value fits.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from crewlog.ids import AgentName, FlagName
 from crewlog.model import Json
 from crewlog.state.edits import FLAGS, OUTPUTS, SHARED, path_parts
 
-IN_WORDS = {
+KIND_TEXTS = {
     "bool": "true or false",
     "number": "a number",
     "text": "a text",
@@ -28,22 +27,22 @@ IN_WORDS = {
 
 
 class ValueKinds(NamedTuple):
-    """The kinds of values that fit at a path; none where any does."""
+    """The kinds of values that fit a path; none: any value does."""
 
     fit: tuple[str, ...] = ()
     because: str = ""
     """Why, for people: `it is true now`."""
     declared: bool = False
-    """Whether the definition says so, and not the value that is there."""
+    """Whether they follow from the definition, not from the current value."""
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """`true or false`, `a number or a text`."""
-        return listed([IN_WORDS[kind] for kind in self.fit], "or")
+        return listed([KIND_TEXTS[kind] for kind in self.fit], "or")
 
 
 def kind_of(value: Json) -> str:
-    """The kind of a value; empty for null, which fits everywhere."""
+    """The kind of a value; empty for null, which fits every path."""
     match value:
         case None:
             return ""
@@ -60,28 +59,28 @@ def kind_of(value: Json) -> str:
 
 
 def path_kinds(run: RunContext, path: str) -> ValueKinds:
-    """The kinds of values that fit at a path that is known."""
+    """The kinds of values that fit a known path."""
     section, owner, name = path_parts(path)
     if section == FLAGS and (kind := kind_of(run.plan.flags.get(FlagName(name)))):
         return ValueKinds((kind,), "the crew begins with such a value", declared=True)
     asked = [n.ask for n in run.plan.nodes.values() if n.ask and n.ask.sets == name]
-    if section == FLAGS and asked:  # yes and no are true and false, any other answer its words
-        words = any(ask.words or len(ask.options) > 2 for ask in asked)
-        fit = ("bool", "text") if words else ("bool",)
+    if section == FLAGS and asked:  # the two options are true and false, other answers are text
+        takes_text = any(ask.words or len(ask.options) > 2 for ask in asked)
+        fit = ("bool", "text") if takes_text else ("bool",)
         return ValueKinds(fit, "the answer to a question sets it", declared=True)
     if kind := kind_of(_value_at(run, section, owner, name)):
         return ValueKinds((kind,), "that is what it has now")
-    facts = list(_facts(run, section, owner, name))
-    compared = tuple(dict.fromkeys(kind for fact in facts for kind in _compared(fact)))
-    if compared:
-        return ValueKinds(compared, "the crew compares it with such a value", declared=True)
+    facts = list(_conditions_on(run, section, owner, name))
+    kinds = tuple(dict.fromkeys(kind for fact in facts for kind in _operand_kinds(fact)))
+    if kinds:
+        return ValueKinds(kinds, "the crew compares it with such a value", declared=True)
     if section == FLAGS and facts:
         return ValueKinds(("bool",), "the crew only asks whether it is true", declared=True)
     return ValueKinds()
 
 
 def _value_at(run: RunContext, section: str, owner: str, name: str) -> Json:
-    """The value that is there, as far as the state has it: what is large is in the store."""
+    """The value at a path; null where only the store has it."""
     state = run.state
     if section == FLAGS:
         return state.flags.get(FlagName(name))
@@ -95,28 +94,29 @@ def _value_at(run: RunContext, section: str, owner: str, name: str) -> Json:
     return state.private_context.get(owner, {}).get(name)
 
 
-def _facts(run: RunContext, section: str, owner: str, name: str) -> Iterator[Fact]:
-    """What the crew's conditions say of a flag or an output."""
+def _conditions_on(run: RunContext, section: str, owner: str, name: str) -> Iterator[Fact]:
+    """The parts of the crew's conditions that read an output or a run output."""
     if section not in (FLAGS, OUTPUTS):
         return
     outputs = {
-        (str(agent), key) for agent, rules in run.plan.agents.items() for key in rules.outputs
+        (str(agent), key) for agent, settings in run.plan.agents.items() for key in settings.outputs
     }
     for node in run.plan.nodes.values():
-        named = (
+        conditions = (
             node.when,
             node.only_if,
             node.decide.when if node.decide else None,
             node.route.reads if node.route else None,
         )
-        for fact in (fact for when in named if when is not None for fact in facts_in(when)):
+        for fact in (fact for when in conditions if when is not None for fact in facts_in(when)):
             of_output = (fact.agent or "", fact.name) in outputs
             wanted = (owner, name) if section == OUTPUTS else ("", name)
             if (fact.agent if of_output else "", fact.name) == wanted:
                 yield fact
 
 
-def _compared(fact: Fact) -> Iterable[str]:
+def _operand_kinds(fact: Fact) -> Iterable[str]:
+    """The kinds of the values that a condition compares with."""
     if fact.operator is None:
         return ()
     value: Json = fact.value

@@ -1,15 +1,12 @@
-"""Listening: a message gives each agent that listens where it was said a visit of its own.
+"""Wakes: a message starts a step of each agent that reads its channel, except of its sender.
 
-    said in a channel ──► AgentsWoken: a visit for each that listens, but for who said it
-    a turn ends ──► its final message goes along the agent's wires, each is heard there
-    nothing is to do ──► IdleStarted ──(`idle` is over, or `ends_on` holds)──► RunCompleted
+    a message in a channel ──► AgentsWoken: a step of each reader
+    a turn ends ──► its final message goes along the agent's output wires, and wakes agents there
+    nothing to do ──► IdleStarted ──(`idle` is over, or `ends_on` holds)──► RunCompleted
 
-A visit waits behind the earlier ones of its agent, in the order in which messages came. Where as
-many wait as may, the last of them is for the next message, too: nothing is lost, and the state
-stays bounded. No route leads to such a visit and nothing follows from it: who hears is decided by
-the graph as it is when the message is said.
-
-Who hears what is said in a log, and whether anybody does: else it is lost without a word.
+The steps of an agent run in the order of their messages. If the message queue of an agent is full,
+its last step gets the next message too: no message is lost, and the state stays limited. No edge
+leads to such a step, and nothing follows from it.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ from crewlog.state.model import CrewState, FrontierStep, WakingMessage
 
 
 class Wakes:
-    """Who hears what in a run.
+    """The wakes of a run.
 
     Args:
         run: The run.
@@ -55,21 +52,21 @@ class Wakes:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether agents of the run hear."""
+        """Whether the run has agents with channels."""
         return self._run.plan.graph is not None
 
-    # -- what is said ------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------
 
     def wake_readers(
         self, log: LogName, body: ContentHash, by: str, speaker: AgentName | None = None
     ) -> None:
-        """Gives a visit to each agent that hears a message.
+        """Starts a step of each agent that a message wakes.
 
         Args:
-            log: Where it was said.
+            log: The log of the message.
             body: Its hash.
-            by: Who said it.
-            speaker: The agent that did, which does not hear itself; none: people.
+            by: Its sender.
+            speaker: The agent that sent it, which it does not wake; none: people.
         """
         run, policy = self._run, self._run.plan.graph
         if policy is None or run.state.is_ended:
@@ -80,21 +77,21 @@ class Wakes:
             node = run.plan.wake_node_of(AgentName(agent))
             if node is None:
                 continue
-            waits = sum(e.node == node and e.turn is None for e in run.state.frontier.values())
-            (to if waits < policy.queue else also).append(node)
+            waiting = sum(e.node == node and e.turn is None for e in run.state.frontier.values())
+            (to if waiting < policy.queue else also).append(node)
         if to or also:
             run.record(j.AgentsWoken(log=log, body=body, by=by, to=tuple(to), also=tuple(also)))
 
     def channel_message(
         self, id_: str, step: StepId, agent: AgentName, sent: SentMessage
     ) -> j.MessageAdded:
-        """The fact that an agent said something in a channel; once it is recorded, it is heard.
+        """The entry of a message that an agent sends to a channel.
 
         Args:
             id_: The message's id.
-            step: The step in which it does.
-            agent: Who says it.
-            sent: What, and where.
+            step: The step that sends it.
+            agent: The sender.
+            sent: The text and the channel.
         """
         log = LogName(f"{CHANNEL}{sent.channel}")
         body: dict[str, Json] = {
@@ -106,10 +103,10 @@ class Wakes:
         ref = j.MessageRef(body=hash_json(body), logs=(log,), inline=body)
         return j.MessageAdded(at=self._run.at, ref=ref, by=agent, step=step)
 
-    # -- wires -------------------------------------------------------------------------------
+    # -- output wires ------------------------------------------------------------------------
 
     def output_wire_logs(self, agent: AgentName) -> tuple[LogName, ...]:
-        """The logs that an agent's final message goes to by its wires."""
+        """The logs at the ends of an agent's output wires."""
         topology = self._run.plan.topology
         if topology is None or agent not in topology.creatures:
             return ()
@@ -121,60 +118,59 @@ class Wakes:
     def wake_along_output_wires(
         self, agent: AgentName, body: ContentHash, logs: Collection[LogName]
     ) -> None:
-        """Has a final message heard where its agent is wired to.
+        """Wakes the agents at the ends of output wires by a final message.
 
         Args:
-            agent: Who said it.
-            body: Its hash.
-            logs: Where it was said.
+            agent: The sender.
+            body: The message's hash.
+            logs: The logs of the message.
         """
         for log in self.output_wire_logs(agent):
             if log in logs:
                 self.wake_readers(log, body, agent, agent)
 
-    # -- resting -----------------------------------------------------------------------------
+    # -- idle --------------------------------------------------------------------------------
 
     def may_idle(self) -> bool:
-        """Whether all that is left waits for agents that are stopped."""
+        """Whether all steps that are left wait for disabled agents."""
         run = self._run
         return all(
             entry.status in ("ready", "queued") and run.plan.node_of(entry).hears
             for entry in run.state.frontier.values()
         )
 
-    def record_idle(self, idle_is_over: bool) -> None:
-        """Ends the run where its rules say so; else it waits for the next message.
+    def record_idle(self, is_idle_time_over: bool) -> None:
+        """Ends the run if it is idle for too long or `ends_on` holds; else it waits for a message.
 
-        While another run is to come, or this one to join it, its idle time does not end it.
+        The idle time does not end a run with a pending run merge.
         """
         run, policy = self._run, self._run.plan.graph
         if policy is None:
             return
-        over = idle_is_over and run.state.pending_merge is None
         if any(run.holds(each) for each in policy.ends_on):
             run.record(j.RunCompleted())
-        elif over:
+        elif is_idle_time_over and run.state.pending_merge is None:
             run.record(j.RunCompleted(end_reason="idle"))
         elif run.state.idle is None:
-            due = 0 if policy.idle is None else due_in(policy.idle, run.at)
-            run.record(j.IdleStarted(deadline=due))
+            deadline = 0 if policy.idle is None else due_in(policy.idle, run.at)
+            run.record(j.IdleStarted(deadline=deadline))
 
 
 def waking_message(state: CrewState, step: StepId) -> WakingMessage | None:
-    """The message that a step is for; none where its agent did not hear one."""
+    """The message that woke a step; none: no message did."""
     entry = state.frontier.get(step)
     return entry.waking_message if entry is not None else None
 
 
-# -- the graph as it changes -----------------------------------------------------------------
+# -- changes of the component ----------------------------------------------------------------
 
 
 def plan_component_change(old: GraphPlan, new: GraphPlan, run: RunId) -> ComponentChange | None:
-    """What becomes of a run's graph with another plan; none where it stays as it is.
+    """How another plan changes the component of a run; none: not at all.
 
     Args:
-        old: The plan that it has.
-        new: The plan that it is to have.
+        old: The current plan.
+        new: The next plan.
         run: The run.
     """
     before, after = old.topology or Component(), new.topology or Component()
@@ -184,29 +180,29 @@ def plan_component_change(old: GraphPlan, new: GraphPlan, run: RunId) -> Compone
 
 
 def component_events(
-    old: GraphPlan, new: GraphPlan, parts: Mapping[RunId, Component] | None = None
+    old: GraphPlan, new: GraphPlan, split_runs: Mapping[RunId, Component] | None = None
 ) -> Iterator[j.ComponentEvent]:
-    """What becomes of creatures and wires with another plan, by creature.
+    """How another plan changes agents with channels and output wires, by agent.
 
     Args:
-        old: The plan that the run had.
-        new: The plan that it has from now on.
-        parts: The graphs that fall off, by the runs that they are from now on.
+        old: The plan before.
+        new: The plan from now on.
+        split_runs: The components of the split runs.
     """
-    parts = parts or {}
+    split_runs = split_runs or {}
     before = old.topology.creatures if old.topology is not None else {}
     after = {**(new.topology.creatures if new.topology is not None else {})}
-    for graph in parts.values():
-        after |= graph.creatures
+    for component in split_runs.values():
+        after |= component.creatures
 
-    def lives(plan: GraphPlan, name: AgentName) -> bool:
+    def is_started(plan: GraphPlan, name: AgentName) -> bool:
         return name in (before if plan is old else after) and plan.agents[name].enabled
 
     for name in sorted({*before, *after}):
         was, now = before.get(name, ChannelAgent()), after.get(name, ChannelAgent())
-        if lives(new, name) and not lives(old, name):
+        if is_started(new, name) and not is_started(old, name):
             yield j.ComponentEvent(event="CREATURE_STARTED", creature=name)
-        if lives(old, name) and not lives(new, name):
+        if is_started(old, name) and not is_started(new, name):
             yield j.ComponentEvent(event="CREATURE_STOPPED", creature=name)
         for to in now.wires:
             if to not in was.wires:
@@ -216,26 +212,25 @@ def component_events(
                 yield j.ComponentEvent(event="OUTPUT_WIRE_REMOVED", creature=name, to=to)
         if was.parent != now.parent:
             yield j.ComponentEvent(event="PARENT_LINK_CHANGED", creature=name, to=now.parent or "")
-    yield from _attached(parts)
+    yield from _split_run_events(split_runs)
 
 
-def _attached(parts: Mapping[RunId, Component]) -> Iterator[j.ComponentEvent]:
-    """Who goes on in which run."""
-    for run, graph in sorted(parts.items()):
-        yield j.ComponentEvent(event="SESSION_FORKED", creature=min(graph.creatures), to=run)
-        for name in sorted(graph.creatures):
+def _split_run_events(split_runs: Mapping[RunId, Component]) -> Iterator[j.ComponentEvent]:
+    for run, component in sorted(split_runs.items()):
+        yield j.ComponentEvent(event="SESSION_FORKED", creature=min(component.creatures), to=run)
+        for name in sorted(component.creatures):
             yield j.ComponentEvent(event="CREATURE_SESSION_ATTACHED", creature=name, to=run)
 
 
 def woken_agents(
     plan: GraphPlan, log: LogName, speaker: AgentName | None = None
 ) -> tuple[str, ...]:
-    """Who has a turn for what is said in a log: of `public`, which all may read, the root alone.
+    """The agents that a message to a log wakes. One to `public` wakes only the root agent.
 
     Args:
-        plan: The run's.
+        plan: The run's plan.
         log: The log.
-        speaker: The agent that says it, which does not hear itself; none: people.
+        speaker: The agent that sends it, which it does not wake; none: people.
     """
     topology = plan.topology
     if topology is None:
@@ -245,20 +240,20 @@ def woken_agents(
         return () if root is None or speaker is not None else (root,)
     if log.startswith(CHANNEL):
         return topology.listeners(log.removeprefix(CHANNEL), speaker)
-    if named := named_readers(log):
-        return tuple(name for name in named if name != speaker)
+    if readers := named_readers(log):
+        return tuple(name for name in readers if name != speaker)
     return tuple(name for name in topology.creatures if log == private_log(name))
 
 
 def unread_log_reason(plan: GraphPlan, log: LogName) -> tuple[str, str]:
-    """Why nobody has a turn for what people say in a log of creatures, and where somebody has.
+    """Why a message to a log would wake no agent, and the logs where it would.
 
     Args:
-        plan: The run's.
+        plan: The run's plan.
         log: The log.
 
     Returns:
-        Both empty where somebody has one, or a flow is there, whose agents read it.
+        The reason and the remedy; both empty if it wakes an agent, or a flow may read it.
     """
     topology = plan.topology
     if topology is None:
@@ -267,52 +262,50 @@ def unread_log_reason(plan: GraphPlan, log: LogName) -> tuple[str, str]:
         return "", ""
     if topology.flow and not log.startswith(CHANNEL):
         return "", ""
-    why = "who reads it does so in the next turn that something else gives"
+    reason = "its readers read it only in their next turn, which it does not start"
     if log == PUBLIC:
-        why = "the graph has no root, which hears what is said to public"
+        reason = "the graph has no root agent, which messages to public wake"
     elif log.startswith(CHANNEL):
-        why = f"no agent listens to {log.removeprefix(CHANNEL)!r}"
-    heard = sorted({channel for each in topology.creatures.values() for channel in each.listen})
-    ways = [f"--to {CHANNEL}{channel}" for channel in heard[:3]]
-    ways.append(f"--to {private_log(min(topology.creatures, default=AgentName('AGENT')))}")
-    return why, f"Say it where somebody listens: {', '.join(ways)}."
+        reason = f"no agent listens to {log.removeprefix(CHANNEL)!r}"
+    channels = sorted({channel for each in topology.creatures.values() for channel in each.listen})
+    options = [f"--to {CHANNEL}{channel}" for channel in channels[:3]]
+    options.append(f"--to {private_log(min(topology.creatures, default=AgentName('AGENT')))}")
+    return reason, f"Send it to a log that wakes an agent: {', '.join(options)}."
 
 
 def check_log(plan: GraphPlan, log: str, steps: Iterable[FrontierStep] = ()) -> None:
     """Checks that an agent reads a log.
 
     Args:
-        plan: The run's.
+        plan: The run's plan.
         log: The log.
-        steps: The steps of its frontier: an item's has a log of its own.
+        steps: The steps of its frontier: each child step has a log of its own.
 
     Raises:
-        CommandRejected: nobody does.
+        CommandRejected: no agent reads it.
     """
     readable = {"public"}
-    elsewhere: dict[str, str] = {}
-    for agent, rules in plan.agents.items():
-        own = {*rules.reads, f"private:{agent}"}
+    remote: dict[str, str] = {}
+    for agent, settings in plan.agents.items():
+        logs = {*settings.reads, f"private:{agent}"}
         if agent in plan.away:
-            elsewhere |= dict.fromkeys(own, plan.away[agent])
+            remote |= dict.fromkeys(logs, plan.away[agent])
         else:
-            readable |= own
+            readable |= logs
     readable |= {child_step_log(each.step) for each in steps if each.parent}
-    named = named_readers(log)
-    reading = {
-        agent for agent, rules in plan.agents.items() if rules.reads and agent not in plan.away
-    }
-    if log not in readable and not (named and reading.issuperset(named)):
-        there = f"It is read in the run {elsewhere[log]}. " if log in elsewhere else ""
-        meant = _meant(log, readable) if not there else ""
-        hint = f"Did you mean {meant!r}? " if meant else ""
+    readers = named_readers(log)
+    local = {name for name, each in plan.agents.items() if each.reads and name not in plan.away}
+    if log not in readable and not (readers and local.issuperset(readers)):
+        hint = f"It is read in the run {remote[log]}. " if log in remote else ""
+        if not hint and (similar := _similar_log(log, readable)):
+            hint = f"Did you mean {similar!r}? "
         raise CommandRejected(
-            f"nobody reads {log!r}", remedy=f"{there}{hint}Logs: {', '.join(sorted(readable))}."
+            f"nobody reads {log!r}", remedy=f"{hint}Logs: {', '.join(sorted(readable))}."
         )
 
 
-def _meant(log: str, readable: Iterable[str]) -> str:
-    """The log that was probably meant: by its name without its kind, or by a slip."""
+def _similar_log(log: str, readable: Iterable[str]) -> str:
+    """The log with this name and any kind, or with a similar name; empty: none."""
     known = sorted(readable)
-    bare = [each for each in known if each.partition(":")[2] == log]
-    return bare[0] if bare else suggestion(log, known)
+    same_name = [each for each in known if each.partition(":")[2] == log]
+    return same_name[0] if same_name else suggestion(log, known)

@@ -1,16 +1,15 @@
-"""What two graphs that become one lead to: one definition, of which all live.
+"""The definition of the surviving run of a run merge.
 
-    united(one, two, stays=…, joins=…, edge=…, asks=…) -> United(definition, renamed, …)
+    merged_definition(one, two, stays=…, joins=…, edge=…, asks=…) -> MergedDefinition
 
-The crew of the run that joins comes into that of the run that stays. Of an agent the word of the
-run holds in which it lives: what its definition says, which groups it is in, what it may call. So
-who was away comes back as it is now, and nobody is given what its own run did not give it.
+The agents of the merged run are added to the definition of the surviving run. The run of an agent
+decides its settings, its groups and its permissions, so that no agent gains rights by a merge.
 
-What is said of the crew as a whole stays as the surviving run has it: its name, limits, questions,
-checkpoints, time zone, memory, root. The model, the window and the inherited tools of the crew that
-joins are written at its agents, where they are others; its rules and approvals that were for every
-agent are for those that come; its root stays privileged. Rules of the surviving run that are for
-every agent are for those that come, too.
+The surviving run decides what holds for the whole crew: its name, limits, interrupts, checkpoints,
+time zone, memory and root agent. Where they differ, the model, window and inherited tools of
+the merged run are written at each of its agents; its permissions for every agent are restricted to
+its agents; its root agent stays privileged. Permissions of the surviving run for every agent apply
+to all agents.
 """
 
 from __future__ import annotations
@@ -63,27 +62,25 @@ _SHARED: Mapping[str, str] = {
     "artifacts": "artifact",
     "logs": "log",
 }
-"""What both crews may have under one name only where they say the same of it."""
+"""What both crews may have under one name only if it is equal."""
 _EDGE: TypeAdapter[Connect | Wire] = TypeAdapter(Connect | Wire)
 
 
 class MergedDefinition(NamedTuple):
-    """The crew that two are."""
+    """The result of a merge of two definitions."""
 
     definition: CrewDefinition
     renamed: tuple[Rename, ...]
-    """What came under another name."""
     change: ComponentChange
-    """What becomes of the graphs."""
     comes: tuple[AgentName, ...]
-    """Those who come, as they are called now."""
+    """The agents of the merged run, by their new names."""
     nodes: dict[NodeName, NodeName]
-    """Where those hear that come: the nodes that they have now, by those that they had."""
+    """The wake nodes of these agents: the new name by the old one."""
     fresh: frozenset[NodeName]
-    """Those nodes of now whose agents were not in the surviving run before, or have another one
-    there: what their visits are called there, they do not know."""
+    """The new wake nodes whose agents were not in the surviving run before, or had another wake
+    node there; their steps get new numbers."""
     quotas: dict[str, str]
-    """The keys of quotas that are called otherwise now, by those that they had."""
+    """The keys of quotas that change: the new key by the old one."""
 
 
 def merged_definition(
@@ -97,101 +94,101 @@ def merged_definition(
     family: Collection[RunId] = (),
     gone: Collection[str] = (),
 ) -> MergedDefinition:
-    """The crew of a run that takes in another one, with the edge that connects them.
+    """The definition of two runs, with the operation that connects them.
 
     Args:
-        one: The crew of the run that stays.
-        two: The crew of the run that joins.
-        stays: The run that stays.
-        joins: The run that joins.
-        edge: A `connect` or a `wire`: its sender, or name, as its own run calls it, and its
-            listener, or end, as the other one does.
+        one: The definition of the surviving run.
+        two: The definition of the merged run.
+        stays: The surviving run.
+        joins: The merged run.
+        edge: A `connect` or a `wire`, each end by its name in its own run.
         asks: The run of the sender.
-        family: The runs that the joining one goes on from: who left for one of these comes home.
-        gone: Agents that were removed from the run that stays. Who comes of a run that does not go
-            on from it is none of them, and does not get their turns and notes by their names.
+        family: The lineage of the merged run: remote agents in one of these runs return.
+        gone: Agents that were removed from the surviving run. An agent of another lineage with
+            such a name gets a new one, so that it does not get their turns and notes.
 
     Raises:
-        ComponentConflict: they cannot be one crew.
+        ComponentConflict: the definitions cannot be merged.
     """
     if asks not in (stays, joins):
         raise ComponentConflict(
-            f"the runs {stays!r} and {joins!r} are not those of the edge",
-            remedy="Name the run of the other creature.",
+            f"the run {asks!r} of the operation is neither {stays!r} nor {joins!r}",
+            remedy="Name the run of the other agent.",
         )
-    world = {stays: expanded_component(one), joins: expanded_component(two)}
+    components = {stays: expanded_component(one), joins: expanded_component(two)}
     if one.policy != two.policy:
         raise ComponentConflict(
-            f"the runs {stays!r} and {joins!r} are not commanded by the same principals",
-            remedy="Change the 'policy' of one of them, so that both say the same.",
+            f"the runs {stays!r} and {joins!r} have different policies",
+            remedy="Change the 'policy' of one of them, so that both are the same.",
         )
-    if world[joins].flow or two.flow:
+    if components[joins].flow or two.flow:
         raise ComponentConflict(
-            f"the run {joins!r} has a flow, which only its own run can go on with",
-            remedy="Wait until it is over, or have the two talk over people.",
+            f"cannot merge the run {joins!r}: it has a flow",
+            remedy="Wait until its flow has ended, or let people pass messages between the runs.",
         )
-    homes = {joins, *family}
-    comes = creatures_of(two)
-    strangers = {n for n in comes if n in one.away and one.away[n] not in homes}
-    # A phase keeps its name: an agent of that name would hear elsewhere than it did.
-    held = _phases(one)
-    strangers |= {n for n in comes if n in held and n not in one.away}
-    left = {*gone} - {*one.agents} if stays not in family else set[str]()
-    strangers |= left.intersection(comes)
+    returning_from = {joins, *family}
+    agents = creatures_of(two)
+    renamed = {n for n in agents if n in one.away and one.away[n] not in returning_from}
+    # A phase keeps its name: the wake node of an agent with this name would change.
+    phase_names = _phase_names(one)
+    renamed |= {n for n in agents if n in phase_names and n not in one.away}
+    removed = {*gone} - {*one.agents} if stays not in family else set[str]()
+    renamed |= removed.intersection(agents)
     channels = _channels(one), _channels(two)
-    # Strangers have not the names of those who left the surviving run, and nobody is called anew as
-    # who is away, in either run.
-    named = {*one.agents, *two.agents, *held, *left}.union(*channels)
-    told = merged_component(
-        _parsed_connection(edge), asks, world, stays, taken=strangers, reserved=named
+    # No new name is one that an agent of either run has or had.
+    reserved = {*one.agents, *two.agents, *phase_names, *removed}.union(*channels)
+    component = merged_component(
+        _parse_edge(edge), asks, components, stays, taken=renamed, reserved=reserved
     )
-    channels[1].difference_update(world[joins].channels)
-    made = _DefinitionMerge(one, two, stays, joins, told, homes, channels, held)
-    crew = _connected(made.crew(), told.edge)
-    change = change_of_components(world, {stays: expanded_component(crew)}, made.renamed)
-    before = wake_nodes(two)
-    nodes = made.nodes(before, crew)
+    channels[1].difference_update(components[joins].channels)
+    merge = _DefinitionMerge(
+        one, two, stays, joins, component, returning_from, channels, phase_names
+    )
+    crew = _with_edge(merge.crew(), component.edge)
+    change = change_of_components(components, {stays: expanded_component(crew)}, merge.renamed)
+    old_nodes = wake_nodes(two)
+    nodes = merge.nodes(old_nodes, crew)
     return MergedDefinition(
         definition=crew,
-        renamed=made.renamed,
+        renamed=merge.renamed,
         change=change,
-        comes=tuple(map(AgentName, sorted(made.lives))),
+        comes=tuple(map(AgentName, sorted(merge.merged_agents))),
         nodes=nodes,
         fresh=frozenset(
             nodes[node]
-            for node, was in before.items()
-            if made.names.agent(was) not in one.away or nodes[node] != node
+            for node, agent in old_nodes.items()
+            if merge.names.agent(agent) not in one.away or nodes[node] != node
         ),
-        quotas=made.quotas(crew),
+        quotas=merge.quotas(crew),
     )
 
 
-def _parsed_connection(said: Mapping[str, Json]) -> Connect | Wire:
-    """What connects two runs."""
-    if said.get("op") not in ("connect", "wire"):
+def _parse_edge(edge: Mapping[str, Json]) -> Connect | Wire:
+    if edge.get("op") not in ("connect", "wire"):
         raise ComponentConflict(
-            f"{said.get('op')!r} connects no two runs", remedy="Use 'connect', or 'wire'."
+            f"the operation {edge.get('op')!r} does not connect two runs",
+            remedy="Use 'connect' or 'wire'.",
         )
-    return _EDGE.validate_python(said)
+    return _EDGE.validate_python(edge)
 
 
-def _connected(crew: CrewDefinition, edge: Connect | Wire) -> CrewDefinition:
-    """The crew with the edge; that it can be there, the topology has said."""
+def _with_edge(crew: CrewDefinition, edge: Connect | Wire) -> CrewDefinition:
+    """The crew with the edge, which `merged_component` has checked."""
     return connect(crew, edge) if isinstance(edge, Connect) else wire(crew, edge)
 
 
 class _MergedPermission(NamedTuple):
-    """A rule of the crew that two are."""
+    """A permission of the merged definition."""
 
     rule: Rule
     counted: Counted | None
-    """Where its calls are counted; none: where they are by its name."""
-    came: str = ""
-    """The key that its quota had in the run that joins."""
+    """The counter of its quota; none: the one of its own key."""
+    old_key: str = ""
+    """The key of its quota in the merged run."""
 
 
 class _DefinitionMerge:
-    """Two crews as one, before anything connects them."""
+    """Merges two definitions, without the edge between them."""
 
     def __init__(
         self,
@@ -199,79 +196,80 @@ class _DefinitionMerge:
         two: CrewDefinition,
         stays: RunId,
         joins: RunId,
-        told: MergedComponent,
-        homes: Collection[RunId],
+        component: MergedComponent,
+        returning_from: Collection[RunId],
         logs: tuple[Collection[str], Collection[str]],
-        held: frozenset[str],
+        phase_names: frozenset[str],
     ) -> None:
-        """As `united`; the logs are channels that each names, those of the second's graph apart.
+        """Args as of `merged_definition`.
 
-        Held are the names of the phases that the run has which stays.
+        `logs` are the channels that each definition names; of the second one, without those of its
+        component. `phase_names` are those of the surviving run.
         """
-        self.one, self.stays, self.joins, self.told = one, stays, joins, told
-        self.old = two
-        self.there = one.graph or GraphPolicy()
+        self.one, self.stays, self.joins, self.component = one, stays, joins, component
+        self.original_two = two
+        self.policy = one.graph or GraphPolicy()
         policy = two.graph or GraphPolicy()
-        comes = creatures_of(two)
-        agents = _by_kind(told.renamed, "creature")
-        channels = _by_kind(told.renamed, "channel")
-        # They were one run before: what they call the same is the same.
-        self.kin = stays in policy.away.values() or not {*homes}.isdisjoint(
-            self.there.away.values()
+        agents = _by_kind(component.renamed, "creature")
+        channels = _by_kind(component.renamed, "channel")
+        # They were one run before: equal names mean the same.
+        self.were_one_run = stays in policy.away.values() or not {*returning_from}.isdisjoint(
+            self.policy.away.values()
         )
-        absent = self._third_run_agents(policy.away)
-        apart = [n for n in absent if n in one.agents or n in held]
-        agents |= free_names(apart, {*one.agents, *two.agents, *held, *agents.values()})
-        if not self.kin:
-            channels |= free_names(logs[1], {*logs[0], *told.channels})
-        groups = {} if self.kin else self._groups(two, NewNames(agents, channels))
+        remote = self._third_run_agents(policy.away)
+        conflicts = [n for n in remote if n in one.agents or n in phase_names]
+        agents |= free_names(conflicts, {*one.agents, *two.agents, *phase_names, *agents.values()})
+        if not self.were_one_run:
+            channels |= free_names(logs[1], {*logs[0], *component.channels})
+        groups = {} if self.were_one_run else self._group_names(two, NewNames(agents, channels))
         self.names = NewNames(agents, channels, groups)
-        self.two = self._called(two)
-        self.lives = frozenset(map(self.names.agent, comes))
-        """Those who come, as they are called now."""
-        self.away = {self.names.agent(name): home for name, home in absent.items()}
-        """Those who are still elsewhere, and whom the surviving run does not know."""
-        self.renamed = (*told.renamed, *self._told(told.renamed))
+        self.two = self._with_new_names(two)
+        self.merged_agents = frozenset(map(self.names.agent, creatures_of(two)))
+        """The agents of the merged run, by their new names."""
+        self.remote = {self.names.agent(name): run for name, run in remote.items()}
+        """The remote agents of the merged run that the surviving run does not have."""
+        self.renamed = (*component.renamed, *self._further_renames(component.renamed))
         self.rules = tuple(self._rules())
 
     def _third_run_agents(self, away: Mapping[str, str]) -> dict[str, str]:
-        """Agents that are in a third run, and that the surviving run does not have.
+        """Remote agents in a third run that the surviving run does not have.
 
-        One of a name that it has is another one where neither a home nor a definition is the same.
-        Who is said to live in the surviving run, and whom that has not, lives nowhere any more: it
-        is forgotten, where nothing that comes names it.
+        An agent with a name of the surviving run is another one if neither the run nor the
+        definition is the same. One that should be in the surviving run, and is not, was removed: it
+        is dropped unless the merged definition names it.
         """
         return {
-            name: home
-            for name, home in away.items()
+            name: run
+            for name, run in away.items()
             if (
                 not (
-                    self.kin
-                    or home in (self.stays, self.there.away.get(name))
-                    or self.one.agents[name] == self.old.agents[name]
+                    self.were_one_run
+                    or run in (self.stays, self.policy.away.get(name))
+                    or self.one.agents[name] == self.original_two.agents[name]
                 )
                 if name in self.one.agents
-                else home != self.stays or self._names(name)
+                else run != self.stays or self._is_named(name)
             )
         }
 
-    def _names(self, name: str) -> bool:
-        """Whether the crew that joins names an agent in what is taken over as it is."""
-        comes = (self.old.agents[each] for each in creatures_of(self.old))
-        said = json.dumps([each.to_json() for each in (*comes, *self.old.rules)])
-        return re.search(rf"\b{re.escape(name)}\b", f"{said} {[*self.old.merge]}") is not None
+    def _is_named(self, name: str) -> bool:
+        """Whether an agent or a permission of the merged run names an agent."""
+        two = self.original_two
+        agents = (two.agents[each] for each in creatures_of(two))
+        text = json.dumps([each.to_json() for each in (*agents, *two.rules)])
+        return re.search(rf"\b{re.escape(name)}\b", f"{text} {[*two.merge]}") is not None
 
-    def _groups(self, two: CrewDefinition, names: NewNames) -> dict[str, str]:
-        """Groups of strangers are others, though they are called the same: they are not mixed."""
-        apart = [
+    def _group_names(self, two: CrewDefinition, names: NewNames) -> dict[str, str]:
+        """New names of groups that the surviving run has with other members."""
+        conflicts = [
             group
             for group, members in two.groups.items()
             if group in self.one.groups and {*names.members(members)} != {*self.one.groups[group]}
         ]
-        return free_names(apart, {*self.one.groups, *two.groups})
+        return free_names(conflicts, {*self.one.groups, *two.groups})
 
-    def _told(self, before: Iterable[Rename]) -> Iterable[Rename]:
-        known = {(each.kind, each.was) for each in before}
+    def _further_renames(self, renamed: Iterable[Rename]) -> Iterable[Rename]:
+        known = {(each.kind, each.was) for each in renamed}
         kinds: Sequence[tuple[Literal["creature", "channel", "group"], Mapping[str, str]]] = (
             ("creature", self.names.agents),
             ("channel", self.names.channels),
@@ -282,8 +280,8 @@ class _DefinitionMerge:
                 if was != now and (kind, was) not in known:
                     yield Rename(kind=kind, graph=self.joins, was=was, now=now)
 
-    def _called(self, two: CrewDefinition) -> CrewDefinition:
-        """The crew that joins, by the names that it has from now on."""
+    def _with_new_names(self, two: CrewDefinition) -> CrewDefinition:
+        """The definition of the merged run with the new names."""
         names = self.names
         if not names.any:
             return two
@@ -304,11 +302,11 @@ class _DefinitionMerge:
 
     def crew(self) -> CrewDefinition:
         one, two = self.one, self.two
-        self._refuse()
+        self._check_shared_names()
         update: dict[str, Any] = {
             "agents": self._agents(),
             "channels": self._channels(),
-            "graph": self._policy(),
+            "graph": self._graph_policy(),
             "groups": self._merged_groups(),
             "permissions": self._permissions(),
             "approvals": self._approvals(),
@@ -316,175 +314,176 @@ class _DefinitionMerge:
             "merge": {**two.merge, **one.merge},
             **{key: {**getattr(two, key), **getattr(one, key)} for key in _SHARED},
         }
-        # What only the surviving run had is written as it wrote it.
+        # What does not change is written as the surviving run has it.
         changed = {key: value for key, value in update.items() if value != getattr(one, key)}
         return counting_at(one.model_copy(update=changed), [each.counted for each in self.rules])
 
-    def _refuse(self) -> None:
-        """Refuses crews that say different things under one name."""
+    def _check_shared_names(self) -> None:
+        """Checks that no name means different things in the two definitions."""
         one, two = self.one, self.two
-        for key, what in (*_SHARED.items(), ("merge", "way of combining")):
-            mine, theirs = getattr(one, key), getattr(two, key)
-            differ = sorted(n for n in mine.keys() & theirs.keys() if mine[n] != theirs[n])
-            if differ:
+        for key, what in (*_SHARED.items(), ("merge", "reducer of")):
+            first, second = getattr(one, key), getattr(two, key)
+            conflicts = sorted(n for n in first.keys() & second.keys() if first[n] != second[n])
+            if conflicts:
                 raise ComponentConflict(
-                    f"the runs {self.stays!r} and {self.joins!r} mean different things by the "
-                    f"{what} {', '.join(map(repr, differ))}",
-                    remedy=f"Change {key!r} of one of them: another name, or the same words.",
+                    f"the runs {self.stays!r} and {self.joins!r} define the "
+                    f"{what} {', '.join(map(repr, conflicts))} differently",
+                    remedy=f"Change {key!r} of one of them: use another name, or the same "
+                    "definition.",
                 )
-        if two.memory != one.memory:  # what one's agents keep, the other's would read and write
+        if two.memory != one.memory:  # the agents would read and write each other's memory
             has, lacks = (
                 (self.joins, self.stays) if two.memory is not None else (self.stays, self.joins)
             )
             raise ComponentConflict(
-                f"the run {has!r} has a memory that the run {lacks!r} has not",
-                remedy=f"Say the same under 'memory' of both, or take it out of {has!r}.",
+                f"the run {has!r} has a memory that the run {lacks!r} does not have",
+                remedy=f"Write the same 'memory' in both, or remove it from {has!r}.",
             )
 
     def _agents(self) -> dict[str, AgentDefinition]:
-        found = dict(self.one.agents)
+        agents = dict(self.one.agents)
         for name, agent in self.two.agents.items():
-            if name in self.lives:
-                found[name] = self._own(name, agent)
-            elif name in self.away:
-                found[name] = agent
-        return found
+            if name in self.merged_agents:
+                agents[name] = self._with_crew_settings(name, agent)
+            elif name in self.remote:
+                agents[name] = agent
+        return agents
 
-    def _own(self, name: str, agent: AgentDefinition) -> AgentDefinition:
-        """An agent that comes, with what its crew said for all of its agents."""
+    def _with_crew_settings(self, name: str, agent: AgentDefinition) -> AgentDefinition:
+        """An agent of the merged run, with the settings that its crew has for all agents."""
         one, two = self.one, self.two
-        own: dict[str, Any] = {}
+        update: dict[str, Any] = {}
         if agent.model is None and not agent.does and two.model != one.model:
-            own["model"] = two.model
+            update["model"] = two.model
         if agent.window is None and two.window != one.window:
-            own["window"] = two.window or Window()
+            update["window"] = two.window or Window()
         if agent.tools is None and {*one.tools} - {*two.tools}:
-            own["tools"] = tuple(sorted(two.tools))  # as they were inherited
+            update["tools"] = tuple(sorted(two.tools))  # as they were inherited
         root = two.graph.root if two.graph is not None else None
-        if root is not None and self.names.agent(root) == name and self.there.root != name:
-            own["privileged"] = True
-        return agent.model_copy(update=own) if own else agent
+        if root is not None and self.names.agent(root) == name and self.policy.root != name:
+            update["privileged"] = True
+        return agent.model_copy(update=update) if update else agent
 
     def _channels(self) -> dict[str, ChannelDefinition]:
-        said = dict(self.one.channels)
-        words = {self.names.channel(n): each for n, each in self.two.channels.items()}
+        channels = dict(self.one.channels)
+        others = {self.names.channel(n): each for n, each in self.two.channels.items()}
 
-        @cache  # there may be hundreds, most of which are alike
-        def made(about: str | None, born: str) -> ChannelDefinition:
-            return ChannelDefinition(description=about, born=born)
+        @cache  # there may be hundreds of channels, and most of them are equal
+        def build_channel(description: str | None, born: str) -> ChannelDefinition:
+            return ChannelDefinition(description=description, born=born)
 
-        for name, channel in self.told.channels.items():
-            text = said.get(name) or words.get(name)
-            if text is None and not channel.born:
-                continue  # nobody says anything of it
-            about = text.description if text is not None else None
-            if text is None or text.born != channel.born:
-                text = made(about, channel.born)
-            said[name] = text
-        return said
+        for name, channel in self.component.channels.items():
+            definition = channels.get(name) or others.get(name)
+            if definition is None and not channel.born:
+                continue  # it needs no definition
+            description = definition.description if definition is not None else None
+            if definition is None or definition.born != channel.born:
+                definition = build_channel(description, channel.born)
+            channels[name] = definition
+        return channels
 
-    def _policy(self) -> GraphPolicy:
-        before = (self.two.graph or GraphPolicy()).away
+    def _graph_policy(self) -> GraphPolicy:
+        others = (self.two.graph or GraphPolicy()).away
         away: dict[str, str] = {}
-        for name, home in self.there.away.items():
-            if name not in self.lives:
-                # Who had moved on from the run that joins, it knows where.
-                away[name] = before.get(name, home) if home == self.joins else home
-        away |= self.away
-        return self.there.model_copy(update={"away": dict(sorted(away.items()))})
+        for name, run in self.policy.away.items():
+            if name not in self.merged_agents:
+                # The merged run knows where its former agents are.
+                away[name] = others.get(name, run) if run == self.joins else run
+        away |= self.remote
+        return self.policy.model_copy(update={"away": dict(sorted(away.items()))})
 
-    # -- who may do what ---------------------------------------------------------------------
+    # -- permissions -------------------------------------------------------------------------
 
-    def _word(self, one: Sequence[str] | None, two: Sequence[str] | None) -> tuple[str, ...]:
-        """Agents that two lists name: of those who come the second's word counts."""
-        mine = {*self.lives, *self.away}
+    def _merge_names(self, one: Sequence[str] | None, two: Sequence[str] | None) -> tuple[str, ...]:
+        """The agents of two lists; for agents of the merged run, the second list decides."""
+        own = {*self.merged_agents, *self.remote}
         first = tuple(self.one.agents) if one is None else one
         second = tuple(self.two.agents) if two is None else two
-        wanted = {n for n in second if n in mine or n.startswith(GROUP)}
-        kept = [n for n in first if n not in mine or n in wanted]
-        return tuple(dict.fromkeys((*kept, *(n for n in second if n in wanted))))
+        added = {n for n in second if n in own or n.startswith(GROUP)}
+        kept = [n for n in first if n not in own or n in added]
+        return tuple(dict.fromkeys((*kept, *(n for n in second if n in added))))
 
     def _merged_groups(self) -> dict[str, tuple[str, ...]]:
         one, two = self.one.groups, self.two.groups
         return {
-            group: self._word(one.get(group, ()), two.get(group, ()))
+            group: self._merge_names(one.get(group, ()), two.get(group, ()))
             for group in dict.fromkeys((*one, *two))
         }
 
     def _permissions(self) -> dict[str, tuple[str, ...] | None]:
         one, two = self.one, self.two
-        found = dict(one.permissions)
+        permissions = dict(one.permissions)
         inherit = any(agent.tools is None and not agent.does for agent in one.agents.values())
         for tool in dict.fromkeys((*one.permissions, *two.permissions, *two.tools)):
-            mine, theirs = one.permissions.get(tool), two.permissions.get(tool)
-            if mine == theirs and (tool in one.callable_tools or not inherit):
+            first, second = one.permissions.get(tool), two.permissions.get(tool)
+            if first == second and (tool in one.callable_tools or not inherit):
                 continue
             if tool not in one.callable_tools:
-                if theirs is not None or inherit:
-                    found[tool] = self._word((), theirs)
+                if second is not None or inherit:
+                    permissions[tool] = self._merge_names((), second)
             elif tool in two.callable_tools:
-                found[tool] = self._word(mine, theirs)
-        return found
+                permissions[tool] = self._merge_names(first, second)
+        return permissions
 
     def _approvals(self) -> dict[str, tuple[str, ...] | None]:
         one, two = self.one.approvals, self.two.approvals
-        found: dict[str, tuple[str, ...] | None] = {}
+        approvals: dict[str, tuple[str, ...] | None] = {}
         for tool in dict.fromkeys((*one, *two)):
             if tool in one and one[tool] is None:
-                found[tool] = None
-            elif named := self._word(one.get(tool, ()), two.get(tool, ())):
-                found[tool] = named
-        return found
+                approvals[tool] = None
+            elif agents := self._merge_names(one.get(tool, ()), two.get(tool, ())):
+                approvals[tool] = agents
+        return approvals
 
     def _rules(self) -> Iterable[_MergedPermission]:
-        """The rules of both; what both say is said once."""
+        """The permissions of both definitions, without duplicates."""
         one = [*zip(map(bare, self.one.rules), places_of(self.one), strict=True)]
         two: list[_MergedPermission] = []
-        for said, was in zip(self.two.rules, places_of(self.old), strict=True):
-            rule, place = bare(said), was
-            if not self.kin and rule.quota is not None and is_per_run(rule.quota):
-                # What strangers count in their run is another quota, whatever its name is.
-                place = next((where for mine, where in one if mine == rule), None)
-            two.append(_MergedPermission(rule, place, was.key if was is not None else ""))
+        for original, counter in zip(self.two.rules, places_of(self.original_two), strict=True):
+            rule, place = bare(original), counter
+            if not self.were_one_run and rule.quota is not None and is_per_run(rule.quota):
+                # Quotas per run of unrelated runs are different quotas, even with one key.
+                place = next((where for other, where in one if other == rule), None)
+            two.append(_MergedPermission(rule, place, counter.key if counter is not None else ""))
         for rule, place in one:
-            came = next((each.came for each in two if each[:2] == (rule, place)), None)
-            if rule.agents is None or came is not None:
-                yield _MergedPermission(rule, place, came or "")
-            elif named := self._word(rule.agents, ()):
-                yield _MergedPermission(rule.model_copy(update={"agents": named}), place)
+            old_key = next((each.old_key for each in two if each[:2] == (rule, place)), None)
+            if rule.agents is None or old_key is not None:
+                yield _MergedPermission(rule, place, old_key or "")
+            elif agents := self._merge_names(rule.agents, ()):
+                yield _MergedPermission(rule.model_copy(update={"agents": agents}), place)
         for each in two:
-            if each[:2] not in one and (named := self._word((), each.rule.agents)):
-                yield each._replace(rule=each.rule.model_copy(update={"agents": named}))
+            if each[:2] not in one and (agents := self._merge_names((), each.rule.agents)):
+                yield each._replace(rule=each.rule.model_copy(update={"agents": agents}))
 
-    # -- what it is called now ---------------------------------------------------------------
+    # -- new names ---------------------------------------------------------------------------
 
     def nodes(
-        self, before: Mapping[NodeName, AgentName], crew: CrewDefinition
+        self, old_nodes: Mapping[NodeName, AgentName], crew: CrewDefinition
     ) -> dict[NodeName, NodeName]:
-        """The nodes of those who come, by those that they had."""
-        now = {str(agent): node for node, agent in wake_nodes(crew).items()}
-        return {node: now[self.names.agent(was)] for node, was in before.items()}
+        """The new wake nodes of the merged run's agents, by the old ones."""
+        new = {str(agent): node for node, agent in wake_nodes(crew).items()}
+        return {node: new[self.names.agent(agent)] for node, agent in old_nodes.items()}
 
     def quotas(self, crew: CrewDefinition) -> dict[str, str]:
-        """The keys of quotas that are others for those who come."""
-        now = {each.place: each.key for each in definition_permissions(crew)}
-        pairs = ((each.came, now.get(n, "")) for n, each in enumerate(self.rules))
-        return {came: key for came, key in pairs if came and key not in ("", came)}
+        """The changed keys of quotas: the new key by the old one."""
+        keys = {each.place: each.key for each in definition_permissions(crew)}
+        pairs = ((each.old_key, keys.get(n, "")) for n, each in enumerate(self.rules))
+        return {old: new for old, new in pairs if old and new not in ("", old)}
 
 
 def _by_kind(renamed: Iterable[Rename], kind: str) -> dict[str, str]:
     return {each.was: each.now for each in renamed if each.kind == kind}
 
 
-def _phases(crew: CrewDefinition) -> frozenset[str]:
+def _phase_names(crew: CrewDefinition) -> frozenset[str]:
     """The names of the phases of a crew's flow, with those of its builders."""
     return frozenset(phase.name for phase in phases(expand(crew).definition))
 
 
 def _channels(crew: CrewDefinition) -> set[str]:
-    """The channels that a crew names, those among them that nobody listens or sends to."""
-    found = {*channels_of(crew), *crew.logs}
+    """All channels that a definition names, with those that no agent reads or writes."""
+    channels = {*channels_of(crew), *crew.logs}
     for agent in crew.agents.values():
         logs = (*agent.reads, *agent.writes, *(agent.shares or ()))
-        found.update(log.removeprefix(CHANNEL) for log in logs if log.startswith(CHANNEL))
-    return found
+        channels.update(log.removeprefix(CHANNEL) for log in logs if log.startswith(CHANNEL))
+    return channels

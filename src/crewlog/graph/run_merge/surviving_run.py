@@ -1,10 +1,10 @@
-"""Taking in another run: its creatures live in this one from now on, and go on where they were.
+"""The surviving run of a run merge: the agents of the merged run continue in it.
 
-    take_in(engine, prepared, op=…) ──► RunMerged: in force at once
-                                    └──► InterruptRaised: what was asked there is asked here
+    apply_merge(engine, prepared, op=…) ──► RunMerged: in force at once
+                                        └──► InterruptRaised: the open interrupts of the merged run
 
-Nothing drains: nodes of a flow, and all that is under way here, stay as they are. Nothing is
-recorded before all of it is known to fit.
+The surviving run does not drain: its flow and its steps stay as they are. Nothing is recorded
+before all entries are checked.
 """
 
 from __future__ import annotations
@@ -44,66 +44,79 @@ Permissions = dict[str, tuple[AgentName, ...] | None]
 def apply_merge(
     engine: Engine, prepared: PrepareMergeResult, *, op: str, by: str = "", reason: str = ""
 ) -> None:
-    """Records that another run is a part of this one, which goes on with both at once.
+    """Merges another run into this one, which continues at once with the agents of both.
 
     Args:
-        engine: The run that stays.
-        prepared: What the two lead to.
+        engine: The surviving run.
+        prepared: The prepared merge.
         op: The merge's id.
-        by: Who asked for it.
+        by: The principal.
         reason: Why.
 
     Raises:
-        ChangeConflict: the run is another one than the merge was prepared for: prepare it anew.
-        ComponentConflict: the two cannot be one.
+        ChangeConflict: the run has changed since the merge was prepared.
+        ComponentConflict: the two runs cannot be merged.
     """
     if prepared.refused:
         raise ComponentConflict(prepared.refused, remedy=prepared.remedy)
     old, state, plan = engine.plan, engine.state, GraphPlan.from_json(prepared.plan)
     if prepared.base != state.definition or state.pending_change is not None:
         raise ChangeConflict(
-            "the crew was changed while the merge was being made",
-            remedy="Prepare the merge with the crew as it is now.",
+            "the crew was changed while the merge was prepared",
+            remedy="Prepare the merge again, with the current definition.",
         )
     if not is_same_flow(old, plan):
-        raise InternalError("a merge would change the flow of the run that stays")
+        raise InternalError("a merge would change the flow of the surviving run")
     report = plan_change(engine, plan)
-    facts: list[j.JournalEntry] = [*withdrawals(engine, report, by)]
-    then = state
-    for fact in facts:
-        then = fold(then, fact)
-    part = CrewState.from_json(prepared.state)
-    merged = _merged(engine, plan, prepared, report, then, part, merge=op, by=by, reason=reason)
-    names = MergeNames.of(merged, then.visits)
-    last: list[j.JournalEntry] = [
+    withdrawn: list[j.JournalEntry] = [*withdrawals(engine, report, by)]
+    after = state
+    for entry in withdrawn:
+        after = fold(after, entry)
+    other = CrewState.from_json(prepared.state)
+    merged = _run_merged(
+        engine, plan, prepared, report, after, other, merge=op, by=by, reason=reason
+    )
+    names = MergeNames.of(merged, after.visits)
+    entries: list[j.JournalEntry] = [
         merged,
-        *_interrupts_asked_again(engine, then.interrupt_count, questions(part, names)),
+        *_interrupts_of_merged_run(engine, after.interrupt_count, questions(other, names)),
     ]
-    for fact in last:
-        then = fold(then, fact)
-    after = with_detached_steps(old, plan, then.frontier, then.detached_steps)
-    check_consistency(after, report.remap, state, then)
-    if lost := {*merged_steps(part, names)} - {*then.frontier}:
+    for entry in entries:
+        after = fold(after, entry)
+    plan = with_detached_steps(old, plan, after.frontier, after.detached_steps)
+    check_consistency(plan, report.remap, state, after)
+    if lost := {*merged_steps(other, names)} - {*after.frontier}:
         raise InternalError(f"the merge would lose {', '.join(sorted(lost))}")
-    for fact in (*facts, *last):
-        engine.ledger.record(fact)
-    engine.use(after)
+    for entry in (*withdrawn, *entries):
+        engine.ledger.record(entry)
+    engine.use(plan)
 
 
-def _merged(
+def _run_merged(
     engine: Engine,
     plan: GraphPlan,
     prepared: PrepareMergeResult,
     report: SwapReport,
-    then: CrewState,
-    part: CrewState,
+    state: CrewState,
+    other: CrewState,
     **who: str,
 ) -> j.RunMerged:
+    """The entry of a run merge.
+
+    Args:
+        engine: The surviving run.
+        plan: The plan of both.
+        prepared: The prepared merge.
+        report: The report of the surviving run.
+        state: The state of the surviving run.
+        other: The state of the merged run.
+        who: `merge`, `by` and `reason` of the entry.
+    """
     change = prepared.change
     fields: dict[str, Any] = {
         "at": engine.at,
-        "position": max(then.position, prepared.position) + 1,
-        "previous_position": then.position,
+        "position": max(state.position, prepared.position) + 1,
+        "previous_position": state.position,
         "old_graph_ids": change.old_graph_ids,
         "new_graph_ids": change.new_graph_ids,
         "affected_creatures": change.affected_creatures,
@@ -121,43 +134,45 @@ def _merged(
         "definition": plan.definition,
         "remap": report.remap,
         "flags": {
-            flag: v for flag, v in new_run_outputs(plan, then).items() if flag not in part.flags
+            flag: value
+            for flag, value in new_run_outputs(plan, state).items()
+            if flag not in other.flags
         },
         "coordination_rules": plan.rules,
-        "basis": then.basis or then.definition,
+        "basis": state.basis or state.definition,
         "what": prepared.what,
         **who,
     }
-    names = MergeNames.of(j.RunMerged(**fields), then.visits)
+    names = MergeNames.of(j.RunMerged(**fields), state.visits)
     return j.RunMerged(
         **fields,
-        remaining_budget=_bounds(engine, plan, prepared, then, part, names),
-        joined=log_merges(then, part, names, prepared.artifact_heads),
-        permissions=_permissions(engine, plan, then, part, names),
+        remaining_budget=_remaining_budget(engine, plan, prepared, state, other, names),
+        joined=log_merges(state, other, names, prepared.artifact_heads),
+        permissions=_permissions(engine, plan, state, other, names),
     )
 
 
-def _bounds(
+def _remaining_budget(
     engine: Engine,
     plan: GraphPlan,
     prepared: PrepareMergeResult,
-    then: CrewState,
-    part: CrewState,
+    state: CrewState,
+    other: CrewState,
     names: MergeNames,
 ) -> RemainingBudget:
-    """What both may use still, where that is not only what they used."""
+    """The remaining budget of both runs; empty if the plan has no limits that a split divides."""
     if not has_divisible_limits(plan):
         return RemainingBudget()
     if not prepared.adds_budgets:
-        return stricter_budget(then, part)
-    both = then.model_copy(update=merged_state_changes(then, part, names))
-    return merged_budget(plan, engine.plan, then, part, both, prepared.quotas)
+        return stricter_budget(state, other)
+    both = state.model_copy(update=merged_state_changes(state, other, names))
+    return merged_budget(plan, engine.plan, state, other, both, prepared.quotas)
 
 
 def _events(
     old: GraphPlan, new: GraphPlan, prepared: PrepareMergeResult
 ) -> Iterator[j.ComponentEvent]:
-    """What becomes of creatures and wires: those who come have not started by that."""
+    """The changes of agents and output wires; the agents of the merged run only change runs."""
     for event in component_events(old, new):
         if event.creature not in prepared.agents:
             yield event
@@ -167,77 +182,75 @@ def _events(
         )
 
 
-def _interrupts_asked_again(
-    engine: Engine, asked: int, open_: tuple[Interrupt, ...]
+def _interrupts_of_merged_run(
+    engine: Engine, count: int, interrupts: tuple[Interrupt, ...]
 ) -> Iterator[j.InterruptRaised]:
-    """What was asked in the other run, with numbers of this one."""
-    for number, question in enumerate(open_, asked + 1):
-        anew = {
+    """The open interrupts of the merged run, with numbers and deadlines of the surviving run."""
+    for number, asked in enumerate(interrupts, count + 1):
+        policy_fields = {
             "deadline": 0,
             "to": (),
             "escalated": False,
-            **engine.interrupt_policy_fields(question.kind),
+            **engine.interrupt_policy_fields(asked.kind),
         }
-        update = {"id": InterruptId(f"i{number}"), "position": 0, **anew}
-        again = question.model_copy(update=update)
-        yield j.InterruptRaised(at=engine.at, interrupt=again)
+        update = {"id": InterruptId(f"i{number}"), "position": 0, **policy_fields}
+        yield j.InterruptRaised(at=engine.at, interrupt=asked.model_copy(update=update))
 
 
 def _permissions(
-    engine: Engine, plan: GraphPlan, state: CrewState, part: CrewState, names: MergeNames
+    engine: Engine, plan: GraphPlan, state: CrewState, other: CrewState, names: MergeNames
 ) -> Permissions:
-    """Who may call a tool with the crew of both."""
     steps = [state.frontier[step] for step in state.detached_turns]
-    going = {agent for step in steps for agent in engine.plan.node_of(step).agents}
-    return merged_permissions(engine.plan, plan, state, part, names, going=going)
+    ending = {agent for step in steps for agent in engine.plan.node_of(step).agents}
+    return merged_permissions(engine.plan, plan, state, other, names, ending=ending)
 
 
 def merged_permissions(
     old: GraphPlan,
     new: GraphPlan,
     state: CrewState,
-    part: CrewState,
+    other: CrewState,
     names: MergeNames,
     *,
-    going: Collection[AgentName] = (),
+    ending: Collection[AgentName] = (),
 ) -> Permissions:
-    """Who may call a tool: each agent that has it by the new crew, and might in its own run.
+    """The agents that may call each tool: those that may by the new definition and in their run.
 
-    What people have said while a run lived holds for those who lived there, also where that is
-    more than its crew says. What the run that joins says nothing of, the new crew does.
+    A permission that people set on a live run stays for the agents of that run, even if it allows
+    more than the definition. For tools without a permission in the merged run, the new definition
+    decides.
 
     Args:
-        old: The plan of the run that stays.
+        old: The plan of the surviving run.
         new: The plan of both.
-        state: The run that stays.
-        part: The run that joins.
-        names: What it called otherwise.
-        going: Those who end a turn in the run that stays, though they were removed from it: no crew
-            says anything of them any more.
+        state: The state of the surviving run.
+        other: The state of the merged run.
+        names: The renames of the merged run.
+        ending: The agents of detached turns in the surviving run, which no definition has any more.
     """
-    found: Permissions = {}
-    ending = sorted({*going} - {*new.agents})
-    known = [*new.agents, *ending]
-    for tool in dict.fromkeys((*new.permissions, *state.tool_permissions, *part.tool_permissions)):
+    permissions: Permissions = {}
+    removed = sorted({*ending} - {*new.agents})
+    known = [*new.agents, *removed]
+    for tool in dict.fromkeys((*new.permissions, *state.tool_permissions, *other.tool_permissions)):
         row = new.permissions.get(ToolName(tool))
-        mine = state.tool_permissions.get(tool)
-        theirs = part.tool_permissions.get(tool)
-        if row is None and mine is None and theirs is None:
+        own = state.tool_permissions.get(tool)
+        others = other.tool_permissions.get(tool)
+        if row is None and own is None and others is None:
             if tool in new.permissions:
-                found[tool] = None
+                permissions[tool] = None
             continue
-        said = tool in state.tool_permissions
-        ruled = said and mine != old.permissions.get(ToolName(tool))
-        theirs_alone = tool in part.tool_permissions
-        here = {*known} if mine is None else {*mine}
-        there = {*known} if theirs is None else {*map(names.agent, theirs)}
-        found[tool] = tuple(
+        is_live = tool in state.tool_permissions and own != old.permissions.get(ToolName(tool))
+        is_set_in_other = tool in other.tool_permissions
+        allowed = {*known} if own is None else {*own}
+        allowed_in_other = {*known} if others is None else {*map(names.agent, others)}
+        permissions[tool] = tuple(
             agent
             for agent in known
             if (
-                agent in there and (theirs_alone or row is None or agent in row)
+                agent in allowed_in_other and (is_set_in_other or row is None or agent in row)
                 if agent in names.comes
-                else agent in here and (ruled or row is None or agent in row or agent in ending)
+                else agent in allowed
+                and (is_live or row is None or agent in row or agent in removed)
             )
         )
-    return found
+    return permissions

@@ -1,8 +1,7 @@
-"""What cannot come any more in a run that goes on with another graph, and what the run then does.
+"""Nodes that wait in vain after a swap, and what the run then does.
 
-Three things can be missing: what a condition looks at, the sources of a join, and the list of a
-node that has a step for each item. A run that meets one of them asks people, or does what the
-node's `else` says, and never ends without a word; here it is told beforehand.
+Nothing may set an output that a condition reads, or the list of a node, and the sources of a join
+may never run. Such a node asks people, or does what its `else` says; the report says so beforehand.
 """
 
 from __future__ import annotations
@@ -22,16 +21,15 @@ from crewlog.state.model import CrewState, FrontierStep, Routing
 
 
 class BlockedNode(Model):
-    """Something that cannot come any more."""
+    """A node that waits in vain."""
 
     node: NodeName
-    """Who waits for it."""
     requirement: str
-    """What: a condition, or sources of a join."""
+    """What it waits for: a condition, a list, or sources of a join."""
     because: str
-    """Why it cannot come: `only backend sets models_ready`."""
+    """Why it waits in vain: `only backend sets models_ready`."""
     then: str
-    """What the run will do: ask people, skip, or take the declared alternative."""
+    """What the run will do: ask people, skip the step, or go to the stand-in."""
 
 
 def blocked_nodes(
@@ -42,20 +40,20 @@ def blocked_nodes(
     ahead: Mapping[str, Iterable[str]],
     routing: Routing,
 ) -> tuple[BlockedNode, ...]:
-    """What cannot come in the new graph, though nodes that may still run wait for it.
+    """The nodes that may still run in the next graph, and would wait in vain.
 
     Args:
-        old: The plan that the run has: who could have brought it.
-        new: The plan that it is to have.
-        state: Where it is.
-        frontier: The visits that it goes on with, those that end their turns among them.
-        ahead: The ways forward in the new graph.
-        routing: What has arrived where, in the new graph.
+        old: The current plan.
+        new: The next plan.
+        state: The state of the run.
+        frontier: The steps in the next graph, with the detached turns.
+        ahead: The edges of the next graph, without those of loops.
+        routing: The routing in the next graph.
     """
-    return tuple(_BlockedNodes(old, new, state, frontier, ahead, routing).found())
+    return tuple(_BlockedNodeFinder(old, new, state, frontier, ahead, routing).find())
 
 
-class _BlockedNodes:
+class _BlockedNodeFinder:
     def __init__(
         self,
         old: GraphPlan,
@@ -69,11 +67,11 @@ class _BlockedNodes:
         self._new = new
         self._state = state
         self._routing = routing
-        self._here = {
+        self._current = {
             e.node for e in frontier.values() if e.node in new.nodes and not e.is_detached
         }
         self._may_run: set[str] = set()
-        for name in self._here:
+        for name in self._current:
             if name not in self._may_run:
                 self._may_run |= reachable(name, ahead)
         self._could_run: set[str] = set()
@@ -87,15 +85,15 @@ class _BlockedNodes:
             for node in (old.node_of(entry),)
         ]
 
-    def found(self) -> Iterator[BlockedNode]:
+    def find(self) -> Iterator[BlockedNode]:
         for name, node in self._new.nodes.items():
             if name in self._may_run:
-                yield from self._condition(name, node)
-                yield from self._list(name, node)
-                yield from self._join(name, node)
+                yield from self._check_condition(name, node)
+                yield from self._check_list(name, node)
+                yield from self._check_join(name, node)
 
-    def _condition(self, name: NodeName, node: PlanNode) -> Iterator[BlockedNode]:
-        if node.when is None or self._has_begun(name) or self._holds(node):
+    def _check_condition(self, name: NodeName, node: PlanNode) -> Iterator[BlockedNode]:
+        if node.when is None or self._has_started(name) or self._holds(node):
             return
         facts = list(facts_in(node.when))
         if any(self._is_set_by(fact, name) for fact in facts):
@@ -108,7 +106,7 @@ class _BlockedNodes:
         yield BlockedNode(
             node=name,
             requirement=render_condition(node.when),
-            because=listed([self._why(fact) for fact in facts]),
+            because=listed([self._missing_setter_reason(fact) for fact in facts]),
             then=then,
         )
 
@@ -120,24 +118,24 @@ class _BlockedNodes:
         flags = {**self._new.flags, **self._state.flags}
         return node.when is not None and holds(node.when, flags, outputs)
 
-    def _has_begun(self, name: NodeName) -> bool:
-        """Whether a node is at work already: what it waits for has come."""
+    def _has_started(self, name: NodeName) -> bool:
+        """Whether a step of a node has started, and so waits for nothing."""
         return any(
             entry.node == name and (entry.turn is not None or entry.child_steps is not None)
             for entry in self._state.frontier.values()
         )
 
     def _is_set_by(self, fact: Fact, waiting: NodeName) -> bool:
-        """Whether somebody may still set what a condition looks at."""
+        """Whether a node that may still run sets what a condition reads."""
         for name, node in self._new.nodes.items():
             if name == waiting or name not in self._may_run:
                 continue
             if _sets(node, self._new.agents, fact):
                 return True
-        # A visit that ends its turn has the rules that its agent had.
-        return any(_sets(node, rules, fact) for node, rules in self._detached_turns)
+        # A detached turn keeps the settings of its agents.
+        return any(_sets(node, agents, fact) for node, agents in self._detached_turns)
 
-    def _why(self, fact: Fact) -> str:
+    def _missing_setter_reason(self, fact: Fact) -> str:
         what = f"{fact.agent}.{fact.name}" if fact.agent else fact.name
         setters = [
             name
@@ -149,35 +147,35 @@ class _BlockedNodes:
             return f"nobody sets {what}"
         return f"only {listed(list(dict.fromkeys(setters)))} sets {what}, and will not run"
 
-    def _list(self, name: NodeName, node: PlanNode) -> Iterator[BlockedNode]:
-        if node.for_each is None or self._has_begun(name):
+    def _check_list(self, name: NodeName, node: PlanNode) -> Iterator[BlockedNode]:
+        if node.for_each is None or self._has_started(name):
             return
         agent, _, key = node.for_each.partition(".")
         fact = Fact(agent=agent, name=key)
         outputs = {str(a): found for a, found in self._state.agent_outputs.items()}
         if key in outputs.get(agent, {}) or self._is_set_by(fact, name):
             return
-        because = self._why(fact)
+        because = self._missing_setter_reason(fact)
         yield BlockedNode(
             node=name, requirement=node.for_each, because=because, then="people are asked"
         )
 
-    def _join(self, name: NodeName, node: PlanNode) -> Iterator[BlockedNode]:
-        if node.join is None or name in self._here:
+    def _check_join(self, name: NodeName, node: PlanNode) -> Iterator[BlockedNode]:
+        if node.join is None or name in self._current:
             return
-        base = {*self._routing.completed_before.get(name, ())} & {*node.join.of}
+        completed = {*self._routing.completed_before.get(name, ())} & {*node.join.of}
         counts = self._routing.arrivals.get(name, {})
-        ran = times_met(node.join, name, self._routing)
-        waits = [s for s in node.join.of if s not in base]
-        come = [s for s in waits if counts.get(s, 0) > ran]
-        missing = [s for s in waits if s not in come and s not in self._may_run]
-        if len(waits) - len(missing) >= max(1, node.join.need - len(base)):
+        fired = times_met(node.join, name, self._routing)
+        sources = [s for s in node.join.of if s not in completed]
+        arrived = [s for s in sources if counts.get(s, 0) > fired]
+        missing = [s for s in sources if s not in arrived and s not in self._may_run]
+        if len(sources) - len(missing) >= max(1, node.join.need - len(completed)):
             return
-        if ran and not come:
-            return  # it has had its turn, and nothing new has come for it
+        if fired and not arrived:
+            return  # it has run, and nothing has arrived since
         before = self._old.nodes.get(name)
         if before == node and not {*missing} & self._could_run:
-            return  # so it was without the change
+            return  # the change is not the cause
         yield BlockedNode(
             node=name,
             requirement=listed(missing),
@@ -187,19 +185,20 @@ class _BlockedNodes:
 
 
 def _sets(node: PlanNode, agents: Mapping[AgentName, PlanAgent], fact: Fact) -> bool:
-    """Whether a node may set what a fact looks at: a flag, or an agent's output."""
+    """Whether a node may set what a condition reads: an output or a run output."""
     if node.ask is not None and node.ask.sets == fact.name:
         return True
     return any(
-        _agent_sets(name, rules, node, fact)
+        _agent_sets(name, settings, node, fact)
         for name in node.agents
-        if (rules := agents.get(name)) is not None and rules.enabled
+        if (settings := agents.get(name)) is not None and settings.enabled
     )
 
 
-def _agent_sets(agent: AgentName, rules: PlanAgent, node: PlanNode, fact: Fact) -> bool:
-    if FlagName(fact.name) in rules.flags:
+def _agent_sets(agent: AgentName, settings: PlanAgent, node: PlanNode, fact: Fact) -> bool:
+    if FlagName(fact.name) in settings.flags:
         return True
-    own = fact.name in rules.outputs or fact.name == "text"
-    policy = node.on_error or rules.on_error
-    return fact.agent == agent and (own or (fact.name == ERROR and policy not in ("ask", "fail")))
+    is_declared = fact.name in settings.outputs or fact.name == "text"
+    policy = node.on_error or settings.on_error
+    is_error = fact.name == ERROR and policy not in ("ask", "fail")
+    return fact.agent == agent and (is_declared or is_error)

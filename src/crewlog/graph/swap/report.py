@@ -1,9 +1,9 @@
-"""A swap: what another graph does to a run, before it is done and when it is.
+"""The report of a swap: what another graph does to a run.
 
-    plan_swap(old, new, state) -> SwapReport
+    swap_report(old, new, state) -> SwapReport
 
-Pure: no Temporal and no LangGraph. The report says what becomes of every node and of every step of
-the frontier, what is blocked and why; its `remap` is all that `reduce` needs to do it.
+Pure: no Temporal and no LangGraph. The report says what happens to every node and to every step of
+the frontier, and which nodes are blocked; its `remap` is all that `fold` needs to apply the swap.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crewlog.graph.joins import lost_targets, missing_sources
 from crewlog.graph.loops import forward_edges
 from crewlog.graph.plan import DetachedStep, GraphPlan, PlanAgent, PlanNode
 from crewlog.graph.swap.blocked_nodes import BlockedNode, blocked_nodes
-from crewlog.graph.swap.join_remap import JoinRemap, has_begun
+from crewlog.graph.swap.join_remap import JoinRemap, has_started
 from crewlog.graph.timers import step_wait_text
 from crewlog.graph.wakes import plan_component_change
 from crewlog.ids import (
@@ -40,17 +40,17 @@ Frontier = Mapping[StepId, FrontierStep]
 StepFate = Literal[
     "kept", "goes", "leaves", "abandoned", "parked", "returns", "retracted", "starts"
 ]
-"""What becomes of a step: `kept` goes on as it is; `goes` does so in another run; `leaves` ends its
-turn, and nothing follows; `abandoned` is cut off; `parked` is kept aside; `returns` was;
-`retracted` was reached and must wait again; `starts` is reached by the swap itself."""
+"""What happens to a step: `kept` continues; `goes` continues in another run; `leaves` ends its
+turn, and nothing follows; `abandoned` is cancelled; `parked` is detached; `returns` was detached;
+`retracted` was reached and waits again; `starts` is reached by the swap itself."""
 
 
-ASKED_ANEW = "is asked anew"
-"""Why a question is withdrawn whose step is kept: it is another question now."""
+ASKED_AGAIN = "is asked anew"
+"""Why an interrupt is withdrawn whose step is kept: its question has changed."""
 
 
 class StepRemap(Model):
-    """What becomes of a step."""
+    """What happens to a step."""
 
     step: StepId
     node: NodeName
@@ -65,32 +65,30 @@ class SwapReport(Model):
     """What another graph does to a run."""
 
     graph_version: int
-    """The version that the new graph gets; the one that there is, where it is the same graph."""
+    """The version of the new graph; the current one if the graph stays the same."""
     swap: bool
-    """Whether the run drains and goes on with another graph; else the change holds at once."""
+    """Whether the run drains and swaps the graph; otherwise the change applies at once."""
     added: tuple[NodeName, ...] = ()
     removed: tuple[NodeName, ...] = ()
     kept: tuple[NodeName, ...] = ()
-    """Nodes that are the same thing in both: of the same kind, and of the same agent."""
+    """Nodes that are the same in both: of the same kind, and of the same agent."""
     changed: tuple[NodeName, ...] = ()
-    """Kept nodes with other joins, conditions or decisions."""
+    """Kept nodes with other joins, conditions or branches."""
     steps: tuple[StepRemap, ...] = ()
-    """Every step of the frontier, of those kept aside, and those that start."""
+    """All steps: those of the frontier, the detached ones, and those that start."""
     blocked: tuple[BlockedNode, ...] = ()
     withdrawn: tuple[InterruptId, ...] = ()
-    """Open questions that nobody waits for any more, or that are asked anew in other words."""
+    """Open interrupts that no step waits for any more, or whose question has changed."""
     notes: tuple[str, ...] = ()
-    """What else there is to know: agents switched on or off, tools, permissions; new nodes that
-    the run has passed already."""
+    """Other changes: of agents, tools and permissions; new nodes that the run has passed."""
     warnings: tuple[str, ...] = ()
-    """What whoever changes may not have meant: that a channel is heard by nobody from then on, or
-    that nobody sets what the run is to end by. Each with what to do about it, in a line of its
-    own."""
+    """What may not be intended: that a channel has no reader any more, or that no node sets the
+    output that ends the run. Each with its remedy in a line of its own."""
     remap: Remap = Remap()
     topology: ComponentChange | None = None
-    """What becomes of the graph of creatures, where it is another one."""
+    """The change of the component; none: it stays the same."""
     at_once: bool = False
-    """Whether it is in force at once, though nodes come or go: only creatures do."""
+    """Whether it applies at once though nodes change, because only wake nodes do."""
 
 
 def swap_report(
@@ -100,13 +98,13 @@ def swap_report(
     *,
     abandon: bool = False,
 ) -> SwapReport:
-    """What going on with `new` instead of `old` does to a run in `state`.
+    """What a swap from one plan to another does to a run.
 
     Args:
-        old: The plan that the run has.
-        new: The plan that it is to have.
-        state: Where it is.
-        abandon: Whether steps in mid-turn whose nodes are gone are cut off.
+        old: The current plan.
+        new: The next plan.
+        state: The state of the run.
+        abandon: Whether running turns whose nodes are removed are cancelled.
     """
     if is_same_graph(old, new):
         return SwapReport(
@@ -120,27 +118,25 @@ def swap_report(
             notes=tuple(plan_notes(old, new)),
         )
     if is_same_flow(old, new):
-        report = _Swap(old, new, state, abandon=abandon).report()
+        report = _SwapReporter(old, new, state, abandon=abandon).report()
         update = {
             "swap": False,
             "at_once": True,
             "topology": plan_component_change(old, new, state.run),
         }
         return report.model_copy(update=update)
-    if (
-        state.is_conversation_idle
-    ):  # between two turns nothing is under way, and the next one begins anew
+    if state.is_conversation_idle:  # the next exchange starts with an empty routing
         state = state.model_copy(update={"routing": Routing()})
-    return _Swap(old, new, state, abandon=abandon).report()
+    return _SwapReporter(old, new, state, abandon=abandon).report()
 
 
 def is_same_graph(old: GraphPlan, new: GraphPlan) -> bool:
-    """Whether two plans have the same nodes, ways and creatures: what else they say are rules."""
+    """Whether two plans have the same nodes, edges and component."""
     return [*old.nodes.items()] == [*new.nodes.items()] and old.topology == new.topology
 
 
 def is_same_flow(old: GraphPlan, new: GraphPlan) -> bool:
-    """Whether two plans have the same nodes and ways but for those where creatures hear."""
+    """Whether two plans have the same nodes and edges, apart from wake nodes."""
 
     def flow(plan: GraphPlan) -> list[tuple[NodeName, PlanNode]]:
         return [(name, node) for name, node in plan.nodes.items() if not node.hears]
@@ -149,91 +145,94 @@ def is_same_flow(old: GraphPlan, new: GraphPlan) -> bool:
 
 
 def is_same(old: PlanNode | None, new: PlanNode | None) -> bool:
-    """Whether two nodes of one name are the same thing: what runs there is the same.
+    """Whether two nodes of one name are the same node, so that its steps are kept.
 
-    A phase and a node where its agent hears are two things, though they have one name. Items may
-    name more agents than before; where one of them is gone, an item may be its.
+    The node of a phase and the wake node of its agent are not. Items may name more agents than
+    before, but not fewer, since an item may name the removed one.
 
     Args:
-        old: The one.
-        new: The other.
+        old: The node in the current plan.
+        new: The node in the next plan.
     """
     if old is None or new is None or not {*old.among} <= {*new.among}:
         return False
-    what, now = (old.kind, old.agent, old.by, old.hears), (new.kind, new.agent, new.by, new.hears)
-    return what == now
+
+    def key(node: PlanNode) -> tuple[object, ...]:
+        return node.kind, node.agent, node.by, node.hears
+
+    return key(old) == key(new)
 
 
 def check_wake_nodes(
     old: GraphPlan, new: GraphPlan, state: CrewState, *, again: bool = False
 ) -> None:
-    """Checks that no turn is lost, and no phase, where an agent hears at another node.
+    """Checks that a change of an agent's wake node loses no step and skips no phase.
 
-    Its turns have the names of the node where it heard: they are not of the new one. And a phase
-    whose name such turns have had would count as done.
+    Steps are named after their node, so those of the old wake node are not steps of the new one.
+    And a phase with the name of a former wake node would count as completed.
 
     Args:
-        old: The plan that the run has.
-        new: The plan that it is to have.
-        state: Where it is.
-        again: Whether it goes back to what it began with, whose phases have had their names.
+        old: The current plan.
+        new: The next plan.
+        state: The state of the run.
+        again: Whether the run returns to its recipe, whose phases may have had steps.
 
     Raises:
-        CommandRejected: one would be.
+        CommandRejected: a step would be lost, or a phase skipped.
     """
     for name, node in old.nodes.items():
         if not node.hears or node.agent is None:
             continue
-        then = new.nodes.get(name)
-        if then is not None and not then.hears and state.visits.get(name) and not again:
+        after = new.nodes.get(name)
+        if after is not None and not after.hears and state.visits.get(name) and not again:
             raise CommandRejected(
-                f"{name!r} cannot be a phase from now on: it is where {node.agent!r} hears, and "
-                "has had turns for that",
+                f"{name!r} cannot be a phase from now on: messages started steps of "
+                f"{node.agent!r} there",
                 remedy="Give the phase another name: phase: NAME",
             )
-        to = new.wake_node_of(node.agent)
+        wake_node = new.wake_node_of(node.agent)
         steps = sum(e.node == name and not e.is_detached for e in state.frontier.values())
-        if to not in (None, name) and steps:
-            several = "s" * (steps > 1)
+        if wake_node not in (None, name) and steps:
+            plural = "s" * (steps > 1)
             raise CommandRejected(
-                f"{node.agent!r} would hear at {to!r} and no more at {name!r}, where it has "
-                f"{steps} turn{several} waiting or under way",
-                remedy="Send the change once it has heard all; or give the phase another name.",
+                f"cannot move {node.agent!r} from the node {name!r} to {wake_node!r}: it has "
+                f"{steps} unfinished step{plural} there",
+                remedy="Send the change once these have ended; or give the phase another name.",
             )
 
 
 def with_detached_steps(
-    old: GraphPlan, new: GraphPlan, frontier: Frontier, parked: Frontier
+    old: GraphPlan, new: GraphPlan, frontier: Frontier, detached_steps: Frontier
 ) -> GraphPlan:
-    """A new plan that knows what the visits need which outlive their nodes.
+    """The new plan with what the detached steps of the run need.
 
     Args:
-        old: The plan that the run had.
-        new: The plan that it has from now on.
-        frontier: Its steps.
-        parked: Its steps that are kept aside.
+        old: The plan before.
+        new: The plan from now on.
+        frontier: The frontier of the run.
+        detached_steps: The detached steps outside of the frontier.
     """
-    detached: dict[StepId, DetachedStep] = {}
-    steps = [entry for entry in frontier.values() if entry.is_detached]
-    for entry in (*steps, *parked.values()):
-        found = old.detached_step(entry) or detached_step(old, entry.node)
-        if found is not None:
-            detached[entry.parent_or_self] = found
-    return new.model_copy(update={"detached_steps": dict(sorted(detached.items()))})
+    kept: dict[StepId, DetachedStep] = {}
+    ending = [entry for entry in frontier.values() if entry.is_detached]
+    for entry in (*ending, *detached_steps.values()):
+        detached = old.detached_step(entry) or detached_step(old, entry.node)
+        if detached is not None:
+            kept[entry.parent_or_self] = detached
+    return new.model_copy(update={"detached_steps": dict(sorted(kept.items()))})
 
 
 def detached_step(plan: GraphPlan, name: NodeName) -> DetachedStep | None:
-    """What a visit to a node needs that outlives it; none where the plan has no such node."""
+    """What a step of a node needs once the node is removed; none: the plan has no such node."""
     node = plan.nodes.get(name)
     if node is None:
         return None
-    rules = plan.agents[node.agent] if node.agent else PlanAgent()
+    settings = plan.agents[node.agent] if node.agent else PlanAgent()
     among = {agent: plan.agents[agent] for agent in node.among}
-    offered = [*rules.tools, *(tool for each in among.values() for tool in each.tools)]
-    tools = {tool: plan.tools[tool] for tool in offered if tool in plan.tools}
+    names = [*settings.tools, *(tool for each in among.values() for tool in each.tools)]
+    tools = {tool: plan.tools[tool] for tool in names if tool in plan.tools}
     return DetachedStep(
         node=node,
-        agent=rules,
+        agent=settings,
         among=among,
         tools=tools,
         artifacts=plan.artifacts,
@@ -242,31 +241,31 @@ def detached_step(plan: GraphPlan, name: NodeName) -> DetachedStep | None:
 
 
 def permissions_after(
-    old: GraphPlan, new: GraphPlan, state: CrewState, leaving: Iterable[StepId] = ()
+    old: GraphPlan, new: GraphPlan, state: CrewState, detached_turns: Iterable[StepId] = ()
 ) -> dict[str, tuple[AgentName, ...] | None]:
-    """Who may call a tool with the new plan.
+    """The agents that may call each tool with the new plan; none: every agent that has it.
 
-    What people have set while the run lived stays, for tools that the two plans say the same of.
-    And agents that end a turn, though their nodes are gone, keep what they had until then.
+    A permission that people set on the live run stays for tools of which both plans say the same.
+    Agents of detached turns keep their permissions until their turns end.
     """
-    steps = [state.frontier[step] for step in leaving]
-    going = {agent for step in steps for agent in old.node_of(step).agents}
-    known = {*old.agents, *going}
-    found: dict[str, tuple[AgentName, ...] | None] = {}
+    steps = [state.frontier[step] for step in detached_turns]
+    ending = {agent for step in steps for agent in old.node_of(step).agents}
+    known = {*old.agents, *ending}
+    permissions: dict[str, tuple[AgentName, ...] | None] = {}
     for tool in dict.fromkeys((*new.permissions, *state.tool_permissions)):
         row, now = new.permissions.get(ToolName(tool)), state.tool_permissions.get(tool)
         if row == old.permissions.get(ToolName(tool)) and tool in state.tool_permissions:
-            found[tool] = now if now is None else tuple(a for a in now if a in known)
+            permissions[tool] = now if now is None else tuple(a for a in now if a in known)
         elif row is not None:
-            could = [a for a in sorted(going - {*new.agents}) if now is None or a in now]
-            found[tool] = (*row, *(a for a in could if a not in row))
+            keep = [a for a in sorted(ending - {*new.agents}) if now is None or a in now]
+            permissions[tool] = (*row, *(a for a in keep if a not in row))
         elif tool in new.permissions:
-            found[tool] = None
-    return found
+            permissions[tool] = None
+    return permissions
 
 
-class _Swap:
-    """The making of a report."""
+class _SwapReporter:
+    """Makes the report of a swap."""
 
     def __init__(
         self,
@@ -282,40 +281,42 @@ class _Swap:
         self._abandon = abandon
         self._kept = frozenset(n for n in new.nodes if self._is_same(old.nodes.get(n), n))
         self._step_remaps: dict[StepId, StepRemap] = {}
-        self._leave: list[StepId] = []
+        self._detached_turns: list[StepId] = []
         self._detached_steps: list[StepId] = []
-        self._back: list[StepId] = []
-        self._place()
-        stays = {s: e for s, e in state.frontier.items() if self._step_remaps[s].fate == "kept"}
-        stays |= {s: (state.frontier.get(s) or state.detached_steps[s]) for s in self._back}
+        self._reattached: list[StepId] = []
+        self._remap_steps()
+        frontier = {s: e for s, e in state.frontier.items() if self._step_remaps[s].fate == "kept"}
+        frontier |= {
+            s: (state.frontier.get(s) or state.detached_steps[s]) for s in self._reattached
+        }
         displaced: dict[NodeName, int] = {}
-        for entry in (state.frontier[s] for s in (*self._leave, *self._detached_steps)):
-            displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry, state))
-        # Nothing joins where agents hear: a visit is for a message, and what was a phase is gone.
+        for entry in (state.frontier[s] for s in (*self._detached_turns, *self._detached_steps)):
+            displaced[entry.node] = displaced.get(entry.node, 0) + (not has_started(entry, state))
+        # Wake nodes have no joins: messages start their steps.
         nodes = {name: node for name, node in new.nodes.items() if not node.hears}
         flow = new.model_copy(update={"nodes": nodes})
         self._joins = JoinRemap(
-            old, flow, state, kept=self._kept, frontier=stays, displaced=displaced
+            old, flow, state, kept=self._kept, frontier=frontier, displaced=displaced
         )
         if state.is_conversation_idle:
             self._joins.reached.clear()
         for step in self._joins.retracted:
-            because = "what its node waits for now has not come"
-            self._step_remaps[step] = _step_remap(stays[step], "retracted", because)
+            because = "the join of its node is not met any more"
+            self._step_remaps[step] = _step_remap(frontier[step], "retracted", because)
 
     def report(self) -> SwapReport:
-        """All of it."""
+        """The report."""
         state, joins = self._state, self._joins
         remap = Remap(
-            detached_turns=tuple(self._leave),
+            detached_turns=tuple(self._detached_turns),
             detached=tuple(self._detached_steps),
-            reattached=tuple(self._back),
+            reattached=tuple(self._reattached),
             retracted=tuple(joins.retracted),
             reached=tuple(self._reached()),
             requirements=self._changed_requirements(),
             arrivals=joins.arrivals,
             fired=joins.fired,
-            completed_before=joins.base,
+            completed_before=joins.completed_before,
         )
         routing = state.routing.model_copy(
             update={
@@ -324,10 +325,10 @@ class _Swap:
                 "completed_before": {**state.routing.completed_before, **remap.completed_before},
             }
         )
-        under_way = {
+        frontier = {
             **joins.frontier,
             **{s: e for s, e in state.frontier.items() if self._step_remaps[s].fate == "leaves"},
-            **{f.step: FrontierStep(step=f.step, node=f.node) for f in self._starts()},
+            **{r.step: FrontierStep(step=r.step, node=r.node) for r in self._starts()},
         }
         withdrawn = tuple(self._withdrawn_interrupts(remap, routing))
         return SwapReport(
@@ -341,8 +342,8 @@ class _Swap:
                 for n in self._new.nodes
                 if n in self._kept and self._old.nodes[n] != self._new.nodes[n]
             ),
-            steps=(*self._told(withdrawn), *self._starts()),
-            blocked=blocked_nodes(self._old, self._new, state, under_way, joins.ahead, routing),
+            steps=(*self._explained_step_remaps(withdrawn), *self._starts()),
+            blocked=blocked_nodes(self._old, self._new, state, frontier, joins.ahead, routing),
             withdrawn=withdrawn,
             notes=(*self._notes(), *plan_notes(self._old, self._new)),
             remap=remap,
@@ -350,39 +351,34 @@ class _Swap:
 
     # -- steps -------------------------------------------------------------------------------
 
-    def _place(self) -> None:
-        """What becomes of every step, as far as it follows from its node alone."""
+    def _remap_steps(self) -> None:
+        """Decides what happens to each step, as far as that follows from its node alone."""
         parents = {entry.parent for entry in self._state.frontier.values()}
         for step, entry in self._state.frontier.items():
-            comes_back = entry.is_detached and self._may_reattach(entry)
-            mid_turn = entry.turn is not None or entry.parent_or_self in parents
-            if entry.is_detached and comes_back:
-                self._back.append(step)
-                self._step_remaps[step] = _step_remap(
-                    entry, "returns", f"{entry.node} is there again"
-                )
+            has_turn = entry.turn is not None or entry.parent_or_self in parents
+            if entry.is_detached and self._may_reattach(entry):
+                self._reattached.append(step)
+                self._step_remaps[step] = _step_remap(entry, "returns", f"{entry.node} is back")
             elif not entry.is_detached and entry.node in self._kept:
                 self._step_remaps[step] = _step_remap(entry, "kept")
-            elif not mid_turn:
+            elif not has_turn:
                 self._detached_steps.append(step)
-                self._step_remaps[step] = _step_remap(entry, "parked", f"{entry.node} is gone")
+                self._step_remaps[step] = _step_remap(entry, "parked", f"{entry.node} is removed")
             elif self._abandon:
                 self._detached_steps.append(step)
-                because = f"{entry.node} is gone, and its turn is abandoned"
+                because = f"{entry.node} is removed, and its turn is abandoned"
                 self._step_remaps[step] = _step_remap(entry, "abandoned", because)
             else:
                 if not entry.is_detached:
-                    self._leave.append(step)
-                because = f"{entry.node} is gone: the turn goes on to its end"
+                    self._detached_turns.append(step)
+                because = f"{entry.node} is removed: the turn runs to its end"
                 self._step_remaps[step] = _step_remap(entry, "leaves", because)
         for step, entry in self._state.detached_steps.items():
             if self._may_reattach(entry):
-                self._back.append(step)
-                self._step_remaps[step] = _step_remap(
-                    entry, "returns", f"{entry.node} is there again"
-                )
+                self._reattached.append(step)
+                self._step_remaps[step] = _step_remap(entry, "returns", f"{entry.node} is back")
             else:
-                self._step_remaps[step] = _step_remap(entry, "parked", f"{entry.node} is gone")
+                self._step_remaps[step] = _step_remap(entry, "parked", f"{entry.node} is removed")
 
     def _may_reattach(self, entry: FrontierStep) -> bool:
         detached = self._old.detached_step(entry)
@@ -398,52 +394,56 @@ class _Swap:
 
     def _starts(self) -> Iterator[StepRemap]:
         for number, name in enumerate(self._joins.reached):
-            begun = self._state.visits.get(name, 0) + self._joins.reached[:number].count(name)
-            begun -= self._joins.retracted_count(name)
-            what = "it is new" if name not in self._kept else "what it waits for has come"
-            yield StepRemap(step=step_id(name, begun + 1), node=name, fate="starts", because=what)
+            visits = self._state.visits.get(name, 0) + self._joins.reached[:number].count(name)
+            visits -= self._joins.retracted_count(name)
+            because = "it is new" if name not in self._kept else "its join is met"
+            yield StepRemap(
+                step=step_id(name, visits + 1), node=name, fate="starts", because=because
+            )
 
     def _changed_requirements(self) -> dict[StepId, str]:
-        """What visits wait for that have not begun, where their nodes wait for other things now."""
-        found: dict[StepId, str] = {}
+        """The new requirements of steps that have not started."""
+        requirements: dict[StepId, str] = {}
         for step, entry in self._joins.frontier.items():
             if entry.turn is not None or entry.child_steps is not None or entry.parent:
                 continue
             if entry.deadline and not entry.requirement:
-                continue  # its timer is set, and it waits for nothing else
-            detached = self._old.detached_step(entry) if step in self._back else None
+                continue  # it waits only for its timer
+            detached = self._old.detached_step(entry) if step in self._reattached else None
             before = detached.node if detached else self._old.nodes[entry.node]
             when = self._new.nodes[entry.node].when
             requirement = render_condition(when) if when else ""
             if before.when != when and requirement != entry.requirement:
-                found[step] = requirement
-        return found
+                requirements[step] = requirement
+        return requirements
 
-    # -- questions ---------------------------------------------------------------------------
+    # -- interrupts --------------------------------------------------------------------------
 
     def _withdrawn_interrupts(self, remap: Remap, routing: Routing) -> Iterator[InterruptId]:
-        """The questions that nobody waits for any more, or that are others now."""
+        """The interrupts that no step waits for any more, or whose question has changed."""
         for asked in self._state.interrupts.values():
             if asked.step is None:
-                gone = asked.kind == "requirement" and not self._is_still_incomplete(asked, routing)
+                is_withdrawn = asked.kind == "requirement" and not self._is_still_incomplete(
+                    asked, routing
+                )
             elif asked.step in remap.detached:
-                gone = True
+                is_withdrawn = True
             else:
-                gone = asked.step in self._joins.frontier and self._is_changed_question(
+                is_withdrawn = asked.step in self._joins.frontier and self._is_changed_question(
                     asked, remap
                 )
-            if gone:
+            if is_withdrawn:
                 yield asked.id
 
-    def _told(self, withdrawn: Collection[InterruptId]) -> Iterator[StepRemap]:
-        """The fates; a step that stays and asks something else now is told apart."""
-        asked = [each for each in self._state.interrupts.values() if each.id in withdrawn]
-        anew = {each.step for each in asked if each.kind == "ask"}
-        for step, fate in self._step_remaps.items():
-            if fate.fate == "kept" and step in anew and step in self._joins.frontier:
-                yield fate.model_copy(update={"because": ASKED_ANEW})
+    def _explained_step_remaps(self, withdrawn: Collection[InterruptId]) -> Iterator[StepRemap]:
+        """What happens to the steps, with the reason for those whose question has changed."""
+        interrupts = [each for each in self._state.interrupts.values() if each.id in withdrawn]
+        changed = {each.step for each in interrupts if each.kind == "ask"}
+        for step, remap in self._step_remaps.items():
+            if remap.fate == "kept" and step in changed and step in self._joins.frontier:
+                yield remap.model_copy(update={"because": ASKED_AGAIN})
             else:
-                yield fate
+                yield remap
 
     def _is_still_incomplete(self, asked: Interrupt, routing: Routing) -> bool:
         name = NodeName(asked.detail)
@@ -472,7 +472,7 @@ class _Swap:
             for lost in lost_targets(entry, handoff, self._new.nodes):
                 yield f"{step}: {lost}; the run goes on as without that"
         for name in self._joins.passed:
-            yield f"{name} does not run: the run is beyond it"
+            yield f"{name} does not run: the run has passed it"
         for name in self._joins.repeated:
             yield f"{name} does not run again: it has run already"
 
@@ -490,17 +490,16 @@ def activity_text(entry: FrontierStep) -> str:
     if entry.child_steps is not None:
         return f"running: {entry.child_steps.done} of {entry.child_steps.of} items are done"
     if entry.turn is not None:
-        asking = sum(call.status == "interrupted" for call in entry.turn.calls)
-        if asking:
+        if any(call.status == "interrupted" for call in entry.turn.calls):
             return "asks people"
         tools = [call.tool for call in entry.turn.calls if call.tool]
         return f"running: {', '.join(tools)}" if tools else "running: its model answers"
-    said = {
+    texts = {
         "interrupted": "asks people",
-        "queued": "waits for an earlier visit",
+        "queued": "waits for an earlier step",
         "ready": "is ready",
     }
-    return said.get(entry.status, entry.status)
+    return texts.get(entry.status, entry.status)
 
 
 _SETTINGS = {
@@ -519,29 +518,29 @@ _SETTINGS = {
 def plan_notes(old: GraphPlan, new: GraphPlan) -> Iterator[str]:
     """What changes besides the nodes, for people."""
     before, after = (plan.model_dump(mode="json", include={*_SETTINGS}) for plan in (old, new))
-    found = {
+    changes = {
         section: list(differences(before[section], after[section], depth=depth))
         for section, depth in _SETTINGS.items()
     }
-    yield from _agent_notes(found["agents"])
-    yield from _name_notes("tool", found["tools"])
-    yield from _name_notes("flag", found["flags"])
-    yield from _permission_notes("may call", found["permissions"], "every agent that has it")
-    yield from _permission_notes("needs a yes to call", found["approvals"], "every agent")
-    if found["limits"]:
+    yield from _agent_notes(changes["agents"])
+    yield from _name_notes("tool", changes["tools"])
+    yield from _name_notes("flag", changes["flags"])
+    yield from _permission_notes("may call", changes["permissions"], "every agent that has it")
+    yield from _permission_notes("needs an approval to call", changes["approvals"], "every agent")
+    if changes["limits"]:
         yield "the limits change"
-    if found["interrupts"]:
-        yield "when people are asked, and for how long, changes"
-    if found["merge"]:
-        yield "how values are combined changes"
+    if changes["interrupts"]:
+        yield "the settings of interrupts change"
+    if changes["merge"]:
+        yield "the reducers change"
 
 
-def _agent_notes(found: Iterable[Difference]) -> Iterator[str]:
+def _agent_notes(changes: Iterable[Difference]) -> Iterator[str]:
     """Notes on agents that both plans have."""
-    fields = [each for each in found if len(each.path) == 2 and each.path[1] != "shares"]
-    for name, changes in groupby(fields, key=lambda each: each.path[0]):
+    fields = [each for each in changes if len(each.path) == 2 and each.path[1] != "shares"]
+    for name, group in groupby(fields, key=lambda each: each.path[0]):
         others: list[str] = []
-        for each in changes:
+        for each in group:
             if each.path[1] == "enabled":
                 yield f"{name} is switched {'on' if each.new else 'off'}"
             else:
@@ -550,17 +549,17 @@ def _agent_notes(found: Iterable[Difference]) -> Iterator[str]:
             yield f"{name} changes: {', '.join(others)}"
 
 
-def _name_notes(what: str, found: Iterable[Difference]) -> Iterator[str]:
-    says = {"added": "is new", "removed": "is gone"}
-    for each in found:
-        if each.kind in says:
-            yield f"the {what} {each.path[0]} {says[each.kind]}"
+def _name_notes(what: str, changes: Iterable[Difference]) -> Iterator[str]:
+    texts = {"added": "is new", "removed": "is removed"}
+    for each in changes:
+        if each.kind in texts:
+            yield f"the {what} {each.path[0]} {texts[each.kind]}"
 
 
-def _permission_notes(what: str, found: Iterable[Difference], everybody: str) -> Iterator[str]:
-    for each in sorted(found, key=lambda each: each.path):
+def _permission_notes(what: str, changes: Iterable[Difference], every_agent: str) -> Iterator[str]:
+    for each in sorted(changes, key=lambda each: each.path):
         agents: Sequence[str] | None = each.new
         if each.kind == "removed" and what != "may call":
             agents = ()
-        who = everybody if agents is None else ", ".join(agents) or "nobody"
+        who = every_agent if agents is None else ", ".join(agents) or "nobody"
         yield f"{who} {what} {each.path[0]}"

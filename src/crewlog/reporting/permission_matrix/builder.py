@@ -151,7 +151,7 @@ def _quota_view(run: RunContext, rule: Permission) -> QuotaUseView:
     view = QuotaUseView(rule=rule.path, quota=rule.quota, key=rule.key)
     if is_per_run(rule.quota):
         return _with_use(view, run.state.quotas.get(rule.key, 0))
-    return view.model_copy(update=vars(run.quota_store(rule)))
+    return view.model_copy(update=vars(run.quota_counter(rule)))
 
 
 def _with_use(view: QuotaUseView, used: int) -> QuotaUseView:
