@@ -92,7 +92,7 @@ class Living(Simulation):
         await self.regroup(self.prepared(order, asked.operations))
 
     async def regroup(self, made: Any) -> None:
-        key = (made.order.step, made.order.call.call)
+        key = (made.request.step, made.request.call.call)
         self.flights.pop(key, None)
         self.engine.at += 1
         await group_changes.apply(self.engine, made)

@@ -131,7 +131,7 @@ async def test_a_lane_is_redirected_while_its_sister_works() -> None:
     sim = await at(plan)
     refused = await sim.command("redirect", node="e")
     assert isinstance(refused.error, CommandRejected)
-    assert "--step: b#1, c#1." in refused.error.remedy
+    assert "--step on the command line: b#1, c#1." in refused.error.remedy
     await sim.command("redirect", node="e", step="b#1")
     await sim.run()
     # The join lacks a lane that will not come: people are asked, and nothing ends silently.

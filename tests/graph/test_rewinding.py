@@ -412,7 +412,7 @@ async def test_a_run_without_a_crew_that_ends_or_swaps_does_not_go_back() -> Non
     sim = await begun(plan, 0)
     then = sim.state
     await sim.command("stop")
-    with pytest.raises(CommandRejected, match="the run is ending"):
+    with pytest.raises(CommandRejected, match="the run is stopping"):
         roll_back(sim.engine, 3, then, plan, by="ana")
     assert sim.facts("RunRolledBack") == []
 
