@@ -57,7 +57,7 @@ async def test_who_comes_again_over_a_swap_misses_nothing(crews: Site) -> None:
         assert await journal(run, after) == whole[after:]
     details = await _details(crews, run)
     assert "graph v2" in details
-    assert "Changes of the live run:" in details
+    assert "Changed at run time:" in details
     assert "by ana" in details
     assert '("editor")' in details, "the picture is the new graph's"
 
