@@ -174,7 +174,7 @@ async def test_confidence_in_a_reply_counts() -> None:
     unsure = StructuredOutput(outputs=(OutputValue(key="confidence", value=0.3),))
     sim = await run(plan(form, only_if="router.done", ask_below=0.5), says("{}", reply=unsure))
     assert sim.asked().kind == "low_confidence"
-    assert "sure by 0.3" in sim.asked().question
+    assert "states 0.3" in sim.asked().question
 
 
 async def test_thinking_once_more_begins_the_tries_anew() -> None:

@@ -49,7 +49,11 @@ def set_addressed_items(
             names = listed(map(repr, item.recipients)) if item.recipients else "nobody"
             run.record(
                 j.AddressedItemUndelivered(
-                    step=step, agent=agent, key=key, item=number, recipients=excerpt(names, EXCERPT_LENGTH)
+                    step=step,
+                    agent=agent,
+                    key=key,
+                    item=number,
+                    recipients=excerpt(names, EXCERPT_LENGTH),
                 )
             )
         run.record(
