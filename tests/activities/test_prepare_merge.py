@@ -347,7 +347,9 @@ async def test_the_wait_for_a_new_run_is_limited(
     made = await asyncio.wait_for(decided(store, Server(), one), 10)
     assert made.refused == "the run 'two' has begun, but nothing of it is stored yet"
     assert "worker" in made.remedy
-    assert PREPARE_CHANGE_OPTIONS["start_to_close_timeout"].total_seconds() > FIRST_BATCH_TIMEOUT + 5
+    assert (
+        PREPARE_CHANGE_OPTIONS["start_to_close_timeout"].total_seconds() > FIRST_BATCH_TIMEOUT + 5
+    )
 
 
 async def test_a_local_activity_does_not_wait_for_a_new_run() -> None:
