@@ -20,7 +20,7 @@ from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import AddPhase
 from crewlog.errors import CommandRejected, InterruptNotOpen
-from crewlog.workflows.unauthenticated_signals import TOLD
+from crewlog.workflows.unauthenticated_signals import MAX_REJECTIONS
 
 from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, tool, until
 
@@ -167,7 +167,7 @@ async def test_malformed_and_unknown_signals_are_journaled(crews: Site) -> None:
 async def test_many_malformed_signals_are_counted(crews: Site) -> None:
     run = await at_work(crews)
     handle = crews.temporal.get_workflow_handle(run.id)
-    for first in range(0, TOLD + 40, 20):
+    for first in range(0, MAX_REJECTIONS + 40, 20):
         odd = [{"by": "nobody"}, ["no", "object"], {"id": f"x{first}", "proof": 1}, {"id": 7}]
         await asyncio.gather(*(handle.signal("pause", each) for each in odd * 5))
     await run.pause(id="good")
@@ -177,7 +177,7 @@ async def test_many_malformed_signals_are_counted(crews: Site) -> None:
     crews.open_gate(run, "g")
     assert (await run.result(LIMIT)).status == "completed"
     told = await crews.entries(run, "CommandRejected")
-    assert [each.name for each in told] == ["pause"] * TOLD + ["signals"]
+    assert [each.name for each in told] == ["pause"] * MAX_REJECTIONS + ["signals"]
     assert told[-1].reason == "and 40 more signals that are no commands"
     assert [each.command for each in await crews.entries(run, "Paused")] == ["good"]
 

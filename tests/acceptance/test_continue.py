@@ -14,7 +14,7 @@ from temporalio.common import RawValue
 
 from crewlog.client import Run
 from crewlog.errors import CommandRejected, InterruptNotOpen
-from crewlog.workflows.unauthenticated_signals import TOLD
+from crewlog.workflows.unauthenticated_signals import MAX_REJECTIONS
 
 from .harness import LIMIT, Site, calls, tool
 
@@ -243,6 +243,6 @@ async def test_what_is_no_json_is_refused_on_either_side_of_a_seam(crews: Site) 
     reasons = [reason for reason in refused if reason not in counted]
     more = sum(int(MORE.sub(r"\1", reason)) for reason in counted)
     assert len(reasons) + more == SENDERS * 5 * (len(UNREADABLE) + 1)
-    assert len(reasons) >= TOLD
+    assert len(reasons) >= MAX_REJECTIONS
     told = Counter(reason.partition(" '")[0].partition(": line")[0][:40] for reason in reasons)
     assert "Field required" not in str(told), told

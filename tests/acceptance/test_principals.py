@@ -31,7 +31,7 @@ from crewlog.wire import WORKFLOW_TYPE, InitialMessage, InitialState
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.interceptors import StartArgumentInterceptor
-from crewlog.workflows.unauthenticated_signals import TOLD
+from crewlog.workflows.unauthenticated_signals import MAX_REJECTIONS
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
 
@@ -167,7 +167,7 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
 async def test_a_flood_of_unproven_signals_is_counted(crews: Site, folder: Path) -> None:
     run = await at_a_gate(crews, folder)
     handle = crews.temporal.get_workflow_handle(run.id)
-    for first in range(0, TOLD + 40, 20):
+    for first in range(0, MAX_REJECTIONS + 40, 20):
         names = range(first, first + 20)
         await asyncio.gather(*(handle.signal("pause", {"id": f"s{n}", "by": "x"}) for n in names))
     dev = of(crews, folder, "dev", run)
@@ -177,7 +177,7 @@ async def test_a_flood_of_unproven_signals_is_counted(crews: Site, folder: Path)
     crews.open_gate(run, "g")
     assert (await run.result(LIMIT)).status == "completed"
     told = await crews.entries(run, "CommandRejected")
-    assert [e.by for e in told] == [*["unverified x"] * TOLD, "dev", "unverified x", ""]
+    assert [e.by for e in told] == [*["unverified x"] * MAX_REJECTIONS, "dev", "unverified x", ""]
     assert told[-1].reason == "and 40 more signals that carried no proof"
     assert {e.error_type for e in told} == {"NotPermitted"}
 
