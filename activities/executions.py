@@ -331,7 +331,7 @@ async def record_start(use: SignedStart, policy: Policy | None, run: RunId, stor
     # Unlike the keys of calls, this one is not deleted with the run.
     if await store.claim(f"start:{use.start}", use.execution) != use.execution:
         raise NotPermitted(
-            "the crew's policy takes signed commands only, and this start was used before",
+            "the crew's policy requires signed commands, and this start was used before",
             remedy="Start it again with a client that has the key: a signature is for one start.",
         )
     return True

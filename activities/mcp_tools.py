@@ -36,8 +36,8 @@ from crewlog.errors import (
     ToolUnusable,
 )
 from crewlog.ids import ToolName
-from crewlog.mcp_servers.descriptions import LONGEST_TEXT, Described, cleaned_text, shortened
-from crewlog.mcp_servers.sessions import Session, Sessions, called
+from crewlog.mcp_servers.descriptions import LONGEST_TEXT, ToolDescription, clean_text, shorten
+from crewlog.mcp_servers.sessions import Session, Sessions, call_tool
 from crewlog.model import Json
 from crewlog.store.protocol import Store
 
@@ -65,7 +65,7 @@ class _ServerCache:
 
     read_at: float
     """When the server was asked, by the monotonic clock."""
-    tools: dict[str, Described]
+    tools: dict[str, ToolDescription]
     approvals: dict[str, str] = field(default_factory=dict[str, str])
     """The hashes of the approved descriptions, by tool."""
     signed_approvals: Sequence[SignedApproval] = ()
@@ -78,7 +78,7 @@ class ServerTool:
 
     name: ToolName
     definition: ToolDefinition
-    described: Described
+    described: ToolDescription
     session: Session
 
     @property
@@ -94,8 +94,8 @@ class ServerTool:
             del handler  # it would open a session for this call alone
             async with session.use() as opened:
                 try:
-                    request_sent = called(opened, described.name, request.args)
-                    return _clean_result(await session.answered(request_sent))
+                    request_sent = call_tool(opened, described.name, request.args)
+                    return _clean_result(await session.wait_for(request_sent))
                 except ConnectionError as exc:
                     raise _connection_error(
                         session.name, described.name, definition.repeat, str(exc)
@@ -194,7 +194,7 @@ class McpTools:
         key = server.model_dump_json()
         cache = self._caches.get(key)
         if cache is None or fresh or time.monotonic() - cache.read_at > CACHE_SECONDS:
-            tools = await session.tools()
+            tools = await session.list_tools()
             approvals = await self._store.list_approved_tools(server.source)
             cache = self._caches[key] = _ServerCache(time.monotonic(), tools, approvals)
         elif any(cache.approvals.get(name) != each.digest for name, each in cache.tools.items()):
@@ -208,8 +208,8 @@ class McpTools:
 def _connection_error(server: str, tool: str, repeat: str, why: str) -> ToolError:
     """Returns the error of a call whose server disconnected before it answered."""
     message = (
-        f"the MCP server {server!r} disconnected while it ran {cleaned_text(tool)!r}: "
-        f"{shortened(cleaned_text(why), 500)}"
+        f"the MCP server {server!r} disconnected while it ran {clean_text(tool)!r}: "
+        f"{shorten(clean_text(why), 500)}"
     )
     place = f"MCP server {server!r}"
     if repeat != "never":
@@ -227,13 +227,13 @@ def _connection_error(server: str, tool: str, repeat: str, why: str) -> ToolErro
 def _check_signed_approval(
     name: ToolName,
     server: str,
-    described: Described,
+    described: ToolDescription,
     policy: Policy,
     approvals: Sequence[SignedApproval],
 ) -> None:
     if approver(policy, approvals, described.name, described.digest, at=int(time.time() * 1000)):
         return
-    tool = cleaned_text(described.name)
+    tool = clean_text(described.name)
     raise ToolNotApproved(
         f"no principal with the right 'grant' in the crew's policy has signed an approval of the "
         f"present description of the tool {name!r} of the MCP server {server!r}",
@@ -245,11 +245,11 @@ def _check_signed_approval(
 
 
 def _check_approval(
-    name: ToolName, server: str, described: Described, approved: str | None
+    name: ToolName, server: str, described: ToolDescription, approved: str | None
 ) -> None:
     if approved == described.digest:
         return
-    tool = cleaned_text(described.name)
+    tool = clean_text(described.name)
     raise ToolNotApproved(
         f"the tool {name!r} of the MCP server {server!r} is not the one that was approved: its "
         "description has changed"
@@ -263,14 +263,14 @@ def _check_approval(
 
 def _error_text(error: types.ErrorData) -> str:
     """Returns the message of a server's error, and its data."""
-    text = cleaned_text(error.message)
+    text = clean_text(error.message)
     if error.data is not None:
-        text += "\n" + cleaned_text(json.dumps(error.data, ensure_ascii=False))
-    return shortened(text, LONGEST_TEXT)
+        text += "\n" + clean_text(json.dumps(error.data, ensure_ascii=False))
+    return shorten(text, LONGEST_TEXT)
 
 
 def _clean_result(result: types.CallToolResult) -> types.CallToolResult:
-    """Returns a server's result for a transcript: cleaned, shortened, of known kinds.
+    """Returns a server's result for a transcript: cleaned, shorten, of known kinds.
 
     Structured content that no text repeats becomes a text, since models get texts only.
     """
@@ -310,9 +310,9 @@ def _structured(content: dict[str, Any] | None, left: int) -> tuple[dict[str, Js
     except (ValueError, TypeError, RecursionError) as exc:
         return None, f"(its structured content is left out: {exc})"
     if len(text) > LONGEST_TEXT:
-        return None, cleaned_text(shortened(text, left))
+        return None, clean_text(shorten(text, left))
     data = _clean_json(content)
-    return data, shortened(json.dumps(data, ensure_ascii=False), left)
+    return data, shorten(json.dumps(data, ensure_ascii=False), left)
 
 
 def _is_repeated(data: dict[str, Json] | None, texts: list[str]) -> bool:
@@ -337,9 +337,9 @@ def _parse_text(text: str) -> Json:
 
 def _clean_json(value: Any) -> Any:
     if isinstance(value, str):
-        return cleaned_text(value)
+        return clean_text(value)
     if isinstance(value, dict):
-        return {cleaned_text(str(k)): _clean_json(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return {clean_text(str(k)): _clean_json(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, list):
         return [_clean_json(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
     return value
@@ -351,27 +351,27 @@ def _is_text(part: types.ContentBlock) -> TypeGuard[types.TextContent]:
 
 def _clean_part(part: types.ContentBlock, left: int) -> types.ContentBlock:
     if isinstance(part, types.TextContent):
-        return _text(shortened(cleaned_text(part.text), left))
+        return _text(shorten(clean_text(part.text), left))
     if isinstance(part, types.ImageContent) and len(part.data) <= LARGEST_PART:
         return types.ImageContent(
-            type="image", data=part.data, mimeType=cleaned_text(part.mimeType)
+            type="image", data=part.data, mimeType=clean_text(part.mimeType)
         )
     if isinstance(part, types.AudioContent) and len(part.data) <= LARGEST_PART:
         return _file(part.data, part.mimeType)  # LangChain's adapter rejects audio
     if isinstance(part, types.EmbeddedResource):
         inner = part.resource
         if isinstance(inner, types.TextResourceContents):
-            return _text(shortened(cleaned_text(inner.text), left))
+            return _text(shorten(clean_text(inner.text), left))
         if len(inner.blob) <= LARGEST_PART:
             return _file(inner.blob, inner.mimeType or "application/octet-stream")
     if isinstance(part, types.ResourceLink):
-        return _text(shortened(cleaned_text(str(part.uri)), min(left, 2_000)))
+        return _text(shorten(clean_text(str(part.uri)), min(left, 2_000)))
     return _text(f"(a part of the kind {part.type!r} is left out)")
 
 
 def _file(data: str, mime_type: str) -> types.EmbeddedResource:
     blob = types.BlobResourceContents.model_validate(
-        {"uri": "file:///part", "blob": data, "mimeType": cleaned_text(mime_type)}
+        {"uri": "file:///part", "blob": data, "mimeType": clean_text(mime_type)}
     )
     return types.EmbeddedResource(type="resource", resource=blob)
 

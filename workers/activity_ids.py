@@ -15,7 +15,13 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from crewlog.encryption.codec import answers, is_refused, is_unavailable, refused, was_encrypted
+from crewlog.encryption.codec import (
+    is_refused,
+    is_result_of,
+    is_unavailable,
+    refused_payload,
+    was_encrypted,
+)
 
 if TYPE_CHECKING:
     from temporalio.bridge.proto.workflow_activation import WorkflowActivation
@@ -48,8 +54,8 @@ class ActivityIds:
             if not result.HasField("completed"):
                 continue
             answer = result.completed.result  # an empty result names no call
-            if not (is_unavailable(answer) or is_refused(answer) or answers(answer, name)):
-                answer.CopyFrom(refused(NOT_OF_THE_CALL))
+            if not (is_unavailable(answer) or is_refused(answer) or is_result_of(answer, name)):
+                answer.CopyFrom(refused_payload(NOT_OF_THE_CALL))
 
     def give(self, completion: WorkflowActivationCompletion) -> None:
         """Sets the activity ids of the calls that an execution schedules."""

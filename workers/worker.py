@@ -27,8 +27,8 @@ from crewlog.activities.executions import OwnRunInterceptor
 from crewlog.errors import TemporalUnavailable
 from crewlog.payload_storage.file_store import FileStore
 from crewlog.store.protocol import Store
-from crewlog.temporal_service.cli import program
-from crewlog.temporal_service.deployments import can_pin, current_build, make_current
+from crewlog.temporal_service.cli import shell_command
+from crewlog.temporal_service.deployments import can_pin, current_build, make_current_command
 from crewlog.temporal_service.namespaces import check_namespace, server_version
 from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.loop_lag import watch_loop
@@ -142,8 +142,8 @@ async def log_current_build(client: Client, build: WorkerDeploymentVersion) -> N
         if current
         else "this build gets no runs: no build is current, and runs wait for one",
         build_id=build.build_id,
-        command=make_current(
-            await program(), address, client.namespace, build.deployment_name, build.build_id
+        command=make_current_command(
+            await shell_command(), address, client.namespace, build.deployment_name, build.build_id
         ),
     )
 

@@ -27,8 +27,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.canonical_json import check_depth
     from crewlog.definition.policy import Policy
     from crewlog.encryption.codec import (
-        LOST_FILE,
-        LOST_KEY,
+        FILE_MISSING,
+        KEY_MISSING,
         MissingKey,
         is_given_up,
         is_plain,
@@ -265,10 +265,10 @@ def read_args(args: Sequence[RawValue]) -> Any:
     payload = args[0].payload
     if is_unavailable(payload):
         file, key = missing_file(payload), missing_key(payload)
-        why = LOST_FILE if key is None else LOST_KEY
+        why = FILE_MISSING if key is None else KEY_MISSING
         return InvalidPayload(why) if is_given_up(payload) else Lost(why, file, key)
     if is_given_up(payload):
-        return InvalidPayload(LOST_FILE)
+        return InvalidPayload(FILE_MISSING)
     if is_refused(args[0].payload):
         return InvalidPayload(refusal_reason(args[0].payload)[0])
     try:

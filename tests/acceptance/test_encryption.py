@@ -39,7 +39,7 @@ from crewlog.client.gateway import Gateway
 from crewlog.client.key_uses import keys_of, open_runs
 from crewlog.client.pending_calls import pending_calls
 from crewlog.definition.operations import Disconnect
-from crewlog.encryption.codec import LOST_FILE, LOST_KEY
+from crewlog.encryption.codec import FILE_MISSING, KEY_MISSING
 from crewlog.encryption.keys import KEYS, KeyFile, Keyring, new_key, read_keys, write_keys
 from crewlog.errors import DecryptionFailed, RunFailed
 from crewlog.ids import AgentName
@@ -137,11 +137,11 @@ async def test_forged_moved_and_plain_commands_are_refused_and_the_run_goes_on(
             journal = [entry_to_json(entry) for _, entry in await crews.journal(two)]
             refused = [e["reason"] for e in journal if e["kind"] == "CommandRejected"]
             await asyncio.sleep(0.02)
-    assert "stands elsewhere" in refused[0]
+    assert "was read elsewhere" in refused[0]
     assert "came without encryption" in refused[1]
     assert "changed since it was encrypted" in refused[2]
-    assert "stands elsewhere" in refused[3]
-    assert LOST_FILE in refused[4]
+    assert "was read elsewhere" in refused[3]
+    assert FILE_MISSING in refused[4]
     for run in (one, two):
         await run.answer("i1", "approve")
         assert (await run.result(LIMIT)).status == "completed"
@@ -161,7 +161,7 @@ async def test_commands_with_made_up_keys_are_refused_and_the_run_goes_on(crews:
     await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
     told = await crews.entries(run, "CommandRejected")
-    assert [entry.reason for entry in told] == [f"inject: {LOST_KEY}"] * 2
+    assert [entry.reason for entry in told] == [f"inject: {KEY_MISSING}"] * 2
 
 
 async def test_a_start_that_is_another_run_s_ends_with_a_typed_error(crews: Site) -> None:
@@ -222,7 +222,7 @@ async def test_a_result_that_is_plain_or_another_run_s_is_not_taken(crews: Site)
     await answer_call(
         crews, moved, first.workflow_execution_started_event_attributes.input.payloads[0]
     )
-    with pytest.raises(RunFailed, match="stands elsewhere"):
+    with pytest.raises(RunFailed, match="was read elsewhere"):
         await moved.result(LIMIT)
     crews.runs.remove(moved)
 

@@ -17,7 +17,7 @@ from temporalio.common import RawValue
 
 from crewlog.client import Run
 from crewlog.client.gateway import Gateway
-from crewlog.encryption.codec import GIVEN_UP_MARK, LOST, LOST_FILE
+from crewlog.encryption.codec import FILE_MISSING, GIVEN_UP_MARK, UNAVAILABLE
 from crewlog.encryption.keys import KEYS
 from crewlog.errors import UsageError
 from crewlog.payload_storage.converter import data_converter
@@ -105,7 +105,7 @@ NOWHERE = [
     reference(b'{"no": 1}', encoding=b"json/external-storage-reference"),
     reference(claim("2" * 64), __temporal_external_storage_reference=b"true"),
     reference(b"{}", encoding=b"json/plain", __temporal_external_storage_reference=b"true"),
-    Payload(metadata={"encoding": LOST}, data=b"/etc/passwd"),
+    Payload(metadata={"encoding": UNAVAILABLE}, data=b"/etc/passwd"),
     Payload(metadata={"encoding": b"json/plain", GIVEN_UP_MARK: b"1"}, data=b'{"id": "fine"}'),
 ]
 """References that lead nowhere, as strangers make them."""
@@ -133,7 +133,7 @@ async def test_a_reference_to_nothing_is_refused_and_the_run_goes_on(crews: Site
     refused = await refusals(crews, run, len(NOWHERE) + 1)
     # With encryption on the client seals them: then they are content, and not that of a command.
     looked_for = 0 if os.environ.get(KEYS) else 3
-    assert sum(entry.reason.endswith(LOST_FILE) for entry in refused) == looked_for
+    assert sum(entry.reason.endswith(FILE_MISSING) for entry in refused) == looked_for
     file = crews.payloads / key[:2] / key
     assert not file.exists()
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -201,7 +201,7 @@ async def test_a_blocked_prompt_is_withheld(team: Team, log: Log) -> None:
 async def test_an_image_of_a_user_is_sent_to_the_model(
     team: Team, log: Log, tmp_path: Path
 ) -> None:
-    (ref,) = await FileStore(tmp_path / "payloads").take([PNG])
+    (ref,) = await FileStore(tmp_path / "payloads").put_all([PNG])
     body = message_body("What is it?", by="", message_id="m1", files=(ref,))
     assert len(json.dumps(body)) < 300, "the history has no bytes"
     log.adds(body)
@@ -219,7 +219,7 @@ async def test_an_image_of_a_user_is_sent_to_the_model(
 async def test_an_image_in_an_input_is_sent_and_named(
     team: Team, log: Log, store: InMemoryStore, tmp_path: Path
 ) -> None:
-    (ref,) = await FileStore(tmp_path / "payloads").take([PNG])
+    (ref,) = await FileStore(tmp_path / "payloads").put_all([PNG])
     body = message_body("What is it?", by="", message_id="input", files=(ref,))
     await store.put_bodies({hash_json(body): body})
     log.says("Go.")

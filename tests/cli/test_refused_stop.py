@@ -110,7 +110,7 @@ def test_a_stop_that_nobody_signed_is_refused_by_the_worker_that_it_brings(
     assert started.code == 3, started.err
     refused = crewlog("stop", run, "--by", "eve", CREWLOG_KEY="off")
     assert refused.code not in (0, 3), refused.out
-    assert "this stop, which says that it is of 'eve', has no signature" in refused.err
+    assert "this stop, which claims to be from 'eve', has no signature" in refused.err
     assert "has ended" not in refused.out + refused.err
     # An answer to what nobody asks is refused by the run itself, and is in its audit.
     gone = crewlog("answer", run, "i9", "publish", CREWLOG_KEY=key)

@@ -14,7 +14,7 @@ from crewlog.dev.ephemeral import Ephemeral
 from crewlog.dev.paths import Home
 from crewlog.temporal_service import cli as temporal_cli
 from crewlog.temporal_service import namespaces
-from crewlog.temporal_service.cli import look_up
+from crewlog.temporal_service.cli import find_with_attempts
 
 
 def by_name(checks: list[Check]) -> dict[str, Check]:
@@ -46,7 +46,7 @@ async def test_the_same_servers_by_their_addresses(
     assert found["Postgres"].status == "ok"
     assert found["Model key"].status == "warn"
     assert found["Temporal CLI"].status == "ok"
-    cli, _ = await look_up(env)
+    cli, _ = await find_with_attempts(env)
     assert cli is not None
     assert str(cli.path) in found["Temporal CLI"].detail
 

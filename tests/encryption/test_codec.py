@@ -98,7 +98,7 @@ async def test_a_payload_of_another_run_is_refused(
 ) -> None:
     [payload] = await converter(tmp_path, keys).encode(["x"])
     there = converter(tmp_path, keys, workflow, namespace)
-    with pytest.raises(ApplicationError, match="stands elsewhere") as refused:
+    with pytest.raises(ApplicationError, match="was read elsewhere") as refused:
         await there.decode([payload])
     assert refused.value.type == "DecryptionFailed"
     assert refused.value.non_retryable
@@ -113,7 +113,7 @@ async def test_a_payload_bound_to_nothing_is_no_run_s(tmp_path: Path, keys: Keyr
     free = data_converter(tmp_path / "payloads", keys=keys)
     [payload] = await free.encode(["x"])
     assert await free.decode([payload]) == ["x"]
-    with pytest.raises(ApplicationError, match="stands elsewhere"):
+    with pytest.raises(ApplicationError, match="was read elsewhere"):
         await converter(tmp_path, keys).decode([payload])
 
 
@@ -221,7 +221,7 @@ async def test_large_payloads_lie_encrypted_beside_the_history(
     assert SECRET.encode() not in files[0].read_bytes()
     assert await ours.decode([claim]) == [SECRET * 100]
     there = small.with_context(WorkflowSerializationContext("default", "run-2"))
-    with pytest.raises(ApplicationError, match="stands elsewhere"):
+    with pytest.raises(ApplicationError, match="was read elsewhere"):
         await there.decode([claim])
 
 
@@ -288,7 +288,7 @@ async def test_a_failure_is_as_small_as_the_server_keeps_it(tmp_path: Path, keys
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
 def test_a_key_file_that_others_can_read_is_refused(key_path: Path, mode: int) -> None:
     key_path.chmod(mode)
-    with pytest.raises(UsageError, match="can be read by others"):
+    with pytest.raises(UsageError, match="is readable by others"):
         Keyring(key_path)
 
 
@@ -317,7 +317,7 @@ def test_a_bad_key_file_says_what_is_wrong_and_never_what_is_there(tmp_path: Pat
 def test_a_file_that_is_gone_for_a_moment_changes_nothing(keys: Keyring, key_path: Path) -> None:
     key, sealed = keys.encrypt(b"x", b"y")
     key_path.unlink()
-    keys._looked = 0
+    keys._checked_at = 0
     assert keys.decrypt(key, sealed, b"y") == b"x"
     with pytest.raises(EncryptionKeyMissing):
         keys.decrypt("another", sealed, b"y")

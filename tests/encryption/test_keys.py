@@ -62,7 +62,7 @@ def test_a_link_leads_to_the_key_file_still(key_path: Path, tmp_path: Path) -> N
 def test_a_key_is_not_there_and_retired(key_path: Path) -> None:
     file = read_keys(key_path)
     write_keys(key_path, file.model_copy(update={"retired": (file.current,)}))
-    with pytest.raises(UsageError, match=f"the key '{file.current}' is there, and retired"):
+    with pytest.raises(UsageError, match=f"the key '{file.current}' is both in"):
         read_keys(key_path)
 
 
@@ -86,18 +86,18 @@ def test_a_file_that_was_cut_off_is_said_and_the_keys_at_hand_go_on(
     with pytest.raises(UsageError, match="no key file") as error:
         read_keys(key_path)
     assert secret[:10] not in str(error.value)
-    keys._looked = 0  # type: ignore[attr-defined]
+    keys._checked_at = 0  # type: ignore[attr-defined]
     key, data = keys.encrypt(b"text", b"here")
     assert keys.decrypt(key, data, b"here") == b"text"
 
 
 def test_why_a_key_opens_nothing_is_told_as_the_file_has_it(key_path: Path, keys: Keyring) -> None:
     key, data = keys.encrypt(b"text", b"")
-    assert (keys.lacks(key), keys.lacks("AAAAAAAAAAAA")) == ("", "unknown")
+    assert (keys.key_problem(key), keys.key_problem("AAAAAAAAAAAA")) == ("", "unknown")
     new = new_key(2)
     write_keys(key_path, KeyFile(keys=(new,), current=new.id, retired=(key,)))
-    assert keys.lacks(new.id) == ""
-    assert keys.lacks(key) == "retired"
+    assert keys.key_problem(new.id) == ""
+    assert keys.key_problem(key) == "retired"
     with pytest.raises(DecryptionFailed, match="retired key"):
         keys.decrypt(key, data, b"")
 
@@ -110,7 +110,7 @@ def test_a_key_that_was_retired_opens_nothing_where_nothing_is_sealed(
     assert keys.decrypt(key, data, b"") == b"text"
     new = new_key(2)
     write_keys(key_path, KeyFile(keys=(new,), current=new.id, retired=(key,)))
-    keys._looked = 0  # type: ignore[attr-defined]
+    keys._checked_at = 0  # type: ignore[attr-defined]
     with pytest.raises(DecryptionFailed, match="retired key"):
         keys.decrypt(key, data, b"")
 
@@ -129,5 +129,5 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
         patch.setattr(keys_module, "read_keys", replaced)
         ring = Keyring(key_path)
     assert ring.current == there.current
-    assert ring.lacks(new.id) == ""
+    assert ring.key_problem(new.id) == ""
     assert ring.current == new.id

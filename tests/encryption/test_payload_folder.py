@@ -21,7 +21,7 @@ from crewlog.encryption.codec import (
     is_unavailable,
     missing_file,
     missing_key,
-    refused,
+    refused_payload,
 )
 from crewlog.encryption.keys import Keyring, read_keys, write_keys
 from crewlog.errors import EncryptionKeyMissing, StoreIncomplete
@@ -113,7 +113,7 @@ async def test_whoever_needs_what_is_lost_waits(
     payloads = await converter.encode([LARGE])
     assert await converter.decode(payloads) == [LARGE]
     shutil.rmtree(tmp_path)
-    with pytest.raises(StoreIncomplete, match="is not there, or damaged") as told:
+    with pytest.raises(StoreIncomplete, match="is missing or damaged") as told:
         await converter.decode(payloads)
     assert "CREWLOG_PAYLOADS" in told.value.remedy
 
@@ -121,7 +121,7 @@ async def test_whoever_needs_what_is_lost_waits(
 async def test_only_this_process_says_that_something_is_lost() -> None:
     assert not is_unavailable(Payload(metadata={"encoding": b"crewlog/lost"}, data=b"/etc/passwd"))
     assert not is_given_up(Payload(metadata={"crewlog-given-up": b"1"}))
-    assert not is_unavailable(refused("x"))
+    assert not is_unavailable(refused_payload("x"))
 
 
 async def asked(payload: Payload, folder: Path, keys: Keyring | None) -> Payload:

@@ -65,6 +65,6 @@ def test_words_are_found_by_whoever_has_the_key_they_were_kept_with(
     assert kept in cipher.search_word_codes(["bird", "canary"])
     assert kept not in cipher.search_word_codes(["canaries"])
     rotated()
-    keys._looked = 0
+    keys._checked_at = 0
     assert cipher.words(["canary"]) != [kept]
     assert kept in cipher.search_word_codes(["canary"])

@@ -14,7 +14,7 @@ from temporalio.converter import WorkflowSerializationContext
 
 from crewlog.encryption.codec import EncryptionCodec
 from crewlog.encryption.keys import Keyring
-from crewlog.encryption.server import AT_ONCE, LARGEST, CodecServer
+from crewlog.encryption.server import LARGEST, MOST_REQUESTS, CodecServer
 from crewlog.payload_storage.converter import data_converter
 
 ORIGIN = "http://localhost:8233"
@@ -105,7 +105,7 @@ async def test_what_is_no_list_of_payloads_is_a_bad_request(
 
 async def test_who_says_nothing_holds_nobody_up(page: httpx.AsyncClient) -> None:
     port = page.base_url.port
-    idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(AT_ONCE)]
+    idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_REQUESTS)]
     found = await page.post("/decode", content=b"{}", headers=GOOD, timeout=5)
     assert found.status_code == 200
     for _, writer in idle:

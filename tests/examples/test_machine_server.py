@@ -6,7 +6,7 @@ import re
 import sys
 
 from crewlog.definition.reaching import McpServer
-from crewlog.mcp_servers.sessions import Sessions, called
+from crewlog.mcp_servers.sessions import Sessions, call_tool
 
 from .conftest import EXAMPLES
 
@@ -18,11 +18,11 @@ async def test_it_tells_how_the_machine_is() -> None:
     sessions = Sessions()
     session = sessions.of("machine", server)
     try:
-        found = await session.tools()
+        found = await session.list_tools()
         async with session.use() as opened:
-            free = await session.answered(called(opened, "disk", {"path": "/"}))
-            nowhere = await session.answered(called(opened, "disk", {"path": "/no/such"}))
-            load = await session.answered(called(opened, "load", {}))
+            free = await session.wait_for(call_tool(opened, "disk", {"path": "/"}))
+            nowhere = await session.wait_for(call_tool(opened, "disk", {"path": "/no/such"}))
+            load = await session.wait_for(call_tool(opened, "load", {}))
     finally:
         await sessions.close()
     assert sorted(found) == ["disk", "load", "memory", "uptime"]

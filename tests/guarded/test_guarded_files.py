@@ -137,7 +137,7 @@ def test_what_is_no_plain_file(root: Path) -> None:
             for mode in ("r", "w"):
                 with pytest.raises((NotInAllowlist, IsADirectoryError)):
                     open_within(root, path, mode).close()
-    with pytest.raises(NotInAllowlist, match="no folder"):
+    with pytest.raises(NotInAllowlist, match="not a folder"):
         open_within(root, "notes/a.md/b", "w").close()
 
 

@@ -21,7 +21,7 @@ from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import OutcomeUnknown, ToolFailed
 from crewlog.ids import ToolName
-from crewlog.mcp_servers.descriptions import described
+from crewlog.mcp_servers.descriptions import describe_tool
 from crewlog.store.in_process import InMemoryStore
 from crewlog.tool_call import ToolCall, calling
 
@@ -119,7 +119,7 @@ def url() -> Generator[str]:
 
 async def made(url: str, repeat: str) -> tuple[ToolLoader, Tool]:
     """The server's tool on a worker."""
-    digest = described("do", None, SCHEMA).digest
+    digest = describe_tool("do", None, SCHEMA).digest
     mcp = McpTools(InMemoryStore())
     registry = ToolLoader(mcp=lambda: mcp)
     definition = ToolDefinition.model_validate(

@@ -15,7 +15,7 @@ from mcp import ClientSession, types
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import ToolMissing
 from crewlog.mcp_servers import sessions
-from crewlog.mcp_servers.sessions import MOST_TOOLS, Session, called
+from crewlog.mcp_servers.sessions import MOST_TOOLS, Session, call_tool
 
 PIECE = b"x" * 65_536
 PIECES = 1_000
@@ -72,7 +72,7 @@ async def test_no_answer_fills_a_worker(
     monkeypatch.setattr(sessions, "LARGEST_ANSWER", LARGEST)
     async with serving(head, pieces) as (session, sent):
         with pytest.raises(ToolMissing, match="the MCP server 's' does not answer"):
-            await session.tools()
+            await session.list_tools()
     # Each of two tries is ended at the limit; what is on its way then fills the system's buffers.
     assert sum(sent) < PIECES * len(PIECE) / 2
 
@@ -116,4 +116,4 @@ async def test_an_answer_is_held_against_no_schema_of_its_server() -> None:
     schema = {"properties": {"a": {"pattern": "^(a+)+$"}}}
     session = SimpleNamespace(send_request=send_request, _tool_output_schemas={"t": schema})
     async with asyncio.timeout(5):
-        assert await called(cast("ClientSession", session), "t", {"n": 1}) is answer
+        assert await call_tool(cast("ClientSession", session), "t", {"n": 1}) is answer

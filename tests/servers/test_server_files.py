@@ -28,7 +28,7 @@ async def test_files_of_a_server_are_kept_by_their_hashes(tmp_path: Path) -> Non
     mcp = McpTools(store)
     registry = ToolLoader(mcp=lambda: mcp)
     try:
-        said = await mcp._sessions.of("s", server).tools()
+        said = await mcp._sessions.of("s", server).list_tools()
         await store.approve_tool(server.source, "draw", said["draw"].digest, "me", 1, "any")
         definition = ToolDefinition.model_validate({"run": "mcp:s/draw"})
         tool = await registry.load(ToolName("draw"), definition, {"s": server}, for_call=True)

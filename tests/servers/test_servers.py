@@ -31,7 +31,7 @@ from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import OutcomeUnknown, SecretMissing, ToolMissing, ToolNotApproved, ToolUnusable
 from crewlog.ids import ToolName
-from crewlog.mcp_servers.descriptions import LARGEST_SCHEMA, LONGEST_TEXT, cleaned_text, described
+from crewlog.mcp_servers.descriptions import LARGEST_SCHEMA, LONGEST_TEXT, clean_text, describe_tool
 from crewlog.state.calls import CheckArguments
 from crewlog.store.in_process import InMemoryStore
 from crewlog.tool_call import ToolCall, calling
@@ -70,7 +70,7 @@ class Kit:
     async def approve(self, *tools: str) -> None:
         server = self.servers["s"]
         session = self.mcp._sessions.of("s", server)
-        said = await session.tools()
+        said = await session.list_tools()
         for tool in tools or said:
             await self.store.approve_tool(server.source, tool, said[tool].digest, "me", 1, "any")
 
@@ -107,7 +107,7 @@ async def test_by_a_signed_policy_who_may_grant_must_have_signed_the_approval(
         }
     )
     await kit.approve()
-    digest = (await kit.mcp._sessions.of("s", kit.servers["s"]).tools())["add"].digest
+    digest = (await kit.mcp._sessions.of("s", kit.servers["s"]).list_tools())["add"].digest
     source = kit.servers["s"].source
     for key, rights in (None, False), (dev, False), (ada, True):
         if key is not None:
@@ -190,7 +190,7 @@ async def test_a_tool_that_changes_is_blocked_until_it_is_approved_anew(
 
 
 async def test_a_digest_in_the_definition(kit: Kit) -> None:
-    said = await kit.mcp._sessions.of("s", kit.servers["s"]).tools()
+    said = await kit.mcp._sessions.of("s", kit.servers["s"]).list_tools()
     await kit.ready("add", approved=said["add"].digest)
     await kit.approve("add")
     with pytest.raises(ToolNotApproved):  # the definition's word counts, not the store's
@@ -268,7 +268,7 @@ async def test_a_server_that_is_away(server: dict[str, Any], told: str) -> None:
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("ftp://127.0.0.1/mcp", "has a URL that is none"),
+        ("ftp://127.0.0.1/mcp", "has an invalid URL"),
         ("http://10.0.0.1.nip.io./mcp", "ends with a dot"),
     ],
 )
@@ -351,40 +351,42 @@ async def test_over_http_the_hosts_are_guarded(port: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(socket, "getaddrinfo", answer)
     url = f"http://mcp.test:{port}/mcp"
     guarded = Kit(s=McpServer(url=url))
-    with pytest.raises(ToolMissing, match=r"mcp\.test leads to 127\.0\.0\.1, a loopback address"):
+    with pytest.raises(
+        ToolMissing, match=r"mcp\.test resolves to 127\.0\.0\.1, a loopback address"
+    ):
         await guarded.ready("add")
     await guarded.registry.close()
 
 
 def test_digests() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "description": "x"}}}
-    one = described("t", "Says.", schema)
-    assert one == described("t", "Says.", dict(reversed(schema.items())))
+    one = describe_tool("t", "Says.", schema)
+    assert one == describe_tool("t", "Says.", dict(reversed(schema.items())))
     others = [
-        described("u", "Says.", schema),
-        described("t", "Says. ", schema),
-        described("t", "Says.\u200b", schema),  # a model is not told of it, a person is asked
-        described("t", "Says.", schema, "T"),
-        described("t", None, schema),
-        described("t", "Says.", {**schema, "required": ["a"]}),
-        described("t", "Says.", {**schema, "properties": {"a": {"type": "string"}}}),
+        describe_tool("u", "Says.", schema),
+        describe_tool("t", "Says. ", schema),
+        describe_tool("t", "Says.\u200b", schema),  # a model is not told of it, a person is asked
+        describe_tool("t", "Says.", schema, "T"),
+        describe_tool("t", None, schema),
+        describe_tool("t", "Says.", {**schema, "required": ["a"]}),
+        describe_tool("t", "Says.", {**schema, "properties": {"a": {"type": "string"}}}),
     ]
     assert len({one.digest, *(each.digest for each in others)}) == 8
 
 
 def test_descriptions_that_cannot_be_used() -> None:
     large = {"type": "object", "properties": {f"a{n}": {} for n in range(LARGEST_SCHEMA)}}
-    assert "bytes, more than" in described("t", "", large).fault
-    assert described("t", "", {"type": "string"}).fault == "its arguments are no object"
+    assert "bytes, more than" in describe_tool("t", "", large).fault
+    assert describe_tool("t", "", {"type": "string"}).fault == "its arguments are not an object"
     deep: Any = {}
     for _ in range(200):
         deep = {"items": deep}
-    assert "nested deeper" in described("t", "", {"type": "object", "properties": deep}).fault
-    long = described("t", "x" * 10_000, {"type": "object"})
+    assert "nested deeper" in describe_tool("t", "", {"type": "object", "properties": deep}).fault
+    long = describe_tool("t", "x" * 10_000, {"type": "object"})
     assert len(long.description) < 4_100
     said = {"type": "object", "properties": {"a": {"description": "a\x1b[1m\u202eb"}}}
-    assert described("t", "", said).schema["properties"]["a"]["description"] == "a[1mb"
-    assert cleaned_text("a\tb\nc\x00\u2066\U000e0041\ud800é日") == "a\tb\ncé日"
+    assert describe_tool("t", "", said).schema["properties"]["a"]["description"] == "a[1mb"
+    assert clean_text("a\tb\nc\x00\u2066\U000e0041\ud800é日") == "a\tb\ncé日"
 
 
 async def test_references_in_headers_are_looked_up(

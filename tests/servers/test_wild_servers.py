@@ -47,7 +47,7 @@ async def wild(
     store = InMemoryStore()
     tame = sessions.Session("s", McpServer(command=sys.executable, args=(str(WILD), "x:x")))
     try:
-        said = await tame.tools()
+        said = await tame.list_tools()
     finally:
         await tame.close()
     await store.approve_tool(server.source, "do", said["do"].digest, "me", 1, "any")
@@ -81,12 +81,12 @@ async def called(tool: Tool, folder: Path) -> Any:
     [
         ("initialize:endless", "it answers with more than 300,000 bytes"),
         ("tools/list:endless", "it answers with more than 300,000 bytes"),
-        ("tools/list:noise", "it writes more than 300,000 bytes that nobody asked for"),
-        ("tools/list:notes", "it writes more than 300,000 bytes that nobody asked for"),
+        ("tools/list:noise", "it writes more than 300,000 bytes without a request"),
+        ("tools/list:notes", "it writes more than 300,000 bytes without a request"),
         ("initialize:hang", "no answer in 1.5 s"),
         ("tools/list:deaf", "no answer in 1.5 s"),
-        ("initialize:die", "it ended with the exit code 3; it said: out of[1m paper"),
-        ("tools/list:die", "it ended with the exit code 3; it said: out of[1m paper"),
+        ("initialize:die", "it ended with the exit code 3; its last output: out of[1m paper"),
+        ("tools/list:die", "it ended with the exit code 3; its last output: out of[1m paper"),
     ],
 )
 async def test_a_server_that_cannot_be_listened_to_is_away(how: str, told: str) -> None:
@@ -197,7 +197,7 @@ async def test_large_structured_content_is_cut(tmp_path: Path) -> None:
 async def test_an_answer_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     answer = kept(tmp_path, {"result": {"content": [], "structuredContent": nested(250)}})
     async with wild("x:x", answer) as (_, _, ready):
-        with pytest.raises(ToolFailed, match=r"its answer cannot be read: .*recursion"):
+        with pytest.raises(ToolFailed, match=r"its response is invalid: .*recursion"):
             await asyncio.wait_for(call(await ready(), tmp_path), 10)
 
 

@@ -7,13 +7,13 @@ from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 
-from crewlog.encryption.codec import CALL, SEALED_MARK, is_refused
+from crewlog.encryption.codec import CALL, ENCRYPTED_MARK, is_refused
 from crewlog.workers.activity_ids import ActivityIds, create_activity_ids
 
 
 def started(*, encrypted: bool) -> WorkflowActivation:
     act = WorkflowActivation()
-    mark = {SEALED_MARK: b"1"} if encrypted else {}
+    mark = {ENCRYPTED_MARK: b"1"} if encrypted else {}
     act.jobs.add().initialize_workflow.arguments.append(Payload(metadata=mark))
     return act
 
@@ -44,7 +44,7 @@ def taken(calls: ActivityIds, seq: int, answer: Payload | None, *, local: bool =
 
 
 def answer(call: str) -> Payload:
-    return Payload(metadata={SEALED_MARK: b"1", CALL: call.encode()})
+    return Payload(metadata={ENCRYPTED_MARK: b"1", CALL: call.encode()})
 
 
 def reseeded(calls: ActivityIds, seed: int) -> None:
@@ -62,7 +62,7 @@ def test_a_result_is_valid_for_its_own_call_only() -> None:
     assert one != two
 
 
-@pytest.mark.parametrize("forged", [None, Payload(), Payload(metadata={SEALED_MARK: b"1"})])
+@pytest.mark.parametrize("forged", [None, Payload(), Payload(metadata={ENCRYPTED_MARK: b"1"})])
 def test_a_result_without_its_call_is_refused(forged: Payload | None) -> None:
     calls = names(7)
     scheduled(calls, 1)

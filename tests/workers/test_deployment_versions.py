@@ -17,8 +17,8 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.dev import doctor
-from crewlog.temporal_service.cli import program
-from crewlog.temporal_service.deployments import can_pin, make_current
+from crewlog.temporal_service.cli import shell_command
+from crewlog.temporal_service.deployments import can_pin, make_current_command
 from crewlog.testing import scripted
 from crewlog.workers.sandbox import SandboxedInstance
 from crewlog.workers.settings import WorkerSettings
@@ -108,11 +108,11 @@ async def test_the_worker_logs_the_current_build(current: str | RPCStatusCode, s
     command = logs[0].get("command", "")
     assert bool(command) == (said.endswith("is current") and current != "a")
     if command:
-        assert command == make_current(await program(), ADDRESS, "crews", "press", "a")
+        assert command == make_current_command(await shell_command(), ADDRESS, "crews", "press", "a")
 
 
 def test_the_logged_command_is_quoted() -> None:
-    words = shlex.split(make_current("/a b/temporal", ADDRESS, "a b", "press", "v1;rm"))
+    words = shlex.split(make_current_command("/a b/temporal", ADDRESS, "a b", "press", "v1;rm"))
     assert words[:4] == ["/a b/temporal", "worker", "deployment", "set-current-version"]
     assert words[words.index("--address") + 1] == ADDRESS
     assert words[-4:] == ["--deployment-name", "press", "--build-id", "v1;rm"]

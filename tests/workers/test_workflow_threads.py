@@ -13,7 +13,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 from client import crews
-from crewlog.encryption.codec import LOST_FILE
+from crewlog.encryption.codec import FILE_MISSING
 from shared import LIMIT, Lab
 
 FORBIDDEN = ("open", "os.", "pathlib.", "shutil.", "socket.", "subprocess.", "time.sleep")
@@ -64,5 +64,5 @@ async def test_workflow_threads_touch_nothing_outside(lab: Lab) -> None:
             assert (await run.result(LIMIT)).status == "completed"
         entries = [item.data for item in (await run.journal(limit=1000)).entries]
         [refused] = [entry for entry in entries if entry["kind"] == "CommandRejected"]
-        assert refused["reason"].endswith(LOST_FILE)
+        assert refused["reason"].endswith(FILE_MISSING)
     assert found == []

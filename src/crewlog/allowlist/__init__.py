@@ -1,1 +1,1 @@
-"""Files and hosts for tools: opened and reached only where their definition lets them."""
+"""Opens files and connects to hosts for tools, within the allowlist of their definition."""

@@ -1,7 +1,8 @@
-"""Files of a workspace, opened so that nothing can be swapped between the look and the use.
+"""Opens files of a workspace, safe against changes between the check and the use.
 
-A path is walked folder by folder from the workspace's own descriptor, and no link is followed: what
-was looked at is what is opened. Whoever swaps a folder for a link meanwhile wins a refusal.
+A path is walked folder by folder, from the descriptor of the workspace, and no link is followed:
+the checked file is the opened file. If a folder is replaced by a link meanwhile, the open is
+rejected.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _FLAGS = {
     "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
     "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
 }
-# Some systems lack some of them, and are as safe as they can be.
+# Some systems lack some of these flags.
 _NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER: int = getattr(os, "O_DIRECTORY", 0)
 _PLAIN: int = (
-    getattr(os, "O_NONBLOCK", 0)  # a pipe that nobody writes to would be waited for
+    getattr(os, "O_NONBLOCK", 0)  # else opening a pipe would block
     | getattr(os, "O_NOCTTY", 0)
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
@@ -37,23 +38,23 @@ _REMEDY = "Give a path relative to the workspace, without links."
 
 
 def resolve_within(
-    root: Path, path: str, folders: Sequence[str] = (), who: str = "the tool"
+    root: Path, path: str, folders: Sequence[str] = (), owner: str = "the tool"
 ) -> Path:
-    """The absolute path of a file below `root`, whether it exists or not, its links followed.
+    """The absolute path of a file below `root`, with its links resolved; it need not exist.
 
     Args:
         root: The workspace.
         path: A path relative to it.
-        folders: Folders of it that the path must be in; empty means anywhere.
-        who: Whose path it is, for people.
+        folders: Folders of it that the path must be in; empty: any.
+        owner: The owner of the path, for the error.
 
     Raises:
-        NotInAllowlist: for a path that is none, or that leaves the workspace or the folders.
+        NotInAllowlist: the path is invalid, or leaves the workspace or the folders.
     """
-    found = check_path(path)
-    if not found.allowed:
+    result = check_path(path)
+    if not result.allowed:
         raise NotInAllowlist(
-            f"the path {path!r} is not inside the workspace: {found.reason}",
+            f"the path {path!r} is not inside the workspace: {result.reason}",
             remedy="Give a path relative to the workspace, without '..'.",
         )
     root = root.resolve()
@@ -70,7 +71,7 @@ def resolve_within(
         )
     if folders and not any(full.is_relative_to(root / allowed) for allowed in folders):
         raise NotInAllowlist(
-            f"{who} may not use {path!r}",
+            f"{owner} may not use {path!r}",
             remedy=f"It may use: {', '.join(folders)}.",
         )
     return full
@@ -84,22 +85,22 @@ def open_within(
     Args:
         root: The workspace.
         path: A path relative to it.
-        mode: As for `open`. For writing, missing folders are made.
-        folders: Folders that the path must be in; empty means anywhere.
-        options: What else `open` takes: `encoding`, `newline`, …
+        mode: As for `open`. For writing, missing folders are created.
+        folders: Folders that the path must be in; empty: any.
+        options: Other arguments of `open`: `encoding`, `newline`, …
 
     Raises:
-        NotInAllowlist: where the path may not be used, or is a link, a device or a pipe.
-        OSError: as `open` does.
+        NotInAllowlist: the path is not allowed, or is a link, a device or a pipe.
+        OSError: as `open`.
     """
     kind = mode.replace("b", "").replace("t", "").replace("+", "")
     if kind not in _FLAGS:
         raise ValueError(f"there is no mode {mode!r}")
     if "b" not in mode:
         options.setdefault("encoding", "utf-8")
-    found = check_path(path, folders)
-    if not found.allowed:
-        raise NotInAllowlist(found.reason, remedy=_REMEDY)
+    result = check_path(path, folders)
+    if not result.allowed:
+        raise NotInAllowlist(result.reason, remedy=_REMEDY)
     flags = _FLAGS[kind]
     if "+" in mode:
         flags = (flags & ~os.O_WRONLY) | os.O_RDWR
@@ -109,9 +110,9 @@ def open_within(
         raise NotInAllowlist(f"the path {path!r} is a folder", remedy="Name a file in it.")
 
     def opener(_path: str, _flags: int) -> int:
-        fd = _opened(root.resolve(), names, flags, path, makes=kind != "r")
+        fd = _open_below(root.resolve(), names, flags, path, create_folders=kind != "r")
         try:
-            _check_plain(fd, path, writes=writes)
+            _check_regular(fd, path, writes=writes)
             if kind == "w":
                 os.ftruncate(fd, 0)
         except BaseException:
@@ -119,61 +120,63 @@ def open_within(
             raise
         return fd
 
-    # From the opener's return on, the descriptor is closed by the file, also where that cannot be
-    # made. Whoever closed it as well would close what another thread has opened since.
+    # `open` closes the descriptor that the opener returns, even if it fails. A second close could
+    # hit a descriptor that another thread has opened since.
     return open(path, mode, opener=opener, **options)
 
 
-def _opened(root: Path, names: list[str], flags: int, path: str, *, makes: bool) -> int:
-    if not _BY_FOLDER:  # no descriptors of folders: look, then open
+def _open_below(
+    root: Path, names: list[str], flags: int, path: str, *, create_folders: bool
+) -> int:
+    if not _BY_FOLDER:  # no descriptors of folders: check, then open
         full = resolve_within(root, "/".join(names))
-        if makes:
+        if create_folders:
             full.parent.mkdir(parents=True, exist_ok=True)
         return os.open(full, flags | _NO_FOLLOW | _PLAIN, 0o666)
     folder = os.open(root, os.O_RDONLY | _FOLDER | _PLAIN)
     try:
         for name in names[:-1]:
-            left, folder = folder, _folder(folder, name, path, makes=makes)
-            os.close(left)
+            parent, folder = folder, _open_folder(folder, name, path, create_folders=create_folders)
+            os.close(parent)
         try:
             return os.open(names[-1], flags | _NO_FOLLOW | _PLAIN, 0o666, dir_fd=folder)
         except OSError as exc:
-            raise _in_words(exc, path) from exc
+            raise _explain(exc, path) from exc
     finally:
         os.close(folder)
 
 
-def _folder(parent: int, name: str, path: str, *, makes: bool) -> int:
+def _open_folder(parent: int, name: str, path: str, *, create_folders: bool) -> int:
     flags = os.O_RDONLY | _FOLDER | _NO_FOLLOW | _PLAIN
     try:
         try:
             return os.open(name, flags, dir_fd=parent)
         except FileNotFoundError:
-            if not makes:
+            if not create_folders:
                 raise
-        with suppress(FileExistsError):  # what somebody else made, the next line finds out
+        with suppress(FileExistsError):  # the next line opens it
             os.mkdir(name, dir_fd=parent)
         return os.open(name, flags, dir_fd=parent)
     except OSError as exc:
-        raise _in_words(exc, path) from exc
+        raise _explain(exc, path) from exc
 
 
-def _in_words(exc: OSError, path: str) -> Exception:
+def _explain(exc: OSError, path: str) -> Exception:
     if exc.errno in (errno.ELOOP, errno.EMLINK):
-        return NotInAllowlist(f"the path {path!r} goes by a symbolic link", remedy=_REMEDY)
-    if exc.errno == errno.ENOTDIR:  # also what a link in the place of a folder is told as
-        return NotInAllowlist(f"a part of {path!r} is no folder, or a link", remedy=_REMEDY)
+        return NotInAllowlist(f"the path {path!r} contains a symbolic link", remedy=_REMEDY)
+    if exc.errno == errno.ENOTDIR:  # also for a link instead of a folder
+        return NotInAllowlist(f"a part of {path!r} is not a folder, or is a link", remedy=_REMEDY)
     if exc.errno in (errno.ENXIO, errno.ENODEV):
-        return NotInAllowlist(f"the path {path!r} is no plain file", remedy=_REMEDY)
+        return NotInAllowlist(f"the path {path!r} is not a regular file", remedy=_REMEDY)
     return type(exc)(exc.errno, os.strerror(exc.errno or 0), path)
 
 
-def _check_plain(fd: int, path: str, *, writes: bool) -> None:
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode):
-        raise NotInAllowlist(f"the path {path!r} is no plain file", remedy=_REMEDY)
-    if writes and found.st_nlink > 1:
+def _check_regular(fd: int, path: str, *, writes: bool) -> None:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise NotInAllowlist(f"the path {path!r} is not a regular file", remedy=_REMEDY)
+    if writes and status.st_nlink > 1:
         raise NotInAllowlist(
-            f"the file {path!r} has another name, a hard link, which may be anywhere",
-            remedy="Write to another file, and replace this one by it.",
+            f"the file {path!r} has a hard link, which may be outside of the workspace",
+            remedy="Write another file, and replace this one by it.",
         )

@@ -1,8 +1,8 @@
-"""HTTP for tools: every request and every redirect goes where the definition lets it, or nowhere.
+"""HTTP clients for tools: every request and every redirect must be within the allowlist.
 
-The host's name is looked up once and the connection goes to the address that was checked, so a
-second answer of DNS changes nothing. TLS still asks for the host's own certificate. Connections are
-kept for each host by itself: two hosts at one address never share one, whose certificate is one's.
+A host name is resolved once, and the connection goes to the checked address, so a later DNS answer
+has no effect. TLS verifies the certificate of the host name. Connections are pooled by host name,
+since two hosts with one address have different certificates.
 """
 
 from __future__ import annotations
@@ -27,98 +27,98 @@ from crewlog.authority.allowlist import (
 from crewlog.errors import NotInAllowlist, UsageError
 
 LOOKUP_SECONDS = 10.0
-"""How long a coroutine waits for DNS."""
-_OURS = frozenset({"transport", "mounts", "proxy", "trust_env", "app"})
-_OF_TRANSPORT = frozenset({"verify", "cert", "http1", "http2", "limits"})
+"""The timeout of DNS in coroutines."""
+_RESERVED_OPTIONS = frozenset({"transport", "mounts", "proxy", "trust_env", "app"})
+_TRANSPORT_OPTIONS = frozenset({"verify", "cert", "http1", "http2", "limits"})
 _REMEDY = "Use a host that the tool may reach."
 Lookup = Callable[[str, int], list[str]]
-"""Which addresses a host's name leads to."""
+"""Returns the addresses of a host name."""
 
 
 def lookup(host: str, port: int) -> list[str]:
-    """The addresses of a host, as the system finds them.
+    """The addresses of a host name, from the system.
 
     Raises:
-        OSError: where it finds none.
+        OSError: it has none.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
-def allowed_addresses(target: Target, hosts: Sequence[str], look: Lookup = lookup) -> list[str]:
-    """The addresses that a target may be reached at; all that its name leads to must be allowed.
+def allowed_addresses(target: Target, hosts: Sequence[str], resolve: Lookup = lookup) -> list[str]:
+    """The addresses of a target, all of which must be allowed.
 
     Raises:
-        NotInAllowlist: where one is not, or there is none.
+        NotInAllowlist: one is not, or there is none.
     """
-    allowed = check_target(target, hosts)
-    if not allowed.allowed:
-        raise NotInAllowlist(allowed.reason, remedy=_REMEDY)
+    result = check_target(target, hosts)
+    if not result.allowed:
+        raise NotInAllowlist(result.reason, remedy=_REMEDY)
     try:
-        found = look(target.host, target.port)
+        addresses = resolve(target.host, target.port)
     except (OSError, UnicodeError) as exc:
-        say = f"the host {target.host} cannot be looked up: {exc}"
-        raise NotInAllowlist(say, remedy="Check its name, or try again later.") from exc
-    for address in found:
-        allowed = check_address(address, target, hosts)
-        if not allowed.allowed:
-            raise NotInAllowlist(allowed.reason, remedy=_REMEDY)
-    if not found:
-        raise NotInAllowlist(f"the host {target.host} leads to no address", remedy=_REMEDY)
-    return found
+        message = f"the host {target.host} cannot be resolved: {exc}"
+        raise NotInAllowlist(message, remedy="Check its name, or try again later.") from exc
+    for address in addresses:
+        result = check_address(address, target, hosts)
+        if not result.allowed:
+            raise NotInAllowlist(result.reason, remedy=_REMEDY)
+    if not addresses:
+        raise NotInAllowlist(f"the host {target.host} has no address", remedy=_REMEDY)
+    return addresses
 
 
 async def allowed_addresses_async(
-    target: Target, hosts: Sequence[str], look: Lookup = lookup
+    target: Target, hosts: Sequence[str], resolve: Lookup = lookup
 ) -> list[str]:
-    """The same, without holding the event loop up.
+    """The same for coroutines.
 
     Raises:
-        NotInAllowlist: as `allowed_addresses`, and where DNS takes too long.
+        NotInAllowlist: as `allowed_addresses`, or DNS takes too long.
     """
     try:
         async with asyncio.timeout(LOOKUP_SECONDS):
-            return await asyncio.to_thread(allowed_addresses, target, hosts, look)
+            return await asyncio.to_thread(allowed_addresses, target, hosts, resolve)
     except TimeoutError:
-        say = f"the host {target.host} was not looked up in {LOOKUP_SECONDS:g} s"
-        raise NotInAllowlist(say, remedy="Try again later.") from None
+        message = f"the host {target.host} was not resolved in {LOOKUP_SECONDS:g} s"
+        raise NotInAllowlist(message, remedy="Try again later.") from None
 
 
-async def url_error(url: str, hosts: Sequence[str], look: Lookup = lookup) -> str:
-    """Why a URL that a tool is to be called with may not be; empty where it may."""
+async def url_error(url: str, hosts: Sequence[str], resolve: Lookup = lookup) -> str:
+    """Why a URL in the arguments of a tool is not allowed; empty if it is."""
     target = parse_url(url)
     if isinstance(target, AllowlistResult):
         return target.reason
     try:
-        await allowed_addresses_async(target, hosts, look)
+        await allowed_addresses_async(target, hosts, resolve)
     except NotInAllowlist as exc:
         return exc.message
     return ""
 
 
 class AllowlistTransport(httpx.BaseTransport):
-    """Sends requests to hosts that may be reached.
+    """Sends requests to allowed hosts only.
 
     Args:
-        hosts: Which these are, as in a definition.
-        look: How names are looked up.
-        options: What httpx's own transport takes: `verify`, `cert`, `limits`.
+        hosts: The allowed hosts, as in a definition.
+        resolve: Resolves host names.
+        options: Options of httpx's transport: `verify`, `cert`, `limits`.
     """
 
-    def __init__(self, hosts: Sequence[str], look: Lookup = lookup, **options: Any) -> None:
+    def __init__(self, hosts: Sequence[str], resolve: Lookup = lookup, **options: Any) -> None:
         self._hosts = tuple(hosts)
-        self._look = look
+        self._resolve = resolve
         self._options = options
         self._by_host: dict[str, httpx.HTTPTransport] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends a request to an address of its host that was checked."""
+        """Sends a request to a checked address of its host."""
         target = _target(request)
         inner = self._by_host.get(target.host)
         if inner is None:
-            inner = httpx.HTTPTransport(trust_env=False, **_trusting(self._options))
+            inner = httpx.HTTPTransport(trust_env=False, **_with_trust(self._options))
             self._by_host[target.host] = inner
-        *others, last = allowed_addresses(target, self._hosts, self._look)
+        *others, last = allowed_addresses(target, self._hosts, self._resolve)
         for address in others:
             try:
                 return inner.handle_request(_pinned(request, target, address))
@@ -135,20 +135,20 @@ class AllowlistTransport(httpx.BaseTransport):
 class AsyncAllowlistTransport(httpx.AsyncBaseTransport):
     """The same for coroutines."""
 
-    def __init__(self, hosts: Sequence[str], look: Lookup = lookup, **options: Any) -> None:
+    def __init__(self, hosts: Sequence[str], resolve: Lookup = lookup, **options: Any) -> None:
         self._hosts = tuple(hosts)
-        self._look = look
+        self._resolve = resolve
         self._options = options
         self._by_host: dict[str, httpx.AsyncHTTPTransport] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends a request to an address of its host that was checked."""
+        """Sends a request to a checked address of its host."""
         target = _target(request)
         inner = self._by_host.get(target.host)
         if inner is None:
-            inner = httpx.AsyncHTTPTransport(trust_env=False, **_trusting(self._options))
+            inner = httpx.AsyncHTTPTransport(trust_env=False, **_with_trust(self._options))
             self._by_host[target.host] = inner
-        *others, last = await allowed_addresses_async(target, self._hosts, self._look)
+        *others, last = await allowed_addresses_async(target, self._hosts, self._resolve)
         for address in others:
             try:
                 return await inner.handle_async_request(_pinned(request, target, address))
@@ -163,76 +163,78 @@ class AsyncAllowlistTransport(httpx.AsyncBaseTransport):
 
 
 @contextmanager
-def client(hosts: Sequence[str], look: Lookup = lookup, **options: Any) -> Generator[httpx.Client]:
-    """A client that reaches `hosts` alone; it is closed with the block.
+def client(
+    hosts: Sequence[str], resolve: Lookup = lookup, **options: Any
+) -> Generator[httpx.Client]:
+    """A client for allowed hosts, closed with the block.
 
     Args:
-        hosts: Which may be reached, as in a definition.
-        look: How names are looked up.
-        options: What `httpx.Client` takes, but for what would go around the guard.
+        hosts: The allowed hosts, as in a definition.
+        resolve: Resolves host names.
+        options: Options of `httpx.Client`, except those that would bypass the check.
 
     Raises:
-        UsageError: for an option that would.
+        UsageError: an option would bypass the check.
     """
-    own, rest = _options(options)
-    transport = AllowlistTransport(hosts, look, **own)
-    with httpx.Client(transport=transport, trust_env=False, **rest) as made:
+    transport_options, client_options = _split_options(options)
+    transport = AllowlistTransport(hosts, resolve, **transport_options)
+    with httpx.Client(transport=transport, trust_env=False, **client_options) as made:
         yield made
 
 
 @asynccontextmanager
 async def async_client(
-    hosts: Sequence[str], look: Lookup = lookup, **options: Any
+    hosts: Sequence[str], resolve: Lookup = lookup, **options: Any
 ) -> AsyncGenerator[httpx.AsyncClient]:
     """The same for coroutines."""
-    async with make_async_client(hosts, look, **options) as made:
+    async with make_async_client(hosts, resolve, **options) as made:
         yield made
 
 
 def make_async_client(
-    hosts: Sequence[str], look: Lookup = lookup, **options: Any
+    hosts: Sequence[str], resolve: Lookup = lookup, **options: Any
 ) -> httpx.AsyncClient:
-    """The same, for somebody else to close."""
-    own, rest = _options(options)
-    transport = AsyncAllowlistTransport(hosts, look, **own)
-    return httpx.AsyncClient(transport=transport, trust_env=False, **rest)
+    """The same; the caller closes it."""
+    transport_options, client_options = _split_options(options)
+    transport = AsyncAllowlistTransport(hosts, resolve, **transport_options)
+    return httpx.AsyncClient(transport=transport, trust_env=False, **client_options)
 
 
 @lru_cache(1)
 def _context() -> ssl.SSLContext:
-    """The trust in the usual authorities; to read them takes a tenth of a second."""
+    """The usual certificate authorities; loading them takes a tenth of a second."""
     return httpx.create_ssl_context(trust_env=False)
 
 
-def _trusting(options: dict[str, Any]) -> dict[str, Any]:
+def _with_trust(options: dict[str, Any]) -> dict[str, Any]:
     return options if {"verify", "cert"} & set(options) else {**options, "verify": _context()}
 
 
-def _options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those of the transport, and those of the client."""
-    if around := sorted(_OURS & set(options)):
+def _split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of the transport, and those of the client."""
+    if reserved := sorted(_RESERVED_OPTIONS & set(options)):
         raise UsageError(
-            f"the option {around[0]!r} would go around the check of hosts",
-            remedy="Leave it out; what may be reached is the tool's 'hosts'.",
+            f"the option {reserved[0]!r} would bypass the check of hosts",
+            remedy="Remove it; the tool's 'hosts' are the allowed hosts.",
         )
-    own = {key: value for key, value in options.items() if key in _OF_TRANSPORT}
-    return own, {key: value for key, value in options.items() if key not in own}
+    of_transport = {key: value for key, value in options.items() if key in _TRANSPORT_OPTIONS}
+    return of_transport, {key: value for key, value in options.items() if key not in of_transport}
 
 
 def _target(request: httpx.Request) -> Target:
-    """Where a request goes: what httpx made of its URL is what is connected to."""
+    """The target of a request, by the URL that httpx connects to."""
     target = parse_url(str(request.url))
     if isinstance(target, AllowlistResult):
         raise NotInAllowlist(target.reason, remedy=_REMEDY)
-    said = request.headers.get("host", "")
-    if said.lower() != request.url.netloc.decode("ascii").lower():
-        say = f"the request to {target.host} has the Host {said!r}: another one than its URL"
-        raise NotInAllowlist(say, remedy="Leave the header out.")
+    header = request.headers.get("host", "")
+    if header.lower() != request.url.netloc.decode("ascii").lower():
+        message = f"the request to {target.host} has another Host header: {header!r}"
+        raise NotInAllowlist(message, remedy="Remove the header.")
     return target
 
 
 def _pinned(request: httpx.Request, target: Target, address: str) -> httpx.Request:
-    """The request to one address; its headers and its certificate are the host's."""
+    """The request to one address, with the headers and the certificate name of the host."""
     return httpx.Request(
         request.method,
         request.url.copy_with(host=address.partition("%")[0]),

@@ -1,4 +1,4 @@
-"""The signatures of commands: what they cover, whose they are, and what that principal may do.
+"""Authentication and authorization of commands by their signatures.
 
 The signed text has seven lines, joined by line feeds, without one at the end:
 
@@ -112,10 +112,10 @@ def content_hash(content: Mapping[str, Json]) -> str:
         content: The command as it is sent; its `proof` is not part of it.
 
     Raises:
-        ValueError: RFC 8785 has no form of one of its numbers or texts.
+        ValueError: RFC 8785 cannot represent one of its numbers or texts.
     """
-    said = {key: value for key, value in content.items() if key != "proof"}
-    return hashlib.sha256(rfc8785.dumps(said)).hexdigest()
+    signed = {key: value for key, value in content.items() if key != "proof"}
+    return hashlib.sha256(rfc8785.dumps(signed)).hexdigest()
 
 
 def signed_text(
@@ -131,12 +131,12 @@ def signed_text(
         namespace: The namespace of the run; empty for an approval.
 
     Raises:
-        ValueError: RFC 8785 has no form of its content, or its id has a line break.
+        ValueError: RFC 8785 cannot represent its content, or an id has a line break.
     """
     command = content.get("command" if name in (START, SCHEDULE) else "id", "")
     lines = (VERSION, namespace, run, name, command, str(expires), content_hash(content))
     if any(not isinstance(line, str) or "\n" in line for line in lines):
-        raise ValueError("a run's and a command's id are texts of one line")
+        raise ValueError("the ids of a run and a command must be texts of one line")
     return "\n".join(lines).encode()
 
 
@@ -144,7 +144,7 @@ def authorize_command(
     policy: Policy | None,
     name: str,
     content: Mapping[str, Json],
-    proof: Signature | None,
+    signature: Signature | None,
     *,
     run: str,
     at: int,
@@ -153,143 +153,144 @@ def authorize_command(
     """Authenticates the sender of a command, and authorizes the command.
 
     Args:
-        policy: The policy in force; none: open.
+        policy: The policy in force; None: open.
         name: The command's name as it was sent, or `START`.
         content: The command as it was sent.
-        proof: Its signature.
+        signature: Its signature.
         run: The run that received it.
         at: When it was received, in milliseconds since the epoch.
         namespace: The namespace of the run.
     """
-    claimed = content.get("by")
-    said = claimed[:_LONGEST_NAME] if isinstance(claimed, str) else ""
+    by = content.get("by")
+    sender = by[:_LONGEST_NAME] if isinstance(by, str) else ""
     if policy is None or not policy.signed:
         return CommandAuthorization(
-            allowed=True, reason="the crew's policy is open", principal=said
+            allowed=True, reason="the crew's policy is open", principal=sender
         )
-    proven = _proven(policy, name, content, proof, run=run, at=at, namespace=namespace)
-    if isinstance(proven, str):
-        who = f", which says that it is of {said!r}," if said else ""
+    result = _authenticate(policy, name, content, signature, run=run, at=at, namespace=namespace)
+    if isinstance(result, str):
+        claim = f", which claims to be from {sender!r}," if sender else ""
         return CommandAuthorization(
             allowed=False,
-            reason=f"the crew's policy takes signed commands only, and this {name}{who} {proven}",
-            remedy=_HOW,
-            principal=f"{UNVERIFIED} {said}".rstrip(),
+            reason=f"the crew's policy requires signed commands, and this {name}{claim} {result}",
+            remedy=_SIGN,
+            principal=f"{UNVERIFIED} {sender}".rstrip(),
         )
-    who, principal = proven
-    return authorize_right(who, principal.rights, needed_right(name, content), name)
+    principal_name, principal = result
+    return authorize_right(principal_name, principal.rights, needed_right(name, content), name)
 
 
-_HOW = (
-    "Sign it with the key of a principal of the crew: `crewlog keys list` has yours, CREWLOG_KEY "
-    "chooses one, docs/authority/principals.md says how."
+_SIGN = (
+    "Sign it with the key of a principal of the crew: `crewlog keys list` lists your keys, "
+    "CREWLOG_KEY chooses one, see docs/authority/principals.md."
 )
 
-_GRANTER = "who has 'grant' "
+_GRANTER = "with 'grant' "
 
 
 def authorize_right(
-    who: str, rights: tuple[Right, ...], needed: Right, what: str
+    principal: str, rights: tuple[Right, ...], right: Right, action: str
 ) -> CommandAuthorization:
     """Whether an authenticated principal has a right.
 
     Args:
-        who: The principal.
-        rights: What the policy gives it.
-        needed: The right that is needed.
-        what: The command, or its effect, that needs the right.
+        principal: The principal.
+        rights: Its rights by the policy.
+        right: The required right.
+        action: The command, or its effect, that needs the right.
     """
-    allowed = needed in rights
-    has = ", ".join(rights) or "none"
+    allowed = right in rights
+    granted = ", ".join(rights) or "none"
     return CommandAuthorization(
         allowed=allowed,
-        reason=f"{who!r} has the right {needed!r} by the crew's policy"
+        reason=f"{principal!r} has the right {right!r} by the crew's policy"
         if allowed
-        else f"{what} needs the right {needed!r}, which {who!r} does not have; "
-        f"the crew's policy gives: {has}",
+        else f"{action} needs the right {right!r}, which {principal!r} does not have; "
+        f"the crew's policy gives: {granted}",
         remedy=""
         if allowed
-        else f"Somebody with the right {needed!r} can do it, or "
-        f"{'' if needed == 'grant' else _GRANTER}can give it to {who!r}: change the crew's policy.",
-        principal=who,
+        else f"A principal with the right {right!r} can do it, or "
+        f"{'' if right == 'grant' else _GRANTER}can give it to {principal!r}: change the policy.",
+        principal=principal,
         verified=True,
         rights=rights,
     )
 
 
-def _proven(
+def _authenticate(
     policy: Policy,
     name: str,
     content: Mapping[str, Json],
-    proof: Signature | None,
+    signature: Signature | None,
     *,
     run: str,
     at: int,
     namespace: str,
 ) -> tuple[str, Principal] | str:
-    """The principal that signed a command, or what is wrong with the signature."""
-    if proof is None:
+    """The principal that signed a command, or a phrase for what is wrong with the signature."""
+    if signature is None:
         return "has no signature"
-    whose = [(who, each) for who, each in policy.principals.items() if each.key == proof.key]
-    if not whose:
-        return f"is signed with the key {proof.key!r}, which no principal has"
-    if proof.expires <= at:
-        return f"has a signature that expired {(at - proof.expires) / 1000:.0f} s before it came"
-    if not _fits(proof, run, name, content, namespace):
+    owners = [each for each in policy.principals.items() if each[1].key == signature.key]
+    if not owners:
+        return f"is signed with the key {signature.key!r}, which no principal has"
+    if signature.expires <= at:
+        age = (at - signature.expires) / 1000
+        return f"has a signature that expired {age:.0f} s before it came"
+    if not _is_signature_of(signature, run, name, content, namespace):
         return (
-            f"has a signature that does not fit: it is of another run than {run!r} in "
-            f"{namespace!r}, of another command, or of another content"
+            f"has a signature that does not fit: it is for another run than {run!r} in "
+            f"{namespace!r}, for another command, or for other content"
         )
-    return whose[0]
+    return owners[0]
 
 
-def _fits(
-    proof: Signature, run: str, name: str, content: Mapping[str, Json], namespace: str
+def _is_signature_of(
+    signature: Signature, run: str, name: str, content: Mapping[str, Json], namespace: str
 ) -> bool:
-    """Whether a signature is that of this command, or of the schedule that starts the run.
+    """Whether a signature is for this command, or for the schedule that starts the run.
 
-    A schedule signs once for all of its runs.
+    A schedule has one signature for all of its runs.
     """
-    if verify(proof, run, name, content, namespace):
+    if verify(signature, run, name, content, namespace):
         return True
-    of = _OF_A_SCHEDULE.fullmatch(run) if name == START else None
-    return of is not None and verify(proof, of[1], SCHEDULE, content, namespace)
+    match = _OF_A_SCHEDULE.fullmatch(run) if name == START else None
+    return match is not None and verify(signature, match[1], SCHEDULE, content, namespace)
 
 
 def signature_hash(
-    proof: Signature, run: str, name: str, content: Mapping[str, Json], namespace: str
+    signature: Signature, run: str, name: str, content: Mapping[str, Json], namespace: str
 ) -> str:
     """The hash of what a signature covers, whatever its encoding; empty if it is invalid.
 
     Args:
-        proof: The signature.
-        run: The id of the run: a schedule signs once, and each of its runs is another start.
+        signature: The signature.
+        run: The id of the run: one signature of a schedule starts many runs.
         name: The command's name, or `START`.
         content: The command as it was sent.
         namespace: The namespace of the run.
     """
     try:
-        text = signed_text(run, name, proof.expires, content, namespace)
+        text = signed_text(run, name, signature.expires, content, namespace)
     except ValueError:
         return ""
-    return hashlib.sha256(b"\0".join((public_key_bytes(proof.key), text))).hexdigest()
+    return hashlib.sha256(b"\0".join((public_key_bytes(signature.key), text))).hexdigest()
 
 
 def verify(
-    proof: Signature, run: str, name: str, content: Mapping[str, Json], namespace: str
+    signature: Signature, run: str, name: str, content: Mapping[str, Json], namespace: str
 ) -> bool:
-    """Whether a signature of its key covers exactly this command to this run."""
+    """Whether a signature is valid for exactly this command to this run."""
     try:
-        signature = base64.b64decode(proof.signature, validate=True)
-        text = signed_text(run, name, proof.expires, content, namespace)
-        Ed25519PublicKey.from_public_bytes(public_key_bytes(proof.key)).verify(signature, text)
+        data = base64.b64decode(signature.signature, validate=True)
+        text = signed_text(run, name, signature.expires, content, namespace)
+        Ed25519PublicKey.from_public_bytes(public_key_bytes(signature.key)).verify(data, text)
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
 EVERY_CREW = "mcp"
-"""In place of the id of a run: an approval belongs to none."""
+"""Instead of the id of a run: an approval belongs to no run."""
 
 
 def approval_content(source: str, tool: str, digest: str) -> dict[str, Json]:
@@ -306,7 +307,7 @@ def approval_content(source: str, tool: str, digest: str) -> dict[str, Json]:
 def approver(
     policy: Policy, approvals: Iterable[SignedApproval], tool: str, digest: str, *, at: int
 ) -> str:
-    """The principal with the right to do so that approved a tool as it is now; empty if none did.
+    """The principal with the right `grant` that approved a tool as it is now; empty if none did.
 
     Args:
         policy: The policy of the crew.
@@ -319,10 +320,12 @@ def approver(
         each.key: name for name, each in policy.principals.items() if "grant" in each.rights
     }
     for each in approvals:
-        proof = each.signature
-        if (each.tool, each.digest) != (tool, digest) or proof.expires <= at:
+        signature = each.signature
+        if (each.tool, each.digest) != (tool, digest) or signature.expires <= at:
             continue
         content = approval_content(each.source, tool, digest)
-        if proof.key in granting and verify(proof, EVERY_CREW, APPROVE, content, EVERYWHERE):
-            return granting[proof.key]
+        if signature.key in granting and verify(
+            signature, EVERY_CREW, APPROVE, content, EVERYWHERE
+        ):
+            return granting[signature.key]
     return ""

@@ -1,6 +1,6 @@
-"""A command's signature as data; `crewlog.authority.principals` says what it is over.
+"""Signatures as data; `crewlog.authority.principals` creates and verifies them.
 
-Here, because whoever reads the wire's models needs no cryptography.
+A module of its own, so that the models of the wire contract need no cryptography.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ START = "start"
 """The name under which the start of a run is signed."""
 
 SCHEDULE = "schedule"
-"""The same where a schedule starts it, as one of many: signed is the part of its id that they
-share."""
+"""The name under which a schedule is signed, with the id of the schedule instead of a run."""
 
 APPROVE = "approve_tool"
-"""The name under which the approval of a server's tool is signed: it is of no run."""
+"""The name under which the approval of a tool of an MCP server is signed."""
 
 EVERYWHERE = ""
-"""What is signed in the place of a namespace where an approval holds in each of them."""
+"""Instead of a namespace, for an approval that is valid in all namespaces."""
 
 
 class Signature(Model):
@@ -35,16 +34,16 @@ class Signature(Model):
 
 
 class SignedApproval(Model):
-    """That somebody approved what a tool of a server says of itself."""
+    """A signed approval of a tool of an MCP server."""
 
     source: str
     """The server, as `McpServer.source` names it."""
     tool: str
     """The tool's name there."""
     digest: str
-    """Of all that the tool says of itself."""
+    """The hash of the description of the tool and its arguments."""
     by: str
-    """Who says so, for people: who it is is proven by the signature."""
+    """The name of the approver, for people; only the signature proves it."""
     at: int
     """When, in milliseconds since the epoch."""
     signature: Signature

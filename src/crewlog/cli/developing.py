@@ -28,7 +28,7 @@ from crewlog.definition.load import load_file
 from crewlog.dev.processes import Guard, end, identify
 from crewlog.dev.services import Services
 from crewlog.errors import CrewlogError, InvalidDefinition, WorkerMissing
-from crewlog.temporal_service.cli import look_up
+from crewlog.temporal_service.cli import find_with_attempts
 from crewlog.temporal_service.namespaces import check_namespace
 
 READY_LIMIT = 60.0
@@ -112,7 +112,7 @@ async def _tell_cli(screen: Screen) -> None:
     """Tell where the `temporal` command line is, if nobody finds it by its name."""
     if shutil.which("temporal"):
         return
-    found, _ = await look_up()
+    found, _ = await find_with_attempts()
     if found is not None:
         screen.line(
             ("▸ ", "green"), "temporal command line ", ("…… ", "dim"), short_path(found.path)

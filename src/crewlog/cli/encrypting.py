@@ -258,10 +258,10 @@ def _check_given(file: KeyFile, key: str, where: Path, *, unknown: bool) -> None
 
 def _unsettled(where: Path) -> float:
     """Seconds until every process has read the file: until then it may write with another key."""
-    from crewlog.encryption.keys import LOOK  # noqa: PLC0415
+    from crewlog.encryption.keys import RELOAD_INTERVAL  # noqa: PLC0415
 
     changed = where.stat().st_mtime
-    return min(max(changed + 3 * LOOK - time.time(), 0), 3 * LOOK)
+    return min(max(changed + 3 * RELOAD_INTERVAL - time.time(), 0), 3 * RELOAD_INTERVAL)
 
 
 def _check_unused(key: str, runs: list[str], rows: int) -> None:

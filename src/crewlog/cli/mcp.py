@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from crewlog.client import Client
     from crewlog.definition.model import CrewDefinition
     from crewlog.definition.policy import Policy
-    from crewlog.mcp_servers.descriptions import ApprovedDescription, Described
+    from crewlog.mcp_servers.descriptions import ApprovedDescription, ToolDescription
     from crewlog.model import Json
     from crewlog.store.protocol import Store
 
@@ -59,7 +59,7 @@ class _Offered:
 
     server: str
     source: str
-    tool: Described
+    tool: ToolDescription
     called: str
     """Its name in the crew; empty where the crew does not have it."""
     pinned: str | None
@@ -198,7 +198,7 @@ async def _approve(
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.client.approvals import approve_tool  # noqa: PLC0415
     from crewlog.definition.load import load_file  # noqa: PLC0415
-    from crewlog.mcp_servers.descriptions import words_of  # noqa: PLC0415
+    from crewlog.mcp_servers.descriptions import approved_description  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
@@ -231,7 +231,7 @@ async def _approve(
                 each.tool.name,
                 each.tool.digest,
                 by=by or client.user,
-                told=words_of(each.tool).kept(),
+                told=approved_description(each.tool).to_text(),
             )
         waiting = await _waiting(client, found)
     if as_json:
@@ -281,7 +281,7 @@ async def _waiting(client: Client, found: Sequence[_Offered]) -> dict[str, bool]
 def _told(screen: Screen, each: _Offered) -> None:
     """All that a model would be told of a tool, safe to look at."""
     from crewlog.cli.screen import plain, plain_lines  # noqa: PLC0415
-    from crewlog.mcp_servers.descriptions import words_of  # noqa: PLC0415
+    from crewlog.mcp_servers.descriptions import approved_description  # noqa: PLC0415
 
     name = f" as {plain(each.called)}" if each.called else ", not in the crew"
     screen.line((plain(each.tool.name), "bold"), f" of {plain(each.server)}{name}: {each.state}")
@@ -292,7 +292,7 @@ def _told(screen: Screen, each: _Offered) -> None:
     screen.line("  ", (f"digest {each.tool.digest}", "dim"))
     if each.approved not in (None, each.tool.digest):
         screen.line("  ", (f"approved is {each.approved}", "yellow"))
-    for line in plain_lines(words_of(each.tool).text()).splitlines():
+    for line in plain_lines(approved_description(each.tool).text()).splitlines():
         screen.line(f"    {line}")
     if each.state == "changed":
         _told_change(screen, each)
@@ -301,12 +301,12 @@ def _told(screen: Screen, each: _Offered) -> None:
 def _told_change(screen: Screen, each: _Offered) -> None:
     """What a tool says otherwise than when it was approved."""
     from crewlog.cli.texts import lines_between  # noqa: PLC0415
-    from crewlog.mcp_servers.descriptions import words_of  # noqa: PLC0415
+    from crewlog.mcp_servers.descriptions import approved_description  # noqa: PLC0415
 
     if each.before is None:
         screen.line("  ", ("what it said when it was approved was not kept", "dim"))
         return
-    changed = lines_between(each.before.text(), words_of(each.tool).text())
+    changed = lines_between(each.before.text(), approved_description(each.tool).text())
     if not changed:
         said = "a model is told the same: its title differs, or what is cut or not shown"
         screen.line("  ", (said, "yellow"))
@@ -336,7 +336,7 @@ async def _offered(
         for name in [server] if server is not None else crew.mcp:
             spec = crew.mcp[name]
             approved = await store.list_approved_tools(spec.source)
-            tools = (await sessions.of(name, spec).tools()).values()
+            tools = (await sessions.of(name, spec).list_tools()).values()
             made = [_one(crew, name, each, approved.get(each.name)) for each in tools]
             made += _not_offered(crew, name, {each.name for each in tools})
             if crew.policy is not None and crew.policy.signed:
@@ -361,12 +361,12 @@ async def _offered(
 
 def _remembered(found: list[_Offered], kept: dict[str, str]) -> None:
     """Notes what changed tools said when they were approved, where it was just that."""
-    from crewlog.mcp_servers.descriptions import read_approved_description  # noqa: PLC0415
+    from crewlog.mcp_servers.descriptions import parse_approved_description  # noqa: PLC0415
 
     for each in found:
         if each.state != "changed" or each.tool.name not in kept:
             continue
-        words = read_approved_description(kept[each.tool.name])
+        words = parse_approved_description(kept[each.tool.name])
         if words.digest == each.approved:  # else the definition or a signature approves another one
             each.before = words
 
@@ -385,7 +385,9 @@ def _proven(found: list[_Offered], policy: Policy, proofs: Sequence[SignedApprov
             each.approved = digest if each.by else older
 
 
-def _one(crew: CrewDefinition, server: str, tool: Described, approved: str | None) -> _Offered:
+def _one(
+    crew: CrewDefinition, server: str, tool: ToolDescription, approved: str | None
+) -> _Offered:
     run = f"mcp:{server}/{tool.name}"
     called = next((name for name, each in crew.tools.items() if each.run == run), "")
     pinned = crew.tools[called].approved if called else None
@@ -396,7 +398,7 @@ def _not_offered(crew: CrewDefinition, server: str, offered: Collection[str]) ->
     """The crew's tools of a server that the server does not have."""
     from crewlog.definition.findings import did_you_mean  # noqa: PLC0415
     from crewlog.definition.reaching import mcp_tool  # noqa: PLC0415
-    from crewlog.mcp_servers.descriptions import Described  # noqa: PLC0415
+    from crewlog.mcp_servers.descriptions import ToolDescription  # noqa: PLC0415
 
     found: list[_Offered] = []
     for called, definition in crew.tools.items():
@@ -405,7 +407,7 @@ def _not_offered(crew: CrewDefinition, server: str, offered: Collection[str]) ->
             continue
         hint = did_you_mean(remote, offered)
         fault = f"the server {server!r} does not offer it. {hint}".rstrip()
-        tool = Described(remote, "", {}, "", fault)
+        tool = ToolDescription(remote, "", {}, "", fault)
         source = crew.mcp[server].source
         found.append(_Offered(server, source, tool, called, None, None, offered=False))
     return found

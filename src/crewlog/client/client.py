@@ -64,7 +64,7 @@ from crewlog.dev.supervisor import Supervisor
 from crewlog.errors import CrewlogError, RunAlreadyExists, RunNotFound, ServiceError, UsageError
 from crewlog.ids import CommandId, CrewName, LogName, RunId
 from crewlog.model import Json
-from crewlog.payload_storage.file_store import GivenFile
+from crewlog.payload_storage.file_store import FileInput
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
 from crewlog.reporting.events.filters import EventFilter
@@ -149,7 +149,7 @@ class Client(Session):
         model: str = "",
         existing: Existing = "reject",
         given: InitialState | None = None,
-        files: Sequence[GivenFile] = (),
+        files: Sequence[FileInput] = (),
     ) -> Run:
         """Starts a run of a crew.
 
@@ -193,7 +193,7 @@ class Client(Session):
             reader=reader,
             model=model,
             given=given,
-            files=await self.files().take(files) if files else (),
+            files=await self.files().put_all(files) if files else (),
         )
         if id is not None and existing == "replace":
             return await self._replace(checked(id), name, payload, execution_timeout)

@@ -95,7 +95,7 @@ def _lacking(
     codec = converter.payload_codec
     if not isinstance(codec, EncryptionCodec):
         why, remedy = "and this process has no keys", f"Set {KEYS} to the key file of the workers."
-    elif not (state := codec.keys.lacks(key)):
+    elif not (state := codec.keys.key_problem(key)):
         return None
     else:
         why = "which is retired" if state == "retired" else "which this process does not have"

@@ -67,7 +67,7 @@ from crewlog.errors import (
 )
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
-from crewlog.payload_storage.file_store import GivenFile
+from crewlog.payload_storage.file_store import FileInput
 from crewlog.reporting.events.view import Event
 from crewlog.reporting.report.view import ReportView
 from crewlog.reporting.wire_views import rename_of
@@ -702,13 +702,13 @@ class Run(ByHand, Authority, Talking):
         *,
         by: str | None = None,
         id: str | None = None,
-        files: Sequence[GivenFile] = (),
+        files: Sequence[FileInput] = (),
     ) -> CommandId:
         """Says something to the crew, or to whoever reads the log `to`; see `pause`.
 
         `files` go with it: paths, bytes, or what the client's `files()` keep.
         """
-        kept = {"files": await self._session.files().take(files)} if files else {}
+        kept = {"files": await self._session.files().put_all(files)} if files else {}
         command = self._made(MessageCommand, by, id, text=text, to=to, **kept)
         return await self._signal("message", command)
 

@@ -6,7 +6,7 @@
 | `ephemeral` | throwaway services for tests |
 | `doctor` | `examine`: what is wrong and what to do |
 | `supervisor` | `Supervisor`: starts the Temporal server again where it ends or no longer serves |
-| `temporal_cli` | `find_cli`, `look_up`: the Temporal command line |
+| `temporal_cli` | `find_cli`, `find_with_attempts`: the Temporal command line |
 | `paths`, `progress` | `Home`; the `Progress` protocol |
 
 Nothing is imported here: the Temporal SDK takes half a second, and `paths` does not need it.

@@ -39,8 +39,8 @@ from crewlog.errors import CrewlogError
 from crewlog.store.database_health import check_database
 from crewlog.store.key_check import find_key_problem
 from crewlog.temporal_service import namespaces
-from crewlog.temporal_service.cli import INSTALL, look_up, program, remedy
-from crewlog.temporal_service.deployments import can_pin, current_build, make_current
+from crewlog.temporal_service.cli import INSTALL, find_with_attempts, remedy, shell_command
+from crewlog.temporal_service.deployments import can_pin, current_build, make_current_command
 from crewlog.temporal_service.errors import (
     is_not_found,
     missing_namespace,
@@ -126,7 +126,7 @@ def _python() -> Check:
 async def _cli(env: Mapping[str, str], listed: list[ServiceStatus], *, own_server: bool) -> Check:
     """The Temporal command line: it has the local server, and people use it with any server."""
     name = "Temporal CLI"
-    found, attempts = await look_up(env)
+    found, attempts = await find_with_attempts(env)
     if found is not None:
         detail = f"{found.version} with server {found.server_version}, {found.source}: {found.path}"
         return Check(name, "ok", detail)
@@ -174,8 +174,8 @@ async def _temporal(services: Services, listed: list[ServiceStatus]) -> list[Che
             checks.append(Check(what, "warn", f"could not be read: {error.message}", UNREAD))
     if build := services.environ.get("CREWLOG_BUILD_ID"):
         deployment = services.environ.get("CREWLOG_DEPLOYMENT") or TASK_QUEUE
-        cli = await program(services.environ)
-        current = make_current(cli, where, namespace, deployment, build)
+        cli = await shell_command(services.environ)
+        current = make_current_command(cli, where, namespace, deployment, build)
         checks.append(await _versions(client, version, deployment, build, current))
     return checks
 

@@ -40,7 +40,7 @@ async def _look(
     title = f"MCP server {name}"
     try:
         async with asyncio.timeout(limit):
-            offered = await sessions.of(name, server).tools()
+            offered = await sessions.of(name, server).list_tools()
     except TimeoutError:
         remedy = f"Start it, or correct it under 'mcp:'. It is {server.source!r}."
         return Check(title, "fail", f"does not answer in {limit:g} s", remedy)

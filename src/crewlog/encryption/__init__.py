@@ -1,13 +1,13 @@
-"""Encryption of what Crewlog keeps elsewhere: payloads in histories, and rows of the store.
+"""Encryption of payloads in histories and of rows in the store.
 
-keys    the key file, and the keys in a process: which one writes, which ones read
-codec   the payload codec of workers and clients
-failures what of a failure is encrypted
-rows    texts in the store's tables
-places  which keys stand where: in histories, payload files and rows
+keys      the key file, and the keys of a process
+codec     the payload codec of workers and clients
+failures  failures with encrypted messages and stack traces
+rows      encrypted texts in the tables of the store
+server    a codec server for Temporal's web UI
 
 One setting turns it on for workers, clients and the command line: `CREWLOG_ENCRYPTION_KEYS`, the
-path of a key file that `crewlog encryption init` makes.
+path of a key file, which `crewlog encryption init` creates.
 """
 
 from __future__ import annotations

@@ -1,28 +1,27 @@
 """The payload codec: AES-256-GCM over whole payloads, bound to the run that they belong to.
 
-An encrypted payload says which key it has, and which namespace and workflow it is for. All of it is
-authenticated, and compared with where the payload stands: one that was moved to another run is
-refused like one that was changed.
+An encrypted payload has the id of its key, and the namespace and workflow that it belongs to. All
+of it is authenticated, and compared with the workflow that receives it: a payload that was moved to
+another run is refused like one that was changed.
 
-What cannot be read is told where it is read, and not where it is decoded: a decoder that fails
-would keep a run from its next task for good, whoever sent it the signal. So a payload that is
-refused becomes one that says why. Whoever reads a command finds that it is unreadable, and records
-it as refused; whoever reads anything else fails, see
-`crewlog.payload_storage`. Where a key is missing the
-value may be good, and a run that took it for bad would go another way than its next replay: it is
-waited for, and a command is given up, as `crewlog.payload_storage.external_storage` says.
+The codec does not raise for a refused payload: any client may send one by a signal, and an error of
+the codec would fail the workflow task of the run forever. Instead it returns a payload with the
+reason. A command with such a payload is rejected; any other reader raises, see
+`crewlog.payload_storage`. A payload with a missing key may be valid, and a run that refused it
+would differ from its next replay. So the run waits for the key, and gives a command up, see
+`crewlog.payload_storage.external_storage`.
 
-What a schedule starts its runs with is encrypted once for all of them, whose ids nobody knows yet.
-It says, authenticated, that it is a schedule's: that alone opens in runs whose ids begin with its
-own, and there as their start. Else whoever may start a run, and has no key, could give the start
-and the commands of one run to another whose id he makes up.
+The input of a schedule is encrypted once for all of its runs, before their ids are known. It is
+marked, authenticated, as that of a schedule. It is valid only as the start of runs whose ids begin
+with the id of the schedule. Otherwise a client without a key could copy the start and the commands
+of one run to another run with an id that it chooses.
 
-What an activity answers names its call, within what is encrypted. Else whoever reaches the server
-could answer a call in flight with what an earlier one of the same run was answered, see
+The result of an activity contains its call, encrypted. Otherwise a client without a key could
+complete a pending call with the result of an earlier one of the same run, see
 `crewlog.workers.activity_ids`.
 
-Whether what is not encrypted counts must follow from the run's history alone, since a replay may
-have other settings: see `CrewRun`. So where it is accepted, it is marked.
+Whether a plain payload is accepted must follow from the history of the run, since a replay may have
+other settings, see `CrewRun`. So accepted plain payloads are marked.
 """
 
 from __future__ import annotations
@@ -50,43 +49,42 @@ from crewlog.encryption.keys import NONCE, Keyring, associated_data
 from crewlog.errors import DecryptionFailed
 
 ENCRYPTED = b"binary/encrypted"
-"""The encoding of an encrypted payload, as Temporal's own examples call it."""
+"""The encoding of an encrypted payload, as in Temporal's examples."""
 REFUSED = b"crewlog/refused"
-"""The encoding of what stands for a payload that is refused; never in a history."""
+"""The encoding of the replacement for a refused payload; never in a history."""
 PLAIN_MARK = "crewlog-plain"
-"""Metadata of a payload that came without encryption, and was accepted; never in a history."""
-SEALED_MARK = "crewlog-sealed"
-"""Metadata of a payload that was decrypted: its `nonce`; never in a history."""
-LOST = b"crewlog/lost"
-"""The encoding of what stands for a payload whose file, or whose key, is not there; never in a
-history."""
+"""Metadata of an accepted plain payload; never in a history."""
+ENCRYPTED_MARK = "crewlog-encrypted"
+"""Metadata of a decrypted payload: its `nonce`; never in a history."""
+UNAVAILABLE = b"crewlog/unavailable"
+"""The encoding of the replacement for a payload without file or key; never in a history."""
 _KEY_FILE = "crewlog-key-file"
-"""Metadata of the same: the key file that has not its key."""
+"""Metadata of such a replacement: the key file that lacks the key."""
 GIVEN_UP_MARK = "crewlog-given-up"
-"""Metadata of a payload whose file came too late, see `payload_folder`; never in a history."""
-LOST_FILE = "its content is in the payload folder, and was not there when it was read"
-"""Why a command is refused whose content is in no file."""
-LOST_KEY = "it is encrypted with a key that was not known when it was read"
-"""Why a command is refused whose key nobody has."""
+"""Metadata of a payload that was given up, see `external_storage`; never in a history."""
+FILE_MISSING = "its content is in external storage, and was not there when it was read"
+"""Why a command without its file is rejected."""
+KEY_MISSING = "it is encrypted with a key that was not known when it was read"
+"""Why a command without its key is rejected."""
 _OF_THIS_PROCESS = secrets.token_bytes(16)
-"""What only this process can put into a payload: any client may send the encodings above."""
+"""Marks the payloads of this process, since any client may send the encodings above."""
 KEY, NAMESPACE, WORKFLOW = "crewlog-key", "crewlog-namespace", "crewlog-workflow"
 SCHEDULE = "crewlog-schedule"
-"""Metadata of an encrypted payload; `SCHEDULE` of a schedule's alone."""
+"""Metadata of an encrypted payload; `SCHEDULE` only of a schedule."""
 CALL = "call"
-"""Metadata within what is encrypted: the call that it answers, by the activity's id."""
+"""Metadata inside the encrypted payload of a result: the id of the activity."""
 SCHEDULED_MARK = "crewlog-scheduled"
-"""Metadata of a payload that was decrypted and is a schedule's; never in a history."""
+"""Metadata of a decrypted payload of a schedule; never in a history."""
 NOT_ENCRYPTED = "it came without encryption, which is on here"
-"""Why a plain payload is refused. Commands that are refused for it are journaled in these words."""
+"""Why a plain payload is refused. The journal has this text for rejected commands."""
 _SCHEDULED = re.compile(r"-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-"""What the server adds to the id of a schedule's workflow."""
+"""The part that the server appends to the id of a workflow that a schedule starts."""
 _OF_SCHEDULE: ContextVar[bool] = ContextVar("crewlog_of_schedule", default=False)
 
 
 @contextmanager
 def encrypt_for_schedule() -> Generator[None]:
-    """Encrypts what is bound to a workflow for the runs of the schedule that has its id."""
+    """Encrypts payloads of a workflow id for the schedule with this id instead."""
     token = _OF_SCHEDULE.set(True)
     try:
         yield
@@ -99,11 +97,11 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
 
     Args:
         keys: The keys.
-        namespace: The namespace that payloads belong to; empty where that is not known.
-        workflow: The workflow that payloads belong to; empty where that is not known.
-        schedule: Whether that is a schedule, and what is encrypted is for all of its runs.
-        activity: Whether they are an activity's: a schedule has no part in those.
-        call: The activity whose answer is encrypted, by its id; empty: it is no such answer.
+        namespace: The namespace that payloads belong to; empty if unknown.
+        workflow: The workflow that payloads belong to; empty if unknown.
+        schedule: Whether `workflow` is a schedule, and payloads are for all of its runs.
+        activity: Whether they are of an activity, which never accepts those of a schedule.
+        call: The id of the activity whose result is encrypted; empty for other payloads.
     """
 
     def __init__(
@@ -146,80 +144,81 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
     @override
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Encrypts each payload, with its metadata."""
-        return [self._sealed(payload) for payload in payloads]
+        return [self._encrypt(payload) for payload in payloads]
 
     @override
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Decrypts each payload; one that is refused becomes one that says why.
+        """Decrypts each payload; replaces a refused one by one with the reason.
 
         Raises:
-            EncryptionKeyMissing: a payload is encrypted with a key that this process does not have.
+            EncryptionKeyMissing: the process does not have the key of a payload.
         """
-        return [self._opened(payload) for payload in payloads]
+        return [self._decrypt(payload) for payload in payloads]
 
-    def _sealed(self, payload: Payload) -> Payload:
+    def _encrypt(self, payload: Payload) -> Payload:
         if self._call:
-            named = Payload()
-            named.CopyFrom(payload)
-            named.metadata[CALL] = self._call
-            payload = named
+            with_call = Payload()
+            with_call.CopyFrom(payload)
+            with_call.metadata[CALL] = self._call
+            payload = with_call
         key, data = self.keys.encrypt(payload.SerializeToString(), self._bound)
         return Payload(metadata={**self._metadata, KEY: key.encode()}, data=data)
 
-    def _opened(self, payload: Payload) -> Payload:
+    def _decrypt(self, payload: Payload) -> Payload:
         if is_unavailable(payload):
             return payload
-        opened = self._decrypted_or_refused(payload)
-        return give_up(opened) if is_given_up(payload) else opened
+        decrypted = self._decrypt_or_refuse(payload)
+        return give_up(decrypted) if is_given_up(payload) else decrypted
 
-    def _decrypted_or_refused(self, payload: Payload) -> Payload:
+    def _decrypt_or_refuse(self, payload: Payload) -> Payload:
         if payload.metadata.get("encoding") != ENCRYPTED or KEY not in payload.metadata:
-            return self._plain(payload)
+            return self._accept_plain(payload)
         try:
-            opened = decrypt_payload(self.keys, payload, self._belongs)
+            decrypted = decrypt_payload(self.keys, payload, self._belongs_here)
         except DecryptionFailed as error:
-            return refused(error.message)
-        opened.metadata[SEALED_MARK] = nonce(payload)
+            return refused_payload(error.message)
+        decrypted.metadata[ENCRYPTED_MARK] = nonce(payload)
         if SCHEDULE in payload.metadata:
-            opened.metadata[SCHEDULED_MARK] = _YES
-        return opened
+            decrypted.metadata[SCHEDULED_MARK] = _YES
+        return decrypted
 
-    def _plain(self, payload: Payload) -> Payload:
+    def _accept_plain(self, payload: Payload) -> Payload:
         if not self.keys.accept_plain:
-            return refused(NOT_ENCRYPTED, plain=True)
+            return refused_payload(NOT_ENCRYPTED, plain=True)
         marked = Payload()
         marked.CopyFrom(payload)
         marked.metadata[PLAIN_MARK] = _YES
         return marked
 
-    def _belongs(self, namespace: str, workflow: str, schedule: bool) -> bool:
-        """Whether a payload for a workflow is one for ours; all are where ours is not known."""
+    def _belongs_here(self, namespace: str, workflow: str, schedule: bool) -> bool:
+        """Whether a payload for a workflow belongs to that of the codec, if that is known."""
         if not self._namespace:
             return True
         if namespace != self._namespace:
             return False
         if not schedule:
             return workflow == self._workflow
-        ours = self._workflow
-        due = ours.startswith(workflow) and _SCHEDULED.fullmatch(ours[len(workflow) :])
-        return bool(due) and not self._activity
+        own = self._workflow
+        is_of_schedule = own.startswith(workflow) and _SCHEDULED.fullmatch(own[len(workflow) :])
+        return bool(is_of_schedule) and not self._activity
 
 
-Belongs = Callable[[str, str, bool], bool]
-"""Tells by namespace and workflow, and by whether that is a schedule, whether a payload belongs
-where it stands."""
+PlaceCheck = Callable[[str, str, bool], bool]
+"""Checks namespace and workflow of a payload, and whether the workflow is a schedule."""
 
 
-def decrypt_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = None) -> Payload:
-    """The payload within an encrypted one.
+def decrypt_payload(
+    keys: Keyring, payload: Payload, check_place: PlaceCheck | None = None
+) -> Payload:
+    """Decrypts a payload.
 
     Args:
         keys: The keys.
         payload: The encrypted payload.
-        belongs: By default it belongs everywhere: for tools that show what there is.
+        check_place: Checks that it belongs where it was read; None: no check.
 
     Raises:
-        EncryptionKeyMissing: the process does not have its key.
+        EncryptionKeyMissing: the process does not have the key.
         DecryptionFailed: it was changed, or belongs to another workflow.
     """
     try:
@@ -231,11 +230,11 @@ def decrypt_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = N
     if len(key) > LONGEST_KEY or not key.isprintable():
         raise DecryptionFailed("it was changed since it was encrypted")
     schedule = payload.metadata.get(SCHEDULE) == _YES
-    if belongs is not None and not belongs(namespace, workflow, schedule):
-        what = "schedule" if schedule else "workflow"
+    if check_place is not None and not check_place(namespace, workflow, schedule):
+        kind = "schedule" if schedule else "workflow"
         raise DecryptionFailed(
-            f"it is encrypted for the {what} {workflow[:200]!r} in the namespace "
-            f"{namespace[:200]!r}, and stands elsewhere"
+            f"it is encrypted for the {kind} {workflow[:200]!r} in the namespace "
+            f"{namespace[:200]!r}, and was read elsewhere"
         )
     bound = associated_data("schedule" if schedule else "payload", namespace, workflow)
     data = keys.decrypt(key, payload.data, bound)
@@ -243,118 +242,120 @@ def decrypt_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = N
 
 
 LONGEST_KEY = 100
-"""Characters of a key's id."""
+"""Characters of the id of a key."""
 _YES = b"1"
 
 
-def refused(reason: str, *, plain: bool = False) -> Payload:
-    """What stands for a payload that is refused."""
-    told = json.dumps({"reason": reason, "plain": plain}).encode()
-    return Payload(metadata={"encoding": REFUSED}, data=told)
+def refused_payload(reason: str, *, plain: bool = False) -> Payload:
+    """The replacement for a refused payload."""
+    data = json.dumps({"reason": reason, "plain": plain}).encode()
+    return Payload(metadata={"encoding": REFUSED}, data=data)
 
 
 class MissingKey(NamedTuple):
-    """A key that a process lacks."""
+    """A key that the process lacks."""
 
     id: str
-    keys: str
-    """The process's key file; empty: it has none."""
+    key_file: str
+    """The key file of the process; empty: it has none."""
 
 
-def lost(place: str, key: MissingKey | None = None) -> Payload:
-    """What stands for a payload whose file is not there, or whose key.
+def unavailable_payload(place: str, key: MissingKey | None = None) -> Payload:
+    """The replacement for a payload whose file or key is missing.
 
     Args:
-        place: The file. Of a missing key, where it is noted that it was asked for.
-        key: The key that is missing; none: it is the file.
+        place: The file; for a missing key, the file of its notes.
+        key: The missing key; None: the file is missing.
     """
-    payload = Payload(metadata={"encoding": LOST}, data=_OF_THIS_PROCESS + place.encode())
+    payload = Payload(metadata={"encoding": UNAVAILABLE}, data=_OF_THIS_PROCESS + place.encode())
     if key is not None:
         payload.metadata[KEY] = key.id.encode()
-        payload.metadata[_KEY_FILE] = key.keys.encode()
+        payload.metadata[_KEY_FILE] = key.key_file.encode()
     return payload
 
 
 def is_unavailable(payload: Payload) -> bool:
-    """Whether a payload stands for one whose file is not there."""
-    return payload.metadata.get("encoding") == LOST and payload.data.startswith(_OF_THIS_PROCESS)
+    """Whether a payload replaces one whose file or key is missing."""
+    return payload.metadata.get("encoding") == UNAVAILABLE and payload.data.startswith(
+        _OF_THIS_PROCESS
+    )
 
 
 def missing_file(payload: Payload) -> str:
-    """The file of a payload that is lost."""
+    """The file of an unavailable payload."""
     return payload.data.removeprefix(_OF_THIS_PROCESS).decode()
 
 
 def missing_key(payload: Payload) -> MissingKey | None:
-    """The key that a lost payload is encrypted with; none where its file is missing."""
+    """The missing key of an unavailable payload; None if its file is missing."""
     if KEY not in payload.metadata:
         return None
     return MissingKey(payload.metadata[KEY].decode(), payload.metadata[_KEY_FILE].decode())
 
 
 def give_up(payload: Payload) -> Payload:
-    """Marks a payload: as a command it is refused for good, whether its file is there or not."""
+    """Marks a payload as given up: a command with it is rejected, even if its file returns."""
     payload.metadata[GIVEN_UP_MARK] = _OF_THIS_PROCESS
     return payload
 
 
 def is_given_up(payload: Payload) -> bool:
-    """Whether a payload is refused for good as a command."""
+    """Whether a payload is given up."""
     return payload.metadata.get(GIVEN_UP_MARK) == _OF_THIS_PROCESS
 
 
 def is_plain(payload: Payload) -> bool:
-    """Whether a decoded payload came without encryption, while that is on."""
+    """Whether a decoded payload was plain although encryption is on."""
     if PLAIN_MARK in payload.metadata:
         return True
-    return is_refused(payload) and bool(_told(payload).get("plain"))
+    return is_refused(payload) and bool(_refusal(payload).get("plain"))
 
 
 def was_encrypted(payload: Payload) -> bool:
-    """Whether a decoded payload came encrypted."""
-    return SEALED_MARK in payload.metadata
+    """Whether a decoded payload was encrypted."""
+    return ENCRYPTED_MARK in payload.metadata
 
 
 def nonce(payload: Payload) -> bytes:
-    """What tells an encrypted payload from every other: nobody can make two of one id."""
+    """The nonce of an encrypted payload, which no other payload of its key has."""
     return payload.data[:NONCE]
 
 
 def nonce_text(payload: Payload) -> str:
-    """The `nonce` of a decoded payload, in hex; empty where it came without encryption."""
-    return "" if is_plain(payload) else payload.metadata.get(SEALED_MARK, b"").hex()
+    """The `nonce` of a decoded payload in hex; empty if it was plain."""
+    return "" if is_plain(payload) else payload.metadata.get(ENCRYPTED_MARK, b"").hex()
 
 
-def answers(payload: Payload, call: str) -> bool:
-    """Whether a decoded payload came encrypted as the answer to a call.
+def is_result_of(payload: Payload, call: str) -> bool:
+    """Whether a decoded payload was encrypted as the result of a call.
 
     Args:
-        payload: What was answered.
-        call: The activity's id.
+        payload: The payload.
+        call: The id of the activity.
     """
     return payload.metadata.get(CALL) == call.encode() and bool(nonce_text(payload))
 
 
 def is_scheduled(payload: Payload) -> bool:
-    """Whether a decoded payload is what a schedule starts its runs with."""
+    """Whether a decoded payload is the input of a schedule."""
     return SCHEDULED_MARK in payload.metadata
 
 
 def is_refused(payload: Payload) -> bool:
-    """Whether a decoded payload stands for one that is refused."""
+    """Whether a decoded payload replaces a refused one."""
     return payload.metadata.get("encoding") == REFUSED
 
 
 def refusal_reason(payload: Payload) -> tuple[str, bool]:
-    """Why a payload is refused, and whether it is because it is plain."""
-    told = _told(payload)
-    return str(told.get("reason", "it is not readable")), bool(told.get("plain"))
+    """Why a payload is refused, and whether that is because it is plain."""
+    refusal = _refusal(payload)
+    return str(refusal.get("reason", "it is not readable")), bool(refusal.get("plain"))
 
 
-def _told(payload: Payload) -> dict[str, object]:
+def _refusal(payload: Payload) -> dict[str, object]:
     try:
         found = json.loads(payload.data)
-    except (ValueError, RecursionError):  # from a stranger: any client may send this encoding
+    except (ValueError, RecursionError):  # any client may send this encoding
         return {}
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 

@@ -1,10 +1,10 @@
 """The key file, and the keys in a process.
 
-A key's id is made of the key itself. So a wrong key is an unknown one, which an operator can mend,
-and never looks like a value that somebody has tampered with.
+The id of a key is derived from the key. So a wrong key is an unknown key, which an operator can
+add, and is never mistaken for a changed value.
 
-The file is read again when it changes, and at once when a value names a key that is not known:
-keys are rotated without starting anything anew.
+The file is read again when it changes, and at once when a value has an unknown key. So keys are
+rotated without a restart.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from crewlog.validation_errors import faults_of
 KEYS = "CREWLOG_ENCRYPTION_KEYS"
 """The variable that turns encryption on."""
 ACCEPT_PLAIN = "CREWLOG_ENCRYPTION_ACCEPT_PLAIN"
-"""The variable that lets what is not encrypted be read as well."""
-LOOK = 1.0
-"""Seconds between two looks at whether the file has changed."""
+"""The variable that also accepts plain values."""
+RELOAD_INTERVAL = 1.0
+"""Seconds between two checks whether the file has changed."""
 NO_KEY = "this process has no key"
-"""How it is said that a key is missing; clients look for it in what workers say."""
+"""Part of the message for a missing key; clients search for it in the errors of workers."""
 NONCE = 12
-"""Bytes that begin what is encrypted, and are never the same twice."""
+"""Bytes at the start of an encrypted value, which are never used twice."""
 _BITS = 256
 
 
@@ -48,24 +48,24 @@ class Key(Model):
     """One key of a key file."""
 
     id: str
-    """Made of the key: see `id_of`."""
+    """Derived from the key, see `id_of`."""
     key: str
     """The key itself, 32 bytes in base64."""
-    made: int = 0
-    """When it was made, in milliseconds since the epoch."""
+    created_at: int = 0
+    """When it was created, in milliseconds since the epoch."""
 
 
 class KeyFile(Model):
-    """What is in a key file."""
+    """The content of a key file."""
 
     keys: tuple[Key, ...]
     """Oldest first."""
     current: str
-    """The id of the key that new values are encrypted with."""
+    """The id of the key that encrypts new values."""
     prepared: str = ""
-    """The id of a key that is there for all machines to have, before any writes with it."""
+    """The id of a key that is distributed to all machines before it becomes current."""
     retired: tuple[str, ...] = ()
-    """Ids whose values are refused for good: nothing that counts is encrypted with them."""
+    """Ids of keys whose values are always refused: no valid value is encrypted with them."""
 
 
 def id_of(key: bytes) -> str:
@@ -81,38 +81,38 @@ def new_key(at: int) -> Key:
         at: Now, in milliseconds since the epoch.
     """
     key = AESGCM.generate_key(_BITS)
-    return Key(id=id_of(key), key=base64.b64encode(key).decode(), made=at)
+    return Key(id=id_of(key), key=base64.b64encode(key).decode(), created_at=at)
 
 
 def read_keys(path: Path) -> KeyFile:
     """Reads and checks a key file.
 
     Raises:
-        UsageError: it cannot be read, others than its owner can read it, or it is no key file.
+        UsageError: it cannot be read, is readable by others than its owner, or is no key file.
     """
     remedy = (
-        "Correct the path, or restore your copy. Where nothing is encrypted yet, "
-        f"`crewlog encryption init {path}` makes one."
+        "Correct the path, or restore your copy. If nothing is encrypted yet, "
+        f"`crewlog encryption init {path}` creates one."
     )
     try:
         mode = path.stat().st_mode
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise UsageError(
-            f"the key file cannot be read: {why}", remedy=remedy, place=str(path)
+            f"the key file cannot be read: {reason}", remedy=remedy, place=str(path)
         ) from None
     if os.name == "posix" and mode & 0o077:
         raise UsageError(
-            f"the key file can be read by others than its owner (mode {mode & 0o777:04o})",
-            remedy=f"`chmod 600 {path}`; who may have read it has the keys: `crewlog encryption "
-            "rotate` makes a new one.",
+            f"the key file is readable by others than its owner (mode {mode & 0o777:04o})",
+            remedy=f"`chmod 600 {path}`. If somebody may have read the keys, `crewlog encryption "
+            "rotate` creates a new one.",
             place=str(path),
         )
     try:
         found = KeyFile.model_validate_json(text)
     except ValidationError as error:
-        # What is wrong, and never what is there: it may be a key.
+        # Without the values, which may be keys.
         fields = sorted({".".join(map(str, each["loc"])) for each in error.errors()})
         raise UsageError(
             f"this is no key file: wrong at {', '.join(filter(None, fields)) or 'its beginning'}",
@@ -124,28 +124,28 @@ def read_keys(path: Path) -> KeyFile:
         if raw is None or id_of(raw) != each.id:
             raise UsageError(
                 f"the key {each.id!r} is damaged: its id is not that of its content",
-                remedy="Copy the file anew from where it is whole.",
+                remedy="Copy the file again from an intact copy.",
                 place=str(path),
             )
     ids = {each.id for each in found.keys}
     if found.current not in ids:
         raise UsageError(
             f"the current key {found.current!r} is not in the file",
-            remedy="Copy the file anew from where it is whole.",
+            remedy="Copy the file again from an intact copy.",
             place=str(path),
         )
     if both := sorted(ids & set(found.retired)):
         raise UsageError(
-            f"the key {both[0]!r} is there, and retired: what it encrypts cannot be both",
-            remedy="Take it away from one of `keys` and `retired`.",
+            f"the key {both[0]!r} is both in `keys` and in `retired`",
+            remedy="Remove it from one of them.",
             place=str(path),
         )
     return found
 
 
 def write_keys(path: Path, file: KeyFile) -> None:
-    """Writes a key file, so that a reader sees the old one or the new one, and nobody else any."""
-    path = path.resolve()  # a link leads to the file still
+    """Replaces a key file atomically; only its owner can read it."""
+    path = path.resolve()  # keeps a symbolic link
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(file.model_dump(mode="json"), indent=1)
@@ -154,25 +154,25 @@ def write_keys(path: Path, file: KeyFile) -> None:
         out.write(text + "\n")
         out.flush()
         os.fsync(out.fileno())
-    with suppress(OSError):  # whoever may not give it away owns it anyway
+    with suppress(OSError):  # a user without the right to change the owner is the owner
         owner = path.stat()
-        os.chown(draft, owner.st_uid, owner.st_gid)  # workers may be another user's
+        os.chown(draft, owner.st_uid, owner.st_gid)  # workers may run as another user
     draft.replace(path)
 
 
 def change_keys(path: Path, change: Callable[[KeyFile], KeyFile]) -> KeyFile:
-    """Changes a key file: what it is as it is written, and nobody else changes it between.
+    """Changes a key file under a lock.
 
-    A key that another change had put there, and that is lost again, may have encrypted something.
+    Without it a concurrent change could lose a key that has encrypted values.
 
     Args:
         path: The key file.
-        change: Makes the new one of what is there.
+        change: Returns the new content for the current one.
 
     Raises:
-        UsageError: it cannot be read, or not written.
+        UsageError: it cannot be read or written.
     """
-    read_keys(path)  # before anything else: it says what is wrong with the path
+    read_keys(path)  # raises an error if the path is wrong
     try:
         folder = os.open(path.resolve().parent, os.O_RDONLY)
         try:
@@ -199,11 +199,11 @@ def _raw(key: Key) -> bytes | None:
 
 
 class Keyring:
-    """The keys of a key file, as a process has them.
+    """The keys of a process, from its key file.
 
     Args:
         path: The key file.
-        accept_plain: Whether what is not encrypted is read as well.
+        accept_plain: Whether plain values are accepted, too.
     """
 
     def __init__(self, path: Path, *, accept_plain: bool = False) -> None:
@@ -213,36 +213,36 @@ class Keyring:
         self._index: dict[str, bytes] = {}
         self._retired: frozenset[str] = frozenset()
         self._current = ""
-        self._seen: tuple[int, int, int] | None = None
-        self._looked = 0.0
+        self._loaded_version: tuple[int, int, int] | None = None
+        self._checked_at = 0.0
         self._load()
 
     @property
     def current(self) -> str:
-        """The id of the key that new values are encrypted with."""
-        self._look()
+        """The id of the key that encrypts new values."""
+        self._reload_if_changed()
         return self._current
 
     def encrypt(self, data: bytes, bound: bytes) -> tuple[str, bytes]:
-        """Encrypts; the id of the key, and nonce and ciphertext.
+        """Encrypts a value; returns the id of the key, and nonce and ciphertext.
 
         Args:
-            data: What is encrypted.
-            bound: What the result is bound to besides the key: it opens with the same only.
+            data: The value.
+            bound: The associated data: decryption needs the same.
         """
-        self._look()
+        self._reload_if_changed()
         nonce = os.urandom(NONCE)
         cipher = self._ciphers[self._current]
         return self._current, nonce + cipher.encrypt(nonce, data, _bound(self._current, bound))
 
     def decrypt(self, key: str, data: bytes, bound: bytes) -> bytes:
-        """Decrypts what `encrypt` made.
+        """Decrypts a value.
 
         Raises:
             EncryptionKeyMissing: the process does not have the key.
-            DecryptionFailed: it was changed, or is bound to something else; or its key is retired.
+            DecryptionFailed: it was changed, has other associated data, or its key is retired.
         """
-        if self.lacks(key) == "retired":
+        if self.key_problem(key) == "retired":
             raise DecryptionFailed(f"it is encrypted with the retired key {key[:40]!r}")
         cipher = self._ciphers.get(key)
         if cipher is None:
@@ -253,48 +253,48 @@ class Keyring:
             raise DecryptionFailed("it was changed since it was encrypted") from None
 
     def index_keys(self) -> list[bytes]:
-        """Keys for codes of words, one of each key; the current key's comes first."""
-        self._look()
+        """Keys for codes of words, one for each key; that of the current key comes first."""
+        self._reload_if_changed()
         rest = [secret for key, secret in self._index.items() if key != self._current]
         return [self._index[self._current], *rest]
 
     def ids(self) -> tuple[str, ...]:
         """The ids of the keys, oldest first."""
-        self._look()
+        self._reload_if_changed()
         return tuple(self._ciphers)
 
-    def lacks(self, key: str) -> Literal["", "retired", "unknown"]:
-        """Why nothing opens that is encrypted with a key; empty where the key is there."""
-        self._look(now=key not in self._ciphers and key not in self._retired)
+    def key_problem(self, key: str) -> Literal["", "retired", "unknown"]:
+        """Why a key cannot decrypt; empty if it can."""
+        self._reload_if_changed(now=key not in self._ciphers and key not in self._retired)
         if key in self._retired:
             return "retired"
         return "" if key in self._ciphers else "unknown"
 
-    def _look(self, *, now: bool = False) -> None:
-        """Reads the file again where it has changed; what was read stays where it cannot be."""
+    def _reload_if_changed(self, *, now: bool = False) -> None:
+        """Reads the file again if it has changed; if it cannot be read, the keys stay."""
         at = time.monotonic()
-        if not now and at - self._looked < LOOK:
+        if not now and at - self._checked_at < RELOAD_INTERVAL:
             return
-        self._looked = at
+        self._checked_at = at
         try:
-            if self._stamp() != self._seen:
+            if self._file_version() != self._loaded_version:
                 self._load()
         except UsageError:
-            # It is being copied, or is gone for a moment: the keys at hand are still right.
+            # It is being copied or replaced: the loaded keys are still valid.
             return
 
-    def _stamp(self) -> tuple[int, int, int] | None:
+    def _file_version(self) -> tuple[int, int, int] | None:
         try:
             found = self.path.stat()
         except OSError:
-            return None  # whoever reads it says why
+            return None  # reading it raises an error
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _load(self) -> None:
-        # Looked at before it is read: what replaces it meanwhile is seen at the next look.
-        seen = self._stamp()
+        # Before it is read, so that the next check finds a file that replaces it meanwhile.
+        version = self._file_version()
         file = read_keys(self.path)
-        self._seen = seen
+        self._loaded_version = version
         known = self._ciphers
         self._ciphers = {
             each.id: known.get(each.id) or AESGCM(base64.b64decode(each.key)) for each in file.keys
@@ -305,26 +305,26 @@ class Keyring:
         }
         self._retired = frozenset(file.retired)
         self._current = file.current
-        self._looked = time.monotonic()
+        self._checked_at = time.monotonic()
 
 
 def key_missing_error(key: str, place: str = "") -> EncryptionKeyMissing:
-    """The error of a process that lacks the key of a value.
+    """The error for a missing key.
 
     Args:
-        key: The key's id.
-        place: The process's key file; empty: it has none.
+        key: The id of the key.
+        place: The key file of the process; empty: it has none.
     """
     if not place:
         return EncryptionKeyMissing(
             f"a payload is encrypted, and {NO_KEY}s",
-            remedy=f"Set {KEYS} to the key file of those who wrote it.",
+            remedy=f"Set {KEYS} to the key file that it was written with.",
         )
     return EncryptionKeyMissing(
         f"{NO_KEY} {key[:40]!r}",
-        remedy=f"`crewlog encryption add FILE {key[:40]}` takes it from a key file that "
-        "has it. If no key of yours has that id, it is not from you: `crewlog encryption "
-        f"retire {key[:40]} --unknown` has it refused.",
+        remedy=f"`crewlog encryption add FILE {key[:40]}` copies it from a key file that has it. "
+        "If you have no such key, the value was written by somebody else: `crewlog encryption "
+        f"retire {key[:40]} --unknown` makes workers refuse it.",
         place=place,
     )
 
@@ -334,10 +334,9 @@ def _bound(key: str, bound: bytes) -> bytes:
 
 
 def associated_data(kind: Literal["payload", "schedule", "row"], *parts: str) -> bytes:
-    """What a value is bound to, so that no two lists of parts say the same.
+    """The data that a value is bound to: the JSON of the parts, so that no two lists are equal.
 
-    It is the JSON of the list. Written part by part: `json.dumps` makes an encoder for each, and
-    every value that is stored or sent is bound to something.
+    Without `json.dumps`, which is slower, since every stored or sent value needs it.
     """
     return f"[{','.join(map(encode_basestring_ascii, (kind, *parts)))}]".encode()
 
@@ -352,12 +351,12 @@ class EncryptionSettings(BaseSettings):
     keys: Path | None = None
     """The key file. Without one, nothing is encrypted."""
     accept_plain: bool = False
-    """Whether what is not encrypted is read as well: while encryption is being turned on, and runs
-    go on that began without."""
+    """Whether plain values are accepted, too: while encryption is being turned on, and runs that
+    started without it continue."""
 
 
 def environment_keyring() -> Keyring | None:
-    """The keys that the environment names; none where encryption is off.
+    """The keys that the environment names; None if encryption is off.
 
     Raises:
         UsageError: the settings are wrong, or the key file cannot be used.

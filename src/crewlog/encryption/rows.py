@@ -1,8 +1,8 @@
-"""Texts in the store's tables: encrypted one by one, each bound to the place that it stands in.
+"""Encrypts texts in the tables of the store, each bound to its row.
 
-An encrypted text begins with its format and the id of its key: `encrypted:1:KEY:…`. It is bound to
-the namespace, the kind of text, and the key of its row: of a body and a definition the hash, so
-that forks share them; of a journal entry its run, position and hash.
+An encrypted text starts with its format and the id of its key: `encrypted:1:KEY:…`. It is bound to
+the namespace, the kind of text, and the key of its row. For bodies and definitions that is the
+hash, so that forks share them; for a journal entry its run, position and hash.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from crewlog.encryption.keys import Keyring, associated_data
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
 
 PREFIX = "encrypted:1:"
-"""How an encrypted text begins; no JSON text does."""
+"""The start of an encrypted text; no JSON text starts so."""
 
 KEY_CODE = "encrypted:key:"
-"""How the code of a row's key begins."""
+"""The start of the code of a key."""
 
 
 class RowCipher:
-    """Encrypts texts of rows; without keys it leaves them as they are.
+    """Encrypts texts of rows; without keys it returns them unchanged.
 
     Args:
-        keys: The keys; none: encryption is off.
+        keys: The keys; None: encryption is off.
         namespace: The namespace that the rows belong to.
     """
 
@@ -41,11 +41,11 @@ class RowCipher:
         return self.keys is not None
 
     def encrypt(self, text: str, kind: str, *place: str) -> str:
-        """A text as it is kept.
+        """Encrypts a text.
 
         Args:
             text: The text.
-            kind: What it is: `body`, `entry`.
+            kind: The kind of text: `body`, `entry`.
             place: The key of its row.
         """
         if self.keys is None:
@@ -55,97 +55,101 @@ class RowCipher:
         return f"{PREFIX}{key}:{base64.b64encode(data).decode()}"
 
     def decrypt(self, text: str, kind: str, *place: str) -> str:
-        """The text that `encrypt` made another one from.
+        """Decrypts a text.
 
         Raises:
-            EncryptionKeyMissing: the process does not have its key.
-            DecryptionFailed: it was changed, stands elsewhere, or is not encrypted.
+            EncryptionKeyMissing: the process does not have the key.
+            DecryptionFailed: the text was changed or moved, or is not encrypted.
         """
         if not text.startswith(PREFIX):
-            return self._plain(text, kind, place)
+            return self._accept_plain(text, kind, place)
         key, _, rest = text[len(PREFIX) :].partition(":")
         if self.keys is None:
             raise EncryptionKeyMissing(
                 f"rows of the store are encrypted, and this process has no keys ({kind})",
-                remedy="Set CREWLOG_ENCRYPTION_KEYS to the key file of those who wrote them.",
+                remedy="Set CREWLOG_ENCRYPTION_KEYS to the key file that they were written with.",
             )
         bound = associated_data("row", self.namespace, kind, *place)
         try:
             data = self.keys.decrypt(key, base64.b64decode(rest, validate=True), bound)
         except binascii.Error:
-            raise self._broken("it was changed since it was encrypted", kind, place) from None
+            raise self._rejected_row_error(
+                "it was changed since it was encrypted", kind, place
+            ) from None
         except DecryptionFailed as error:
-            why = error.message.replace("changed", "changed or moved")
-            raise self._broken(why, kind, place) from None
+            reason = error.message.replace("changed", "changed or moved")
+            raise self._rejected_row_error(reason, kind, place) from None
         return data.decode("utf-8", "surrogatepass")
 
     def encrypt_optional(self, text: str | None, kind: str, *place: str) -> str | None:
-        """`encrypt`, where there may be nothing."""
+        """`encrypt`, or None."""
         return None if text is None else self.encrypt(text, kind, *place)
 
     def decrypt_optional(self, text: str | None, kind: str, *place: str) -> str | None:
-        """`decrypt`, where there may be nothing."""
+        """`decrypt`, or None."""
         return None if text is None else self.decrypt(text, kind, *place)
 
     def key(self, key: str, kind: str, *place: str) -> str:
-        """A row's key as the table has it: a code that only the current key makes.
+        """The stored form of a key: a code derived with the current encryption key.
 
         Args:
             key: The key.
-            kind: What it is: `memory_key`.
-            place: Within what it is a key: no code is that of another place.
+            kind: The kind of key: `memory_key`.
+            place: What the key belongs to; the same key has another code elsewhere.
         """
         return self.keys_of(key, kind, *place)[0] if self.on else key
 
     def keys_of(self, key: str, kind: str, *place: str) -> list[str]:
-        """The codes that a row's key may have, of any of the keys; none where encryption is off."""
+        """The codes of a key, one for each encryption key; empty if encryption is off."""
         if self.keys is None:
             return []
         bound = associated_data("row", self.namespace, kind, *place, key)
-        return [f"{KEY_CODE}{_digest(each, bound)}" for each in self.keys.index_keys()]
+        return [f"{KEY_CODE}{_hmac(each, bound)}" for each in self.keys.index_keys()]
 
     def words(self, words: Iterable[str]) -> list[str]:
-        """Words as they are kept to be found: of each a code that only the current key makes."""
+        """The stored form of words: codes derived with the current encryption key."""
         if self.keys is None:
             return list(words)
         secret = self.keys.index_keys()[0]
-        return [_code(secret, word) for word in words]
+        return [_word_code(secret, word) for word in words]
 
     def search_word_codes(self, words: Iterable[str]) -> list[str]:
-        """Words as they are looked for: a row may have the codes of any key.
+        """The stored forms of words to search for: their codes for each encryption key.
 
-        Where plain rows are read, it may have the words themselves.
+        If plain rows are accepted, also the words themselves.
         """
         if self.keys is None:
             return list(words)
-        given = list(words)
-        codes = [_code(secret, word) for secret in self.keys.index_keys() for word in given]
-        return [*codes, *given] if self.keys.accept_plain else codes
+        plain = list(words)
+        codes = [_word_code(secret, word) for secret in self.keys.index_keys() for word in plain]
+        return [*codes, *plain] if self.keys.accept_plain else codes
 
-    def _plain(self, text: str, kind: str, place: tuple[str, ...]) -> str:
+    def _accept_plain(self, text: str, kind: str, place: tuple[str, ...]) -> str:
         if self.keys is None or self.keys.accept_plain:
             return text
         raise DecryptionFailed(
             f"a row of the store is refused: encryption is on, and it is not encrypted ({kind} "
             f"{'/'.join(place)[:120]!r})",
-            remedy="A process without keys wrote it since, or somebody past Crewlog. `crewlog "
-            "rebuild RUN` makes the rows of a run again from its history; where you know that what "
-            "is there is yours, set CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true, and `crewlog encryption "
-            "reencrypt` encrypts it.",
+            remedy="A process without keys wrote it, or something other than Crewlog. `crewlog "
+            "rebuild RUN` makes the rows of a run again from its history. If you trust the plain "
+            "rows, set CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true and run `crewlog encryption "
+            "reencrypt`.",
         )
 
-    def _broken(self, why: str, kind: str, place: tuple[str, ...]) -> DecryptionFailed:
+    def _rejected_row_error(
+        self, reason: str, kind: str, place: tuple[str, ...]
+    ) -> DecryptionFailed:
         return DecryptionFailed(
-            f"a row of the store is refused: {why} ({kind} {'/'.join(place)[:120]!r})",
-            remedy="Somebody has written to the database past Crewlog, or another namespace "
-            "uses it, which needs one of its own. `crewlog rebuild RUN` makes the rows of a run "
+            f"a row of the store is refused: {reason} ({kind} {'/'.join(place)[:120]!r})",
+            remedy="Something other than Crewlog wrote to the database, or another namespace uses "
+            "it, which needs a database of its own. `crewlog rebuild RUN` makes the rows of a run "
             "again from its history.",
         )
 
 
-def _code(secret: bytes, word: str) -> str:
-    return "x" + _digest(secret, word.encode("utf-8", "surrogatepass"))[:20]
+def _word_code(secret: bytes, word: str) -> str:
+    return "x" + _hmac(secret, word.encode("utf-8", "surrogatepass"))[:20]
 
 
-def _digest(secret: bytes, data: bytes) -> str:
+def _hmac(secret: bytes, data: bytes) -> str:
     return hmac.digest(secret, data, "sha256").hex()

@@ -1,13 +1,8 @@
-"""What a server says of its tools: read with care, kept short, and known again by a digest.
+"""The descriptions of tools by their MCP servers: cleaned, limited in length, and hashed.
 
-A server's words reach a model, a terminal and a log. None of them is believed: control characters
-and invisible ones go, lengths are bounded, and whether they are what a person has approved is
-decided by a digest of all that a model is told.
-
-What a tool said of itself when a person approved it: kept, so that people see what has changed.
-
-An approval is of a digest, and nothing else counts. These words are for people alone: who looks at
-a tool that was changed sees the old ones beside the new.
+Texts of a server reach models, terminals and logs, and are not trusted: control characters and
+invisible ones are removed, and lengths are limited. An approval is of the hash of the whole
+description. The store also has the approved text, only to show people what has changed.
 """
 
 from __future__ import annotations
@@ -26,37 +21,37 @@ from crewlog.model import Json, Model
 
 LONGEST_DESCRIPTION = 4_000
 LARGEST_SCHEMA = 50_000
-"""Bytes of the JSON Schema of a tool's arguments."""
+"""Bytes of the JSON Schema of the arguments."""
 LONGEST_TEXT = 200_000
-"""Characters of a result; the model is told how many there were."""
-_WORDS = frozenset({"description", "title", "$comment"})
-"""Keys of a schema whose values are words for people and models."""
+"""Characters of a result; longer ones are shortened."""
+_TEXT_KEYS = frozenset({"description", "title", "$comment"})
+"""Keys of a schema with texts for people and models."""
 
 
-class Described(NamedTuple):
-    """A tool, as its server describes it."""
+class ToolDescription(NamedTuple):
+    """The description of a tool by its server."""
 
     name: str
     description: str
-    """Cleaned, and not too long."""
+    """Cleaned and shortened."""
     schema: dict[str, Json]
-    """The JSON Schema of its arguments, its words cleaned."""
+    """The JSON Schema of the arguments, with cleaned texts."""
     digest: str
-    """SHA-256 of all that it says of itself, in hex: what an approval is of."""
+    """SHA-256 of the whole description, in hex: an approval is of this hash."""
     fault: str
-    """Why it cannot be used; empty where it can."""
+    """Why the tool cannot be used; empty if it can."""
 
 
-def described(
+def describe_tool(
     name: str, description: str | None, schema: Mapping[str, Json], title: str | None = None
-) -> Described:
-    """A tool as a server lists it.
+) -> ToolDescription:
+    """Cleans and hashes the description of a tool.
 
     Args:
-        name: Its name there.
-        description: What it says it does.
+        name: The name of the tool on the server.
+        description: Its description.
         schema: The JSON Schema of its arguments.
-        title: Its name for people.
+        title: Its title for people.
     """
     whole = {
         "name": name,
@@ -66,40 +61,40 @@ def described(
     }
     try:
         check_depth(whole)
-        said = canonical(whole)
+        data = canonical(whole)
     except (ValueError, TypeError, RecursionError) as error:
-        return Described(name, "", {}, "", f"its schema cannot be kept: {error}")
-    digest = hashlib.sha256(said).hexdigest()
-    told = shortened(cleaned_text(description or title or ""), LONGEST_DESCRIPTION)
+        return ToolDescription(name, "", {}, "", f"its schema cannot be stored: {error}")
+    digest = hashlib.sha256(data).hexdigest()
+    text = shorten(clean_text(description or title or ""), LONGEST_DESCRIPTION)
     size = len(canonical(dict(schema)))
     if size > LARGEST_SCHEMA:
         fault = f"the schema of its arguments has {size:,} bytes, more than {LARGEST_SCHEMA:,}"
-        return Described(name, told, {}, digest, fault)
+        return ToolDescription(name, text, {}, digest, fault)
     if schema.get("type") != "object":
-        return Described(name, told, {}, digest, "its arguments are no object")
-    return Described(name, told, _clean_schema(dict(schema)), digest, "")
+        return ToolDescription(name, text, {}, digest, "its arguments are not an object")
+    return ToolDescription(name, text, _clean_schema(dict(schema)), digest, "")
 
 
-def cleaned_text(text: str) -> str:
-    """A server's text without what only terminals, or only models, would see."""
+def clean_text(text: str) -> str:
+    """A text without control characters and invisible characters."""
     return "".join(
         c for c in text if c in "\n\t" or not (unicodedata.category(c) == "Cc" or is_invisible(c))
     )
 
 
-def shortened(text: str, most: int) -> str:
-    """A server's text, cut where it is too long; it says so."""
+def shorten(text: str, most: int) -> str:
+    """A text of at most `most` characters; a shortened one ends with its length."""
     if len(text) <= most:
         return text
     return f"{text[:most]}… ({len(text):,} characters)"
 
 
-def _clean_schema(schema: Json, word: bool = False) -> Json:
+def _clean_schema(schema: Json, is_text: bool = False) -> Json:
     if isinstance(schema, str):
-        return shortened(cleaned_text(schema), LONGEST_DESCRIPTION) if word else schema
+        return shorten(clean_text(schema), LONGEST_DESCRIPTION) if is_text else schema
     if isinstance(schema, dict):
         return {
-            key: _clean_schema(value, key in _WORDS and isinstance(value, str))
+            key: _clean_schema(value, key in _TEXT_KEYS and isinstance(value, str))
             for key, value in schema.items()  # pyright: ignore[reportUnknownVariableType]
         }
     if isinstance(schema, list):
@@ -108,32 +103,32 @@ def _clean_schema(schema: Json, word: bool = False) -> Json:
 
 
 class ApprovedDescription(Model):
-    """What a tool says of itself, as a model is told it."""
+    """The approved description of a tool, as its model reads it."""
 
     digest: str
-    """Of all that it says: which approval these words belong to."""
+    """The hash of the whole description, which identifies the approval."""
     description: str = ""
-    """What it says it does."""
+    """The description."""
     arguments: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """The JSON Schema of its arguments."""
+    """The JSON Schema of the arguments."""
 
     def text(self) -> str:
-        """All of it, for people."""
-        # ASCII escapes: nothing hides in it.
+        """The description and the schema, for people."""
+        # ASCII escapes show invisible characters.
         return f"{self.description}\n{json.dumps(self.arguments, indent=2)}"
 
-    def kept(self) -> str:
-        """The same as the store keeps it."""
+    def to_text(self) -> str:
+        """The text that the store has."""
         return json.dumps(self.to_json())
 
 
-def words_of(tool: Described) -> ApprovedDescription:
-    """What a tool says of itself now."""
+def approved_description(tool: ToolDescription) -> ApprovedDescription:
+    """The current description of a tool, to be approved."""
     return ApprovedDescription(
         digest=tool.digest, description=tool.description, arguments=tool.schema
     )
 
 
-def read_approved_description(text: str) -> ApprovedDescription:
-    """What `ApprovedDescription.kept` made."""
+def parse_approved_description(text: str) -> ApprovedDescription:
+    """Parses the result of `ApprovedDescription.to_text`."""
     return ApprovedDescription.model_validate_json(text)

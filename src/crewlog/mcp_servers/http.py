@@ -1,9 +1,8 @@
-"""Exchanges with servers at an address: each request ends, with an answer or with an error.
+"""The HTTP transport for MCP servers, in which each request gets a response or an error.
 
-The SDK's transport says nothing where a connection breaks, or ends, before the answer came: whoever
-waits for it would wait until the call's timeout. Here a request that comes back without an answer
-is answered with the error that the SDK has for that, and says why. Other requests of the session
-go on: they have connections of their own.
+The transport of the SDK ignores a connection that breaks before the response: the caller would wait
+until the timeout of the call. Here such a request gets the SDK's error for a closed connection,
+with the reason. Other requests of the session continue on connections of their own.
 """
 
 from __future__ import annotations
@@ -28,30 +27,33 @@ from mcp.types import (
 )
 from typing_extensions import override
 
-UNANSWERED = "it closed the connection before it answered"
+NO_RESPONSE = "it closed the connection before it answered"
 
 Reader = MemoryObjectSendStream[SessionMessage | Exception]
 
 
 @asynccontextmanager
 async def connect_http(url: str, client: httpx.AsyncClient) -> AsyncGenerator[tuple[Any, Any]]:
-    """What a server at an address says, and what is said to it, as sessions take them.
+    """The read stream and the write stream of a server, for a session.
 
     Args:
-        url: Its address.
-        client: What requests it.
+        url: The address of the server.
+        client: Sends the requests.
     """
-    hears, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    said, to_say = anyio.create_memory_object_stream[SessionMessage](0)
+    read_writer, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write_stream, write_reader = anyio.create_memory_object_stream[SessionMessage](0)
     transport = _Transport(url)
-    async with anyio.create_task_group() as tasks, hears, said:
+    async with anyio.create_task_group() as tasks, read_writer, write_stream:
 
-        def listen() -> None:
-            tasks.start_soon(transport.handle_get_stream, client, hears)
+        def start_get_stream() -> None:
+            tasks.start_soon(transport.handle_get_stream, client, read_writer)
 
-        tasks.start_soon(transport.post_writer, client, to_say, hears, said, listen, tasks)
+        tasks.start_soon(
+            transport.post_writer,
+            *(client, write_reader, read_writer, write_stream, start_get_stream, tasks),
+        )
         try:
-            yield heard, said
+            yield read_stream, write_stream
         finally:
             if transport.session_id:
                 await transport.terminate_session(client)
@@ -59,7 +61,7 @@ async def connect_http(url: str, client: httpx.AsyncClient) -> AsyncGenerator[tu
 
 
 class _Transport(StreamableHTTPTransport):
-    """The SDK's transport, which answers every request."""
+    """The SDK's transport, with a response or an error for each request."""
 
     @override
     async def _handle_post_request(self, ctx: RequestContext) -> None:
@@ -67,39 +69,41 @@ class _Transport(StreamableHTTPTransport):
         if not isinstance(request, JSONRPCRequest):
             await super()._handle_post_request(ctx)
             return
-        answer = _Answer(ctx.read_stream_writer)
-        why: object = ""
+        response = _ResponseStream(ctx.read_stream_writer)
+        cause: object = ""
         try:
-            # The SDK only sends, and closes nothing here.
-            await super()._handle_post_request(replace(ctx, read_stream_writer=answer))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            # The SDK only calls `send`.
+            await super()._handle_post_request(replace(ctx, read_stream_writer=response))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         except (httpx.HTTPError, OSError) as exc:
-            why = exc
-        if answer.came:
+            cause = exc
+        if response.is_complete:
             return
-        why = str(why) or str(answer.fault or "") or UNANSWERED
-        error = ErrorData(code=CONNECTION_CLOSED, message=why)
-        told = JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
-        await ctx.read_stream_writer.send(SessionMessage(JSONRPCMessage(told)))
+        reason = str(cause) or str(response.error or "") or NO_RESPONSE
+        error = ErrorData(code=CONNECTION_CLOSED, message=reason)
+        message = JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+        await ctx.read_stream_writer.send(SessionMessage(JSONRPCMessage(message)))
 
 
-class _Answer:
-    """Where the answer to one request goes, and whatever else comes with it.
+class _ResponseStream:
+    """The stream of the response to one request, and of messages before it.
 
     Args:
-        hears: Whoever hears it.
+        stream: Receives the messages.
     """
 
-    def __init__(self, hears: Reader) -> None:
-        self._hears = hears
-        self.came = False
-        """Whether it was answered."""
-        self.fault: Exception | None = None
-        """Why what came is no answer: the session could do nothing with that."""
+    def __init__(self, stream: Reader) -> None:
+        self._stream = stream
+        self.is_complete = False
+        """Whether the response was received."""
+        self.error: Exception | None = None
+        """The error of an invalid response, which the session would ignore."""
 
     async def send(self, item: SessionMessage | Exception) -> None:
-        """Passes on what came."""
+        """Forwards a message."""
         if isinstance(item, Exception):
-            self.fault = item
+            self.error = item
             return
-        self.came = self.came or isinstance(item.message.root, JSONRPCResponse | JSONRPCError)
-        await self._hears.send(item)
+        self.is_complete = self.is_complete or isinstance(
+            item.message.root, JSONRPCResponse | JSONRPCError
+        )
+        await self._stream.send(item)

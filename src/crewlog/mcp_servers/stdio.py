@@ -1,10 +1,8 @@
-"""Servers that are programs: started, spoken with over their input and output, and ended.
+"""MCP servers that are programs: starts and stops them, and exchanges messages by stdin and stdout.
 
-A program may write what it likes, as much as it likes, and end whenever it likes. So what is read
-of it is bounded: a message, and all that it says between two requests of ours. A reader holds one
-message at a time, so that a program that writes faster than it is heard waits. What becomes of it
-is told to whoever has asked it something: a `Link` is gone with its reason, and nobody waits for
-an answer that cannot come.
+A program may write anything and end at any time. So the size of each message, and of all output per
+request, is limited. The reader has one message at a time: a program that writes faster blocks. When
+a program ends, its `Link` is closed with the reason, so that no caller waits for a response.
 """
 
 from __future__ import annotations
@@ -25,117 +23,124 @@ from mcp.shared.message import SessionMessage
 from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest
 from pydantic import ValidationError
 
-from crewlog.mcp_servers.descriptions import cleaned_text, shortened
+from crewlog.mcp_servers.descriptions import clean_text, shorten
 
 LARGEST_ANSWER = 16_000_000
-"""Bytes of one message; and of all that a program writes for one request of ours."""
-MOST_ASKED = 16
-"""Requests whose answers may be under way at once, for that bound."""
+"""Bytes of one message, and of all output of a program for one request."""
+MOST_REQUESTS = 16
+"""Concurrent requests that count for the limit of all output."""
 END_SECONDS = 2.0
-"""How long a program may take to end once its input is closed, and again once it is told to."""
+"""How long a program may take to end after its input is closed, and again after SIGTERM."""
 _COST = 256
-"""Bytes that each message counts as besides its own: a short one is work, too."""
-_PIECE = 65_536
-_LAST_WORDS = 8_000
-"""Bytes of what a program wrote to its standard error last, for the error that it is away."""
+"""Bytes that each message counts in addition to its own, since short messages are work, too."""
+_CHUNK = 65_536
+_TAIL = 8_000
+"""Bytes of the end of the standard error of a program, for the error message."""
 _PAUSE = 0.001
-"""Seconds between two looks at its standard error: who floods it waits."""
+"""Seconds between two reads of standard error: a program that floods it blocks."""
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-_SHOWN = 80
-"""Characters that are shown of what is no message."""
+_EXCERPT = 80
+"""Characters of output without messages in an error."""
 
 
 class Link:
-    """Whether there is still somebody at the other end of a session, and if not, why."""
+    """The state of a connection: whether it is closed, and why."""
 
     def __init__(self) -> None:
-        self.gone = asyncio.Event()
-        self.why = ""
-        """Why nobody is there any more; empty as long as somebody is."""
+        self.closed = asyncio.Event()
+        self.reason = ""
+        """Why it is closed; empty while it is open."""
 
-    def mark_closed(self, why: str) -> None:
-        """Nobody is there any more; the first reason counts."""
-        self.why = self.why or why
-        self.gone.set()
+    def mark_closed(self, reason: str) -> None:
+        """Marks the connection as closed; the first reason counts."""
+        self.reason = self.reason or reason
+        self.closed.set()
 
 
 @asynccontextmanager
-async def program(
+async def run_program(
     command: str, args: Sequence[str], env: Mapping[str, str], link: Link
 ) -> AsyncGenerator[tuple[Any, Any]]:
-    """A program that is spoken with: what it says and what is said to it, as sessions take them.
+    """Runs a program; returns the read stream and the write stream for a session.
 
     Args:
-        command: What is started.
+        command: The program.
         args: Its arguments.
-        env: All of its environment.
-        link: Told when the program is gone, and why.
+        env: Its whole environment.
+        link: Closed when the program ends.
 
     Raises:
         OSError: it cannot be started.
     """
-    with _StderrTail() as words:
+    with _StderrTail() as stderr:
         process = await asyncio.create_subprocess_exec(
             command,
             *args,
             env=dict(env),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=words.writing,
-            start_new_session=True,  # what it starts is ended with it
+            stderr=stderr.write_end,
+            start_new_session=True,  # its child processes are killed with it
         )
-        words.begun()
-        talk = _ProgramConnection(process, link, words)
-        tasks = [asyncio.create_task(talk.listen()), asyncio.create_task(talk.speak())]
+        stderr.close_write_end()
+        connection = _ProgramConnection(process, link, stderr)
+        tasks = [
+            asyncio.create_task(connection.read()),
+            asyncio.create_task(connection.write()),
+        ]
         try:
-            yield talk.heard, talk.said
+            yield connection.read_stream, connection.write_stream
         finally:
             for task in tasks:
                 task.cancel()
-            rest = asyncio.create_task(_drain(process, tasks[0]))
+            drain = asyncio.create_task(_drain(process, tasks[0]))
             try:
                 await _end(process)
             finally:
                 _kill(process, _KILL)
-                talk.close()
-                await asyncio.wait({rest}, timeout=END_SECONDS)
-                rest.cancel()
+                connection.close()
+                await asyncio.wait({drain}, timeout=END_SECONDS)
+                drain.cancel()
 
 
 class _ProgramConnection:
-    """Both ways of talking with a program."""
+    """The streams to and from a program."""
 
-    def __init__(self, process: asyncio.subprocess.Process, link: Link, words: _StderrTail) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, link: Link, stderr: _StderrTail
+    ) -> None:
         self._process = process
         self._link = link
-        self._words = words
-        self._hears, self.heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        self.said, self._to_say = anyio.create_memory_object_stream[SessionMessage](0)
-        self._left = LARGEST_ANSWER
+        self._stderr = stderr
+        self._read_writer, self.read_stream = anyio.create_memory_object_stream[
+            SessionMessage | Exception
+        ](0)
+        self.write_stream, self._write_reader = anyio.create_memory_object_stream[SessionMessage](0)
+        self._budget = LARGEST_ANSWER
 
-    async def listen(self) -> None:
-        """Hears the program until it ends, or says more than anybody can hear."""
+    async def read(self) -> None:
+        """Reads messages until the program ends or exceeds a limit."""
         try:
-            why = await self._listened()
+            reason = await self._read_messages()
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as exc:
-            why = str(exc) or "the session was closed"
-        self._link.mark_closed(why)
-        self._hears.close()
+            reason = str(exc) or "the session was closed"
+        self._link.mark_closed(reason)
+        self._read_writer.close()
 
-    async def _listened(self) -> str:
-        """Why nothing more is heard."""
+    async def _read_messages(self) -> str:
+        """Reads messages; returns why there are no more."""
         out, line = self._process.stdout, bytearray()
-        while out is not None and (piece := await out.read(_PIECE)):
-            self._left -= len(piece)
-            if self._left < 0:
-                return f"it writes more than {LARGEST_ANSWER:,} bytes that nobody asked for"
-            first, *lines = piece.split(b"\n")
+        while out is not None and (chunk := await out.read(_CHUNK)):
+            self._budget -= len(chunk)
+            if self._budget < 0:
+                return f"it writes more than {LARGEST_ANSWER:,} bytes without a request"
+            first, *lines = chunk.split(b"\n")
             line += first
             for rest in lines:
                 if line.startswith(b"{"):
-                    self._left -= _COST
-                    if message := _message(bytes(line)):
-                        await self._hears.send(message)
+                    self._budget -= _COST
+                    if message := _parse_message(bytes(line)):
+                        await self._read_writer.send(message)
                 line = bytearray(rest)
             if len(line) > LARGEST_ANSWER:
                 return f"it answers with more than {LARGEST_ANSWER:,} bytes"
@@ -143,62 +148,67 @@ class _ProgramConnection:
             async with asyncio.timeout(END_SECONDS):
                 await self._process.wait()
         code = self._process.returncode
-        told = "it closed its output" if code is None else f"it ended with the exit code {code}"
-        said = await asyncio.to_thread(self._words.told)
-        if not said and line:
-            said = shortened(cleaned_text(line[:_PIECE].decode(errors="replace")), _SHOWN)
-        return f"{told}; it said: {said}" if said else told
+        reason = "it closed its output" if code is None else f"it ended with the exit code {code}"
+        tail = await asyncio.to_thread(self._stderr.read_tail)
+        if not tail and line:
+            tail = shorten(clean_text(line[:_CHUNK].decode(errors="replace")), _EXCERPT)
+        return f"{reason}; its last output: {tail}" if tail else reason
 
-    async def speak(self) -> None:
-        """Says to the program what the session wants said."""
-        entry = self._process.stdin
-        with suppress(OSError, anyio.ClosedResourceError):  # the listener knows why
-            async for each in self._to_say:
+    async def write(self) -> None:
+        """Writes the messages of the session to the program."""
+        stdin = self._process.stdin
+        with suppress(OSError, anyio.ClosedResourceError):  # `read` has the reason
+            async for each in self._write_reader:
                 if isinstance(each.message.root, JSONRPCRequest):
-                    self._left = min(self._left + LARGEST_ANSWER, MOST_ASKED * LARGEST_ANSWER)
+                    self._budget = min(
+                        self._budget + LARGEST_ANSWER, MOST_REQUESTS * LARGEST_ANSWER
+                    )
                 text = each.message.model_dump_json(by_alias=True, exclude_none=True)
-                if entry is not None:
-                    entry.write(text.encode() + b"\n")
-                    await entry.drain()
+                if stdin is not None:
+                    stdin.write(text.encode() + b"\n")
+                    await stdin.drain()
 
     def close(self) -> None:
-        """Closes all that a session holds of it."""
-        for each in (self._hears, self.heard, self.said, self._to_say):
+        """Closes all streams."""
+        for each in (
+            *(self._read_writer, self.read_stream),
+            *(self.write_stream, self._write_reader),
+        ):
             each.close()
 
 
-def _message(line: bytes) -> SessionMessage | None:
-    """A message of the protocol; none where it is something else, printed by mistake perhaps."""
+def _parse_message(line: bytes) -> SessionMessage | None:
+    """A message of the protocol; None for other output."""
     try:
         return SessionMessage(JSONRPCMessage.model_validate_json(line))
     except (ValidationError, ValueError, RecursionError) as exc:
-        return _unreadable(line, exc)
+        return _invalid_response_error(line, exc)
 
 
-def _unreadable(line: bytes, exc: Exception) -> SessionMessage | None:
-    """The error that an answer becomes that is no message; none where it is no answer."""
+def _invalid_response_error(line: bytes, exc: Exception) -> SessionMessage | None:
+    """The error for an invalid response; None if the line is no response."""
     try:
-        said: Any = json.loads(line)
-        if "result" not in said and "error" not in said:
+        data: Any = json.loads(line)
+        if "result" not in data and "error" not in data:
             return None
-        why = exc.errors()[0]["msg"] if isinstance(exc, ValidationError) else str(exc)
-        error = ErrorData(code=PARSE_ERROR, message=f"its answer cannot be read: {why}")
+        reason = exc.errors()[0]["msg"] if isinstance(exc, ValidationError) else str(exc)
+        error = ErrorData(code=PARSE_ERROR, message=f"its response is invalid: {reason}")
         return SessionMessage(
-            JSONRPCMessage(JSONRPCError(jsonrpc="2.0", id=said["id"], error=error))
+            JSONRPCMessage(JSONRPCError(jsonrpc="2.0", id=data["id"], error=error))
         )
     except (ValueError, KeyError, RecursionError):
         return None
 
 
-async def _drain(process: asyncio.subprocess.Process, listener: asyncio.Task[None]) -> None:
-    """Takes what a program still writes: else it waits for that, and its pipe stays open."""
-    await asyncio.wait({listener})
-    while process.stdout is not None and await process.stdout.read(_PIECE):
+async def _drain(process: asyncio.subprocess.Process, reader: asyncio.Task[None]) -> None:
+    """Reads the remaining output of a program, which could block otherwise."""
+    await asyncio.wait({reader})
+    while process.stdout is not None and await process.stdout.read(_CHUNK):
         pass
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ends a program: its input is closed, then it is told to end."""
+    """Stops a program: closes its input, then sends SIGTERM."""
     if process.stdin is not None:
         process.stdin.close()
     for last in (False, True):
@@ -210,22 +220,22 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             _kill(process, signal.SIGTERM)
 
 
-def _kill(process: asyncio.subprocess.Process, how: int) -> None:
-    """Tells a program, and what it has started, to end; nothing where it has ended."""
+def _kill(process: asyncio.subprocess.Process, signal_number: int) -> None:
+    """Sends a signal to a running program and its child processes."""
     if process.returncode is not None:
         return
     with suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.terminate()
         else:
-            os.killpg(process.pid, how)
+            os.killpg(process.pid, signal_number)
 
 
 class _StderrTail:
-    """What a program writes to its standard error, of which the end is kept."""
+    """The end of the standard error of a program."""
 
     def __enter__(self) -> _StderrTail:
-        self._reading, self.writing = os.pipe()
+        self._read_end, self.write_end = os.pipe()
         self._open = True
         self._end = b""
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -233,23 +243,23 @@ class _StderrTail:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.begun()
+        self.close_write_end()
 
-    def begun(self) -> None:
-        """The program has the pipe by now: where it ends, so does what is read of it."""
+    def close_write_end(self) -> None:
+        """Closes the write end here, so that the pipe ends with the program."""
         if self._open:
             self._open = False
-            os.close(self.writing)
+            os.close(self.write_end)
 
-    def told(self) -> str:
-        """The end of it, on one line."""
+    def read_tail(self) -> str:
+        """The end of the output in one line."""
         self._thread.join(0.5)
-        return " ".join(cleaned_text(self._end.decode(errors="replace")).split())[-400:]
+        return " ".join(clean_text(self._end.decode(errors="replace")).split())[-400:]
 
     def _read(self) -> None:
         try:
-            while piece := os.read(self._reading, _PIECE):
-                self._end = (self._end + piece)[-_LAST_WORDS:]
+            while chunk := os.read(self._read_end, _CHUNK):
+                self._end = (self._end + chunk)[-_TAIL:]
                 time.sleep(_PAUSE)
         finally:
-            os.close(self._reading)
+            os.close(self._read_end)

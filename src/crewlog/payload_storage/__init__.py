@@ -1,8 +1,8 @@
-"""Where payloads go: their conversion, external storage for large ones, and the files of messages.
+"""Payloads: their conversion, external storage for large ones, and the files of messages.
 
 directory         the default directory
-settings          where the folder is, and above which size a payload goes there
+settings          the folder of external storage, and the size above which payloads go there
 converter         values to payloads and back
-external_storage  large payloads as files, and what happens where a file is missing
+external_storage  large payloads as files, and missing files and keys
 file_store        the bytes of files that messages refer to
 """

@@ -1,10 +1,10 @@
-"""How values become payloads: JSON that keeps message types, and large ones out of the history.
+"""The data converter of workers and clients: JSON that keeps message types, and external storage.
 
-Workers and clients use the same converter. A LangChain message, alone or in a list, crosses as a
-tagged body and comes back as the same type; only the known message types are ever constructed.
-Payloads over a threshold go through Temporal's `ExternalStorage`: a directory here, S3 or GCS by
-the SDK's drivers elsewhere; never the store, so that losing Postgres loses no payload. Where
-encryption is on, payloads are encrypted before they go anywhere, into the history or beside it.
+A LangChain message, alone or in a list, is sent as a tagged body and read as the same type; only
+known message types are constructed. Payloads above a threshold go to Temporal's `ExternalStorage`:
+a directory here, S3 or GCS by the SDK's drivers. It is never the store, so that a loss of Postgres
+loses no payload. If encryption is on, payloads are encrypted in the history and in external
+storage.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from temporalio.converter import (
 
 from crewlog.encryption.codec import (
     ENCRYPTED,
-    LOST,
     REFUSED,
+    UNAVAILABLE,
     EncryptionCodec,
     is_unavailable,
     missing_file,
@@ -60,15 +60,15 @@ class CrewPayloadConverter(CompositePayloadConverter):
     """Temporal's default converter, with pydantic models and tagged messages in its JSON part."""
 
     def __init__(self) -> None:
-        # The SDK makes one for every few payloads, and puts the same together each time.
+        # The SDK makes many instances; the base class would build the same mapping each time.
         self.converters = _by_encoding()
 
 
 class _MessageJsonConverter(PydanticJSONPlainPayloadConverter):
-    """Pydantic's JSON, with LangChain messages tagged on the way out.
+    """Pydantic's JSON with tagged LangChain messages.
 
-    A tag is read only where the receiver asks for a message, or a list of messages: anywhere else
-    it is data like any other, since models and users write data that may look like it.
+    A tag is read only if the type hint is a message or a list of messages. Otherwise it is data,
+    since models and users may write data that looks like a tag.
     """
 
     def to_payload(self, value: Any) -> Payload | None:
@@ -83,16 +83,16 @@ class _MessageJsonConverter(PydanticJSONPlainPayloadConverter):
         return super().from_payload(payload, type_hint)
 
 
-class _NeverWritten(EncodingPayloadConverter):
-    """Payloads that the codec alone makes: no value becomes one."""
+class _ReadOnlyConverter(EncodingPayloadConverter):
+    """For payloads that only the codec creates."""
 
     def to_payload(self, value: Any) -> Payload | None:
         del value
         return None
 
 
-class _RefusedConverter(_NeverWritten):
-    """Says, to whoever reads it, why a payload was refused when it was decoded."""
+class _RefusedConverter(_ReadOnlyConverter):
+    """Raises the reason why the codec refused a payload."""
 
     @property
     def encoding(self) -> str:
@@ -102,23 +102,22 @@ class _RefusedConverter(_NeverWritten):
         """Raises.
 
         Raises:
-            DecryptionFailed: for one without encryption: a worker that accepts those can go on.
-            ApplicationError: for one that was changed or moved: it is so for good, and ends a run
-                that needs it.
+            DecryptionFailed: it is plain; a worker that accepts plain payloads can continue.
+            ApplicationError: it was changed or moved, which is permanent and fails the run.
         """
         del type_hint
         reason, plain = refusal_reason(payload)
         if plain:
             raise DecryptionFailed(
                 f"a payload is refused: {reason}",
-                remedy=f"Where it is right that it is not encrypted, set {ACCEPT_PLAIN}=true for "
-                "workers and clients: while encryption is being turned on.",
+                remedy=f"If plain payloads are expected while encryption is being turned on, set "
+                f"{ACCEPT_PLAIN}=true for workers and clients.",
             )
         raise application_error(f"a payload is refused: {reason}", DecryptionFailed.__name__)
 
 
-class _KeylessConverter(_NeverWritten):
-    """Says that a payload is encrypted, where encryption is off."""
+class _KeylessConverter(_ReadOnlyConverter):
+    """Raises an error for an encrypted payload if encryption is off."""
 
     @property
     def encoding(self) -> str:
@@ -134,81 +133,76 @@ class _KeylessConverter(_NeverWritten):
         raise key_missing_error("")
 
 
-class _LostConverter(EncodingPayloadConverter):
-    """Says that the file of a payload is not there, to whoever needs what is in it."""
+class _UnavailableConverter(_ReadOnlyConverter):
+    """Raises an error for a payload whose file or key is missing."""
 
     @property
     def encoding(self) -> str:
-        return LOST.decode()
-
-    def to_payload(self, value: Any) -> Payload | None:
-        """Nothing becomes one."""
-        del value
-        return None
+        return UNAVAILABLE.decode()
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
         """Raises.
 
         Raises:
-            StoreIncomplete: the file is waited for.
-            EncryptionKeyMissing: the key is.
-            TypeError: it is a stranger's, who has made it up.
+            StoreIncomplete: the file is missing.
+            EncryptionKeyMissing: the key is missing.
+            TypeError: the codec did not create the payload.
         """
         del type_hint
         if not is_unavailable(payload):
-            raise TypeError(f"what is encoded as {self.encoding} is not read here")
+            raise TypeError(f"payloads with the encoding {self.encoding} are not read here")
         raise unavailable_payload_error(missing_file(payload), missing_key(payload))
 
 
-class _UnreadConverter(EncodingPayloadConverter):
-    """Reads what its reader names alone: protobuf's converters construct whatever a payload names.
+class _HintedProtobufConverter(EncodingPayloadConverter):
+    """Reads only the message type of the type hint; the SDK would read any type of a payload.
 
     Args:
-        written: What makes such payloads, for those who send them elsewhere.
+        converter: The SDK's converter.
     """
 
-    def __init__(self, written: EncodingPayloadConverter) -> None:
-        self._written = written
+    def __init__(self, converter: EncodingPayloadConverter) -> None:
+        self._converter = converter
 
     @property
     def encoding(self) -> str:
-        """The payloads that are not read."""
-        return self._written.encoding
+        """See `EncodingPayloadConverter`."""
+        return self._converter.encoding
 
     def to_payload(self, value: Any) -> Payload | None:
-        """As it is written elsewhere."""
-        return self._written.to_payload(value)
+        """See `EncodingPayloadConverter`."""
+        return self._converter.to_payload(value)
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
-        """The message that its reader asked for, as the SDK does of what the server tells of a run.
+        """The message of the type hint; the SDK reads messages of the server so.
 
         Raises:
-            TypeError: for any other, and where no message is asked for.
+            TypeError: the payload has another type, or the hint is no message.
         """
         if isinstance(type_hint, type) and issubclass(type_hint, Message):
-            named = payload.metadata.get("messageType", b"").decode(errors="replace")
-            if named == type_hint.DESCRIPTOR.full_name:
-                return self._written.from_payload(payload, type_hint)
-        raise TypeError(f"what is encoded as {self.encoding} is not read here")
+            name = payload.metadata.get("messageType", b"").decode(errors="replace")
+            if name == type_hint.DESCRIPTOR.full_name:
+                return self._converter.from_payload(payload, type_hint)
+        raise TypeError(f"payloads with the encoding {self.encoding} are not read here")
 
 
 @cache
 def _encoding_converters() -> tuple[EncodingPayloadConverter, ...]:
     json_converter = _MessageJsonConverter(ToJsonOptions(exclude_unset=False))
-    usual = (
+    defaults = (
         json_converter
         if isinstance(c, JSONPlainPayloadConverter)
-        else _UnreadConverter(c)
+        else _HintedProtobufConverter(c)
         if "protobuf" in c.encoding
         else c
         for c in DefaultPayloadConverter.default_encoding_payload_converters
     )
-    return (*usual, _RefusedConverter(), _KeylessConverter(), _LostConverter())
+    return (*defaults, _RefusedConverter(), _KeylessConverter(), _UnavailableConverter())
 
 
 @cache
 def _by_encoding() -> Mapping[bytes, EncodingPayloadConverter]:
-    """As `CompositePayloadConverter` has them."""
+    """The mapping of `CompositePayloadConverter`."""
     return {each.encoding.encode(): each for each in _encoding_converters()}
 
 
@@ -232,8 +226,7 @@ def _untag(value: Any) -> Any:
 def _is_message(value: Any) -> bool:
     """Whether a value is a LangChain message.
 
-    Importing LangChain takes most of a second, which every command would pay; where nobody has
-    imported it there is no message either.
+    Does not import LangChain, which takes most of a second: if it is not imported, no value is one.
     """
     module = sys.modules.get("langchain_core.messages")
     return module is not None and isinstance(value, module.BaseMessage)
@@ -244,51 +237,52 @@ def _is_message_type(hint: Any) -> bool:
     return module is not None and isinstance(hint, type) and issubclass(hint, module.BaseMessage)
 
 
-_PROVEN: ContextVar[bool] = ContextVar("crewlog_payloads_proven", default=False)
+_IS_SHARED: ContextVar[bool] = ContextVar("crewlog_is_storage_shared", default=False)
 
 
 @contextmanager
-def external_payloads(proven: bool) -> Generator[None]:
-    """Puts what is said to runs beside their histories, where it is large; see `data_converter`.
+def external_payloads(is_shared: bool) -> Generator[None]:
+    """Stores large payloads of commands externally; see `data_converter`.
 
     Args:
-        proven: Whether the workers are known to read the client's directory; else it stays inline.
+        is_shared: Whether the workers are known to read the client's directory; otherwise the
+            payloads stay inline.
     """
-    token = _PROVEN.set(proven)
+    token = _IS_SHARED.set(is_shared)
     try:
         yield
     finally:
-        _PROVEN.reset(token)
+        _IS_SHARED.reset(token)
 
 
 class CrewDataConverter(DataConverter):
-    """Temporal's, which no payload of a stranger makes fail before a run has seen it."""
+    """Temporal's data converter, without errors for invalid references of unknown clients."""
 
     async def _decode_reference_payload_sequence(
         self, payloads: Sequence[Payload]
     ) -> list[Payload]:
-        """References that are encoded; what only says that it is one is read as it is.
+        """Decodes references; returns an invalid one unchanged.
 
-        The SDK has no public place for this: it raises, which fails the run's workflow task for
-        as long as the signal is in the history.
+        The SDK raises, which would fail the workflow task of the run as long as the signal is in
+        the history. It has no public method to override.
         """
-        found: list[Payload] = []
+        decoded: list[Payload] = []
         for payload in payloads:
             try:
-                found += await super()._decode_reference_payload_sequence([payload])
+                decoded += await super()._decode_reference_payload_sequence([payload])
             except EncryptionKeyMissing:
                 raise
-            except Exception:  # noqa: BLE001 - a stranger's may be anything
-                found.append(payload)
-        return found
+            except Exception:  # noqa: BLE001 - any client may send anything
+                decoded.append(payload)
+        return decoded
 
 
 class _Environment:
-    """Stands for the keys that the environment names."""
+    """The type of `ENVIRONMENT`."""
 
 
 ENVIRONMENT = _Environment()
-"""The keys that the environment names, if it names any."""
+"""Stands for the keys that the environment names, if any."""
 
 
 def data_converter(
@@ -299,14 +293,14 @@ def data_converter(
 ) -> DataConverter:
     """The converter of workers and clients; payloads over `threshold` bytes go to `directory`.
 
-    But for what a client says to a run that is there: a signal that the workers cannot read would
-    hold up the run for good, since it is in the history. It stays inline, up to the server's limit,
-    but within `external_payloads`.
+    Except the commands of clients: a signal with a payload that the workers cannot read would block
+    the run, since it is in the history. They stay inline, up to the limit of the server, unless
+    `external_payloads` says otherwise.
 
     Args:
-        directory: Where large payloads go.
-        threshold: Bytes above which a payload is large.
-        keys: What payloads are encrypted with; none: they are not.
+        directory: The directory of large payloads.
+        threshold: The most bytes of a payload that stays inline.
+        keys: The keys that encrypt payloads; None: they are plain.
 
     Raises:
         UsageError: the key file that the environment names cannot be used.
@@ -315,11 +309,13 @@ def data_converter(
         keys = environment_keyring()
     driver = DirectoryDriver(directory, keys)
 
-    def driver_of(context: StorageDriverSelectContext, _payload: Payload) -> StorageDriver | None:
+    def select_driver(
+        context: StorageDriverSelectContext, _payload: Payload
+    ) -> StorageDriver | None:
         target = context.target
-        # Of what it says to a run, a client knows the id, and not the type.
-        command = isinstance(target, StorageDriverWorkflowInfo) and target.type is None
-        return driver if _PROVEN.get() or not command else None
+        # For a command a client knows the id of the run, but not its type.
+        is_command = isinstance(target, StorageDriverWorkflowInfo) and target.type is None
+        return driver if _IS_SHARED.get() or not is_command else None
 
     return CrewDataConverter(
         payload_converter_class=CrewPayloadConverter,
@@ -328,11 +324,11 @@ def data_converter(
         if keys is None
         else EncryptingFailureConverter,
         external_storage=DirectoryStorage(
-            drivers=[driver], driver_selector=driver_of, payload_size_threshold=threshold
+            drivers=[driver], driver_selector=select_driver, payload_size_threshold=threshold
         ),
     )
 
 
 def payload_hash(payload: Payload) -> str:
-    """What proves that somebody has read a payload: the hash of its content."""
+    """The hash of the content of a payload, which proves that a process has read it."""
     return hashlib.sha256(payload.data).hexdigest()

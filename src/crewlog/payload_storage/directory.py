@@ -1,6 +1,6 @@
-"""Directories: Crewlog's own on this machine, and files below that of payloads.
+"""Crewlog's directory on this machine, and atomic writes of files.
 
-Apart from the other modules, since the command line imports it while it parses.
+A module of its own, since the command line imports it to parse arguments.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def data_directory(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def write_file(directory: Path, path: Path, data: bytes) -> None:
-    """Write a file below a directory: readers see all of it, or nothing.
+    """Writes a file below a directory atomically.
 
-    In a private directory the files are private, too; in a shared one, the umask decides.
+    The files in a private directory are private, too; in a shared one the umask decides.
 
     Args:
-        directory: The directory; it is created where it is missing.
+        directory: The directory; created if it is missing.
         path: The file.
-        data: Its bytes.
+        data: Its content.
 
     Raises:
         OSError: it cannot be written.
@@ -51,16 +51,16 @@ def write_file(directory: Path, path: Path, data: bytes) -> None:
 
 
 def write_error(what: str, size: int, place: Path, error: OSError) -> StoreUnavailable:
-    """Return the error for a file that cannot be written.
+    """The error for a file that cannot be written.
 
     Args:
-        what: What the file holds: `payload`, `file`.
+        what: The kind of content: `payload`, `file`.
         size: Its size in bytes.
-        place: Where.
+        place: The directory.
         error: The cause.
     """
     return StoreUnavailable(
         f"a {what} of {size} bytes could not be written: {error.strerror}",
         place=str(place),
-        remedy="Make room, or point CREWLOG_PAYLOADS at a directory that can be written.",
+        remedy="Free space, or set CREWLOG_PAYLOADS to a writable directory.",
     )

@@ -1,20 +1,20 @@
-"""The payload folder: large payloads as files, and what becomes of a reference to none.
+"""External storage in a folder: large payloads as files, and references to missing files.
 
-A reference is a claim that anybody may send. Temporal resolves it before a run sees it, and an
-error there fails the run's workflow task for as long as the signal is in the history: for good. So
-nothing raises here. A file that is not there becomes a payload that says so, see `codec.lost`, and
-whoever reads it decides:
+Any client may send a reference. Temporal resolves it before the run sees it, and an error there
+would fail the workflow task of the run as long as the signal is in the history. So nothing raises
+here. A missing file becomes a replacement payload, see `codec.unavailable_payload`, and the reader
+decides:
 
-- A result, or what a run was started with, is waited for: the task fails until the file is back.
-- A command is given up. The first try of its task notes that one was asked for, in a file beside
-  the one that is missing, and fails. The next one, by whichever worker, waits for a moment, and
-  then marks the reference as given up, in another file. From then on it is refused as a command, by
-  all workers and in each replay, also if its file comes late: a run that has recorded a refusal
-  must come to it again. Nothing is given up that a run has once taken: a replay notes nothing.
+- For a result or the input of a run, the task fails until the file is there.
+- A command is given up. The first attempt of its task notes the request in a file beside the
+  missing one, and fails. The next attempt, by any worker, waits for a moment, and then marks the
+  reference as given up, in another file. From then on all workers and all replays reject the
+  command, even if its file appears later: a run that has recorded the rejection must reach it
+  again. A command that a run has accepted is never given up, since a replay notes nothing.
 
-What is encrypted with a key that a worker does not know is such a claim as well. It is found where
-references are, before anything is decrypted, and waited for or given up in the same way; the notes
-are in a folder of the key's.
+A payload with an unknown key is treated like a reference to a missing file: it is found before
+anything is decrypted, and waited for or given up in the same way. Its notes are in a folder of the
+key.
 """
 
 from __future__ import annotations
@@ -39,28 +39,36 @@ from temporalio.converter import (
     StorageDriverStoreContext,
 )
 
-from crewlog.encryption.codec import ENCRYPTED, KEY, LONGEST_KEY, MissingKey, give_up, lost, refused
+from crewlog.encryption.codec import (
+    ENCRYPTED,
+    KEY,
+    LONGEST_KEY,
+    MissingKey,
+    give_up,
+    refused_payload,
+    unavailable_payload,
+)
 from crewlog.encryption.keys import Keyring, key_missing_error
 from crewlog.errors import EncryptionKeyMissing, StoreIncomplete
 from crewlog.payload_storage.directory import write_error, write_file
 
 GRACE = 2.0
-"""Seconds that the file or the key of a command is waited for, once a run has asked for it."""
-_ASKED, _GIVEN_UP = ".asked", ".given-up"
-"""What the names of the files end with that say what became of a reference."""
+"""Seconds to wait for the file or the key of a command after the first request for it."""
+_REQUESTED, _GIVEN_UP = ".requested", ".given-up"
+"""The suffixes of the notes of a reference."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_AGAIN = "crewlog-again"
-"""Metadata of a payload whose own name was given up: it has another one by that."""
+_RENAMED = "crewlog-renamed"
+"""Metadata that changes the hash of a payload, if the reference to its hash was given up before."""
 _KEY_NOTES = "key-"
-"""How folders begin of notes about what is encrypted with keys that were not known."""
-_LOOK = 1.0
-"""Seconds between two looks at whether there are such notes about a key that is known."""
-_OURS = secrets.token_hex(16)
-"""What only this process can put into a claim: any client may send a reference."""
+"""The prefix of folders with notes about unknown keys."""
+_CHECK_INTERVAL = 1.0
+"""Seconds between two checks for notes about a known key."""
+_OF_THIS_PROCESS = secrets.token_hex(16)
+"""Marks the claims of this process, since any client may send a reference."""
 
 
 class DirectoryDriver(StorageDriver):
-    """Keeps large payloads as files named by their SHA-256: a retry writes nothing twice.
+    """Stores large payloads as files named by their SHA-256, so that a retry writes nothing.
 
     Args:
         directory: The folder.
@@ -69,14 +77,14 @@ class DirectoryDriver(StorageDriver):
 
     def __init__(self, directory: Path, keys: Keyring | None = None) -> None:
         self.directory = directory
-        """Where the files are."""
+        """The folder of the files."""
         self._keys = keys
-        self._looked: dict[str, float] = {}
-        """When it was looked for notes about keys that are known, and there were none."""
-        self._known = _identity(directory)
+        self._checked_at: dict[str, float] = {}
+        """The times of checks that found no notes about a known key."""
+        self._directory_id = _identity(directory)
 
     def name(self) -> str:
-        """The driver's name in claims; durable data."""
+        """The name of the driver in claims, which is stored."""
         return "crewlog-directory"
 
     async def store(
@@ -88,46 +96,46 @@ class DirectoryDriver(StorageDriver):
     async def retrieve(
         self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
     ) -> list[Payload]:
-        """Reads each payload and checks it against its hash; see above where it is not there."""
+        """Reads each payload and checks its hash; replaces an unavailable one."""
         return [await asyncio.to_thread(self._read, claim) for claim in claims]
 
     def _write(self, payload: Payload) -> StorageDriverClaim:
-        data, path = self._named(payload)
+        data, path = self._serialize(payload)
         try:
-            # A stranger may have named it before it was there.
+            # Any client may have sent a reference to it before, which was given up.
             for number in range(100):
                 if not _beside(path, _GIVEN_UP).exists():
                     break
-                again = Payload()
-                again.CopyFrom(payload)
-                again.metadata[_AGAIN] = str(number).encode()
-                data, path = self._named(again)
+                renamed = Payload()
+                renamed.CopyFrom(payload)
+                renamed.metadata[_RENAMED] = str(number).encode()
+                data, path = self._serialize(renamed)
             if not path.exists():
                 write_file(self.directory, path, data)
         except OSError as error:
             raise write_error("payload", len(data), self.directory, error) from error
         return StorageDriverClaim(claim_data={"sha256": path.name})
 
-    def _named(self, payload: Payload) -> tuple[bytes, Path]:
+    def _serialize(self, payload: Payload) -> tuple[bytes, Path]:
         data = payload.SerializeToString(deterministic=True)
         return data, self._file(hashlib.sha256(data).hexdigest())
 
     def _file(self, key: str) -> Path:
         return self.directory / key[:2] / key
 
-    def _is_there(self) -> bool:
-        """Whether the folder is the one that it was: one that is not mounted has no files."""
+    def _is_same_directory(self) -> bool:
+        """Whether the folder is still the same one: an unmounted folder has no files."""
         now = _identity(self.directory)
-        if self._known is None:
-            if now is None:  # nobody has written anything yet
+        if self._directory_id is None:
+            if now is None:  # nothing is written yet
                 with suppress(OSError):
                     self.directory.mkdir(parents=True, exist_ok=True)
                 now = _identity(self.directory)
-            self._known = now
-        return now is not None and now == self._known
+            self._directory_id = now
+        return now is not None and now == self._directory_id
 
     def keyless_claim(self, payload: Payload) -> StorageDriverClaim | None:
-        """The claim that stands for an encrypted payload; none where it can be decrypted.
+        """The claim for an encrypted payload with an unknown key; None if it can be decrypted.
 
         Args:
             payload: The payload.
@@ -145,15 +153,15 @@ class DirectoryDriver(StorageDriver):
         digest = hashlib.sha256(data).hexdigest()
         if self._knows(key) and not _beside(self._notes(key) / digest, _GIVEN_UP).exists():
             return None
-        return StorageDriverClaim(claim_data={"sha256": digest, "key": key, "by": _OURS})
+        return StorageDriverClaim(claim_data={"sha256": digest, "key": key, "by": _OF_THIS_PROCESS})
 
     def _has_notes(self, key: str) -> bool:
         now = time.monotonic()
-        if now - self._looked.get(key, -_LOOK) < _LOOK:
+        if now - self._checked_at.get(key, -_CHECK_INTERVAL) < _CHECK_INTERVAL:
             return False
         found = self._notes(key).exists()
         if not found:
-            self._looked[key] = now
+            self._checked_at[key] = now
         return found
 
     def _notes(self, key: str) -> Path:
@@ -162,64 +170,64 @@ class DirectoryDriver(StorageDriver):
 
     def _read(self, claim: StorageDriverClaim) -> Payload:
         key = claim.claim_data.get("sha256", "")
-        if claim.claim_data.get("by") == _OURS:
-            return self._without_key(key, claim.claim_data["key"])
-        if not _SHA256.fullmatch(key):  # a stranger's: no other file may be named by it
-            return refused("it names no payload")
+        if claim.claim_data.get("by") == _OF_THIS_PROCESS:
+            return self._read_without_key(key, claim.claim_data["key"])
+        if not _SHA256.fullmatch(key):  # it must not name any other file
+            return refused_payload("its reference is invalid")
         path = self._file(key)
         found = _content(path, key)
         if found is None:
-            self._await(path, lambda: _content(path, key) is not None)
+            self._wait_or_give_up(path, lambda: _content(path, key) is not None)
             found = _content(path, key)
-        payload = lost(str(path)) if found is None else Payload.FromString(found)
+        payload = unavailable_payload(str(path)) if found is None else Payload.FromString(found)
         return give_up(payload) if _beside(path, _GIVEN_UP).exists() else payload
 
-    def _without_key(self, digest: str, key: str) -> Payload:
+    def _read_without_key(self, digest: str, key: str) -> Payload:
         path = self._notes(key) / digest
         file = "" if self._keys is None else str(self._keys.path)
-        payload = lost(str(path), MissingKey(key, file))
+        payload = unavailable_payload(str(path), MissingKey(key, file))
         if not self._knows(key):
-            self._await(path, lambda: self._knows(key))
+            self._wait_or_give_up(path, lambda: self._knows(key))
         return give_up(payload) if _beside(path, _GIVEN_UP).exists() else payload
 
     def _knows(self, key: str) -> bool:
-        return self._keys is not None and self._keys.lacks(key) != "unknown"
+        return self._keys is not None and self._keys.key_problem(key) != "unknown"
 
-    def _await(self, path: Path, found: Callable[[], bool]) -> None:
-        """Waits for what was asked for, for a while; then notes that it is given up."""
-        there = self._is_there()
-        if (asked := _when(_beside(path, _ASKED))) is None:
+    def _wait_or_give_up(self, path: Path, found: Callable[[], bool]) -> None:
+        """Waits until `GRACE` after the first request; then notes that the payload is given up."""
+        is_same_directory = self._is_same_directory()
+        if (requested_at := _modified_at(_beside(path, _REQUESTED))) is None:
             return
-        until = time.monotonic() + GRACE  # the folder's clock may be another one
-        while time.time() < asked + GRACE and time.monotonic() < until:
+        deadline = time.monotonic() + GRACE  # the folder may have another clock
+        while time.time() < requested_at + GRACE and time.monotonic() < deadline:
             time.sleep(0.05)
             if found():
                 return
-        if there and not found():
-            with suppress(OSError):  # then it is waited for, as for any other
+        if is_same_directory and not found():
+            with suppress(OSError):  # then the task keeps waiting
                 _beside(path, _GIVEN_UP).touch(mode=0o600)
 
 
 @dataclass(frozen=True)
 class DirectoryStorage(ExternalStorage):
-    """Temporal's, which takes for no reference what only looks like one."""
+    """Temporal's external storage, without errors for invalid references."""
 
     def _decode_reference(self, payload: Payload) -> ExternalStorageReference | None:
-        """The reference that a payload is; none where it cannot be read, or names another driver.
+        """Decodes a reference; None if it is invalid or names another driver.
 
-        The SDK has no public place for this; what is none is read as any other payload. What is
-        encrypted, and cannot be decrypted, is one.
+        The SDK has no public method for this. A payload that is no reference is read as it is. An
+        encrypted payload with an unknown key counts as a reference.
         """
         if payload.metadata.get("encoding") == ENCRYPTED:
-            return self._keyless(payload)
+            return self._keyless_reference(payload)
         try:
             found = super()._decode_reference(payload)
-        except Exception:  # noqa: BLE001 - a stranger's may be anything
+        except Exception:  # noqa: BLE001 - any client may send anything
             return None
         names = {driver.name() for driver in self.drivers}
         return found if found is not None and found.driver_name in names else None
 
-    def _keyless(self, payload: Payload) -> ExternalStorageReference | None:
+    def _keyless_reference(self, payload: Payload) -> ExternalStorageReference | None:
         for driver in self.drivers:
             claim = driver.keyless_claim(payload) if isinstance(driver, DirectoryDriver) else None
             if claim is not None:
@@ -230,13 +238,13 @@ class DirectoryStorage(ExternalStorage):
 
 
 def request_payload(file: str) -> None:
-    """Notes that a command's content is asked for, which is not there.
+    """Notes that the missing content of a command was requested.
 
     Args:
-        file: Where it would be, as `codec.missing_file` says.
+        file: The missing file, see `codec.missing_file`.
     """
-    note = _beside(Path(file), _ASKED)
-    with suppress(OSError):  # then it is waited for, as for any other
+    note = _beside(Path(file), _REQUESTED)
+    with suppress(OSError):  # then the task keeps waiting
         note.parent.mkdir(exist_ok=True)
         note.touch(mode=0o600, exist_ok=True)
 
@@ -244,24 +252,24 @@ def request_payload(file: str) -> None:
 def unavailable_payload_error(
     file: str, key: MissingKey | None = None
 ) -> StoreIncomplete | EncryptionKeyMissing:
-    """The error of whoever needs a file of the folder, or a key, that is not there.
+    """The error for a missing file or key.
 
     Args:
         file: The file.
-        key: The key; none: it is the file that is missing.
+        key: The missing key; None: the file is missing.
     """
     if key is not None:
-        return key_missing_error(key.id, key.keys)
+        return key_missing_error(key.id, key.key_file)
     path = Path(file)
     return StoreIncomplete(
-        f"the payload {path.name[:12]} is not there, or damaged",
+        f"the payload {path.name[:12]} is missing or damaged",
         place=file,
         remedy="All workers and clients need the same CREWLOG_PAYLOADS directory.",
     )
 
 
-def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -272,7 +280,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _when(path: Path) -> float | None:
+def _modified_at(path: Path) -> float | None:
     try:
         return path.stat().st_mtime
     except OSError:

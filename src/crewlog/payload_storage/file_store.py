@@ -1,8 +1,7 @@
-"""Where the bytes of messages' files are: beside large payloads, by hash, encrypted like them.
+"""The files of messages: stored beside large payloads, by hash, encrypted like them.
 
-Workers and clients share the folder. A message has a reference (`crewlog.message_files`), the
-history has the message, and neither has the bytes: the store may be lost and rebuilt, and no file
-is lost with it.
+Workers and clients share the folder. A message in the history has only a reference
+(`crewlog.message_files`). The bytes are not in the store, so a loss of the store loses no file.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from crewlog.message_files import MOST_FILES, FileRef
 from crewlog.payload_storage.directory import write_error, write_file
 from crewlog.payload_storage.external_storage import DirectoryDriver
 
-GivenFile = Path | str | bytes | FileRef
-"""A file as people and programs give it: its path, its bytes, or one that is kept."""
+FileInput = Path | str | bytes | FileRef
+"""A file to send: its path, its bytes, or a stored one."""
 LARGEST = 20_000_000
-"""Bytes of a file, where nothing else is set."""
+"""The most bytes of a file by default."""
 SETTING = "CREWLOG_LARGEST_FILE"
 _FOLDER = "files"
 _SHORTEST = 8
-"""Characters of a hash by which a file may be found."""
+"""The fewest characters of a hash to find a file by."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_STARTS: Mapping[bytes, str] = {
+_SIGNATURES: Mapping[bytes, str] = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
     b"GIF8": "image/gif",
@@ -40,16 +39,16 @@ _STARTS: Mapping[bytes, str] = {
     b"ID3": "audio/mpeg",
     b"OggS": "audio/ogg",
 }
-"""How files begin that are given without a name."""
+"""The first bytes of files, to detect their type without a name."""
 
 
 class FileStore:
-    """Keeps files by the SHA-256 of their bytes.
+    """Stores files by the SHA-256 of their bytes.
 
     Args:
         directory: The folder of large payloads.
-        codec: What encrypts them; none: nothing does.
-        largest: Bytes of a file that is taken.
+        codec: Encrypts the files; None: they are plain.
+        largest: The most bytes of a file.
     """
 
     def __init__(
@@ -58,31 +57,31 @@ class FileStore:
         self._directory = directory / _FOLDER
         self._codec = codec
         self.largest = largest
-        """Bytes of a file that is taken."""
+        """The most bytes of a file."""
 
     @classmethod
     def of(cls, converter: DataConverter) -> FileStore | None:
-        """The files beside the payloads of a client; none where it keeps none beside the history.
+        """The files of a client; None if its converter has no folder.
 
         Raises:
-            UsageError: the environment's limit of size is no number.
+            UsageError: the size limit of the environment is not a number.
         """
         storage = converter.external_storage
         drivers = storage.drivers if storage is not None else ()
-        found = next((each for each in drivers if isinstance(each, DirectoryDriver)), None)
-        if found is None:
+        driver = next((each for each in drivers if isinstance(each, DirectoryDriver)), None)
+        if driver is None:
             return None
-        return cls(found.directory, converter.payload_codec, _largest())
+        return cls(driver.directory, converter.payload_codec, _size_limit())
 
     async def put(self, data: bytes, mime_type: str, name: str = "") -> FileRef:
-        """Keeps a file.
+        """Stores a file.
 
         Raises:
-            UsageError: it is larger than files may be.
+            UsageError: it is too large.
             StoreUnavailable: it cannot be written.
         """
-        if why := self.size_error(len(data), name):
-            raise UsageError(why, remedy=f"Make it smaller, or raise {SETTING}.", place=name)
+        if message := self.size_error(len(data), name):
+            raise UsageError(message, remedy=f"Make it smaller, or raise {SETTING}.", place=name)
         sha256 = hashlib.sha256(data).hexdigest()
         path = self._path(sha256)
         if not path.exists():
@@ -94,17 +93,17 @@ class FileStore:
         return FileRef(sha256=sha256, mime_type=mime_type, size=len(data), name=name[:200])
 
     def size_error(self, size: int, name: str = "") -> str:
-        """What to say of a file that is larger than files may be; empty where it is not."""
+        """The error for a file that is too large; empty if it is not."""
         if size <= self.largest:
             return ""
-        what = f"the file {name!r}" if name else "a file"
-        return f"{what} has {size:,} bytes, and the files of messages may have {self.largest:,}"
+        file = f"the file {name!r}" if name else "a file"
+        return f"{file} has {size:,} bytes, and the files of messages may have {self.largest:,}"
 
     async def get(self, sha256: str) -> bytes:
         """The bytes of a file.
 
         Raises:
-            StoreIncomplete: it is not there, or damaged.
+            StoreIncomplete: it is missing or damaged.
         """
         path = self._path(sha256)
         try:
@@ -112,30 +111,31 @@ class FileStore:
             if self._codec is not None:
                 [payload] = await self._codec.decode([payload])
         except Exception as error:
-            raise _is_away(path, sha256) from error
+            raise _missing_file_error(path, sha256) from error
         if hashlib.sha256(payload.data).hexdigest() != sha256:
-            raise _is_away(path, sha256)
+            raise _missing_file_error(path, sha256)
         return payload.data
 
-    async def take(self, given: Sequence[GivenFile]) -> tuple[FileRef, ...]:
-        """Keeps files that people or programs give: paths, bytes, or what is kept already.
+    async def put_all(self, files: Sequence[FileInput]) -> tuple[FileRef, ...]:
+        """Stores the files of a message.
 
         Raises:
-            UsageError: one cannot be read, is too large, or nobody can tell what it is.
+            UsageError: there are too many; or one cannot be read, is too large, or has an unknown
+                type.
         """
-        if len(given) > MOST_FILES:
+        if len(files) > MOST_FILES:
             raise UsageError(
-                f"{len(given)} files go with one message, and {MOST_FILES} may",
+                f"a message may have {MOST_FILES} files, and has {len(files)}",
                 remedy="Send the others with another message.",
             )
-        return tuple([await self._taken(each) for each in given])
+        return tuple([await self._put_input(each) for each in files])
 
-    async def _taken(self, given: GivenFile) -> FileRef:
-        if isinstance(given, FileRef):
-            return given
-        if isinstance(given, bytes):
-            return await self.put(given, mime_type_of("", given))
-        path = Path(given)
+    async def _put_input(self, file: FileInput) -> FileRef:
+        if isinstance(file, FileRef):
+            return file
+        if isinstance(file, bytes):
+            return await self.put(file, mime_type_of("", file))
+        path = Path(file)
         try:
             size = (await asyncio.to_thread(path.stat)).st_size
             data = b"" if self.size_error(size) else await asyncio.to_thread(path.read_bytes)
@@ -145,63 +145,67 @@ class FileStore:
                 remedy="Correct its path.",
                 place=str(path),
             ) from error
-        if why := self.size_error(size, str(path)):
-            raise UsageError(why, remedy=f"Make it smaller, or raise {SETTING}.", place=str(path))
+        if message := self.size_error(size, str(path)):
+            raise UsageError(
+                message, remedy=f"Make it smaller, or raise {SETTING}.", place=str(path)
+            )
         return await self.put(data, mime_type_of(path.name, data), path.name)
 
     async def find(self, start: str) -> str:
-        """The hash that begins so, as people are shown it: `sha256:ab12cd34ef56`.
+        """Finds the hash of a file by its start: `sha256:ab12cd34ef56`.
 
         Raises:
-            UsageError: no file's does, or several do.
+            UsageError: no hash starts so, or several do.
         """
-        begin = start.removeprefix("sha256:").rstrip("…")
-        if len(begin) < _SHORTEST or not re.fullmatch(r"[0-9a-f]+", begin):
-            self._path(begin)  # it is a whole one, or refused
-        pattern = f"{begin[:2]}/{begin}*"
+        digits = start.removeprefix("sha256:").rstrip("…")
+        if len(digits) < _SHORTEST or not re.fullmatch(r"[0-9a-f]+", digits):
+            self._path(digits)  # raises an error
+        pattern = f"{digits[:2]}/{digits}*"
         found = await asyncio.to_thread(lambda: sorted(self._directory.glob(pattern)))
         names = [each.name for each in found if _SHA256.fullmatch(each.name)]
         if len(names) == 1:
             return names[0]
         raise UsageError(
-            f"{len(names) or 'no'} files have a hash that begins with {begin!r}",
+            f"{len(names) or 'no'} files have a hash that starts with {digits!r}",
             remedy="Give more of the hash." if names else "Use the workers' CREWLOG_PAYLOADS.",
         )
 
     def _path(self, sha256: str) -> Path:
         if not _SHA256.fullmatch(sha256):  # a stranger's: no other file may be named by it
             raise UsageError(
-                f"{sha256!r} is no file's hash",
+                f"{sha256!r} is not the hash of a file",
                 remedy="It has 64 hexadecimal digits: `crewlog log RUN --json` has it.",
             )
         return self._directory / sha256[:2] / sha256
 
 
 def mime_type_of(name: str, data: bytes) -> str:
-    """What a file is, by its name or by how it begins.
+    """The type of a file, by its name or its first bytes.
 
     Raises:
-        UsageError: nobody can tell.
+        UsageError: the type is unknown.
     """
     known = mimetypes.guess_type(name)[0] if name else None
-    known = known or next((kind for start, kind in _STARTS.items() if data.startswith(start)), None)
+    known = known or next(
+        (kind for start, kind in _SIGNATURES.items() if data.startswith(start)), None
+    )
     if known is None and data[:4] == b"RIFF":
         known = {b"WAVE": "audio/wav", b"WEBP": "image/webp"}.get(data[8:12])
     if known is None:
-        which = f"the file {name!r}" if name else "a file"
+        file = f"the file {name!r}" if name else "a file"
         raise UsageError(
-            f"the type of {which} is not known",
-            remedy="Give it a name with the usual ending: .png, .pdf, .mp3.",
+            f"the type of {file} is unknown",
+            remedy="Give it a name with the usual extension: .png, .pdf, .mp3.",
             place=name,
         )
     return "audio/wav" if known == "audio/x-wav" else known
 
 
-def _largest() -> int:
-    said = os.environ.get(SETTING, "")
-    if said and not (said.isascii() and said.isdecimal() and int(said)):
-        raise UsageError(f"{SETTING} is {said!r}, and must be a number of bytes", place=SETTING)
-    return int(said) if said else LARGEST
+def _size_limit() -> int:
+    value = os.environ.get(SETTING, "")
+    if value and not (value.isascii() and value.isdecimal() and int(value)):
+        raise UsageError(f"{SETTING} is {value!r}, and must be a number of bytes", place=SETTING)
+    return int(value) if value else LARGEST
 
 
 def _write(directory: Path, path: Path, data: bytes) -> None:
@@ -211,9 +215,9 @@ def _write(directory: Path, path: Path, data: bytes) -> None:
         raise write_error("file", len(data), path.parent, error) from error
 
 
-def _is_away(path: Path, sha256: str) -> StoreIncomplete:
+def _missing_file_error(path: Path, sha256: str) -> StoreIncomplete:
     return StoreIncomplete(
-        f"the file sha256:{sha256[:12]} is not there, or damaged",
+        f"the file sha256:{sha256[:12]} is missing or damaged",
         place=str(path),
         remedy="All workers and clients need the same CREWLOG_PAYLOADS directory.",
     )

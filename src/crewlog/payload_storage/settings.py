@@ -1,4 +1,4 @@
-"""Where large payloads go: settings that workers, clients and the command line must share."""
+"""Settings of external storage, which workers, clients and the command line must share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crewlog.validation_errors import rule_of_error
 
 
 class PayloadSettings(BaseSettings):
-    """Where payloads go that are too large for the history; workers and clients must agree."""
+    """Settings of external storage; workers and clients must use the same."""
 
     model_config = SettingsConfigDict(
         env_prefix="CREWLOG_", use_attribute_docstrings=True, extra="ignore"
@@ -25,7 +25,7 @@ class PayloadSettings(BaseSettings):
     payloads: Path = Field(default_factory=lambda: data_directory() / "payloads")
     """The directory of payloads above the threshold; all workers and clients share it."""
     payload_threshold: int = Field(default=256 * 1024, ge=2 * LARGEST_TOLD)
-    """Bytes above which a payload goes there. At least 64 KiB, since the journal's own payloads
+    """Bytes above which a payload goes there. At least 64 KiB, since the payloads of the journal
     must be in the history."""
 
 

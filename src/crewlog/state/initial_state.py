@@ -66,7 +66,7 @@ class InitialState(Model):
         for number, message in enumerate(self.messages):
             if told := _sender_error(by, message.body):
                 raise NotPermitted(
-                    "the crew's policy takes signed commands only, and "
+                    "the crew's policy requires signed commands, and "
                     f"given.messages[{number}] {told}: {by!r} cannot sign for that",
                     remedy=_HOW,
                 )

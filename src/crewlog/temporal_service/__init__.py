@@ -1,1 +1,1 @@
-"""Any Temporal Service: its namespaces, deployments and errors, its CLI, and the log of its SDK."""
+"""A Temporal Service: namespaces, deployments and errors, its CLI, and the log of the SDK."""

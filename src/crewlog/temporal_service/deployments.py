@@ -1,8 +1,7 @@
-"""Worker Deployment Versions: whether a server can pin runs to builds, and which build is current.
+"""Worker Deployment Versions: whether a server can pin runs to builds, and the current build.
 
-A run is pinned to the build that began its execution, and moves to the current one when it
-continues as new. Both halves are needed: a server that pins and does not let go at continue-as-new
-would keep a run on its first build for ever.
+An execution is pinned to the build that started it, and continue-as-new moves the run to the
+current build. A server that pins but does not move would keep a run on its first build forever.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from crewlog.temporal_service.errors import is_not_found
 from crewlog.temporal_service.namespaces import RPC_TIMEOUT
 
 MINIMUM_SERVER = (1, 31)
-"""The oldest server that is known to move a pinned run at continue-as-new; 1.29 ignores that."""
+"""The oldest server that moves a pinned run at continue-as-new; 1.29 does not."""
 
 
 def can_pin(server_version: str) -> bool:
-    """Whether a server of this version moves pinned runs at continue-as-new; no, if it is odd."""
+    """Whether a server of this version moves pinned runs at continue-as-new; False if unknown."""
     match = re.match(r"(\d+)\.(\d+)", server_version)
     return match is not None and (int(match[1]), int(match[2])) >= MINIMUM_SERVER
 
 
 async def current_build(client: Client, deployment: str) -> str | None:
-    """The build that new runs, and runs that continue as new, go to; None while there is none.
+    """The build of new runs and of runs that continue as new; None while there is none.
 
     Raises:
-        RPCError: The server does not answer, or does not let us ask.
+        RPCError: The server does not answer, or denies the request.
     """
     try:
         described = await client.workflow_service.describe_worker_deployment(
@@ -39,21 +38,23 @@ async def current_build(client: Client, deployment: str) -> str | None:
             timeout=RPC_TIMEOUT,
         )
     except RPCError as error:
-        if is_not_found(error):  # no worker of it has polled yet
+        if is_not_found(error):  # no worker of the deployment has polled yet
             return None
         raise
     routing = described.worker_deployment_info.routing_config
     return routing.current_deployment_version.build_id or None
 
 
-def make_current(cli: str, address: str, namespace: str, deployment: str, build: str) -> str:
-    """The command line with which an operator makes a build current.
+def make_current_command(
+    cli: str, address: str, namespace: str, deployment: str, build: str
+) -> str:
+    """The command with which an operator makes a build current.
 
     Args:
-        cli: Where the `temporal` command is, `temporal` if this machine has none.
-        address: The server's.
+        cli: The path of the `temporal` command, or `temporal`.
+        address: The address of the server.
         namespace: The namespace.
-        deployment: What the build is one of.
+        deployment: The deployment of the build.
         build: The build.
     """
     words = [cli, "worker", "deployment", "set-current-version", "--yes"]

@@ -1,6 +1,6 @@
-"""A missing Temporal namespace, told apart from what is missing in a namespace that is there.
+"""Errors for a missing Temporal namespace, and for missing things in an existing one.
 
-The server answers both with NOT_FOUND; the details of the error name the namespace that it lacks.
+The server sends NOT_FOUND for both; for a missing namespace, the details name it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from crewlog.errors import NamespaceNotFound
 
 
 def missing_namespace(error: RPCError) -> str | None:
-    """The namespace that the server does not have; None if the error says something else."""
+    """The missing namespace; None for other errors."""
     failure = NamespaceNotFoundFailure()
     if error.status is RPCStatusCode.NOT_FOUND:
         for detail in error.grpc_status.details:
@@ -22,12 +22,12 @@ def missing_namespace(error: RPCError) -> str | None:
 
 
 def is_not_found(error: RPCError) -> bool:
-    """Whether the namespace is there, and does not have what was asked for."""
+    """Whether the namespace exists, and what was requested does not."""
     return error.status is RPCStatusCode.NOT_FOUND and missing_namespace(error) is None
 
 
 def is_execution_not_found(error: RPCError) -> bool:
-    """Whether the namespace is there, and does not have the execution, or can have none such."""
+    """Whether the namespace exists, and the execution does not or cannot."""
     return error.status is RPCStatusCode.INVALID_ARGUMENT or is_not_found(error)
 
 

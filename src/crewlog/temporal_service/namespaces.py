@@ -16,7 +16,7 @@ from crewlog.errors import TemporalUnavailable
 from crewlog.temporal_service.errors import missing_namespace, namespace_not_found_error
 
 RPC_TIMEOUT = timedelta(seconds=10)
-"""For one request."""
+"""The timeout of one request."""
 
 
 async def server_version(client: Client) -> str:
@@ -35,14 +35,14 @@ async def server_version(client: Client) -> str:
 
 
 async def describe_namespace(client: Client, namespace: str) -> DescribeNamespaceResponse:
-    """The namespace as the server has it."""
+    """The description of a namespace."""
     return await client.workflow_service.describe_namespace(
         DescribeNamespaceRequest(namespace=namespace), timeout=RPC_TIMEOUT
     )
 
 
 async def check_namespace(client: Client) -> None:
-    """Checks that the server has the client's namespace, as far as the server says.
+    """Checks that the server has the namespace of the client; ignores other errors.
 
     Raises:
         NamespaceNotFound: it does not.
@@ -55,6 +55,6 @@ async def check_namespace(client: Client) -> None:
             raise namespace_not_found_error(client.namespace, address) from error
 
 
-def retention_of(described: DescribeNamespaceResponse) -> timedelta:
-    """How long the server keeps what has ended."""
-    return described.config.workflow_execution_retention_ttl.ToTimedelta()
+def retention_of(namespace: DescribeNamespaceResponse) -> timedelta:
+    """How long the server keeps ended executions."""
+    return namespace.config.workflow_execution_retention_ttl.ToTimedelta()

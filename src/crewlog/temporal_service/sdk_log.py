@@ -1,7 +1,7 @@
-"""Log lines of the Temporal SDK's core, forwarded to `logging`.
+"""Forwards the log of the Temporal SDK's core to `logging`.
 
 By default the core writes to standard output, with terminal codes even into a file. Only processes
-that Crewlog starts change that; in the processes of others, the runtime is theirs.
+of Crewlog change that; applications configure their own runtime.
 """
 
 from __future__ import annotations
