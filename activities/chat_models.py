@@ -27,7 +27,7 @@ from crewlog.providers import (
     missing_package_problem,
     unknown_provider_problem,
 )
-from crewlog.redaction import remember
+from crewlog.redaction import register_secret
 from crewlog.secrets import resolved
 
 LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"})
@@ -58,7 +58,11 @@ def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> Bas
     if lack := missing_key_problem(f"openai:{name}", settings):
         raise _rejection(lack)
     key = key_in(PROVIDERS["openai"], settings) or os.environ.get("OPENAI_API_KEY")
-    remember(str(key))  # an error of a service may contain it
+<<<<<<< HEAD
+    register_secret(str(key))  # an error of a service may contain it
+=======
+    register_secret(str(key))  # a service may repeat it, e.g. where it refuses it
+>>>>>>> dd31d8b5 (Use plain names and plain English in the loose modules)
     # Here, because it takes seconds, and crews with scripted models never need it.
     from crewlog.activities.openai_chat import OpenAIChat  # noqa: PLC0415
 
@@ -91,9 +95,13 @@ def make_provider_model(
         raise _rejection(lack)
     for variable in provider.keys:
         if value := os.environ.get(variable):
-            remember(value)  # an error of a service may contain it
+<<<<<<< HEAD
+            register_secret(value)  # an error of a service may contain it
+=======
+            register_secret(value)  # a service may repeat it, e.g. where it refuses it
+>>>>>>> dd31d8b5 (Use plain names and plain English in the loose modules)
     if key := key_in(provider, settings):
-        remember(str(key))
+        register_secret(str(key))
     # Here, because it takes a second, and crews of other models never need it.
     from langchain.chat_models import init_chat_model  # noqa: PLC0415
 

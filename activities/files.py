@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from crewlog.content_blocks import MIME_TYPE, is_file, kind_of, named
+from crewlog.content_blocks import MIME_TYPE, file_label, is_file, kind_of
 from crewlog.payload_storage.file_store import FileStore
 
 _M = TypeVar("_M", bound=BaseMessage)
@@ -83,7 +83,7 @@ class Files:
             if not is_file(block):
                 continue
             if isinstance(message, AIMessage) or self._store is None:
-                blocks[i] = _text(named(block))
+                blocks[i] = _text(file_label(block))
                 continue
             data = await self._store.get(str(block["sha256"]))
             mime_type = str(block["mime_type"])

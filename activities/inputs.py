@@ -18,7 +18,7 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.transcripts import truncate_message
 from crewlog.activities.view_reader import ViewReader
 from crewlog.authority.audiences import may_read_input
-from crewlog.content_blocks import is_file, words_of
+from crewlog.content_blocks import content_text, is_file
 from crewlog.definition.context import WHOLE, Input
 from crewlog.definition.context_checks import TEXT
 from crewlog.definition.decisions import reply_fields
@@ -47,7 +47,7 @@ class WithFiles:
     @property
     def text(self) -> str:
         """Its text, with the names of its files."""
-        return words_of(self.blocks)
+        return content_text(self.blocks)
 
 
 Value = Json | WithFiles | list[Json | WithFiles]

@@ -22,7 +22,7 @@ from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition, MemoryPolicy
 from crewlog.embeddings import Embedders
 from crewlog.errors import ToolFailed
 from crewlog.ids import AgentName, CrewName, ToolName
-from crewlog.memory import keep, recall
+from crewlog.memory import search_memories, write_memories
 from crewlog.model import Json
 from crewlog.store.memories import (
     LONGEST_KEY,
@@ -169,7 +169,7 @@ class MemoryTools:
     async def _search(
         self, crew: CrewDefinition, scopes: Sequence[str], query: str, limit: int
     ) -> MemorySearchResult:
-        return await recall(
+        return await search_memories(
             self._store.memories,
             self._embedding,
             _policy(crew),
@@ -190,7 +190,9 @@ class MemoryTools:
         )
         # A start record of the call with the number 0: attempts are counted from 1.
         claim = f"{call.key}/0"
-        await keep(self._store.memories, self._embedding, policy, memories, call=claim, now=now)
+        await write_memories(
+            self._store.memories, self._embedding, policy, memories, call=claim, now=now
+        )
         return [each.key for each in memories]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.content_blocks import words_of
+    from crewlog.content_blocks import content_text
     from crewlog.errors import CommandRejected
     from crewlog.graph.engine import Engine
     from crewlog.ids import CommandId, ContentHash
@@ -173,4 +173,4 @@ def conversation_view(engine: Engine, responses: Responses) -> ConversationView:
 def text_of(body: Mapping[str, Json]) -> str:
     """The text of a message: of content blocks, the texts and the names of files."""
     content = body.get("content", "")
-    return content if isinstance(content, str) else words_of(content)
+    return content if isinstance(content, str) else content_text(content)

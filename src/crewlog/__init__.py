@@ -1,7 +1,7 @@
 """Crewlog: crews of LLM agents as durable Temporal workflows, routed by LangGraph.
 
-The names below are loaded when they are first used. The workflow sandbox imports this package
-anew for every execution, so importing it must cost nothing.
+The names below are loaded at their first use. The workflow sandbox imports this package again for
+every execution, so the import must be fast.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
     "route",
 ]
 
-_HOME = {
+_MODULES = {
     "Built": "crewlog.definition.builders",
     "Client": "crewlog.client",
     "CompiledPrompt": "crewlog.prompt.compiled",
@@ -68,10 +68,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version  # noqa: PLC0415 - reads files: only on demand
 
         value: Any = version("crewlog")
-    elif name in _HOME:
+    elif name in _MODULES:
         from importlib import import_module  # noqa: PLC0415 - see the module's docstring
 
-        value = getattr(import_module(_HOME[name]), name)
+        value = getattr(import_module(_MODULES[name]), name)
     else:
         raise AttributeError(f"module 'crewlog' has no attribute {name!r}")
     globals()[name] = value

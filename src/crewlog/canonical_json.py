@@ -1,8 +1,8 @@
 """Content addresses: BLAKE2b-160 of canonical JSON, as 27 characters of unpadded base64url.
 
-160 bits keep the identity of a transcript out of reach of an attacker who writes messages, at
-27 characters in every reference. Canonical JSON has sorted keys, no spaces, and ASCII escapes, so
-that a text hashes alike however a JSON hop spelled its surrogates.
+160 bits make collisions infeasible for an attacker who writes messages, with 27 characters in every
+reference. Canonical JSON has sorted keys, no spaces, and ASCII escapes, so that the hash of a text
+does not depend on how its surrogates were escaped.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _CANONICAL = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
 )
-"""Made once: `json.dumps` makes an encoder for each call that has options."""
+"""Shared, since `json.dumps` with options makes an encoder for each call."""
 
 
 DEEPEST = 100
-"""How deep a value from outside may be nested. What reads JSON has a limit of its own (Temporal's
-converter: 200), and a run wraps what it is given: a state that its next execution could not read,
-or an activity's input, would hold the run for ever."""
+"""The nesting limit of a value from outside. JSON parsers have limits (Temporal's converter: 200),
+and a run wraps its inputs: a state or an input that cannot be read would block the run forever."""
 
 
 def check_depth(value: Json) -> None:
-    """Refuses a value that is nested too deep to be kept.
+    """Checks that a value is not nested too deep.
 
     Raises:
-        ValueError: where it is.
+        ValueError: it is.
     """
     level: list[Json] = [value]
     for _ in range(DEEPEST):
@@ -52,21 +51,21 @@ def check_depth(value: Json) -> None:
 
 
 def canonical(value: Json) -> bytes:
-    """The one spelling of a JSON value, as bytes.
+    """The canonical JSON of a value, as bytes.
 
     Raises:
-        ValueError: for NaN and infinities, which JSON does not have.
-        TypeError: for what is not JSON.
+        ValueError: it has NaN or an infinity.
+        TypeError: it is not JSON.
     """
-    # As `encode`, without its look at the type: in Temporal's sandbox that takes nine calls.
+    # As `encode`, without its type check, which takes nine calls in Temporal's sandbox.
     return "".join(_CANONICAL.iterencode(value, _one_shot=True)).encode()
 
 
 def utf8_text(text: str) -> str:
-    """The text as UTF-8 can have it: surrogate pairs joined, lone ones replaced by U+FFFD.
+    """The text as valid UTF-8: surrogate pairs joined, lone surrogates replaced by U+FFFD.
 
-    Models and tools give such texts (a JSON escape that was cut, a file's name), and no payload
-    can carry them.
+    Models and tools return such texts (a cut JSON escape, a file name), and payloads cannot contain
+    them.
     """
     try:
         text.encode()
@@ -76,14 +75,14 @@ def utf8_text(text: str) -> str:
 
 
 def utf8_json(value: Json) -> Json:
-    """A JSON value with every text in it `utf8_text`, keys included."""
+    """A JSON value with all texts and keys as valid UTF-8."""
     if isinstance(value, str):
         return utf8_text(value)
     if isinstance(value, list):
         items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
         return [utf8_json(item) for item in items]
     if isinstance(value, dict):
-        # Tools' data may have keys that only become texts in JSON.
+        # Data of tools may have keys that become texts only in JSON.
         pairs: dict[Any, Json] = value  # pyright: ignore[reportUnknownVariableType]
         return {
             utf8_text(key) if isinstance(key, str) else key: utf8_json(item)
@@ -93,15 +92,15 @@ def utf8_json(value: Json) -> Json:
 
 
 def hash_bytes(*parts: bytes) -> ContentHash:
-    """The address of some byte strings in order; their borders count."""
+    """The hash of a sequence of byte strings; their lengths count."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for part in parts:
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
-    spelled = binascii.b2a_base64(digest.digest(), newline=False).translate(_URL_SAFE)
-    return ContentHash(spelled.rstrip(b"=").decode())
+    text = binascii.b2a_base64(digest.digest(), newline=False).translate(_URL_SAFE)
+    return ContentHash(text.rstrip(b"=").decode())
 
 
 def hash_json(value: Json) -> ContentHash:
-    """The address of a JSON value."""
+    """The hash of a JSON value."""
     return hash_bytes(canonical(value))

@@ -1,7 +1,7 @@
-"""Blocks of a message's content as people read them: its texts, and its files by their hashes.
+"""The content of messages as text for people: texts, and labels of files.
 
-Only the content of a message refers to files, and only Crewlog writes such a block: see
-`crewlog.activities.files`. A value with the same keys, in an output or an input, is data.
+Only messages refer to files, and only Crewlog writes these blocks, see `crewlog.activities.files`.
+A value with the same keys in an output or an input is data.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ if TYPE_CHECKING:
     from crewlog.model import Json
 
 SHA256 = r"^[0-9a-f]{64}$"
-"""The SHA-256 of a file's bytes, as its block has it."""
+"""The pattern of the SHA-256 of a file."""
 MIME_TYPE = r"^[a-z]+/[A-Za-z0-9][A-Za-z0-9.+-]{0,100}$"
-"""The type of a file, as its block has it."""
+"""The pattern of the type of a file."""
 LONGEST_NAME = 200
-"""Characters of a file's name."""
+"""Characters of the name of a file."""
 _KEYS = frozenset({"type", "sha256", "mime_type", "size", "name"})
 _KINDS = ("image", "audio", "video")
-_SHOWN = 12
-"""Characters of a hash that people are shown."""
-_NAMED = re.compile(rf"\[[a-z]+/[^\[\]]+ sha256:[0-9a-f]{{{_SHOWN}}}…\]")
+_LABEL_DIGITS = 12
+"""Characters of the hash in a label."""
+_LABEL = re.compile(rf"\[[a-z]+/[^\[\]]+ sha256:[0-9a-f]{{{_LABEL_DIGITS}}}…\]")
 
 
 def kind_of(mime_type: str) -> str:
-    """The type of a file's block."""
+    """The type of the block of a file."""
     kind = mime_type.partition("/")[0]
     return kind if kind in _KINDS else "file"
 
 
 def is_file(block: Any) -> bool:
-    """Whether a block of a message's content is a file by its hash: exactly as `FileRef` spells it.
+    """Whether a block of a message is a file, exactly as `FileRef` writes it.
 
-    Whoever asks has the content of a message: the same in a value is data.
+    Only for blocks of messages: the same in another value is data.
     """
     if not isinstance(block, Mapping):
         return False
-    found = cast("Mapping[str, Any]", block)
-    mime_type, name = found.get("mime_type"), found.get("name", "")
+    fields = cast("Mapping[str, Any]", block)
+    mime_type, name = fields.get("mime_type"), fields.get("name", "")
     return (
-        found.keys() <= _KEYS
-        and _matches(SHA256, found.get("sha256"))
+        fields.keys() <= _KEYS
+        and _matches(SHA256, fields.get("sha256"))
         and _matches(MIME_TYPE, mime_type)
-        and found.get("type") == kind_of(str(mime_type))
-        and type(found.get("size")) is int
-        and found["size"] >= 0
+        and fields.get("type") == kind_of(str(mime_type))
+        and type(fields.get("size")) is int
+        and fields["size"] >= 0
         and isinstance(name, str)
         and len(name) <= LONGEST_NAME
     )
@@ -60,38 +60,38 @@ def _matches(pattern: str, value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
-def named(block: Mapping[str, Any]) -> str:
-    """What people and models read in the place of a file: `[image/png 34 kB sha256:ab12…]`."""
+def file_label(block: Mapping[str, Any]) -> str:
+    """The label of a file for people and models: `[image/png 34 kB sha256:ab12…]`."""
     name = f" {utf8_text(str(block['name']))}" if block.get("name") else ""
     size = _size(block["size"])
-    return f"[{block['mime_type']}{name} {size} sha256:{str(block['sha256'])[:_SHOWN]}…]"
+    return f"[{block['mime_type']}{name} {size} sha256:{str(block['sha256'])[:_LABEL_DIGITS]}…]"
 
 
-def names_in(text: str) -> list[str]:
-    """The names of files in a text that was made of a message, as `named` writes them."""
-    return _NAMED.findall(text)
+def find_file_labels(text: str) -> list[str]:
+    """The labels of files in the text of a message."""
+    return _LABEL.findall(text)
 
 
-def file_names(body: Json) -> str:
-    """The names of the files of a message's body, in a line; empty where it has none."""
+def file_labels(body: Json) -> str:
+    """The labels of the files of a message body in one line; empty if it has none."""
     content = cast("Mapping[str, Any]", body).get("content") if isinstance(body, Mapping) else None
     blocks: list[Any] = content if isinstance(content, list) else []  # pyright: ignore[reportUnknownVariableType]
-    return " ".join(named(block) for block in blocks if is_file(block))
+    return " ".join(file_label(block) for block in blocks if is_file(block))
 
 
-def words_of(content: Json, between: str = "") -> str:
-    """What a message's content says: its texts, and the names of its files."""
+def content_text(content: Json, separator: str = "") -> str:
+    """The text of the content of a message, with labels of its files."""
     if not isinstance(content, list):
         return str(content)
     blocks: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
-    said = [_word(block) for block in blocks]
-    files = any(is_file(block) for block in blocks)
-    return (between or (" " if files else "")).join(each for each in said if each)
+    texts = [_block_text(block) for block in blocks]
+    has_files = any(is_file(block) for block in blocks)
+    return (separator or (" " if has_files else "")).join(each for each in texts if each)
 
 
-def _word(block: Any) -> str:
+def _block_text(block: Any) -> str:
     if is_file(block):
-        return named(block)
+        return file_label(block)
     if isinstance(block, Mapping):
         return str(cast("Mapping[str, Any]", block).get("text") or "")
     return str(block) if isinstance(block, str) else ""

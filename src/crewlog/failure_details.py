@@ -17,12 +17,12 @@ from crewlog.model import Model
 
 
 class FailureDetails(Model):
-    """What a failure tells besides its type and its message."""
+    """The details of a failure, besides its type and its message."""
 
     place: str = ""
-    """Where it failed: a node, a tool, an address."""
+    """The place: a node, a tool, an address."""
     remedy: str = ""
-    """What the reader can do about it, as a sentence."""
+    """The remedy as a sentence."""
     effect_started: bool = True
     """Whether the effect of the activity may have begun. If it has not, even a call with the retry
     mode `never` may be made again. True where that is not known."""

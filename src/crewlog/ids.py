@@ -1,4 +1,4 @@
-"""A NewType for every id that crosses a boundary, and how derived ids are spelled.
+"""A NewType for every id that crosses a boundary, and the formats of derived ids.
 
 All ids are plain strings on the wire. Formats:
 
@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NewType
 
 RunId = NewType("RunId", str)
-"""A run: the Temporal workflow id, the same over all its executions."""
+"""A run: the Temporal workflow id, the same for all executions."""
 CrewName = NewType("CrewName", str)
 AgentName = NewType("AgentName", str)
 ToolName = NewType("ToolName", str)
@@ -26,46 +26,46 @@ CallKey = NewType("CallKey", str)
 InterruptId = NewType("InterruptId", str)
 CommandId = NewType("CommandId", str)
 RESERVED = "crewlog:"
-"""Ids of commands that begin so are the run's own."""
+"""The prefix of ids of the run's own commands."""
 GROUP_COMMAND = f"{RESERVED}group/"
-"""Those of changes that agents make of their graph: the step and the call follow."""
+"""The prefix of ids of changes by group tools; step and call follow."""
 LogName = NewType("LogName", str)
-"""`public`, `group:G`, `private:A`, `channel:C`, `readers:A+B`, or `private:STEP` of an item's
-step; or `artifact:NAME`, whose entries are operations, and no messages."""
+"""`public`, `group:G`, `private:A`, `channel:C`, `readers:A+B`, or `private:STEP` of a child step;
+or `artifact:NAME`, whose entries are operations instead of messages."""
 ContentHash = NewType("ContentHash", str)
 Position = NewType("Position", int)
-"""A place in a run's journal, from 1, without gaps."""
+"""A position in the journal of a run, from 1, without gaps."""
 
 
-PARSED = 8192
-"""Step ids whose parts are remembered: every completion asks for those of the whole frontier."""
+CACHED_STEP_IDS = 8192
+"""Parsed step ids in the cache: every completion parses those of the whole frontier."""
 
 
 def step_id(node: NodeName, visit: int) -> StepId:
-    """The id of the visit `visit` (from 1) to `node`."""
+    """The id of the step with the visit number `visit` (from 1) of `node`."""
     return StepId(f"{node}#{visit}")
 
 
-@lru_cache(maxsize=PARSED)
+@lru_cache(maxsize=CACHED_STEP_IDS)
 def node_of(step: StepId) -> NodeName:
-    """The node that a step visits."""
+    """The node of a step."""
     return NodeName(step.rpartition("#")[0])
 
 
-def child_step_id(visit: StepId, item: int) -> StepId:
-    """The id of the step for the item `item` (from 1) of a visit that has a step for each."""
-    return StepId(f"{visit}.{item}")
+def child_step_id(parent: StepId, item: int) -> StepId:
+    """The id of the child step for the item `item` (from 1)."""
+    return StepId(f"{parent}.{item}")
 
 
-@lru_cache(maxsize=PARSED)
+@lru_cache(maxsize=CACHED_STEP_IDS)
 def item_number(step: StepId) -> int:
-    """The number of the item that a step is for; 0 for a visit itself."""
+    """The item number of a child step; 0 for other steps."""
     return int(step.rpartition("#")[2].partition(".")[2] or 0)
 
 
-@lru_cache(maxsize=PARSED)
+@lru_cache(maxsize=CACHED_STEP_IDS)
 def visit_of(step: StepId) -> StepId:
-    """The visit that an item's step belongs to; any other step is its own."""
+    """The parent step of a child step; any other step itself."""
     node, _, visit = step.rpartition("#")
     return StepId(f"{node}#{visit.partition('.')[0]}")
 
@@ -76,7 +76,7 @@ def idempotency_key(run: RunId, step: StepId, call: int) -> CallKey:
 
 
 def merge_id(run: RunId, command: CommandId) -> str:
-    """The id of the merge that the command `command` to `run` asks for, in both runs."""
+    """The id, in both runs, of the run merge that the command `command` to `run` requests."""
     return f"{run}/{command}"
 
 
@@ -86,29 +86,29 @@ def private_log(agent: AgentName) -> LogName:
 
 
 def child_step_log(step: StepId) -> LogName:
-    """The log that only an item's step reads; no agent's own log can have its name."""
+    """The log that only a child step reads; no private log of an agent can have its name."""
     return LogName(f"private:{step}")
 
 
 def named_readers(log: str) -> tuple[str, ...]:
-    """The agents that a log is for which names its readers, `readers:A+B`; none of any other."""
+    """The agents in the name of a log `readers:A+B`; empty for other logs."""
     return tuple(log[len(READERS) :].split("+")) if log.startswith(READERS) else ()
 
 
 def artifact_log(name: str) -> LogName:
-    """The log of an artifact: the operations that made it what it is, and no messages."""
+    """The log of an artifact, which has operations instead of messages."""
     return LogName(f"{ARTIFACT}{name}")
 
 
 def is_artifact(log: str) -> bool:
-    """Whether a log is that of an artifact: it is never part of a transcript."""
+    """Whether a log is that of an artifact, which is never part of a transcript."""
     return log.startswith(ARTIFACT)
 
 
 ARTIFACT = "artifact:"
-"""What stands before an artifact's name in the name of its log."""
+"""The prefix of logs of artifacts."""
 READERS = "readers:"
-"""Names of logs that begin so go on with the agents that read them, and nobody else does."""
+"""The prefix of logs that name their readers."""
 PUBLIC = LogName("public")
 CREW = "crew"
-"""Who speaks where it is neither people nor an agent: a run that tells of an error."""
+"""The author of messages of the run itself, such as errors."""

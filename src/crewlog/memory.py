@@ -1,6 +1,6 @@
-"""Reading and writing a crew's memory on its policy's terms: as agents' tools and people do it.
+"""Searches and writes the memory of a crew by its policy, for memory tools and clients.
 
-Asking an embedding model is I/O, and takes time: it is done before the store is asked for anything.
+The embedding model is called before the store, since it may take long.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from crewlog.store.memories import (
 )
 
 
-async def recall(
+async def search_memories(
     memories: Memories,
-    embedding: Embedders,
+    embedders: Embedders,
     policy: MemoryPolicy,
     crew: CrewName,
     scopes: Sequence[str],
@@ -33,38 +33,38 @@ async def recall(
     limit: int,
     now: int,
 ) -> MemorySearchResult:
-    """The best memories of some scopes that are not over.
+    """The best matches in some scopes that have not expired.
 
     Args:
-        memories: Where they are.
-        embedding: The embedding models.
-        policy: The crew's.
+        memories: The memories of the store.
+        embedders: The embedding models.
+        policy: The memory policy of the crew.
         crew: The crew.
-        scopes: The scopes that are looked through.
-        query: What is looked for, as `clean_query` gives it; empty: the newest.
-        limit: How many at most.
-        now: Milliseconds since the epoch.
+        scopes: The scopes.
+        query: The query, as `check_query` returns it; empty: the newest memories.
+        limit: The most memories.
+        now: The time, in milliseconds since the epoch.
     """
-    embedded = None
+    embeddings = None
     if policy.embedding is not None and query.strip():
-        embedded = await embedding.embedded(policy.embedding, [query])
-    wanted = MemoryQuery(
+        embeddings = await embedders.embed_texts(policy.embedding, [query])
+    memory_query = MemoryQuery(
         words=tuple(split_words(query)),
         language=policy.language,
-        embeddings=embedded,
+        embeddings=embeddings,
         limit=limit,
         half_life=int((policy.half_life or 0) * 1000),
     )
     return await memories.search(
-        crew, scopes, wanted, now=now, expired_at=expiry_cutoff(policy, now)
+        crew, scopes, memory_query, now=now, expired_at=expiry_cutoff(policy, now)
     )
 
 
-async def keep(
+async def write_memories(
     memories: Memories,
-    embedding: Embedders,
+    embedders: Embedders,
     policy: MemoryPolicy,
-    kept: Sequence[Memory],
+    entries: Sequence[Memory],
     *,
     call: str,
     now: int,
@@ -72,14 +72,16 @@ async def keep(
     """Writes memories.
 
     Args:
-        memories: Where they go.
-        embedding: The embedding models.
-        policy: The crew's.
-        kept: What is to be remembered, as `new_memories` gives it.
-        call: Whose call it is: a second time under that name writes nothing. Empty: nobody's.
-        now: Milliseconds since the epoch.
+        memories: The memories of the store.
+        embedders: The embedding models.
+        policy: The memory policy of the crew.
+        entries: The memories, as `build_memories` returns them.
+        call: The idempotency key of the call: a second write with it does nothing. Empty: none.
+        now: The time, in milliseconds since the epoch.
     """
-    embedded = None
+    embeddings = None
     if policy.embedding is not None:
-        embedded = await embedding.embedded(policy.embedding, [search_text(each) for each in kept])
-    await memories.write(kept, write_options(policy, now, call=call, embeddings=embedded))
+        embeddings = await embedders.embed_texts(
+            policy.embedding, [search_text(each) for each in entries]
+        )
+    await memories.write(entries, write_options(policy, now, call=call, embeddings=embeddings))

@@ -1,8 +1,7 @@
-"""Files of messages: images, documents, audio and video, which messages have by their hash.
+"""Files of messages: images, documents, audio and video, referred to by their hash.
 
-A message's content is a list of blocks then, as LangChain has them. A block of a file says what it
-is, and not what is in it: the bytes are beside the history, see
-`crewlog.payload_storage.file_store`.
+The content of such a message is a list of LangChain's blocks. The block of a file has its type and
+hash; the bytes are outside of the history, see `crewlog.payload_storage.file_store`.
 """
 
 from __future__ import annotations
@@ -16,29 +15,29 @@ from crewlog.content_blocks import LONGEST_NAME, MIME_TYPE, SHA256, is_file, kin
 from crewlog.model import Json, Model
 
 MOST_FILES = 20
-"""Files of one message."""
+"""The most files of a message."""
 
 
 class FileRef(Model):
-    """A file, by its hash."""
+    """A file by its hash."""
 
     sha256: Annotated[str, Field(pattern=SHA256)]
     """The SHA-256 of its bytes."""
     mime_type: Annotated[str, Field(pattern=MIME_TYPE)]
-    """What it is: `image/png`, `application/pdf`."""
+    """Its type: `image/png`, `application/pdf`."""
     size: Annotated[int, Field(ge=0)]
-    """Its bytes."""
+    """Its size in bytes."""
     name: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
-    """What its file was called, where it had a name."""
+    """The name of the file, if it had one."""
 
     @property
     def block(self) -> dict[str, Json]:
-        """The block of content that stands for it."""
+        """Its block in the content of a message."""
         return {"type": kind_of(self.mime_type), **self.to_json()}
 
 
 def files_of(body: Mapping[str, Json]) -> list[FileRef]:
-    """The files of a message's body."""
+    """The files of a message body."""
     content: Json = body.get("content")
     blocks: list[Any] = content if isinstance(content, list) else []  # pyright: ignore[reportUnknownVariableType]
     return [file_ref(block) for block in blocks if is_file(block)]

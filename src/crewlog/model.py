@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import override
 
 Json = Any
-"""A JSON value. `Any`, because a recursive alias costs pydantic more than it tells a reader."""
+"""A JSON value. `Any`, because a recursive alias slows pydantic down."""
 
 
 class Model(BaseModel):
@@ -25,16 +25,16 @@ class Model(BaseModel):
 
     @override
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with some fields replaced, which are not validated: as pydantic's own.
+        """A copy with some fields replaced, without validation, as in pydantic.
 
-        Folding a journal makes a copy for every entry. pydantic's makes six calls, this one none.
+        A fold makes a copy for every entry; this is faster than pydantic's method.
         """
         if deep or self.__pydantic_private__ is not None:
             return super().model_copy(update=update, deep=deep)
         copied = object.__new__(type(self))
-        values, given = self.__dict__, self.__pydantic_fields_set__
+        values, fields_set = self.__dict__, self.__pydantic_fields_set__
         object.__setattr__(copied, "__dict__", {**values, **update} if update else {**values})
-        object.__setattr__(copied, "__pydantic_fields_set__", {*given, *(update or ())})
+        object.__setattr__(copied, "__pydantic_fields_set__", {*fields_set, *(update or ())})
         object.__setattr__(copied, "__pydantic_extra__", None)
         object.__setattr__(copied, "__pydantic_private__", None)
         return copied
@@ -45,5 +45,5 @@ class Model(BaseModel):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Self:
-        """The model that `to_json` made `data` from."""
+        """The model with the data of `to_json`."""
         return cls.model_validate(data)

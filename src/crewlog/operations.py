@@ -8,11 +8,11 @@
         node = {"id": f"n{len(nodes) + 1}", "kind": kind}
         return artifact_update(add("/nodes/-", node), said=f"Added {node['id']}.")
 
-They are applied once, after those of earlier calls, whichever ended first; what does not apply then
-is left out, and the model is told why. Paths are JSON pointers: `/nodes/0/kind`; `/nodes/-` is the
-end of a list; in a key, `/` is written `~1` and `~` is written `~0`.
+They are applied once, after those of earlier calls, in the order of the calls. Operations that do
+not apply then are skipped, and the model gets the reason. Paths are JSON pointers: `/nodes/0/kind`;
+`/nodes/-` is the end of a list; in a key, `/` is written `~1` and `~` is written `~0`.
 
-A tool with a message of its own can put them there instead:
+A tool that returns a message can put them there instead:
 `ToolMessage(..., artifact={"operations": [...]})`.
 """
 
@@ -31,36 +31,36 @@ Operation = dict[str, Json]
 
 
 def add(path: str, value: Json, *, artifact: str = "") -> Operation:
-    """Puts a value under a key, or into a list, before a place or at its end (`/nodes/-`).
+    """Sets a key of an object, or inserts into a list, before an index or at its end (`/nodes/-`).
 
     Args:
-        path: Where; all of it but the last part must be there.
+        path: The path; all parts except the last one must exist.
         value: JSON.
-        artifact: Which; may be left out where the crew has one.
+        artifact: The artifact; may be omitted if the crew has only one.
     """
     return _operation("add", path, artifact, value=value)
 
 
 def replace(path: str, value: Json, *, artifact: str = "") -> Operation:
-    """Puts a value in the place of one that is there. The path `""` is the whole."""
+    """Replaces an existing value. The path `""` is the whole artifact."""
     return _operation("replace", path, artifact, value=value)
 
 
 def remove(path: str, *, artifact: str = "") -> Operation:
-    """Takes away what is there."""
+    """Removes an existing value."""
     return _operation("remove", path, artifact)
 
 
 def merge(path: str, value: Json, *, artifact: str = "") -> Operation:
-    """Merges an object into one that is there: null takes a key away, what it does not name stays.
+    """Merges an object into an existing one: null removes a key, other keys stay.
 
-    Where there is no such key yet, the object is put there.
+    If the path does not exist, the object is added.
     """
     return _operation("merge", path, artifact, value=value)
 
 
 def expect(path: str, value: Json, *, artifact: str = "") -> Operation:
-    """Guards what follows in the same call: that is left out where another value is there."""
+    """Skips the following operations of the same call if the value is another one."""
     return _operation("test", path, artifact, value=value)
 
 
@@ -69,12 +69,12 @@ def _operation(op: str, path: str, artifact: str, **more: Json) -> Operation:
 
 
 def artifact_update(*operations: Operation, said: str = "Done.", **more: Any) -> Command[Any]:
-    """What a tool returns to change artifacts.
+    """The result of a tool that changes artifacts.
 
     Args:
-        operations: What is done, in this order.
-        said: What the model is told; which operations were left out, and why, it is told anyhow.
-        more: What else the command updates: `flags`, `outputs`.
+        operations: The operations in order.
+        said: The text for the model; skipped operations are added to it.
+        more: Other updates of the command: `flags`, `outputs`.
     """
     from langchain_core.messages import ToolMessage  # noqa: PLC0415 - loaded where tools run
     from langgraph.types import Command  # noqa: PLC0415

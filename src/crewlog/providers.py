@@ -1,6 +1,6 @@
-"""What this process has of the providers of models: what is installed, and what is not set.
+"""Checks the providers of models in this process: their packages, keys and secrets.
 
-Nothing of a provider is imported to find out: modules are found, and never run.
+No package of a provider is imported for that.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from crewlog.model import Json
 from crewlog.secrets import missing
 
 GROUP = "crewlog.models"
-"""The entry points by which packages bring providers of their own."""
+"""The entry points of packages with providers."""
 
 
 class Lack(NamedTuple):
-    """Why this process cannot make a model."""
+    """Why this process cannot build a model."""
 
     message: str
-    """What is missing."""
+    """The cause."""
     remedy: str
-    """What to do."""
+    """The remedy."""
 
 
 @cache
 def installed_providers() -> Mapping[str, EntryPoint]:
-    """The providers that installed packages bring, by their prefixes."""
+    """The providers of installed packages, by prefix."""
     return {each.name: each for each in entry_points(group=GROUP)}
 
 
 def is_known(prefix: str) -> bool:
-    """Whether this process knows the provider, installed or not."""
+    """Whether this process knows a provider, installed or not."""
     return prefix in PREFIXES or prefix in installed_providers()
 
 
 def unknown_provider_problem(model: str, prefix: str, registered: Iterable[str] = ()) -> Lack:
-    """What to say of a model whose provider nobody here knows.
+    """The problem of a model with an unknown provider.
 
     Args:
         model: `PROVIDER:NAME`.
         prefix: Its provider.
-        registered: What a worker knows besides.
+        registered: Providers that are registered in the worker.
     """
     known = sorted({*PREFIXES, *installed_providers(), *registered})
     meant = meant_by(prefix)
@@ -55,13 +55,13 @@ def unknown_provider_problem(model: str, prefix: str, registered: Iterable[str] 
         f"there is no model {model!r}: its provider {prefix!r} is not known here",
         f"Did you mean {f'{meant}:{name}'!r}?"
         if meant
-        else f"Install the package that brings it (an entry point in {GROUP!r}), or name one of "
+        else f"Install the package with it (an entry point in {GROUP!r}), or name one of "
         f"{', '.join(known)}.",
     )
 
 
 def missing_package_problem(model: str) -> Lack | None:
-    """What is not installed of what a model needs; none where all of it is, or nobody knows."""
+    """The problem of a model whose package is missing; None if it is installed or unknown."""
     prefix = model.partition(":")[0]
     provider = PROVIDERS.get(prefix)
     if provider is None or prefix in installed_providers() or _findable(provider.module):
@@ -75,7 +75,7 @@ def missing_package_problem(model: str) -> Lack | None:
 def missing_key_problem(
     model: str, settings: Mapping[str, Json], environ: Mapping[str, str] | None = None
 ) -> Lack | None:
-    """The key that a model lacks; none where it has one, needs none, or nobody knows.
+    """The problem of a model whose key is missing; None if it is set, not needed, or unknown.
 
     Args:
         model: `PROVIDER:NAME`.
@@ -100,11 +100,11 @@ def missing_key_problem(
 def lacks_of(
     model: str, settings: Mapping[str, Json], environ: Mapping[str, str] | None = None
 ) -> list[Lack]:
-    """Why a worker with this interpreter and environment cannot make a model; empty if it can.
+    """Why a worker with this interpreter and environment cannot build a model; empty if it can.
 
     Args:
         model: `PROVIDER:NAME`.
-        settings: The agent's `model_settings`, with the references that they name secrets by.
+        settings: The agent's `model_settings`, with references to secrets.
         environ: The environment; the process's own if None.
     """
     prefix = model.partition(":")[0]
@@ -119,12 +119,12 @@ def lacks_of(
 
 
 def missing_secrets(settings: Json, environ: Mapping[str, str] | None = None) -> list[Lack]:
-    """The secrets that settings name, and that this process does not have."""
+    """The problems of secrets in settings that this process does not have."""
     return [Lack(error.message, error.remedy) for error in missing(settings, environ)]
 
 
 def _findable(module: str) -> bool:
-    # The package alone: to find what is in it, it would have to be run.
+    # Only the top package: a search for a submodule would import it.
     try:
         return importlib.util.find_spec(module.partition(".")[0]) is not None
     except (ImportError, ValueError):

@@ -1,15 +1,15 @@
-"""Keeps the values of secrets out of whatever leaves a process.
+"""Redacts the values of secrets in everything that leaves a process.
 
-remember(value)     from now on, the value and its usual spellings are replaced
-redacted(text)      the text without them
-redacted_json(data) a JSON value without them
-Growing().add(text) what may be told of a text that comes in pieces
-LogFilter           the same for `logging`; `log_processor` for structlog
+register_secret(value)   redacts the value and its usual encodings from now on
+redacted_text(text)      a text without secrets
+redacted_json(data)      a JSON value without secrets
+RedactedStream().add(t)  the same for a text that arrives in chunks
+LogFilter                the same for `logging`; `log_processor` for structlog
 
-A value is remembered where it is resolved, in the process that has it. Spellings are those in which
-tools and services give a value back: base64 (wherever in a longer text the value began), hex, URL,
-JSON and Python escapes. A tool that spells a value otherwise (reversed, in pieces) is beyond this:
-what must not be told is kept from a tool's result by the tool.
+A value is registered when it is resolved, in the process that has it. Encodings are those in which
+tools and services return a value: base64 (at any offset of a longer text), hex, URL, JSON and
+Python escapes. Other encodings (reversed, in parts) are not found: a tool must keep those out of
+its result.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from typing import Any
 from crewlog.model import Json
 
 REDACTED = "[redacted]"
-"""What stands in the place of a secret."""
+"""The replacement for a secret."""
 SHORTEST = 6
-"""Characters that a value must have: a shorter one would be found in every other text."""
+"""The fewest characters of a value: a shorter one would match too many texts."""
 
 
 class Redactor:
-    """The values of a process, and what replaces them."""
+    """The secrets of a process."""
 
     def __init__(self) -> None:
         self._spellings: set[str] = set()
@@ -41,8 +41,8 @@ class Redactor:
         self._ordered: tuple[str, ...] = ()
         self._lock = threading.Lock()
 
-    def remember(self, value: str) -> None:
-        """Replaces a value from now on, in every spelling; one that is too short is not."""
+    def register(self, value: str) -> None:
+        """Redacts a value from now on, in every encoding; ignores one that is too short."""
         if len(value) < SHORTEST or value in self._values:
             return
         with self._lock:
@@ -51,7 +51,7 @@ class Redactor:
             parts = [value, *(line for line in lines if len(lines) > 1)]
             for part in parts:
                 self._spellings |= {each for each in spellings(part) if len(each) >= SHORTEST}
-            # The longest first: a spelling may be within another one.
+            # The longest first: an encoding may be within another one.
             self._ordered = tuple(sorted(self._spellings, key=lambda each: (-len(each), each)))
             self._pattern = re.compile("|".join(map(re.escape, self._ordered)))
 
@@ -59,17 +59,17 @@ class Redactor:
         """A text without the values."""
         return text if self._pattern is None else self._pattern.sub(REDACTED, text)
 
-    def unfinished(self, text: str) -> int:
-        """Where in a text that goes on a value may have begun that is not complete yet."""
-        begun = min((_begun(text, each) for each in self._ordered), default=len(text))
-        # A value that is complete is not cut where another one may begin within it.
+    def partial_match_start(self, text: str) -> int:
+        """The position from which an incomplete text may be the start of a value."""
+        start = min((_prefix_start(text, each) for each in self._ordered), default=len(text))
+        # A complete value is not split where another one may start within it.
         found = self._pattern.finditer(text) if self._pattern is not None else ()
-        return min([begun, *(each.start() for each in found if each.start() < begun < each.end())])
+        return min([start, *(each.start() for each in found if each.start() < start < each.end())])
 
     def json(self, value: Json) -> Json:
-        """A JSON value without the values, in keys and texts; the same object where there is none.
+        """A JSON value without the values, in keys and texts; the same object if there is none.
 
-        A number is looked at as well: a secret may be all digits.
+        Numbers are checked, too: a secret may be all digits.
         """
         if self._pattern is None:
             return value
@@ -88,33 +88,33 @@ class Redactor:
             case bool() | None:
                 return value
             case int() | float():
-                told = str(value)
-                return REDACTED if self.text(told) != told else value
+                text = str(value)
+                return REDACTED if self.text(text) != text else value
             case _:
                 return value
 
 
 class RedactedStream:
-    """A text that comes in pieces, of which nothing is told that may be a part of a value.
+    """Redacts a text that arrives in chunks; holds back what may be a part of a value.
 
     Args:
-        redactor: Whose values; none: those of the process.
+        redactor: Its redactor; None: that of the process.
     """
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or _SHARED
-        self._held = ""
+        self._pending = ""
 
-    def add(self, piece: str) -> str:
-        """What may be told once one more piece has come, behind what was told before."""
-        text = self._held + piece
-        end = self._redactor.unfinished(text)
-        self._held = text[end:]
+    def add(self, chunk: str) -> str:
+        """The next redacted text after one more chunk."""
+        text = self._pending + chunk
+        end = self._redactor.partial_match_start(text)
+        self._pending = text[end:]
         return self._redactor.text(text[:end])
 
 
-def _begun(text: str, value: str) -> int:
-    """Where the longest end of a text is that a value begins with; its length where none is."""
+def _prefix_start(text: str, value: str) -> int:
+    """The start of the longest suffix of a text that is a prefix of a value; its length if none."""
     at = text.find(value[0], max(0, len(text) - len(value) + 1))
     while at >= 0 and not value.startswith(text[at:]):
         at = text.find(value[0], at + 1)
@@ -122,7 +122,7 @@ def _begun(text: str, value: str) -> int:
 
 
 def spellings(value: str) -> Iterator[str]:
-    """The texts in which a value comes back."""
+    """The encodings of a value."""
     data = value.encode("utf-8", "surrogatepass")
     yield value
     yield value.strip()
@@ -140,11 +140,11 @@ def spellings(value: str) -> Iterator[str]:
 
 
 def _in_base64(data: bytes) -> Iterator[str]:
-    """The value in base64, alone and wherever in a longer text it begins."""
+    """The value in base64, alone and at any offset of a longer text."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         for before in range(3):
             text = encode(bytes(before) + data).decode().rstrip("=")
-            # Characters that also say something of what stands before and behind the value.
+            # Without the characters that also encode bytes before and after the value.
             first = (0, 2, 3)[before]
             last = len(text) - (1 if (before + len(data)) % 3 else 0)
             if last - first >= 2 * SHORTEST:
@@ -152,38 +152,38 @@ def _in_base64(data: bytes) -> Iterator[str]:
 
 
 _SHARED = Redactor()
-"""Of the process: what one part of it resolves, no other part tells."""
+"""The redactor of the process."""
 
 
-def remember(value: str) -> None:
-    """Replaces a value, from now on, in all that this process tells."""
-    _SHARED.remember(value)
+def register_secret(value: str) -> None:
+    """Redacts a value in all output of this process from now on."""
+    _SHARED.register(value)
 
 
 def redacted_text(text: str) -> str:
-    """A text without the values of secrets."""
+    """A text without secrets."""
     return _SHARED.text(text)
 
 
 def redacted_json(value: Json) -> Json:
-    """A JSON value without the values of secrets."""
+    """A JSON value without secrets."""
     return _SHARED.json(value)
 
 
 def redacted_values(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Values of any kind, those that are JSON without the values of secrets."""
+    """Values of any type; JSON values without secrets."""
     return tuple(_SHARED.json(value) for value in values)
 
 
 class LogFilter(logging.Filter):
-    """Takes the values of secrets out of records: message, arguments, traceback."""
+    """Redacts log records: message, arguments, traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Changes the record; it always goes on."""
+        """Redacts the record; never drops it."""
         message = record.getMessage()
-        told = redacted_text(message)
-        if told != message:
-            record.msg, record.args = told, None
+        redacted = redacted_text(message)
+        if redacted != message:
+            record.msg, record.args = redacted, None
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
@@ -194,19 +194,21 @@ class LogFilter(logging.Filter):
 
 
 def filter_logs() -> None:
-    """Puts the filter before every handler of the root logger."""
+    """Adds the filter to every handler of the root logger."""
     for handler in logging.getLogger().handlers:
         if not any(isinstance(each, LogFilter) for each in handler.filters):
             handler.addFilter(LogFilter())
 
 
 def log_processor(_logger: object, _method: str, event: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for structlog, before what renders."""
-    return {key: redacted_text(v) if isinstance(v, str) else _shown(v) for key, v in event.items()}
+    """The same for structlog, before the renderer."""
+    return {
+        key: redacted_text(v) if isinstance(v, str) else _redacted(v) for key, v in event.items()
+    }
 
 
-def _shown(value: Any) -> Any:
-    """A value of a log line; one whose text has a secret in it becomes that text without it."""
+def _redacted(value: Any) -> Any:
+    """A value of a log line; replaced by its redacted text if that has a secret."""
     text = str(value)
-    told = redacted_text(text)
-    return value if told == text else told
+    redacted = redacted_text(text)
+    return value if redacted == text else redacted

@@ -1,7 +1,6 @@
-"""What a run's status is, and why the run ended: words that programs read.
+"""The status and the end reason of a run, for programs.
 
-`completed` says that a run ended by its flow, and also that it ended at a limit. The end reason
-tells the two apart.
+A run that ends by its flow or at a limit is `completed`; the end reason distinguishes the two.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _OF_QUESTIONS: dict[str, EndReason] = {"limit": "step_limit_reached", "budget": 
 FoundError = Literal[
     "TurnTooLong", "ReplyInvalid", "BadReply", "CallFailed", "ArgumentMissing", "timeout"
 ]
-"""The types of errors of steps that the run itself finds; `crewlog.errors` has those of calls."""
+"""The types of errors that the run itself finds; `crewlog.errors` has those of calls."""
 OF_ERRORS: Mapping[str, EndReason] = {
     "TurnTooLong": "call_limit_reached",
     "ReplyInvalid": "reply_tries_exhausted",
@@ -65,7 +64,7 @@ OF_ERRORS: Mapping[str, EndReason] = {
         "",
     ),
 }
-"""The bound that a step came to, by the type of its error; empty where that is none."""
+"""The limit that a step reached, by the type of its error; empty: none."""
 
 
 BOUNDS = frozenset(
@@ -78,14 +77,14 @@ BOUNDS = frozenset(
         "budget_exhausted",
     }
 )
-"""Those that say more than a run's status does."""
+"""The end reasons of limits."""
 
 
 def interrupt_end_reason(kind: str) -> EndReason:
-    """The bound that a question of a kind is about; empty where it is about none."""
+    """The limit that a kind of interrupt is about; empty: none."""
     return _OF_QUESTIONS.get(kind, "")
 
 
 def error_end_reason(error_type: str) -> EndReason:
-    """The bound that a step came to that failed; empty where it came to none."""
+    """The limit that a failed step reached; empty: none."""
     return OF_ERRORS.get(error_type, "")

@@ -1,16 +1,14 @@
-"""Secrets: what a definition names, and only the process that needs it looks up.
+"""Secrets: references in a definition, resolved only by the process that needs the value.
 
     env:GITHUB_TOKEN          a variable of the worker's environment
-    file:/run/secrets/token   a plain file on the worker's machine, without the newline at its end
+    file:/run/secrets/token   a regular file on the worker's machine, without a newline at its end
 
-A reference may stand in definitions, histories and logs. A value may not: it is looked up in the
-activity that uses it, and from then on taken out of all that the worker tells (`redaction`).
+References may be in definitions, histories and logs, values may not. The activity that uses a value
+resolves it, and the worker redacts it from then on (`redaction`).
 
-Files of a worker's machine that a definition may name as secrets: plain ones, and not its own.
-
-Whoever writes a definition names files, which are read with the worker's rights.
-`/proc/self/environ` is its environment, a pipe is waited for without an end, and its own keys are
-for no crew. A file is opened first and judged then: what is read is what was looked at.
+The author of a definition chooses the files, and the worker reads them with its own rights. So
+files of the system, pipes, and the worker's own keys are rejected. A file is opened first and
+checked then, so that the checked file is the one that is read.
 """
 
 from __future__ import annotations
@@ -25,22 +23,21 @@ from pathlib import Path
 from crewlog.definition.secrets import REFERENCE
 from crewlog.errors import SecretMissing
 from crewlog.model import Json
-from crewlog.redaction import SHORTEST, remember
+from crewlog.redaction import SHORTEST, register_secret
 
 LARGEST = 64 * 1024
-"""Bytes of a file that holds a secret."""
+"""The most bytes of a secret file."""
 FOLDERS = "CREWLOG_SECRET_FILES"
-"""The variable that names the folders where such files may be, as `PATH` names folders; by default
-they may be anywhere."""
+"""The variable with the folders of secret files, separated as in `PATH`. Default: any folder."""
 OWN = re.compile(r"(CREWLOG_|TEMPORAL_|PG)[A-Z0-9_]*|DATABASE_URL")
-"""Variables that are the worker's own: no crew has a use for them."""
+"""Settings of the worker, which are no secrets of a crew."""
 _KERNEL = ("/proc", "/sys", "/dev")
-"""Where files are what the system says of itself."""
+"""Folders of the system."""
 _OWN_FILES = (".pgpass", ".postgresql", ".config/crewlog", ".config/temporalio")
-"""Where a worker's own keys are by default, below its home."""
+"""The default paths of the worker's own keys, below its home."""
 _FLAGS: int = (
     os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)  # a pipe that nobody writes to would be waited for
+    | getattr(os, "O_NONBLOCK", 0)  # else opening a pipe would block
     | getattr(os, "O_NOCTTY", 0)
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
@@ -48,25 +45,25 @@ _FLAGS: int = (
 
 
 class SecretFileUnreadable(Exception):
-    """A file that is not read; the text says why, and nothing of what is in it."""
+    """A rejected file, with the reason; never with its content."""
 
 
 def read_secret_file(path: str, environ: Mapping[str, str]) -> bytes:
-    """What a file holds.
+    """Reads a secret file.
 
     Args:
         path: The file.
-        environ: The worker's environment, which names its own files and the folders of secrets.
+        environ: The worker's environment, with its own files and the folders of secrets.
 
     Raises:
-        SecretFileUnreadable: it is none that may be read.
+        SecretFileUnreadable: the file is rejected.
         OSError: as `os.open`.
     """
     try:
         where = Path(path).expanduser()
     except RuntimeError:
         raise SecretFileUnreadable("there is no such home") from None
-    # Links are followed: orchestrators put secrets behind them. What counts is where they lead.
+    # Links are followed, since orchestrators use them. Their target is checked.
     fd = os.open(where, _FLAGS)
     try:
         found = os.fstat(fd)
@@ -100,13 +97,13 @@ def _is_same(path: Path, found: os.stat_result) -> bool:
 def _is_the_systems(path: Path, found: os.stat_result) -> bool:
     if any(Path(each) in path.parents and each != "/dev" for each in _KERNEL):
         return True
-    # The same under another name, by a mount.
+    # The same system folder, mounted elsewhere.
     mounted = [each for each in _KERNEL if os.path.ismount(each)]
     return any(Path(each).stat().st_dev == found.st_dev for each in mounted)
 
 
 def _own_files(environ: Mapping[str, str]) -> Iterator[Path]:
-    """The files and folders of the worker itself."""
+    """The worker's own files and folders."""
     with suppress(RuntimeError):
         for each in _OWN_FILES:
             yield (Path.home() / each).resolve()
@@ -114,7 +111,7 @@ def _own_files(environ: Mapping[str, str]) -> Iterator[Path]:
         for name in ("crewlog", "temporalio"):
             yield (Path(config) / name).resolve()
     for name, value in environ.items():
-        # Files alone: a folder that a variable names may have a crew's files in it.
+        # Only files: a folder in a variable may contain files of a crew.
         if OWN.fullmatch(name) and value and name != FOLDERS:
             with suppress(OSError, ValueError):
                 if (file := Path(value)).is_file():
@@ -122,21 +119,21 @@ def _own_files(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def resolve(reference: str, environ: Mapping[str, str] | None = None) -> str:
-    """The value of a reference, which is taken out of all that this process tells from now on.
+    """The value of a reference. This process redacts it from now on.
 
     Args:
         reference: `env:NAME` or `file:PATH`.
-        environ: The environment; by default the process's.
+        environ: The environment; by default that of the process.
 
     Raises:
-        SecretMissing: this process does not have it, or it cannot be kept secret. The message names
-            the reference, and never the value.
+        SecretMissing: this process does not have it, or it is too short. The message has the
+            reference, never the value.
     """
     if not REFERENCE.fullmatch(reference):
-        # It may be the value itself, by mistake.
+        # Without the text, which may be the secret itself.
         raise SecretMissing(
-            "a secret is given by something that is no reference",
-            remedy="Write env:NAME or file:PATH, and put the value there.",
+            "a secret is not given by a reference",
+            remedy="Write env:NAME or file:PATH, and store the value there.",
         )
     kind, _, rest = reference.partition(":")
     found = os.environ if environ is None else environ
@@ -144,16 +141,15 @@ def resolve(reference: str, environ: Mapping[str, str] | None = None) -> str:
     if len(value) < SHORTEST:
         raise SecretMissing(
             f"the secret {reference!r} has fewer than {SHORTEST} characters",
-            remedy="So short a text cannot be told from others, and so not be kept out of logs. "
-            "Use a longer one.",
+            remedy="Use a longer one: so short a text cannot be redacted from logs.",
             place=reference,
         )
-    remember(value)
+    register_secret(value)
     return value
 
 
 def resolved(value: Json, environ: Mapping[str, str] | None = None) -> Json:
-    """A JSON value with every text in it that is a reference resolved.
+    """Resolves all references in a JSON value.
 
     Args:
         value: The value.
@@ -176,7 +172,7 @@ def resolved(value: Json, environ: Mapping[str, str] | None = None) -> Json:
 
 
 def missing(value: Json, environ: Mapping[str, str] | None = None) -> Iterator[SecretMissing]:
-    """Why the references in a JSON value cannot be resolved here, each that cannot.
+    """The errors for the references in a JSON value that cannot be resolved.
 
     Args:
         value: The value.
@@ -198,15 +194,15 @@ def _variable(name: str, reference: str, environ: Mapping[str, str]) -> str:
     if OWN.fullmatch(name):
         raise SecretMissing(
             f"the secret {reference!r} is a setting of the worker itself",
-            remedy="Give the crew's secret a variable of its own.",
+            remedy="Use another variable for the secret of the crew.",
             place=reference,
         )
     value = environ.get(name)
     if not value:
         raise SecretMissing(
             f"the secret {reference!r} is not set on this worker",
-            remedy=f"Set {name} in the worker's environment. A run that waits for it goes on once "
-            "the worker is restarted.",
+            remedy=f"Set {name} in the worker's environment. A run that waits for it continues "
+            "when the worker is restarted.",
             place=reference,
         )
     return value
@@ -215,18 +211,18 @@ def _variable(name: str, reference: str, environ: Mapping[str, str]) -> str:
 def _file(path: str, reference: str, environ: Mapping[str, str]) -> str:
     try:
         text = read_secret_file(path, environ).decode().removesuffix("\n").removesuffix("\r")
-        why = "" if text else "it is empty"
-    except SecretFileUnreadable as refused:
-        text, why = "", str(refused)
+        reason = "" if text else "it is empty"
+    except SecretFileUnreadable as error:
+        text, reason = "", str(error)
     except UnicodeDecodeError:
-        text, why = "", "it is no text"
+        text, reason = "", "it is no text"
     except (OSError, ValueError) as error:
-        found = error.strerror if isinstance(error, OSError) else None
-        text, why = "", found or "it is no path"
-    if not why:
+        strerror = error.strerror if isinstance(error, OSError) else None
+        text, reason = "", strerror or "it is no path"
+    if not reason:
         return text
     raise SecretMissing(
-        f"the secret {reference!r} cannot be read on this worker: {why}",
-        remedy="Put the secret into a plain file; the run goes on with the next try.",
+        f"the secret {reference!r} cannot be read on this worker: {reason}",
+        remedy="Store the secret in a regular file; the run continues with the next attempt.",
         place=reference,
     )

@@ -1,4 +1,4 @@
-"""What a tool's author may use: which call this is, its workspace, heartbeats and cancellation.
+"""The current call, for authors of tools: its ids, workspace, heartbeats and cancellation.
 
     from crewlog import current_call
 
@@ -7,8 +7,8 @@
         target = call.resolve(path)
         ...
 
-The call is in a context variable. LangChain copies the context into the threads that it runs
-plain functions in, so `current_call` works there as well as in async tools.
+The call is in a context variable. LangChain copies the context to the threads of synchronous tools,
+so `current_call` works there, too.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 
 def _no_heartbeat(*_details: Any) -> None:
-    """Outside of an activity there is nobody to tell."""
+    """Outside of an activity there are no heartbeats."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall:
-    """One call of a tool, as the tool itself sees it."""
+    """A tool call, for the tool itself."""
 
     run: RunId
     """The run."""
@@ -51,51 +51,50 @@ class ToolCall:
     call: int
     """The call's number in the step, from 1."""
     key: CallKey
-    """The idempotency key, the same for every try: pass it on to services that take one."""
+    """The idempotency key, the same for all attempts: send it to services that take one."""
     id: str = ""
-    """The call's id in the transcript, which a `ToolMessage` must carry."""
+    """The id of the call in the transcript, which a `ToolMessage` must have."""
     agent: AgentName
-    """The agent that called."""
+    """The calling agent."""
     tool: ToolName
-    """The tool's name in the crew."""
+    """The name of the tool in the crew."""
     attempt: int = 1
-    """Which try this is, from 1."""
+    """The number of the attempt, from 1."""
     timeout: float | None = None
-    """Seconds that one try may take, as the crew says; none where nobody does."""
+    """The timeout of one attempt in seconds; None if the crew sets none."""
     workspace: Path
-    """The run's folder. It exists."""
+    """The folder of the run, which exists."""
     paths: tuple[str, ...] = ()
-    """Folders of the workspace that the tool keeps to; empty means all of it."""
+    """The folders of the workspace that the tool may use; empty: all."""
     hosts: tuple[str, ...] = ()
-    """Hosts that the tool may reach; empty means none."""
+    """The hosts that the tool may reach; empty: none."""
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The references of the tool's secrets, by the names that it knows them by."""
+    """References to the secrets of the tool, by name."""
     artifacts: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
-    """The artifacts that the agent sees, as they were when the call was made. Read them by
-    `artifact`: what is here is shared."""
+    """The artifacts that the agent may see, at the time of the call. Read them by `artifact`."""
     inputs: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
-    """The values of the agent's `inputs`, by what they are called and by their sources."""
+    """The values of the agent's `inputs`, by name and by source."""
     declared: tuple[str, ...] = ()
-    """What its `inputs` are called, set or not."""
+    """The names of its `inputs`, set or not."""
     beat: Callable[..., None] = field(default=_no_heartbeat, repr=False, compare=False)
-    """Who is told of heartbeats."""
+    """Sends a heartbeat."""
     stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     """Set when the call is cancelled."""
 
     @property
     def cancelled(self) -> bool:
-        """Whether the call was cancelled; a tool in a thread is not interrupted, it must look."""
+        """Whether the call was cancelled. A tool in a thread must check this."""
         return self.stop.is_set()
 
     def heartbeat(self, *details: Any) -> None:
-        """Says that the tool is alive, with details for people; may be called from any thread."""
+        """Sends a heartbeat, with details for people; may be called from any thread."""
         self.beat(*details)
 
     def secret(self, name: str) -> str:
         """The value of a secret that the tool declares under `secrets`.
 
-        It is taken out of the tool's result, its errors and the worker's logs. It does not belong
-        into files either.
+        It is redacted from the result and the errors of the tool, and from the worker's logs. Do
+        not write it to files.
 
         Raises:
             ToolFailed: the tool declares no secret of that name.
@@ -109,17 +108,17 @@ class ToolCall:
         return resolve(self.secrets[name])
 
     def artifact(self, name: str, path: str = "") -> Json:
-        """A copy of an artifact as it was when the call was made, or of a part of it.
+        """A copy of an artifact, or of a part of it, at the time of the call.
 
-        It changes by the operations that the tool returns, see `crewlog.operations`; what is done
-        to the copy is lost. A part of a large artifact is quicker to get than the whole.
+        Only the operations that the tool returns change it, see `crewlog.operations`. Reading a
+        part is faster than reading a large artifact.
 
         Args:
             name: The artifact.
             path: A JSON pointer: `/nodes/3`; empty for the whole.
 
         Raises:
-            ToolFailed: the agent sees no such artifact, or it has no such part.
+            ToolFailed: the agent may not see the artifact, or the part does not exist.
         """
         if name not in self.artifacts:
             raise ToolFailed(
@@ -135,11 +134,10 @@ class ToolCall:
             ) from None
 
     def input(self, name: str) -> Json:
-        """A copy of one of the agent's `inputs`, as it was when the call was made.
+        """A copy of one of the agent's `inputs` at the time of the call; None if it is not set.
 
         Args:
-            name: What it is called: its `as`, or its source. None where it is not set, or is not
-                for the agent.
+            name: Its `as`, or its source.
 
         Raises:
             ToolFailed: the agent declares no such input.
@@ -152,39 +150,38 @@ class ToolCall:
         return json.loads(json.dumps(self.inputs.get(name)))
 
     def resolve(self, relative: str | Path) -> Path:
-        """The absolute path of a file in the workspace, whether it exists or not.
+        """The absolute path of a file in the workspace, which need not exist.
 
-        It is looked at now: where nothing may be swapped until it is used, `open` the file.
+        The path is checked now and may change before it is used; `open` has no such gap.
 
         Raises:
-            NotInAllowlist: for a path that is absolute, that has `..`, that leaves the workspace
-            by a
-                symbolic link, or that is outside of the tool's `paths`.
+            NotInAllowlist: the path is absolute, has `..`, leaves the workspace by a symbolic link,
+                or is outside of the tool's `paths`.
         """
         who = f"the tool {self.tool!r}"
         return resolve_within(self.workspace, _text(relative), self.paths, who)
 
     def open(self, path: str | Path, mode: str = "r", **options: Any) -> IO[Any]:
-        """Opens a plain file in the workspace, in UTF-8, without following any link.
+        """Opens a regular file in the workspace, in UTF-8, without following links.
 
         Args:
             path: Relative to the workspace, and in the tool's `paths`.
-            mode: As for Python's `open`. For writing, missing folders are made.
-            options: What else that takes: `encoding`, `newline`, …
+            mode: As for Python's `open`. For writing, missing folders are created.
+            options: Other arguments of `open`: `encoding`, `newline`, …
 
         Raises:
-            NotInAllowlist: where it may not be opened, or goes by a link, or is a device or a pipe.
-            OSError: as Python's `open` does.
+            NotInAllowlist: the path is not allowed, contains a link, or is a device or a pipe.
+            OSError: as Python's `open`.
         """
         return open_within(self.workspace, _text(path), mode, self.paths, **options)
 
     def http(self, **options: Any) -> AbstractContextManager[httpx.Client]:
-        """An httpx client, for a `with` block, that reaches the tool's `hosts` and no others.
+        """An httpx client for a `with` block, which reaches only the tool's `hosts`.
 
         Args:
-            options: What `httpx.Client` takes, but for what would go around the check.
+            options: Options of `httpx.Client`, except those that would bypass the check.
         """
-        from crewlog.allowlist.http import client  # noqa: PLC0415 - httpx takes its time
+        from crewlog.allowlist.http import client  # noqa: PLC0415 - httpx is slow to import
 
         return client(self.hosts, **options)
 
@@ -200,9 +197,9 @@ def _text(path: str | Path) -> str:
 
 
 def workspace_of(root: Path, run: RunId) -> Path:
-    """A run's folder under `root`. A workflow id may be any text; a folder's name may not.
+    """The folder of a run below `root`.
 
-    What is not plain gets a hash after a `~`, which no plain name has: two runs never share one.
+    An id with special characters gets a hash after a `~`, so that two runs never share a folder.
     """
     if _PLAIN.fullmatch(run):
         return root / run
@@ -216,10 +213,10 @@ _CURRENT: ContextVar[ToolCall] = ContextVar("crewlog_tool_call")
 
 
 def current_call() -> ToolCall:
-    """The call that runs now.
+    """The running call.
 
     Raises:
-        UsageError: where no tool runs.
+        UsageError: no tool runs.
     """
     try:
         return _CURRENT.get()
@@ -232,7 +229,7 @@ def current_call() -> ToolCall:
 
 @contextmanager
 def calling(call: ToolCall) -> Generator[ToolCall, None, None]:
-    """Makes `call` the current one: what the activity does, and what a test of a tool may do."""
+    """Makes `call` the current one, in the activity and in tests of tools."""
     token = _CURRENT.set(call)
     try:
         yield call

@@ -6,7 +6,7 @@ from crewlog.model import Model
 
 
 class Usage(Model):
-    """What an agent or a run used."""
+    """The usage of an agent or of a run."""
 
     calls: int = 0
     """Model calls."""

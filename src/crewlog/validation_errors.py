@@ -1,8 +1,8 @@
-"""What is wrong with a value from outside, in words: pydantic's own are for programmers.
+"""Error messages for invalid values from outside, instead of pydantic's, which are for programmers.
 
     'to' must be a text, not the number 5; 'nde' is unknown; `set` or `delete` must name something
 
-Every message that people read about such a value is made here, or of these words.
+All messages about such values are built here.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _TYPES = {
 _LISTS = ("too_short", "too_long")
 _WAY = re.compile(r"constrained-\w+|function-\w+\[.*|[a-z-]+\[.*\]|\[key\]", re.DOTALL)
 _PLAIN = frozenset({"str", "int", "float", "bool"})
-"""How pydantic calls the branch of a union that a value did not fit."""
+"""Pydantic's names for branches of unions."""
 
 
 def faults_of(error: ValidationError, whole: str = "it") -> str:
-    """All that is wrong, in one line.
+    """All faults in one line.
 
     Args:
-        error: What pydantic found.
-        whole: What the whole value is called, where the fault is of no field.
+        error: The error of pydantic.
+        whole: The name of the whole value, for faults without a field.
     """
-    return "; ".join(_told(error.errors(include_url=False, include_context=True), whole))
+    return "; ".join(_fault_texts(error.errors(include_url=False, include_context=True), whole))
 
 
-def _told(faults: Sequence[ErrorDetails], whole: str) -> Iterator[str]:
-    """Faults, those of one place that may be of several types as one."""
+def _fault_texts(faults: Sequence[ErrorDetails], whole: str) -> Iterator[str]:
+    """The texts of faults; type faults of one place are one text."""
     types: dict[str, list[str]] = {}
     for each in faults:
         if each["type"] in _TYPES:
@@ -64,7 +64,7 @@ def _told(faults: Sequence[ErrorDetails], whole: str) -> Iterator[str]:
 
 
 def _place(parts: Sequence[int | str]) -> str:
-    """Where a fault is, without pydantic's names for the ways in which a value was read."""
+    """The path of a fault, without pydantic's names for unions and validators."""
     last = len(parts) - 1
     return ".".join(
         str(part)
@@ -74,21 +74,21 @@ def _place(parts: Sequence[int | str]) -> str:
 
 
 def fault_of(fault: ErrorDetails, whole: str = "it", *, below: int = 0) -> str:
-    """One fault, with the field that it is of.
+    """One fault, with its field.
 
     Args:
-        fault: What pydantic found.
-        whole: What the whole value is called.
-        below: How many parts of the place are known anyway.
+        fault: The fault of pydantic.
+        whole: The name of the whole value.
+        below: The number of leading parts of the path to omit.
     """
     where = _place(fault["loc"][below:])
-    if "error" in fault.get("ctx", {}):  # a sentence of ours
+    if "error" in fault.get("ctx", {}):  # a sentence of Crewlog
         return f"{where!r}: {rule_of_error(fault)}" if where else rule_of_error(fault)
     return f"{repr(where) if where else whole} {rule_of_error(fault)}"
 
 
 def rule_of_error(fault: ErrorDetails) -> str:
-    """What is wrong, without where: `must be a text, not the number 5`."""
+    """The fault without its field: `must be a text, not the number 5`."""
     kind, context, value = fault["type"], fault.get("ctx", {}), fault["input"]
     match kind:
         case "missing":
@@ -108,7 +108,7 @@ def rule_of_error(fault: ErrorDetails) -> str:
 
 
 def rule(kind: str, context: Mapping[str, Any], value: object) -> str:
-    """The rule that a value breaks, by pydantic's name for it."""
+    """The rule that a value breaks, by pydantic's type of error."""
     if kind in _TYPES:
         return f"must be {_TYPES[kind]}, not {called(value)}"
     items = " items" if kind in _LISTS else " characters"
@@ -132,7 +132,7 @@ def rule(kind: str, context: Mapping[str, Any], value: object) -> str:
 
 
 def called(value: object) -> str:
-    """What a value is called in a message."""
+    """The description of a value in a message."""
     match value:
         case None:
             return "empty"

@@ -13,7 +13,7 @@ from crew_tools import PNG
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from crewlog.activities.files import Files
-from crewlog.content_blocks import is_file, named
+from crewlog.content_blocks import file_label, is_file
 from crewlog.encryption.codec import EncryptionCodec
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
 from crewlog.errors import StoreIncomplete, UsageError
@@ -99,8 +99,13 @@ async def test_a_file_that_cannot_be_stored_is_replaced_by_a_note(
 
 async def test_a_file_of_a_model_is_only_named(kept: FileStore) -> None:
     ref = await kept.put(PNG, "image/png")
+<<<<<<< HEAD
     (message,) = await Files(kept).load_files([AIMessage([ref.block])])
-    assert message.content == [{"type": "text", "text": named(ref.block)}]
+    assert message.content == [{"type": "text", "text": file_label(ref.block)}]
+=======
+    (message,) = await Files(kept).shown([AIMessage([ref.block])])
+    assert message.content == [{"type": "text", "text": file_label(ref.block)}]
+>>>>>>> dd31d8b5 (Use plain names and plain English in the loose modules)
 
 
 async def test_a_missing_file_is_an_error(kept: FileStore) -> None:
@@ -110,7 +115,7 @@ async def test_a_missing_file_is_an_error(kept: FileStore) -> None:
     with pytest.raises(StoreIncomplete, match=ref.sha256[:12]) as away:
         await Files(kept).load_files([HumanMessage([ref.block])])
     assert "CREWLOG_PAYLOADS" in away.value.remedy
-    with pytest.raises(UsageError, match="no file's hash"):
+    with pytest.raises(UsageError, match="not the hash of a file"):
         await kept.get("../../etc/passwd")
 
 
@@ -139,7 +144,7 @@ def test_the_type_follows_from_the_name_or_the_content() -> None:
     assert mime_type_of("a.pdf", b"") == "application/pdf"
     assert mime_type_of("", PNG) == "image/png"
     assert mime_type_of("", b"RIFF\x00\x00\x00\x00WAVEfmt ") == "audio/wav"
-    with pytest.raises(UsageError, match="not known"):
+    with pytest.raises(UsageError, match="is unknown"):
         mime_type_of("a.zzz", b"what")
 
 

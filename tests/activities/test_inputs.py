@@ -13,7 +13,7 @@ from crew_tools import PNG
 
 from crewlog.activities.files import Files
 from crewlog.canonical_json import hash_json
-from crewlog.content_blocks import named
+from crewlog.content_blocks import file_label
 from crewlog.definition.context import Input
 from crewlog.ids import LogName
 from crewlog.message_files import FileRef
@@ -139,7 +139,7 @@ async def test_only_messages_have_files(
     text = await block(
         model_call, made("writer.text"), AgentInput(source="writer.text", body=hash_json(said))
     )
-    assert text.endswith(f"writer.text:\n{named(ref.block)}")
+    assert text.endswith(f"writer.text:\n{file_label(ref.block)}")
     assert asked[-1].content[1]["base64"] == base64.b64encode(PNG).decode()
 
     asked.clear()

@@ -215,16 +215,16 @@ class Refusing(Exception):
 async def test_an_invalid_embedding(gives, kind, message):
     register("broken", lambda _: Broken(gives))
     with pytest.raises(kind, match=message):
-        await Embedders().embedded("broken:x", ["text"])
+        await Embedders().embed_texts("broken:x", ["text"])
 
 
 async def test_an_unknown_embedding_model():
     with pytest.raises(ModelRequestRejected, match="hash:NAME, openai:NAME"):
-        await Embedders().embedded("other:x", ["text"])
-    with pytest.raises(ModelRequestRejected, match="no number of places"):
-        await Embedders().embedded("hash:x", ["text"])
+        await Embedders().embed_texts("other:x", ["text"])
+    with pytest.raises(ModelRequestRejected, match="no number of dimensions"):
+        await Embedders().embed_texts("hash:x", ["text"])
     with pytest.raises(ModelRequestRejected, match="OPENAI_API_KEY is not set"):
-        await Embedders().embedded("openai:x", ["text"])
+        await Embedders().embed_texts("openai:x", ["text"])
     (one,), (two,) = [await HashEmbedder(8).embed([t]) for t in ("tea tea", "TEA")]
     assert one == two
 

@@ -21,7 +21,7 @@ from temporalio.exceptions import ApplicationError
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.chunks import stream_message
 from crewlog.canonical_json import hash_json
-from crewlog.content_blocks import named
+from crewlog.content_blocks import file_label
 from crewlog.definition.providers import PROVIDERS
 from crewlog.failure_details import failure_details
 from crewlog.graph.run_context import message_body
@@ -227,7 +227,7 @@ async def test_an_image_in_an_input_is_sent_and_named(
     await team.ask(log, Said("A dot."), definition={"inputs": ["input"]}, inputs=given)
     (asked,) = team.service.asked
     assert shows_png(asked)
-    assert f"What is it? {named(ref.block)}" in str(asked.body)
+    assert f"What is it? {file_label(ref.block)}" in str(asked.body)
 
 
 async def test_an_image_of_a_tool_is_stored_and_sent(team: Team, log: Log, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ async def test_an_image_of_a_tool_is_stored_and_sent(team: Team, log: Log, tmp_p
     assert (ref.mime_type, ref.size) == ("image/png", len(PNG))
     assert base64.b64encode(PNG).decode() not in json.dumps(answer.body)
     assert await FileStore(tmp_path / "payloads").get(ref.sha256) == PNG
-    assert named(ref.block) in message_excerpt(answer.body)
+    assert file_label(ref.block) in message_excerpt(answer.body)
     log.returned(answer, "backend")
     await team.ask(log, Said("Done."), tools=("draw",), call=3)
     assert shows_png(team.service.asked[-1])
@@ -258,12 +258,12 @@ async def test_an_image_that_a_model_makes_is_stored(team: Team, log: Log, tmp_p
     assert (ref.mime_type, ref.size) == ("image/png", len(PNG))
     assert image not in json.dumps(result.body)
     assert await FileStore(tmp_path / "payloads").get(ref.sha256) == PNG
-    assert message_excerpt(result.body) == f"Here it is. {named(ref.block)}"
+    assert message_excerpt(result.body) == f"Here it is. {file_label(ref.block)}"
     log.replied(result, "backend")
     await team.ask(log, Said("I see."), agent="writer")
     assert shows_png(team.service.asked[-1])
     await team.ask(log, Said("Done."), call=2)
-    assert named(ref.block) in str(team.service.asked[-1].body)
+    assert file_label(ref.block) in str(team.service.asked[-1].body)
 
 
 SHAPE = {

@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 from crewlog.activities.chat_models import register
 from crewlog.activities.chunks import TAIL, StreamingUnsupported, whole
 from crewlog.errors import ModelUnavailable
-from crewlog.redaction import REDACTED, remember
+from crewlog.redaction import REDACTED, register_secret
 from crewlog.state.calls import Chunk
 from crewlog.state.excerpt import message_excerpt
 from http_model import KEY, http_model
@@ -57,7 +57,7 @@ async def test_heartbeats_have_the_end_of_the_text(model_call, log, env):
 
 async def test_a_secret_is_never_sent_in_part(model_call, log, env):
     told, secret = told_by(env), "¤" + " 0123" * 120
-    remember(secret)
+    register_secret(secret)
     text = f"{'word ' * 80}{secret} word {'word ' * 80}"
     result = await model_call(crew({"pace": 2_000, "agents": {"*": [{"text": text}]}}), log)
     assert REDACTED in result.body["content"]

@@ -11,7 +11,7 @@ from crewlog.activities import tool_calls as module
 from crewlog.authority.bindings import Binding, arguments_hash
 from crewlog.canonical_json import hash_json
 from crewlog.ids import CrewName
-from crewlog.redaction import REDACTED, remember
+from crewlog.redaction import REDACTED, register_secret
 from crewlog.state.calls import CallQuota, ToolCallDenied, View
 from crewlog.state.journal import Batch
 
@@ -23,7 +23,7 @@ SUM = {"a": 1, "b": 2}
 
 @pytest.fixture(autouse=True)
 def secret():
-    remember(CANARY)
+    register_secret(CANARY)
 
 
 async def test_a_call_with_invalid_arguments_uses_no_quota(tool_call, monkeypatch):

@@ -26,7 +26,7 @@ from crewlog.redaction import (
     Redactor,
     log_processor,
     redacted_text,
-    remember,
+    register_secret,
 )
 from crewlog.secrets import resolve, resolved
 
@@ -158,7 +158,7 @@ async def test_failures_and_their_causes_tell_no_secret(
         ("env:DATABASE_URL", "setting of the worker itself"),
         ("file:/no/such/file", "cannot be read on this worker: No such file"),
         ("file:/", "cannot be read on this worker: it is no plain file"),
-        ("the value itself by mistake", "something that is no reference"),
+        ("the value itself by mistake", "not given by a reference"),
     ],
 )
 def test_what_cannot_be_looked_up_is_named_and_never_told(
@@ -216,7 +216,7 @@ def test_a_secret_in_a_definition_is_a_fault_that_does_not_repeat_it(literal: st
 
 
 def test_a_trace_tells_no_secret(tmp_path: Path) -> None:
-    remember("canary-in-a-trace")
+    register_secret("canary-in-a-trace")
     failure = Failure()
     try:
         {}["canary-in-a-trace"]

@@ -21,8 +21,8 @@ from crewlog.cli.options import (
     Model,
     Queue,
 )
-from crewlog.effects import check_effects
 from crewlog.errors import UsageError
+from crewlog.ineffective_options import check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.cli.following import Start
@@ -109,11 +109,11 @@ def ask(
             "--model": model,
             "--task-queue": task_queue,
         }
-        check_effects(PLACE, of_start, "RUN AGENT TOOL starts nothing", "Leave it out.")
+        check_ineffective_options(PLACE, of_start, "RUN AGENT TOOL starts nothing", "Leave it out.")
         who = Command(reason, by, None, command_id)
         return go(ruled(crew, input, tool, "ask", who, as_json=as_json), debug=debug)
     of_ruling = {"--reason": reason, "--command-id": command_id}
-    check_effects(PLACE, of_ruling, "it goes with RUN AGENT TOOL", "Leave it out.")
+    check_ineffective_options(PLACE, of_ruling, "it goes with RUN AGENT TOOL", "Leave it out.")
     found: CrewDefinition | str = crew
     if is_file(crew):
         found = load_crew(crew, model or "")
@@ -124,7 +124,7 @@ def ask(
             place="crewlog ask",
         )
     else:
-        check_effects(PLACE, {"--model": model}, REGISTERED, GIVE_THE_FILE)
+        check_ineffective_options(PLACE, {"--model": model}, REGISTERED, GIVE_THE_FILE)
     text = text_of_input(input)
     if not text.strip():
         raise UsageError(

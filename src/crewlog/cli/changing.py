@@ -14,7 +14,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, By, Debug, GraphVersion, RunArgument
-from crewlog.effects import check_effects
+from crewlog.ineffective_options import check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.cli.changes import Asked, Wanted
@@ -161,7 +161,9 @@ def change(
     if prompt is None:
         of_prompt = {"--registry": registry, "--reader": reader != "auto", "--model": model}
         remedy = "Leave it out; --edit model=NAME changes the model of a crew."
-        check_effects("crewlog change", of_prompt, "nothing is compiled without --prompt", remedy)
+        check_ineffective_options(
+            "crewlog change", of_prompt, "nothing is compiled without --prompt", remedy
+        )
     asked = Asked(
         prompt=prompt,
         definition=definition,

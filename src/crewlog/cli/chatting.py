@@ -13,8 +13,8 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, By, Debug, Id, Model, Queue
-from crewlog.effects import check_effects
 from crewlog.errors import RunNotFound, UsageError
+from crewlog.ineffective_options import check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.cli.hands import Assignment, Hand
@@ -94,7 +94,7 @@ async def _chat(
     crew, file = (loaded(target, model), Path(target)) if is_file(target) else (target, None)
     if file is None:
         why = f"{REGISTERED}, and so has a session"
-        check_effects(PLACE, {"--model": model}, why, GIVE_THE_FILE)
+        check_ineffective_options(PLACE, {"--model": model}, why, GIVE_THE_FILE)
     if isinstance(crew, str):
         async with connected(screen, both=True) as client:
             if id is None and await definition_of_start(client, crew) is None:
@@ -112,7 +112,9 @@ async def _chat(
             )
         if id is not None and await is_there(client, id):
             why = f"the session {id!r} has its models"
-            check_effects(PLACE, {"--model": model}, why, "Choose another --id for a new session.")
+            check_ineffective_options(
+                PLACE, {"--model": model}, why, "Choose another --id for a new session."
+            )
             run = client.run(id)
             await _taken_up(client, run, by)
         else:

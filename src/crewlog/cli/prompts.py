@@ -11,8 +11,8 @@ from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.compiling import AllowPartial, ReaderOption, RegistryOption
 from crewlog.cli.options import AsJson, Assume, Debug, DryRunOption
-from crewlog.effects import check_effects
 from crewlog.errors import InvalidDefinition, UsageError
+from crewlog.ineffective_options import check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.cli.screen import Screen
@@ -85,7 +85,7 @@ def compile_(
 
     assumed = wanted(assume, dry_run=dry_run)
     if out is None or out == STDOUT:
-        check_effects(
+        check_ineffective_options(
             "crewlog compile", {"--force": force}, "no file is written", "Add --out FILE."
         )
     if out == STDOUT and as_json:

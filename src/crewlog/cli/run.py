@@ -24,8 +24,8 @@ from crewlog.cli.options import (
     Timeout,
     Wait,
 )
-from crewlog.effects import check_effects
 from crewlog.errors import UsageError
+from crewlog.ineffective_options import check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition
@@ -139,7 +139,7 @@ def run(
             "--allow-partial": allow_partial,
             "--yes": yes,
         }
-        check_effects("crewlog run", of_prompt, NO_PROMPT, OF_PROMPTS)
+        check_ineffective_options("crewlog run", of_prompt, NO_PROMPT, OF_PROMPTS)
     found: CrewDefinition | str = crew
     directory = Path.cwd()
     source: Path | None = None
@@ -162,7 +162,7 @@ def run(
         source = None if model else Path(crew)
         directory = Path(crew).resolve().parent
     else:
-        check_effects("crewlog run", {"--model": model}, REGISTERED, GIVE_THE_FILE)
+        check_ineffective_options("crewlog run", {"--model": model}, REGISTERED, GIVE_THE_FILE)
     input = text_of_input(input)
     return _go(
         found,

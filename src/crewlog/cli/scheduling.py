@@ -14,8 +14,8 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import Grouped, app, go
 from crewlog.cli.options import AsJson, By, Debug, Model, Queue
-from crewlog.effects import check_effects
 from crewlog.errors import UsageError
+from crewlog.ineffective_options import check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.client.schedules import Schedules, ScheduleView
@@ -99,7 +99,9 @@ def create(
     except (ValueError, OverflowError) as error:
         raise UsageError(f"--every {every}: {error}", place="crewlog schedule create") from error
     if not is_file(crew):
-        check_effects("crewlog schedule create", {"--model": model}, REGISTERED, GIVE_THE_FILE)
+        check_ineffective_options(
+            "crewlog schedule create", {"--model": model}, REGISTERED, GIVE_THE_FILE
+        )
     found: CrewDefinition | str = load_crew(crew, model or "") if is_file(crew) else crew
     directory = Path(crew).resolve().parent if is_file(crew) else Path.cwd()
     made = _create(

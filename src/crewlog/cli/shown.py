@@ -20,7 +20,7 @@ from crewlog.cli.sight import Sight
 from crewlog.cli.timeline import sentences
 from crewlog.cli.told_breaks import breaks_of
 from crewlog.client import Client, Run
-from crewlog.content_blocks import file_names, is_file, named, words_of
+from crewlog.content_blocks import content_text, file_label, file_labels, is_file
 from crewlog.definition.replies import RESPONSE
 from crewlog.errors import CrewlogError
 from crewlog.graph.timers import step_wait_text
@@ -88,7 +88,7 @@ async def _given(run: Run) -> str:
     with suppress(CrewlogError):  # they are a part of the picture, and no more
         for item in (await run.journal(0, _BEGINNING)).entries:
             entry = entry_from_json(item.data)
-            if isinstance(entry, MessageAdded) and (names := file_names(entry.ref.inline)):
+            if isinstance(entry, MessageAdded) and (names := file_labels(entry.ref.inline)):
                 return names
     return ""
 
@@ -210,7 +210,7 @@ def _text(output: Output | OutputPart, bodies: dict[Any, Json]) -> str:
     body = bodies.get(output.body)
     if isinstance(body, dict):
         message: dict[str, Any] = body  # pyright: ignore[reportUnknownVariableType]
-        return words_of(message.get("content", message), "\n")
+        return content_text(message.get("content", message), "\n")
     return "(not in the store)" if body is None else _json(body)
 
 
@@ -252,7 +252,7 @@ def facts_in_words(entry: Mapping[str, Json]) -> tuple[str, str]:
 
 def _compact(value: Json, *, said: bool) -> str:
     if said and is_file(value):  # in a message: the same in a value is data
-        return plain(named(value))
+        return plain(file_label(value))
     if isinstance(value, dict):
         found: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
         inner = ", ".join(f"{key}: {_compact(part, said=said)}" for key, part in found.items())

@@ -16,7 +16,7 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
 
 from crewlog.cli.screen import Part, Screen, plain_lines
-from crewlog.content_blocks import words_of
+from crewlog.content_blocks import content_text
 from crewlog.message_files import files_of
 from crewlog.model import Json
 
@@ -163,4 +163,4 @@ def with_texts(value: Json, bodies: Bodies) -> Json:
         return value
     body = bodies.get(value["body"], f"({value['body']} is not in the store)")
     content: Json = body.get("content", body) if isinstance(body, dict) else body  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    return words_of(content) if files_of({"content": content}) else content  # pyright: ignore[reportUnknownVariableType]
+    return content_text(content) if files_of({"content": content}) else content  # pyright: ignore[reportUnknownVariableType]

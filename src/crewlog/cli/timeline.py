@@ -19,7 +19,7 @@ from crewlog.cli.told_by_hand import (
     ruling_in_words,
 )
 from crewlog.cli.told_changes import STATEFUL, requirements_after, state_of, told
-from crewlog.content_blocks import file_names, names_in, words_of
+from crewlog.content_blocks import content_text, file_labels, find_file_labels
 from crewlog.definition.replies import RESPONSE
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
@@ -397,7 +397,7 @@ class Timeline:
         if not entry.ok:
             self._failed = key
             return self._row(entry, node, "✗", f"{entry.tool}: {entry.excerpt}", "red")
-        if names := " ".join(names_in(entry.excerpt)):
+        if names := " ".join(find_file_labels(entry.excerpt)):
             return self._row(entry, node, "⚙", f"{entry.tool} gave {names}", "dim")
         if entry.ms >= _SLOW:
             text = f"{entry.tool} took {entry.ms / 1000:.1f} s"
@@ -535,7 +535,7 @@ class Timeline:
                 text = f"what {entry.by or 'people'} said waits again: its turn was undone"
                 return self._row(entry, "", "»", text)
             case j.MessageQueued():
-                said = words_of(entry.ref.inline.get("content", "")) if entry.ref.inline else ""
+                said = content_text(entry.ref.inline.get("content", "")) if entry.ref.inline else ""
                 text = f"{entry.by or 'people'}: {said} (it waits for its turn)"
                 return self._row(entry, "", "»", text)
             case j.ExchangeStarted() if entry.exchange > 1:
@@ -554,10 +554,10 @@ class Timeline:
         """What people said to the run; of its input, which they know, the files alone."""
         by, body = entry.by or "people", entry.ref.inline
         if entry.command is not None:
-            said = words_of(body.get("content", "")) if body else ""
+            said = content_text(body.get("content", "")) if body else ""
             to = ", ".join(log for log in entry.ref.logs if log != "public")
             return self._row(entry, "", "»", f"{by}{f' to {to}' if to else ''}: {said}")
-        names = file_names(body) if entry.step is None else ""
+        names = file_labels(body) if entry.step is None else ""
         return self._row(entry, "", "»", f"{by}: {names}") if names else []
 
     def _run(self, entry: j.JournalEntry) -> list[Row]:

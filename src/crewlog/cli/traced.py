@@ -12,7 +12,7 @@ from crewlog.cli.differing import state_rows
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plain, plain_lines
 from crewlog.cli.sight import Sight
 from crewlog.cli.timeline import Timeline
-from crewlog.content_blocks import words_of
+from crewlog.content_blocks import content_text
 from crewlog.ids import StepId, item_number
 from crewlog.message_files import files_of
 from crewlog.model import Json
@@ -311,7 +311,7 @@ def _text(body: Json) -> str:
     if isinstance(content, str):
         return content
     files = isinstance(body, dict) and files_of(body)  # pyright: ignore[reportUnknownArgumentType]
-    return words_of(content, "\n") if files else json.dumps(content, ensure_ascii=False)
+    return content_text(content, "\n") if files else json.dumps(content, ensure_ascii=False)
 
 
 def _changes(screen: Screen, step: StepTrace, *, full: bool) -> None:

@@ -15,7 +15,7 @@ from crewlog.cli.services import connected
 from crewlog.cli.shown import facts_in_words
 from crewlog.cli.timeline import WHOLE, Row, Timeline
 from crewlog.client.watching import Watch
-from crewlog.content_blocks import words_of
+from crewlog.content_blocks import content_text
 from crewlog.definition.creatures import channels_named
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import CrewDefinition
@@ -182,7 +182,7 @@ def _silent(entry: JournalEntry) -> tuple[str, str, str]:
         who = listed(map(plain, (*entry.to, *entry.also)))
         return "", "»", f"{plain(entry.log)}{by}, heard by {who}"
     if isinstance(entry, MessageAdded):
-        said = words_of(entry.ref.inline.get("content", "")) if entry.ref.inline else ""
+        said = content_text(entry.ref.inline.get("content", "")) if entry.ref.inline else ""
         to = listed(map(plain, entry.ref.logs))
         return "", "»", f"{plain(entry.by)} to {to}" + (f": {plain(str(said))}" if said else "")
     node, words = facts_in_words(entry_to_json(entry))

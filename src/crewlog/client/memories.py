@@ -19,7 +19,7 @@ from crewlog.definition.model import MemoryPolicy
 from crewlog.embeddings import Embedders
 from crewlog.errors import UsageError
 from crewlog.ids import CrewName, RunId, StepId
-from crewlog.memory import keep, recall
+from crewlog.memory import search_memories, write_memories
 from crewlog.store.memories import (
     MOST_RESULTS,
     Author,
@@ -79,7 +79,7 @@ class CrewMemory:
             scopes = [each.scope for each in await memories.list_scopes(name)]
         else:
             scopes = [checked_scope(scope)]
-        return await recall(
+        return await search_memories(
             memories, self._embedding, policy, name, scopes, text, limit=limit, now=now
         )
 
@@ -118,7 +118,7 @@ class CrewMemory:
         )
         claim = f"memory of {crew}: {call}" if call else ""
         store = (await self._store()).memories
-        await keep(store, self._embedding, policy, memories, call=claim, now=now)
+        await write_memories(store, self._embedding, policy, memories, call=claim, now=now)
         return memories
 
     async def newest(

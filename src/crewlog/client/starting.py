@@ -26,9 +26,9 @@ from crewlog.client.gateway import CALL_LIMIT
 from crewlog.client.session import Session
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
-from crewlog.effects import check_effects
 from crewlog.errors import CrewlogError, NotPermitted, RunAlreadyExists, ServiceError, UsageError
 from crewlog.ids import CrewName, RunId
+from crewlog.ineffective_options import check_ineffective_options
 from crewlog.model import Json
 from crewlog.reporting.wire_views import initial_state
 from crewlog.state.excerpt import excerpt, fenced
@@ -112,7 +112,7 @@ def check_attached(run: str, given: Mapping[str, object]) -> None:
     """
     why = f"the run {run!r} is there already, and stays as it was started"
     remedy = "Leave it out, choose another id, or replace the run."
-    check_effects(f"run {run!r}", given, why, remedy)
+    check_ineffective_options(f"run {run!r}", given, why, remedy)
 
 
 async def check_before(

@@ -13,7 +13,7 @@ from typing import Any
 
 from crewlog.authority.audiences import may_see_item
 from crewlog.canonical_json import hash_json
-from crewlog.content_blocks import words_of
+from crewlog.content_blocks import content_text
 from crewlog.definition.doing import reference
 from crewlog.graph.plan import PlanAgent
 from crewlog.graph.run_context import RunContext
@@ -170,7 +170,7 @@ def listed_call_result(
 def tool_result_text(result: CallToolResult) -> str:
     """The text of a tool's result."""
     content: Json = result.body.get("content", "")
-    return words_of(content, "\n")
+    return content_text(content, "\n")
 
 
 def final_text(results: Sequence[ListedCallResult]) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from crewlog.content_blocks import is_file, named
+from crewlog.content_blocks import file_label, is_file
 
 if TYPE_CHECKING:
     from crewlog.model import Json
@@ -29,7 +29,7 @@ def message_excerpt(body: Mapping[str, Json]) -> str:
     if isinstance(content, list):
         parts = cast("list[dict[str, Json]]", [p for p in content if isinstance(p, dict)])  # pyright: ignore[reportUnknownVariableType]
         text = next((str(part["text"]) for part in parts if part.get("text")), "")
-        files = [named(part) for part in parts if is_file(part)]
+        files = [file_label(part) for part in parts if is_file(part)]
         if files:  # file names are never cut
             return " ".join(filter(None, [excerpt(text[:1000], 80), *files]))
         content = text
