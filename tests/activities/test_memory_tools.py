@@ -202,12 +202,12 @@ class Refusing(Exception):
 @pytest.mark.parametrize(
     ("gives", "kind", "message"),
     [
-        ([], ModelRequestRejected, "no vector for each of 1"),
-        ([[]], ModelRequestRejected, "no vector for each of 1"),
-        ([[1.0], [1.0]], ModelRequestRejected, "no vector for each of 1"),
-        ([[float("nan")]], ModelRequestRejected, "no vector"),
-        ([[float("inf")]], ModelRequestRejected, "no vector"),
-        ([[0.0] * 16_001], ModelRequestRejected, "vectors of 16,001 numbers"),
+        ([], ModelRequestRejected, "no valid vector for each of 1"),
+        ([[]], ModelRequestRejected, "no valid vector for each of 1"),
+        ([[1.0], [1.0]], ModelRequestRejected, "no valid vector for each of 1"),
+        ([[float("nan")]], ModelRequestRejected, "no valid vector"),
+        ([[float("inf")]], ModelRequestRejected, "no valid vector"),
+        ([[0.0] * 16_001], ModelRequestRejected, "vectors with 16,001 numbers"),
         (OSError("away"), ModelUnavailable, "did not answer: OSError: away"),
         (Refusing("key"), ModelRequestRejected, "was refused"),
     ],

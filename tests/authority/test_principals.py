@@ -90,7 +90,7 @@ def test_a_signature_is_good_in_one_namespace() -> None:
     for namespace in ("staging", ""):
         found = look(PAUSE, proof(PAUSE, namespace=namespace))
         assert not found.allowed
-        assert f"it is of another run than {RUN!r} in 'default'" in found.reason
+        assert f"it is for another run than {RUN!r} in 'default'" in found.reason
 
 
 def test_a_signature_over_the_lines_without_a_namespace_is_not_taken() -> None:

@@ -111,7 +111,7 @@ def _files(value: Any) -> Iterator[dict[str, Any]]:
     [
         ("large.png", PNG * 100, "has 7,000 bytes, and the files of messages may have 1,000"),
         ("none.png", None, "cannot be read: No such file"),
-        ("what.zzz", b"what", "the type of the file 'what.zzz' is not known"),
+        ("what.zzz", b"what", "the type of the file 'what.zzz' is unknown"),
     ],
 )
 def test_a_file_that_cannot_be_taken_starts_no_run(

@@ -67,7 +67,7 @@ def forms() -> dict[str, str]:
 def test_a_value_is_found_in_every_usual_spelling(form: str) -> None:
     redactor, text = Redactor(), f"before {forms()[form]} after"
     assert redactor.text(text) == text
-    redactor.remember(CANARY)
+    redactor.register(CANARY)
     told = redactor.text(text)
     assert REDACTED in told
     assert told.startswith("before ")
@@ -82,17 +82,17 @@ def test_a_value_is_found_in_every_usual_spelling(form: str) -> None:
 
 def test_the_lines_of_a_key_are_values_of_their_own() -> None:
     redactor = Redactor()
-    redactor.remember("-----BEGIN KEY-----\nQUJDREVGRw\nSElKS0xNTg\n-----END KEY-----")
+    redactor.register("-----BEGIN KEY-----\nQUJDREVGRw\nSElKS0xNTg\n-----END KEY-----")
     assert redactor.text("got SElKS0xNTg here") == f"got {REDACTED} here"
 
 
 def test_json_is_looked_through_and_a_short_value_is_not_looked_for() -> None:
     redactor = Redactor()
-    redactor.remember("abc")
+    redactor.register("abc")
     value: Any = {"k": ["abcabc", 12345678, True, None, 1.5], "s3cret-value": {"x": "y"}}
     assert redactor.json(value) is value
-    redactor.remember("s3cret-value")
-    redactor.remember("12345678")
+    redactor.register("s3cret-value")
+    redactor.register("12345678")
     assert redactor.json(value) == {
         "k": ["abcabc", REDACTED, True, None, 1.5],
         REDACTED: {"x": "y"},
@@ -251,7 +251,7 @@ def test_a_tool_s_secrets_are_references() -> None:
 def test_nothing_of_a_value_is_told_before_it_is_complete(size: int) -> None:
     redactor, long = Redactor(), "line one\nline two\n" * 50
     for value in (CANARY, f"{CANARY} and more", f"{CANARY[-3:]} another", long):
-        redactor.remember(value)
+        redactor.register(value)
     nearly = (CANARY[:-1], CANARY[:-1] + CANARY, CANARY[0] * 3 + CANARY, CANARY[:5] * 3)
     for form in (*forms().values(), *nearly, f"{CANARY} and mor", f"{CANARY} and more", long):
         text = f"before {form} after."
@@ -264,8 +264,8 @@ def test_nothing_of_a_value_is_told_before_it_is_complete(size: int) -> None:
 
 def test_a_value_that_is_complete_is_not_cut_where_another_one_may_begin() -> None:
     redactor = Redactor()
-    redactor.remember("abcdefgh")
-    redactor.remember("hijklmno")
+    redactor.register("abcdefgh")
+    redactor.register("hijklmno")
     growing = RedactedStream(redactor)
     assert [growing.add(piece) for piece in ("x abcdefg", "h", " y")] == ["x ", "", "[redacted] y"]
 

@@ -97,10 +97,10 @@ class Listing:
 
 async def test_a_server_has_so_many_tools() -> None:
     few = Listing(2, 10)
-    assert len(await sessions.listed(cast("ClientSession", few))) == 20
+    assert len(await sessions.list_tools(cast("ClientSession", few))) == 20
     endless = Listing(10**9, MOST_TOOLS // 2)
     with pytest.raises(ConnectionError, match="more than 2,000 tools"):
-        await sessions.listed(cast("ClientSession", endless))
+        await sessions.list_tools(cast("ClientSession", endless))
     assert endless.asked == 3
 
 
