@@ -92,7 +92,7 @@ def test_files_go_in_and_out_of_a_run_by_their_hashes(
     assert (cli.cwd / "made.png").read_bytes() == MADE
     absent = cli("file", "sha256:0123456789ab", "--out", "none.png")
     assert absent.code == 2
-    assert "no files have a hash that begins with '0123456789ab'" in absent.err
+    assert "no files have a hash that starts with '0123456789ab'" in absent.err
 
 
 def _files(value: Any) -> Iterator[dict[str, Any]]:
