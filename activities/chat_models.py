@@ -58,11 +58,7 @@ def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> Bas
     if lack := missing_key_problem(f"openai:{name}", settings):
         raise _rejection(lack)
     key = key_in(PROVIDERS["openai"], settings) or os.environ.get("OPENAI_API_KEY")
-<<<<<<< HEAD
     register_secret(str(key))  # an error of a service may contain it
-=======
-    register_secret(str(key))  # a service may repeat it, e.g. where it refuses it
->>>>>>> dd31d8b5 (Use plain names and plain English in the loose modules)
     # Here, because it takes seconds, and crews with scripted models never need it.
     from crewlog.activities.openai_chat import OpenAIChat  # noqa: PLC0415
 
@@ -95,11 +91,7 @@ def make_provider_model(
         raise _rejection(lack)
     for variable in provider.keys:
         if value := os.environ.get(variable):
-<<<<<<< HEAD
             register_secret(value)  # an error of a service may contain it
-=======
-            register_secret(value)  # a service may repeat it, e.g. where it refuses it
->>>>>>> dd31d8b5 (Use plain names and plain English in the loose modules)
     if key := key_in(provider, settings):
         register_secret(str(key))
     # Here, because it takes a second, and crews of other models never need it.

@@ -353,9 +353,7 @@ def _clean_part(part: types.ContentBlock, left: int) -> types.ContentBlock:
     if isinstance(part, types.TextContent):
         return _text(shorten(clean_text(part.text), left))
     if isinstance(part, types.ImageContent) and len(part.data) <= LARGEST_PART:
-        return types.ImageContent(
-            type="image", data=part.data, mimeType=clean_text(part.mimeType)
-        )
+        return types.ImageContent(type="image", data=part.data, mimeType=clean_text(part.mimeType))
     if isinstance(part, types.AudioContent) and len(part.data) <= LARGEST_PART:
         return _file(part.data, part.mimeType)  # LangChain's adapter rejects audio
     if isinstance(part, types.EmbeddedResource):

@@ -12,7 +12,7 @@ import pytest
 from covers import covers
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import RunFailed
-from crewlog.mcp_servers.descriptions import described
+from crewlog.mcp_servers.descriptions import describe_tool
 from crewlog.mcp_servers.sessions import Sessions
 from crewlog.store import Store
 
@@ -20,7 +20,7 @@ from .harness import LIMIT, Site, calls
 
 SERVER = Path(__file__).parents[1] / "servers" / "server.py"
 WILD = SERVER.with_name("wild.py")
-DIGEST = described("do", None, {"type": "object"}).digest
+DIGEST = describe_tool("do", None, {"type": "object"}).digest
 
 
 def answering(site: Site, folder: Path, result: dict[str, Any], **tool: Any) -> dict[str, Any]:

@@ -99,13 +99,8 @@ async def test_a_file_that_cannot_be_stored_is_replaced_by_a_note(
 
 async def test_a_file_of_a_model_is_only_named(kept: FileStore) -> None:
     ref = await kept.put(PNG, "image/png")
-<<<<<<< HEAD
     (message,) = await Files(kept).load_files([AIMessage([ref.block])])
     assert message.content == [{"type": "text", "text": file_label(ref.block)}]
-=======
-    (message,) = await Files(kept).shown([AIMessage([ref.block])])
-    assert message.content == [{"type": "text", "text": file_label(ref.block)}]
->>>>>>> dd31d8b5 (Use plain names and plain English in the loose modules)
 
 
 async def test_a_missing_file_is_an_error(kept: FileStore) -> None:

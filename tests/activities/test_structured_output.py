@@ -21,7 +21,7 @@ from crewlog.activities.transcripts import Transcript
 from crewlog.canonical_json import hash_json
 from crewlog.ids import AgentName, ContentHash
 from crewlog.model import Json
-from crewlog.redaction import remember
+from crewlog.redaction import register_secret
 from crewlog.state.calls import CallModelResult
 from crewlog.state.drafts import draft_text
 from crewlog.testing.scripted import recorded_prompts, scripted
@@ -104,7 +104,7 @@ async def test_a_large_output_is_stored_once(model_call, log, store):
 
 async def test_an_output_contains_no_secret(model_call, log):
     key = "sk-" + "a1B2" * 12
-    remember(key)
+    register_secret(key)
     model = scripted({"agents": {"*": [{"text": f'{{"next": "writer", "rationale": "{key}"}}'}]}})
     result = await model_call(routing(model), log)
     assert key not in json.dumps(result.to_json())

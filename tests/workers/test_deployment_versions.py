@@ -108,7 +108,8 @@ async def test_the_worker_logs_the_current_build(current: str | RPCStatusCode, s
     command = logs[0].get("command", "")
     assert bool(command) == (said.endswith("is current") and current != "a")
     if command:
-        assert command == make_current_command(await shell_command(), ADDRESS, "crews", "press", "a")
+        expected = make_current_command(await shell_command(), ADDRESS, "crews", "press", "a")
+        assert command == expected
 
 
 def test_the_logged_command_is_quoted() -> None:

@@ -23,7 +23,7 @@ from temporalio.common import RawValue
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
-from crewlog.encryption.codec import give_up, lost
+from crewlog.encryption.codec import give_up, unavailable_payload
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers import history_progress
 from crewlog.workers.instance_host import has_no_pending_task
@@ -183,12 +183,14 @@ class Asked:
 
 def test_the_missing_content_of_a_new_command_is_requested() -> None:
     one = Asked()
-    one.brings(lost("/a"))
-    one.brings(lost("/b"), kind="do_update")
+    one.brings(unavailable_payload("/a"))
+    one.brings(unavailable_payload("/b"), kind="do_update")
     assert one.requested == ["/a", "/b"]
-    one.brings(lost("/a"), replay=True)
-    one.brings(give_up(lost("/a")))
-    one.brings(lost("/a"), lost("/b"))  # refused: a command has one argument
+    one.brings(unavailable_payload("/a"), replay=True)
+    one.brings(give_up(unavailable_payload("/a")))
+    one.brings(
+        unavailable_payload("/a"), unavailable_payload("/b")
+    )  # refused: a command has one argument
     one.brings(Payload(metadata={"encoding": b"json/plain"}, data=b"{}"))
     assert one.requested == ["/a", "/b"]
 

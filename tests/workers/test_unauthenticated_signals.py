@@ -12,7 +12,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 from crewlog.authority.principals import signed_text
-from crewlog.encryption.codec import PLAIN_MARK, give_up, lost, refused
+from crewlog.encryption.codec import PLAIN_MARK, give_up, refused_payload, unavailable_payload
 from crewlog.errors import NotPermitted
 from crewlog.graph.engine import Engine
 from crewlog.ids import RESERVED
@@ -57,12 +57,14 @@ def test_counting_a_signal_is_cheap() -> None:
 def test_other_settings_give_the_same_result(content: bytes) -> None:
     """Else a replay would rest elsewhere than the history says."""
     plain = Payload(metadata={**JSON, PLAIN_MARK: b"1"}, data=content)
-    seen = [came(plain), came(refused("it came without encryption", plain=True))]
+    seen = [came(plain), came(refused_payload("it came without encryption", plain=True))]
     assert len({weighed(each, encrypted=True) for each in seen}) == 1
     # A run that was begun without encryption: before that was turned on, and since.
     assert weighed(came(Payload(metadata=JSON, data=content))) == weighed(came(plain))
     # A payload outside the history that was given up, with its file away and back.
-    away = QueuedCommand("pause", InvalidPayload(lost("file").metadata["encoding"].decode()))
+    away = QueuedCommand(
+        "pause", InvalidPayload(unavailable_payload("file").metadata["encoding"].decode())
+    )
     back = came(give_up(Payload(metadata=JSON, data=content)))
     assert weighed(away) == weighed(back)
 
