@@ -102,7 +102,8 @@ async def apply_command(engine: Engine, incoming: QueuedCommand) -> None:
         incoming: The command.
     """
     try:
-        incoming.result = await _apply(engine, incoming)
+        with engine.ledger.transaction:
+            incoming.result = await _apply(engine, incoming)
     except CrewlogError as error:
         incoming.error = error
         refused = isinstance(error, NotPermitted)

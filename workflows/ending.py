@@ -79,14 +79,6 @@ class ExecutionEnd:
         self.ended: Ended | None = None
         """The end, for handlers that ask while the last entries are stored."""
 
-    def stop(self) -> None:
-        """Records that a stopping run has stopped, and cancels its steps."""
-        info = self._context.engine.state.status_reason
-        because = " ".join(part for part in (info.by, info.reason) if part) if info else ""
-        for step in list(self._context.engine.state.frontier):
-            self._context.engine.record(j.StepCancelled(step=step))
-        self._context.engine.record(j.RunStopped(because=because))
-
     async def close(self) -> Ended:
         """Stores the end of the journal, rejects late commands, and makes the result."""
         self._commands.requeue_deferred()

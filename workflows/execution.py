@@ -133,7 +133,7 @@ class Execution:
             calls.cancel_calls()
             if not calls.tasks and not calls.completions:
                 if engine.state.status == "stopping":
-                    self._end.stop()
+                    engine.stop()
                 if engine.state.is_ended:
                     return await self._end.close()
                 if context.is_closing and self._may_continue_as_new():

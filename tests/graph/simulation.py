@@ -514,9 +514,7 @@ class Simulation:
         if self.state.status in ("stopping", "failed"):
             self.flights.clear()
         if self.state.status == "stopping":
-            for step in list(self.state.frontier):
-                self.engine.record(j.StepCancelled(step=step))
-            self.engine.record(j.RunStopped())
+            self.engine.stop()
         await self.engine.advance(self._keys())
         for key in [key for key in self.flights if self._is_cancelled(key[0])]:
             del self.flights[key]

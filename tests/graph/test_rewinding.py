@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -152,6 +153,25 @@ def places_of(journal: list[dict[str, Any]]) -> list[tuple[int, int]]:
         if count is not None:
             found.append((at + 1, at + count))
     return found
+
+
+async def test_an_entry_names_the_first_one_of_its_transaction() -> None:
+    kinds: set[str] = set()
+    for seed in range(CREWS):
+        sim = await begun(random_plan(dice(seed), pooled=seed % 2 == 1, routed=True), seed)
+        await forward(sim)
+        ids = [entry.get("transaction", at) for at, entry in enumerate(sim.journal, 1)]
+        for at, (previous, entry) in enumerate(pairwise(sim.journal), 2):
+            assert ids[at - 1] in (at, ids[at - 2]), "a transaction has no gap"
+            if entry["kind"] == "NodesReached" and "source" in entry:
+                # The state between the two would wait for ever.
+                assert ids[at - 1] == ids[at - 2]
+                assert previous["kind"] == "StepCompleted"
+            if entry["kind"] in ("StepStarted", "ParentStepStarted", "CommandRejected"):
+                assert ids[at - 1] == at
+            if ids[at - 1] != at:
+                kinds.add(entry["kind"])
+    assert {"StepCompleted", "NodesReached", "InterruptRaised"} <= kinds
 
 
 async def test_forward_again_from_any_checkpoint_ends_the_same() -> None:
@@ -513,39 +533,40 @@ def test_what_was_queued_behind_a_step_that_is_not_taken_up_moves_up() -> None:
         ([{"kind": "NodesReached"}], 1),
         ([{"kind": "NodesReached", "because": "people let it go on"}], None),
         ([{"kind": "NodesReached", "source": "a"}], None),
-        ([{"kind": "StepCompleted", "step": "a#1"}], None),
-        ([{"kind": "StepCompleted", "step": "a#1"}, {"kind": "NodesReached", "source": "a"}], 2),
-        ([{"kind": "StepCompleted", "step": "a#1"}, {"kind": "RunFailed", "error": ""}], None),
-        ([{"kind": "StepCompleted", "step": "a#1"}, {"kind": "StopRequested"}], None),
-        ([{"kind": "StepCompleted", "step": "a#1"}, {"kind": "Paused"}], 1),
-        ([{"kind": "StepCompleted", "step": "a#1.1"}], 1),
-        (
-            [
-                {"kind": "StepCompleted", "step": "a#1.2"},
-                {"kind": "InterruptAnswered", "interrupt": "i1", "decision": "withdrawn"},
-                {"kind": "StepCompleted", "step": "a#1"},
-                {"kind": "NodesReached", "source": "a"},
-                {"kind": "StepStarted", "step": "b#1"},
-            ],
-            4,
-        ),
         ([{"kind": "StepStarted", "step": "a#1"}], None),
+        ([{"kind": "StepCompleted", "step": "a#1"}], 1),
+        ([{"kind": "StepCompleted", "step": "a#1"}, {"kind": "RunCompleted"}], 1),
         (
             [
                 {"kind": "StepCompleted", "step": "a#1"},
-                {"kind": "NodesReached", "because": "a#1 handed off", "to": [{"node": "b"}]},
+                {"kind": "NodesReached", "source": "a", "transaction": 7},
+                {"kind": "StepStarted", "step": "b#1"},
+                {"kind": "StepStarted", "step": "c#1", "transaction": 9},
             ],
             2,
         ),
         (
             [
-                {"kind": "RunRolledBack", "to": 3, "state": {}},
-                {"kind": "StepStarted", "step": "b#1"},
+                {"kind": "StepCompleted", "step": "a#1", "transaction": 6},
+                {"kind": "MergeFailed", "merge": "m", "other": "o", "reason": "", "transaction": 6},
+                {"kind": "RunFailed", "error": "", "transaction": 6},
             ],
-            1,
+            None,
         ),
         (
-            [{"kind": "RunReopened", "to": 3, "state": {}}, {"kind": "StepRetried", "step": "b#1"}],
+            [
+                {"kind": "StepCompleted", "step": "a#1", "transaction": 6},
+                {"kind": "StopRequested", "transaction": 6},
+                {"kind": "RunStopped"},
+            ],
+            None,
+        ),
+        (
+            [
+                {"kind": "RunReopened", "to": 3, "state": {}},
+                {"kind": "StepRetried", "step": "b#1", "transaction": 7},
+                {"kind": "StepStarted", "step": "b#1"},
+            ],
             2,
         ),
     ],

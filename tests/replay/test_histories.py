@@ -67,7 +67,7 @@ def test_it_is_small_and_says_nothing_of_a_machine(path: Path) -> None:
     assert len(text) < LONGEST
     identities = set(re.findall(r'"identity": "([^"]*)"', text))
     assert identities <= {"worker", "client", "history-service"}
-    for word in (socket.gethostname(), "/tmp/", "/home/", "/work/", str(Path.home())):  # noqa: S108
+    for word in (f"@{socket.gethostname()}", "/tmp/", "/home/", "/work/", str(Path.home())):  # noqa: S108
         assert word not in text
     assert f'"{getpass.getuser()}"' not in text
 

@@ -409,10 +409,12 @@ def test_a_run_that_is_part_of_another_one_is_not_taken_up_again() -> None:
 
 
 def test_a_decision_that_ended_a_run_is_found_though_a_merge_failed_with_it() -> None:
-    failed = j.MergeFailed(merge=OP, other=B, reason="it ended first")
+    failed = j.MergeFailed(merge=OP, other=B, reason="it ended first", transaction=8)
     done = j.StepCompleted(step="decide_1#1")  # type: ignore[arg-type]
-    tail = [(8, done), (9, failed), (10, j.RunFailed(error="no"))]
-    assert reopen_point(A, tail) == reopen_point(A, [(8, done), (9, j.RunFailed(error="no"))])
+    end = j.RunFailed(error="no", transaction=8)
+    found = reopen_point(A, [(8, done), (9, failed), (10, end)])
+    assert found == reopen_point(A, [(8, done), (9, end)])
+    assert (found.position, found.decision) == (7, "decide_1#1")
 
 
 # -- whatever happens --------------------------------------------------------------------------

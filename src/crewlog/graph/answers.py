@@ -80,6 +80,23 @@ async def answer(
     Raises:
         StopAnswer: the answer ends the run.
     """
+    with engine.ledger.transaction:
+        await _apply_answer(
+            engine, interrupt, decision, by, command, reason=reason, args=args, expired=expired
+        )
+
+
+async def _apply_answer(
+    engine: Engine,
+    interrupt: Interrupt,
+    decision: str,
+    by: str,
+    command: CommandId | None,
+    *,
+    reason: str,
+    args: dict[str, Json] | None,
+    expired: bool,
+) -> None:
     engine.record(
         j.InterruptAnswered(
             interrupt=interrupt.id,
@@ -246,7 +263,8 @@ async def answer_expired_interrupts(engine: Engine) -> None:
         if state.status != "running" or state.is_draining:
             return
         if interrupt.id in state.interrupts and engine.timers.has_expired(interrupt):
-            await _answer_by_policy(engine, interrupt)
+            with engine.ledger.transaction:
+                await _answer_by_policy(engine, interrupt)
 
 
 async def _answer_by_policy(engine: Engine, interrupt: Interrupt) -> None:

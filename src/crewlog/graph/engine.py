@@ -65,7 +65,6 @@ from crewlog.state.frontier import child_steps_of
 from crewlog.state.initial_state import InitialState
 from crewlog.state.model import Call, CrewState, FrontierStep
 from crewlog.state.recorder import Journal
-from crewlog.state.restore import handoff_reason
 
 
 class Engine(RunContext):
@@ -215,6 +214,15 @@ class Engine(RunContext):
         else:
             super().fail(error, end_reason)
 
+    def stop(self) -> None:
+        """Ends a stopping run: its steps are cancelled."""
+        info = self.state.status_reason
+        because = " ".join(part for part in (info.by, info.reason) if part) if info else ""
+        with self.ledger.transaction:
+            for step in list(self.state.frontier):
+                self.record(j.StepCancelled(step=step))
+            self.record(j.RunStopped(because=because))
+
     # -- progress ----------------------------------------------------------------------------
 
     async def advance(self, in_flight: Collection[tuple[StepId, int]]) -> None:
@@ -304,10 +312,11 @@ class Engine(RunContext):
         self, step: StepId, number: int, error: str, error_type: str
     ) -> None:
         """Applies a call that failed after all retries, by the `on_error` of its agent."""
-        if step == STEP:
-            self.prompt.apply_failure(error, error_type)
-        elif self._unapplied_call(step, number) is not None:
-            await self.fail_step(step, number, error, error_type)
+        with self.ledger.transaction:
+            if step == STEP:
+                self.prompt.apply_failure(error, error_type)
+            elif self._unapplied_call(step, number) is not None:
+                await self.fail_step(step, number, error, error_type)
 
     def ask_about_unknown_outcome(self, step: StepId, number: int, error: str) -> None:
         """Asks people about a call with an unknown outcome that must not be repeated."""
@@ -339,48 +348,51 @@ class Engine(RunContext):
             error_type: The name of the error's type.
             policy: A value of `on_error` that overrides theirs.
         """
-        agent = self.agent_of(step)
-        entry = self.state.frontier[step]
-        node = self.plan.node_of(entry)
-        rules = self.rules_of(agent, step) if agent else None
-        refusal = self._refusal_text(step)
-        policy = policy or node.on_error or (rules.on_error if rules is not None else "ask")
-        fields = {} if policy in ("ask", "fail") else self.child_steps.failure_fields(step, agent)
-        if fields and entry.parent:  # the error output of child steps is a list
-            reset_error_output(self, step)
-        self.record(
-            j.StepFailed(
-                step=step,
-                call=number,
-                error=error,
-                error_type=error_type,
-                has_stand_in=policy not in ("ask", "fail") and node.stand_in is not None,
-                **fields,
+        with self.ledger.transaction:
+            agent = self.agent_of(step)
+            entry = self.state.frontier[step]
+            node = self.plan.node_of(entry)
+            rules = self.rules_of(agent, step) if agent else None
+            refusal = self._refusal_text(step)
+            policy = policy or node.on_error or (rules.on_error if rules is not None else "ask")
+            fields = (
+                {} if policy in ("ask", "fail") else self.child_steps.failure_fields(step, agent)
             )
-        )
-        if policy == "fail":
-            if self.exchanges.is_conversation:  # a later exchange may read its outputs
+            if fields and entry.parent:  # the error output of child steps is a list
+                reset_error_output(self, step)
+            self.record(
+                j.StepFailed(
+                    step=step,
+                    call=number,
+                    error=error,
+                    error_type=error_type,
+                    has_stand_in=policy not in ("ask", "fail") and node.stand_in is not None,
+                    **fields,
+                )
+            )
+            if policy == "fail":
+                if self.exchanges.is_conversation:  # a later exchange may read its outputs
+                    reset_outputs(self, step)
+                self.fail(f"{step}: {error}{refusal}", error_end_reason(error_type))
+            elif policy != "ask":
+                if fields:
+                    self.child_steps.announce_failure(step, error_type)
                 reset_outputs(self, step)
-            self.fail(f"{step}: {error}{refusal}", error_end_reason(error_type))
-        elif policy != "ask":
-            if fields:
-                self.child_steps.announce_failure(step, error_type)
-            reset_outputs(self, step)
-            because = f"failed: {excerpt(error)}"
-            if node.stand_in is None:
-                await self._complete(step, because=because)
+                because = f"failed: {excerpt(error)}"
+                if node.stand_in is None:
+                    await self._complete(step, because=because)
+                else:
+                    await self._start_stand_in(node.stand_in, entry, because=because)
             else:
-                await self._start_stand_in(node.stand_in, entry, because=because)
-        else:
-            self.ask(
-                "step_failed",
-                f"{step} failed: {excerpt(error, 300)}{refusal}",
-                step=step,
-                call=number,
-                options=("retry", "skip", "stop"),
-                detail=f"{error}{refusal}",
-                limit_reached=error_end_reason(error_type),
-            )
+                self.ask(
+                    "step_failed",
+                    f"{step} failed: {excerpt(error, 300)}{refusal}",
+                    step=step,
+                    call=number,
+                    options=("retry", "skip", "stop"),
+                    detail=f"{error}{refusal}",
+                    limit_reached=error_end_reason(error_type),
+                )
 
     def _refusal_text(self, step: StepId) -> str:
         """The refusal of a step's model, for people; agents do not see it."""
@@ -405,9 +417,10 @@ class Engine(RunContext):
             if entry.step not in self.state.frontier:  # a child step of a step that just failed
                 continue
             limit = duration_words(self.plan.node_of(entry).timeout or 0)
-            self.withdraw(entry.step)
             error = f"it took longer than its timeout of {limit}"
-            await self.fail_step(entry.step, None, error, TIMEOUT)
+            with self.ledger.transaction:
+                self.withdraw(entry.step)
+                await self.fail_step(entry.step, None, error, TIMEOUT)
 
     async def _end_turn(self, step: StepId, handoff: Sequence[NodeName]) -> None:
         reset_error_output(self, step)
@@ -421,15 +434,17 @@ class Engine(RunContext):
 
     async def skip_step(self, step: StepId, *, because: str) -> None:
         """Skips a step by an answer of people. Outputs that people set since its start stay."""
-        reset_outputs(self, step)
-        await self._complete(step, because=because, skipped=True)
+        with self.ledger.transaction:
+            reset_outputs(self, step)
+            await self._complete(step, because=because, skipped=True)
 
     async def end_redirected_step(self, step: StepId, *, because: str) -> None:
         """Ends a step and its child steps at once; the run continues at the redirect's target."""
-        self._cancel_child_steps(step)
-        if start_position(self, step):
-            reset_outputs(self, step)
-        await self._complete(step, because=because, skipped=True)
+        with self.ledger.transaction:
+            self._cancel_child_steps(step)
+            if start_position(self, step):
+                reset_outputs(self, step)
+            await self._complete(step, because=because, skipped=True)
 
     def _cancel_child_steps(self, parent: StepId) -> None:
         """Cancels the child steps of a step that are not done."""
@@ -442,9 +457,10 @@ class Engine(RunContext):
         """Follows a branch's edge whose limit is reached, and resets the count."""
         node = self.state.frontier[step].node
         branch = self.plan.nodes[node].decide
-        if branch is not None:
-            self.record(j.StepCompleted(step=step, because="people let it go again"))
-            await self._route(node, (branch.go,), because="again", loop=True, reset_limit=True)
+        with self.ledger.transaction:
+            if branch is not None:
+                self.record(j.StepCompleted(step=step, because="people let it go again"))
+                await self._route(node, (branch.go,), because="again", loop=True, reset_limit=True)
 
     async def start_incomplete_join(self, node: NodeName) -> None:
         """Starts a join whose missing sources cannot arrive any more, by an answer of people."""
@@ -613,12 +629,13 @@ class Engine(RunContext):
             self.ask("ask", question, step=step, options=options, limit_reached=limit)
             return
         is_used_up = is_branch_limit_reached(self.plan, name, state.routing, because)
-        self.record(j.StepCompleted(step=step, because=because, used_up=is_used_up))
-        if outcome == FAIL:
-            self.fail(f"{name}: {because}", "retry_budget_exhausted" if is_used_up else "")
-            return
-        loop = branch is not None and outcome == branch.go
-        await self._route(name, (outcome,), because=because, loop=loop)
+        with self.ledger.transaction:
+            self.record(j.StepCompleted(step=step, because=because, used_up=is_used_up))
+            if outcome == FAIL:
+                self.fail(f"{name}: {because}", "retry_budget_exhausted" if is_used_up else "")
+                return
+            loop = branch is not None and outcome == branch.go
+            await self._route(name, (outcome,), because=because, loop=loop)
 
     async def _branch_by_output(self, step: StepId, name: NodeName, route: Route) -> None:
         """Routes to the node that an output names; else by the branch's `else`."""
@@ -649,11 +666,12 @@ class Engine(RunContext):
                 limit_reached=limit,
             )
             return
-        self.record(j.StepCompleted(step=step, because=choice.because))
-        if choice.target == FAIL:
-            self.fail(f"{name}: {choice.because}", limit)
-            return
-        await self._route(name, (choice.target,), because=choice.because)
+        with self.ledger.transaction:
+            self.record(j.StepCompleted(step=step, because=choice.because))
+            if choice.target == FAIL:
+                self.fail(f"{name}: {choice.because}", limit)
+                return
+            await self._route(name, (choice.target,), because=choice.because)
 
     async def _end_or_idle(self) -> None:
         """Ends or idles a run without calls and ready steps; asks about what cannot arrive."""
@@ -722,21 +740,22 @@ class Engine(RunContext):
         lost = "; ".join(lost_targets(entry, handoff, self.plan.nodes))
         because = "; ".join(filter(None, (because, lost)))
         handoff = [target for target in handoff if target in self.plan.nodes]
-        self.withdraw(step)
-        if entry.parent is not None:
-            await self.child_steps.complete_child_step(
-                step, entry.parent, because=because, skipped=skipped, handoff=handoff
-            )
-            return
-        if entry.redirect is not None and entry.redirect in self.plan.nodes:
-            handoff = (entry.redirect,)
-        self.record(j.StepCompleted(step=step, because=because, skipped=skipped))
-        if not entry.is_detached and not self.plan.nodes[node].hears:
-            outcomes = (outcome,) if not handoff else ()
-            await self._route(node, outcomes, because=lost, handoff=handoff)
-        elif handoff:
-            nodes = self._reached_nodes([Target(name) for name in handoff])
-            self.record(j.NodesReached(to=nodes, because=handoff_reason(step)))
+        with self.ledger.transaction:
+            self.withdraw(step)
+            if entry.parent is not None:
+                await self.child_steps.complete_child_step(
+                    step, entry.parent, because=because, skipped=skipped, handoff=handoff
+                )
+                return
+            if entry.redirect is not None and entry.redirect in self.plan.nodes:
+                handoff = (entry.redirect,)
+            self.record(j.StepCompleted(step=step, because=because, skipped=skipped))
+            if not entry.is_detached and not self.plan.nodes[node].hears:
+                outcomes = (outcome,) if not handoff else ()
+                await self._route(node, outcomes, because=lost, handoff=handoff)
+            elif handoff:
+                nodes = self._reached_nodes([Target(name) for name in handoff])
+                self.record(j.NodesReached(to=nodes, because=f"{step} handed off"))
 
     def withdraw(self, step: StepId, kind: str | None = None) -> None:
         """Closes the interrupts of a step whose answers it does not need any more."""

@@ -116,11 +116,12 @@ class Exchanges:
 
     async def start_next(self) -> None:
         """Starts the exchange of the first message in the queue."""
-        queued: QueuedMessage = self._run.state.message_queue[0]
-        ref = j.MessageRef(body=queued.body, logs=queued.logs)
-        asks = self._run.is_shown_as_request(queued.logs)
-        self._run.record(j.MessageAdded(ref=ref, by=queued.by, asks=asks))
-        await self.begin(queued.command, queued.by, queued.body)
+        with self._run.ledger.transaction:
+            queued: QueuedMessage = self._run.state.message_queue[0]
+            ref = j.MessageRef(body=queued.body, logs=queued.logs)
+            asks = self._run.is_shown_as_request(queued.logs)
+            self._run.record(j.MessageAdded(ref=ref, by=queued.by, asks=asks))
+            await self.begin(queued.command, queued.by, queued.body)
 
     def requeue_message(self, before: Conversation | None) -> None:
         """Queues the message of an exchange that a rollback undid, before all others.
@@ -160,42 +161,44 @@ class Exchanges:
 
     def end(self, error: str = "", end_reason: EndReason = "") -> None:
         """Ends the exchange with a response, and the conversation if `ends_on` holds."""
-        run, state = self._run, self._run.state
-        conversation = state.conversation or Conversation(exchange=state.exchanges + 1)
-        error = error or state.error
-        found = self._find_response(conversation)
-        agent, response = found or (None, None)
-        apology: j.MessageRef | None = None
-        if found is None:
-            body = self._apology(conversation)
-            error = error or conversation.warning
-            apology = j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)
-        run.record(
-            j.ExchangeEnded(
-                exchange=conversation.exchange,
-                agent=agent,
-                response=response,
-                ref=apology,
-                error=error,
-                warning=state.warning,
-                deadline=self._idle_deadline(),
-                end_reason=end_reason
-                or state.limit_reached
-                or ("failed" if apology else "completed"),
+        with self._run.ledger.transaction:
+            run, state = self._run, self._run.state
+            conversation = state.conversation or Conversation(exchange=state.exchanges + 1)
+            error = error or state.error
+            found = self._find_response(conversation)
+            agent, response = found or (None, None)
+            apology: j.MessageRef | None = None
+            if found is None:
+                body = self._apology(conversation)
+                error = error or conversation.warning
+                apology = j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)
+            run.record(
+                j.ExchangeEnded(
+                    exchange=conversation.exchange,
+                    agent=agent,
+                    response=response,
+                    ref=apology,
+                    error=error,
+                    warning=state.warning,
+                    deadline=self._idle_deadline(),
+                    end_reason=end_reason
+                    or state.limit_reached
+                    or ("failed" if apology else "completed"),
+                )
             )
-        )
-        rules = run.plan.conversation
-        if rules is not None and any(run.holds(each) for each in rules.ends_on):
-            run.record(j.RunCompleted(exchanges=run.state.exchanges, end_reason="completed"))
+            rules = run.plan.conversation
+            if rules is not None and any(run.holds(each) for each in rules.ends_on):
+                run.record(j.RunCompleted(exchanges=run.state.exchanges, end_reason="completed"))
 
     def cancel(
         self, error: str, withdraw: Callable[..., None], end_reason: EndReason = "failed"
     ) -> None:
         """Ends the exchange at once and cancels its steps; the conversation continues."""
-        for step in list(self._run.state.frontier):
-            withdraw(step)
-            self._run.record(j.StepCancelled(step=step))
-        self.end(error, end_reason)
+        with self._run.ledger.transaction:
+            for step in list(self._run.state.frontier):
+                withdraw(step)
+                self._run.record(j.StepCancelled(step=step))
+            self.end(error, end_reason)
 
     def _find_response(self, conversation: Conversation) -> tuple[AgentName, ContentHash] | None:
         """The agent that responds and its message; none if no agent can."""

@@ -116,37 +116,38 @@ class PromptCompilation:
 
     def apply_result(self, result: CompilePromptResult) -> None:
         """Applies the result of a call that compiles."""
-        if result.reply is not None:
-            replies = (*self._active_draft.replies, result.reply)
-            self._update_draft(replies=replies, attempt=1)
+        with self._run.ledger.transaction:
+            if result.reply is not None:
+                replies = (*self._active_draft.replies, result.reply)
+                self._update_draft(replies=replies, attempt=1)
+                self._run.record(
+                    j.PromptRead(
+                        agent=COMPILER,
+                        round=len(replies),
+                        model=result.model,
+                        usage=result.usage,
+                        errors=result.errors,
+                        ending=result.reply.ending if isinstance(result.reply, NoReading) else "",
+                    )
+                )
+            if result.again:
+                return
+            if result.definition is None:
+                self._run.record(
+                    j.PromptCompileFailed(reader=result.reader, diagnostics=result.diagnostics)
+                )
+                self._fail(result.diagnostics)
+                return
+            self._update_draft(definition=result.definition)
             self._run.record(
-                j.PromptRead(
-                    agent=COMPILER,
-                    round=len(replies),
-                    model=result.model,
-                    usage=result.usage,
-                    errors=result.errors,
-                    ending=result.reply.ending if isinstance(result.reply, NoReading) else "",
+                j.PromptCompiled(
+                    definition=hash_json(result.definition),
+                    crew=CrewName(str(result.definition.get("crew", ""))),
+                    reader=result.reader,
+                    diagnostics=result.diagnostics,
+                    requirements=result.requirements,
                 )
             )
-        if result.again:
-            return
-        if result.definition is None:
-            self._run.record(
-                j.PromptCompileFailed(reader=result.reader, diagnostics=result.diagnostics)
-            )
-            self._fail(result.diagnostics)
-            return
-        self._update_draft(definition=result.definition)
-        self._run.record(
-            j.PromptCompiled(
-                definition=hash_json(result.definition),
-                crew=CrewName(str(result.definition.get("crew", ""))),
-                reader=result.reader,
-                diagnostics=result.diagnostics,
-                requirements=result.requirements,
-            )
-        )
 
     def apply_failure(self, error: str, error_type: str) -> None:
         """Applies a call that failed for good: people are asked, or the run fails."""

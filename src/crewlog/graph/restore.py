@@ -74,6 +74,14 @@ def roll_back(
             remedy="Roll back once `GraphSwapped` or `SwapFailed` is in its journal.",
         )
     check_no_merge(now)
+    with engine.ledger.transaction:
+        _roll_back(engine, to, then, plan, by=by, **who)
+
+
+def _roll_back(
+    engine: Engine, to: int, then: CrewState, plan: GraphPlan, *, by: str, **who: Any
+) -> None:
+    now = engine.state
     for asked in list(now.interrupts.values()):
         engine.record(j.InterruptAnswered(interrupt=asked.id, decision="withdrawn", by=by))
     # Permissions that people set on the live run stay in force.
@@ -116,17 +124,18 @@ def fork(
         "interrupt_count": then.interrupt_count,
         "exchanges": then.exchanges,
     }
-    engine.record(
-        j.RunForked(
-            run=run,
-            state=fields,
-            by=by,
-            source=then.run,
-            to=then.position,
-            checkpoint=checkpoint,
+    with journal.transaction:
+        engine.record(
+            j.RunForked(
+                run=run,
+                state=fields,
+                by=by,
+                source=then.run,
+                to=then.position,
+                checkpoint=checkpoint,
+            )
         )
-    )
-    _raise_interrupts(engine, forked.questions)
+        _raise_interrupts(engine, forked.questions)
     return engine
 
 
@@ -185,26 +194,27 @@ def reopen(
     engine.at = at
     if then.idle is not None:  # its idle time starts again
         then = then.model_copy(update={"idle": None})
-    if (change := engine.state.pending_change) is not None:
-        error = "the run was terminated first"
-        engine.record(j.SwapFailed(graph_version=change.graph_version, error=error))
-    if (merge := engine.state.pending_merge) is not None:
-        why = f"{engine.state.run!r} was terminated first"
-        engine.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=why))
-    fields = _restored_fields(reopen_state(then))
-    engine.record(
-        j.RunReopened(
-            to=point.position, state=fields, by=by, reason=reason, claimed={**(claimed or {})}
+    with ledger.transaction:
+        if (change := engine.state.pending_change) is not None:
+            error = "the run was terminated first"
+            engine.record(j.SwapFailed(graph_version=change.graph_version, error=error))
+        if (merge := engine.state.pending_merge) is not None:
+            why = f"{engine.state.run!r} was terminated first"
+            engine.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=why))
+        fields = _restored_fields(reopen_state(then))
+        engine.record(
+            j.RunReopened(
+                to=point.position, state=fields, by=by, reason=reason, claimed={**(claimed or {})}
+            )
         )
-    )
-    for step, call in list(steps_without_interrupt(engine.state)):
-        engine.record(j.StepRetried(step=step, call=call, by=by))
-    for asked in list(engine.state.interrupts.values()):
-        if asked.deadline:  # it may have passed since the run ended
-            deadline = engine.interrupt_policy_fields(asked.kind).get("deadline", 0)
-            engine.record(j.InterruptDeadlineSet(interrupt=asked.id, deadline=deadline))
-    if point.decision is not None and point.decision in engine.state.frontier:
-        _ask_about_branch(engine, point.decision)
+        for step, call in list(steps_without_interrupt(engine.state)):
+            engine.record(j.StepRetried(step=step, call=call, by=by))
+        for asked in list(engine.state.interrupts.values()):
+            if asked.deadline:  # it may have passed since the run ended
+                deadline = engine.interrupt_policy_fields(asked.kind).get("deadline", 0)
+                engine.record(j.InterruptDeadlineSet(interrupt=asked.id, deadline=deadline))
+        if point.decision is not None and point.decision in engine.state.frontier:
+            _ask_about_branch(engine, point.decision)
     return engine
 
 

@@ -137,8 +137,11 @@ class RunContext:
         first that the swap or the run merge failed.
         """
         kind = type(entry)  # compared by `is`: the sandbox makes `isinstance` four calls
-        if kind in _ENDS:
-            self._fail_unfinished()
+        if kind in _ENDS and self._has_unfinished_work():
+            with self.ledger.transaction:
+                self._fail_unfinished()
+                self.record(entry)
+            return
         update: dict[str, Any] = {"at": self.at}
         if kind is j.RunCompleted:
             if "end_reason" not in entry.model_fields_set:
@@ -152,13 +155,20 @@ class RunContext:
         entry.model_fields_set.update(update)
         self.ledger.record(entry)
 
-    def _fail_unfinished(self) -> None:
-        """Records that a swap, or a run merge without an offer, failed: the run ends first."""
-        if self.state.pending_change is not None:
-            version = self.state.pending_change.graph_version
-            self.record(j.SwapFailed(graph_version=version, error="the run ended first"))
+    def _has_unfinished_work(self) -> bool:
+        """Whether a swap, or a run merge without an offer, is pending."""
         merge = self.state.pending_merge
         # Once this run has offered its state, only the other run decides how the merge ends.
+        return self.state.pending_change is not None or (
+            merge is not None and merge.status != "offered"
+        )
+
+    def _fail_unfinished(self) -> None:
+        """Records that a swap, and a run merge without an offer, failed: the run ends first."""
+        if (change := self.state.pending_change) is not None:
+            error = "the run ended first"
+            self.record(j.SwapFailed(graph_version=change.graph_version, error=error))
+        merge = self.state.pending_merge
         if merge is not None and merge.status != "offered":
             reason = f"{self.state.run!r} ended first"
             self.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=reason))

@@ -150,14 +150,15 @@ class Timers:
 
     async def continue_wait(self, entry: FrontierStep, node: PlanNode) -> None:
         """Completes a started step of a wait whose deadline is over."""
-        if entry.status == "waiting":
-            if not self._has_fired(entry):
+        with self._run.ledger.transaction:
+            if entry.status == "waiting":
+                if not self._has_fired(entry):
+                    return
+                self._run.record(j.TimerFired(step=entry.step))
+            elif not entry.deadline:
+                self._start_timer(entry, node)
                 return
-            self._run.record(j.TimerFired(step=entry.step))
-        elif not entry.deadline:
-            self._start_timer(entry, node)
-            return
-        await self._complete(entry.step, because="its time has come")
+            await self._complete(entry.step, because="its time has come")
 
     async def limit_requirement(self, entry: FrontierStep, node: PlanNode) -> None:
         """Starts the timer of a step's requirement, or gives it up once its deadline is over."""
@@ -167,8 +168,9 @@ class Timers:
             deadline = due_in(node.within, self._run.at)
             self._run.record(j.TimerStarted(step=entry.step, deadline=deadline))
         elif self._has_fired(entry):
-            self._run.record(j.TimerFired(step=entry.step))
-            await self._give_up_requirement(entry, late=True)
+            with self._run.ledger.transaction:
+                self._run.record(j.TimerFired(step=entry.step))
+                await self._give_up_requirement(entry, late=True)
 
     def _start_timer(self, entry: FrontierStep, node: PlanNode) -> None:
         wait = node.wait

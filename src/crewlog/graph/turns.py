@@ -78,6 +78,12 @@ class Turns:
             result: The message.
             composed: Whether its agent has no model; see `crewlog.graph.agents_without_model`.
         """
+        with self._run.ledger.transaction:
+            await self._apply_model_call(step, number, result, composed=composed)
+
+    async def _apply_model_call(
+        self, step: StepId, number: int, result: CallModelResult, *, composed: bool
+    ) -> None:
         entry = self._run.state.frontier.get(step)
         agent = self._run.agent_of(step) if entry else None
         model_calls = {c.call for c in calls_of(entry) if c.tool is None}
@@ -158,6 +164,10 @@ class Turns:
 
     async def apply_tool_call(self, step: StepId, number: int, result: CallToolResult) -> None:
         """Applies the result of a tool call, or buffers it until earlier calls are applied."""
+        with self._run.ledger.transaction:
+            await self._apply_tool_call(step, number, result)
+
+    async def _apply_tool_call(self, step: StepId, number: int, result: CallToolResult) -> None:
         entry = self._run.state.frontier.get(step)
         agent = self._run.agent_of(step) if entry else None
         call = next((c for c in calls_of(entry) if c.call == number), None)

@@ -43,7 +43,13 @@ def entry_view(position: int, data: dict[str, Json]) -> wire.EntryView:
         position: Its position.
         data: The entry as JSON, as `entry_to_json` makes it.
     """
-    return wire.EntryView(position=position, kind=data["kind"], at=data.get("at", 0), data=data)
+    return wire.EntryView(
+        position=position,
+        kind=data["kind"],
+        at=data.get("at", 0),
+        transaction=data.get("transaction", position),
+        data=data,
+    )
 
 
 def state_view(state: CrewState) -> wire.StateView:

@@ -10,7 +10,7 @@ Entries of the rare kinds travel whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 from crewlog.ids import ContentHash, RunId, StepId, child_step_id, node_of
@@ -31,6 +31,17 @@ _ORDER: Mapping[str, tuple[str, ...]] = {
     for model in get_args(get_args(JournalEntry)[0])
 }
 """The keys of each kind's entries as `entry_to_json` orders them: stored rows are compared."""
+_CONTINUES: Mapping[str, Collection[str]] = {
+    "AgentsWoken": ("MessageAdded",),
+    "ArtifactOperationsApplied": ("ToolCallCompleted",),
+    "ExchangeStarted": ("MessageAdded",),
+    "NodesReached": ("StepCompleted", "ExchangeStarted"),
+    "OutputSet": ("StructuredOutputParsed", "OutputSet", "ToolCallCompleted"),
+    "StepCompleted": ("ModelCallCompleted", "ToolCallCompleted", "OutputSet", "RunOutputSet"),
+    "StructuredOutputParsed": ("ModelCallCompleted",),
+    "ToolCallCompleted": ("ToolCallCompleted",),
+}
+"""The kinds that mostly continue a transaction, each with those that they follow then."""
 _WITH_BODY = ("ModelCallCompleted", "ToolCallCompleted")
 
 
@@ -43,9 +54,12 @@ def pack(batch: Batch, told: Told) -> Batch:
     """
     if not batch.entries:
         return batch
-    context = _Context(int(batch.entries[0].get("at", 0)))
-    at = context.at
-    entries = tuple(context.packed(entry, told) for entry in batch.entries)
+    at = int(batch.entries[0].get("at", 0))
+    context = _Context(at)
+    entries = tuple(
+        context.packed(position, entry, told)
+        for position, entry in zip(batch.positions(), batch.entries, strict=True)
+    )
     return batch.model_copy(update={"at": at, "entries": entries})
 
 
@@ -59,7 +73,10 @@ def unpack(batch: Batch, told: Told) -> Batch:
     if batch.at is None:
         return batch
     context = _Context(batch.at)
-    entries = tuple(context.whole(entry, told) for entry in batch.entries)
+    entries = tuple(
+        context.whole(position, entry, told)
+        for position, entry in zip(batch.positions(), batch.entries, strict=True)
+    )
     return batch.model_copy(update={"at": None, "entries": entries})
 
 
@@ -103,9 +120,15 @@ class _Context:
     def __init__(self, at: int) -> None:
         self.at = at
         self.step = ""
+        self.kind = ""
+        self.transaction = 0
 
-    def packed(self, entry: Entry, told: Told) -> Entry:
-        short = self._without_time(entry)
+    def packed(self, position: int, entry: Entry, told: Told) -> Entry:
+        short = dict(entry)
+        _leave_out(short, "at", self.at, 0)
+        expected = self.transaction if self.kind in _CONTINUES.get(entry["kind"], ()) else 0
+        if expected or "transaction" in entry:
+            _leave_out(short, "transaction", expected, 0)
         match entry["kind"]:
             case "ModelCallCompleted" | "ToolCallCompleted":
                 ref = entry["ref"]
@@ -123,12 +146,15 @@ class _Context:
                 short["to"] = [r["node"] if len(r) == 1 else r for r in to]
             case _:
                 pass
-        self._remember(entry)
+        self._remember(position, entry)
         return short
 
-    def whole(self, short: Entry, told: Told) -> Entry:
+    def whole(self, position: int, short: Entry, told: Told) -> Entry:
         entry: Entry = dict(short)
         entry["at"] = short.get("at", self.at)
+        expected = self.transaction if self.kind in _CONTINUES.get(short["kind"], ()) else 0
+        if expected or "transaction" in short:
+            _put_back(entry, "transaction", expected)
         match short["kind"]:
             case "ModelCallCompleted" | "ToolCallCompleted":
                 if _is_packed(short):
@@ -147,21 +173,18 @@ class _Context:
                     del entry["to"]
             case _:
                 pass
-        self._remember(entry)
+        self._remember(position, entry)
         if not entry["at"]:
             del entry["at"]
         return {key: entry[key] for key in _ORDER[entry["kind"]] if key in entry}
 
-    def _without_time(self, entry: Entry) -> Entry:
-        short = dict(entry)
-        _leave_out(short, "at", self.at, 0)
-        return short
-
     def _node(self) -> str:
         return node_of(StepId(self.step)) if self.step else ""
 
-    def _remember(self, entry: Entry) -> None:
+    def _remember(self, position: int, entry: Entry) -> None:
         self.at = entry.get("at", 0)
+        self.kind = entry["kind"]
+        self.transaction = entry.get("transaction", position)
         self.step = entry.get("step", self.step)
 
 

@@ -87,6 +87,12 @@ class Entry(Model):
     command_hash: str = ""
     """Of a command's outcome: the digest of what the command said, by which a repetition is told
     from another command of the same id. Empty: no command led to it, or an unreadable one."""
+    transaction: int = 0
+    """The position of the first entry of its transaction; 0: the entry is the first one.
+
+    Entries of one command, of one call's completion, or of the end of one step are a transaction:
+    they are recorded without a gap, and no state between two of them is one to continue from.
+    """
 
     @property
     def message(self) -> MessageRef | None:

@@ -34,6 +34,25 @@ class _UnstoredEntry:
     heads: dict[LogName, ContentHash]
 
 
+class Transaction:
+    """The transaction that is open, as a re-entrant context: an inner one is part of the outer."""
+
+    __slots__ = ("depth", "first")
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.first = 0
+        """The position of its first entry; 0: none is recorded yet."""
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+        if not self.depth:
+            self.first = 0
+
+
 @dataclass
 class Journal:
     """A run's state and journal, as one execution holds them."""
@@ -49,6 +68,9 @@ class Journal:
         default_factory=dict[ContentHash, dict[str, Json]]
     )
     _batch: Batch | None = None
+
+    transaction: Transaction = field(default_factory=lambda: Transaction())
+    """Makes what is recorded inside of `with journal.transaction:` one transaction."""
 
     def __post_init__(self) -> None:
         self.first = self.state.position + 1
@@ -73,11 +95,18 @@ class Journal:
         return ledger
 
     def record(self, entry: JournalEntry) -> JournalEntry:
-        """Adds a fact: reduces it into the state, and keeps it until it is stored."""
+        """Adds a new entry: reduces it into the state, and keeps it until it is stored."""
+        transaction = self.transaction
+        if transaction.first:
+            # The entry is new and has no other owner: no copy is needed.
+            vars(entry)["transaction"] = transaction.first
+            entry.model_fields_set.add("transaction")
         data = entry_to_json(entry)
         encoded = canonical(data)
         before = self.state
         self.state = fold(before, entry, digest=hash_bytes(encoded))
+        if transaction.depth and not transaction.first:
+            transaction.first = self.state.position
         heads: dict[LogName, ContentHash] = {}
         said = entry.message.logs if entry.message else ()
         for log in (*said, *(join.log for join in entry.log_merges)):

@@ -1,10 +1,10 @@
 """Checkpoints as states to go back to, to fork from, and to take up again: what each makes of one.
 
-    settled(entries)         how far a checkpoint reaches: its step's end and what follows from that
-    rewound(now, then)       the run's state once it has gone back
-    forked(then, run)        another run's first state
-    resumption(entries)      from where a run that has ended goes on
-    reopened(then)           its state from there on
+    checkpoint_length(entries)    how far a checkpoint reaches: to the end of its transaction
+    rollback_state(now, then)     the run's state after a rollback
+    fork_state(then, run)         the first state of a fork
+    reopen_point(run, tail)       from where a run that has ended continues
+    reopen_state(then)            its state from there on
 
 Pure: no plan and no store. One entry records the resulting state (`RunRolledBack`, `RunForked`,
 `RunReopened`). What each operation does with a field of the state follows from its `FieldPolicy`.
@@ -24,10 +24,7 @@ from crewlog.ids import (
     StepId,
     child_step_id,
     child_step_log,
-    item_number,
-    node_of,
     step_id,
-    visit_of,
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -41,16 +38,9 @@ _KEPT_BY_ROLLBACK = fields_where(
 )
 _RESET_BY_FORK = fields_where(CrewState, lambda policy: policy.fork == "reset")
 
-_ANSWERS = (
-    ["InterruptAnswered"],
-    ["InterruptAnswered", "StepCompleted"],
-    ["InterruptAnswered", "RunOutputSet", "StepCompleted"],
-)
-"""What an answer that ends the run records before `StopRequested`."""
-LONGEST_ANSWER = max(map(len, _ANSWERS)) + 1
-"""Entries of the longest answer, and the one before it."""
-ENDINGS = ("StepCancelled", "StopRequested", "RunStopped", "RunFailed", "RunCompleted")
-"""What stands after the end of a step from which nothing follows."""
+_CHECKPOINTS = (j.StepCompleted, j.ExchangeEnded, j.RunForked, j.RunRolledBack, j.RunReopened)
+_ENDS = (j.StopRequested, j.RunStopped, j.RunFailed, j.RunCompleted)
+"""What ends a run."""
 
 
 # -- checkpoints -----------------------------------------------------------------------------
@@ -59,61 +49,32 @@ ENDINGS = ("StepCancelled", "StopRequested", "RunStopped", "RunFailed", "RunComp
 def checkpoint_length(entries: Sequence[j.JournalEntry]) -> int | None:
     """How many of these entries a checkpoint stands for; none where the first one is none.
 
-    A checkpoint is named by the entry that ends a step. Its state has what follows from that end,
-    too: where the run goes next, and for the last of a visit's items the end of that visit. A state
-    between the two would wait for ever for what has happened already.
+    A checkpoint is named by one entry: the end of a step, for example. Its state is the one at the
+    end of that entry's transaction: before that, a state would wait for ever for what has happened
+    already.
 
     Args:
-        entries: The journal from the checkpoint on: as far as there is any, or some hundred.
+        entries: The journal from the checkpoint on, at least to the end of its transaction.
     """
     first = entries[0] if entries else None
     if isinstance(first, j.NodesReached):
-        return 1 if first.source is None and not first.because else None
-    if isinstance(first, j.ExchangeEnded):
-        return 1
-    if isinstance(first, j.RunForked | j.RunRolledBack):
-        return 1 + _count(entries[1:], j.InterruptRaised)
-    if isinstance(first, j.RunReopened):
-        return 1 + _count(entries[1:], j.StepRetried, j.InterruptDeadlineSet, j.InterruptRaised)
-    if not isinstance(first, j.StepCompleted):
+        is_checkpoint = first.source is None and not first.because
+    else:
+        is_checkpoint = isinstance(first, _CHECKPOINTS)
+    if not is_checkpoint or ends_run(entries):
         return None
-    if item_number(first.step):
-        return _item_checkpoint_length(first.step, entries)
-    # That a merge failed stands between, where the run ends first.
-    after = next((each for each in entries[1:] if not isinstance(each, j.MergeFailed)), None)
-    if isinstance(after, j.NodesReached) and len(entries) > 1 and after is not entries[1]:
-        return 1
-    if isinstance(after, j.NodesReached) and after.source == node_of(first.step):
-        return 2
-    if isinstance(after, j.NodesReached) and after.because == handoff_reason(first.step):
-        return 2
-    # Nothing follows from a decision that fails the run, or from a no that ends it.
-    return None if after is None or after.kind in ENDINGS else 1
+    return _rest_of_transaction(entries)
 
 
-def _item_checkpoint_length(step: StepId, entries: Sequence[j.JournalEntry]) -> int | None:
-    """The same for the end of an item's step: the last one of a visit ends that, too."""
-    at = 1
-    while at < len(entries):
-        entry = entries[at]
-        if isinstance(entry, j.StepCompleted) and entry.step == visit_of(step):
-            rest = checkpoint_length(entries[at:])
-            return None if rest is None else at + rest
-        if not (isinstance(entry, j.InterruptAnswered) and entry.decision == "withdrawn"):
-            break
-        at += 1
-    return 1
+def ends_run(entries: Sequence[j.JournalEntry]) -> bool:
+    """Whether the run ended in the transaction of the first entry, with that entry or after it."""
+    return any(isinstance(entry, _ENDS) for entry in entries[: _rest_of_transaction(entries)])
 
 
-def handoff_reason(step: StepId) -> str:
-    """Why the run goes where a step handed off to whose node a change had taken away."""
-    return f"{step} handed off"
-
-
-def _count(entries: Sequence[j.JournalEntry], *kinds: type[j.Entry]) -> int:
-    """How many entries of some kinds stand first."""
-    other = (at for at, entry in enumerate(entries) if not isinstance(entry, kinds))
-    return next(other, len(entries))
+def _rest_of_transaction(entries: Sequence[j.JournalEntry]) -> int:
+    """How many entries belong to the transaction of the first one."""
+    others = (at for at, entry in enumerate(entries) if at and not entry.transaction)
+    return next(others, len(entries))
 
 
 # -- going back ------------------------------------------------------------------------------
@@ -299,8 +260,6 @@ def reopen_point(
     if not rows:
         raise UsageError(f"the journal of the run {run!r} says nothing")
     last = rows[-1][1]
-    if len(rows) > 1 and isinstance(rows[-2][1], j.MergeFailed):
-        del rows[-2]  # since it ended
     if isinstance(last, j.RunCompleted) and (last.exchanges or rested):
         return ReopenPoint(rows[-1][0] - 1)  # nobody had said anything for long enough
     if isinstance(last, j.RunCompleted):
@@ -322,46 +281,57 @@ def reopen_point(
 
 
 def _before_failure(rows: Sequence[tuple[int, j.JournalEntry]]) -> ReopenPoint:
-    position, before = rows[-2] if len(rows) > 1 else (0, None)
-    if isinstance(before, j.StepCompleted):
-        return ReopenPoint(position - 1, decision=before.step)
-    return ReopenPoint(position)
+    """Before a decision that failed the run; else before the end, after what led to it."""
+    first = _transaction_start(rows, len(rows) - 1)
+    for position, entry in reversed(rows[first:]):
+        if isinstance(entry, j.StepCompleted):
+            return ReopenPoint(position - 1, decision=entry.step)
+    at = len(rows) - 1
+    while at > first and isinstance(rows[at - 1][1], j.SwapFailed | j.MergeFailed):
+        at -= 1
+    return ReopenPoint(_position_before(rows, at))
 
 
 def _before_stop(rows: Sequence[tuple[int, j.JournalEntry]]) -> ReopenPoint:
-    """Before the answers that ended the run, or else before its steps were cancelled."""
-    kinds = [entry.kind for _, entry in rows]
-    at = len(rows) - 2
-    while at >= 0 and kinds[at] == "StepCancelled":
+    """Before the answers that stopped the run, or else before its steps were cancelled."""
+    end = _transaction_start(rows, len(rows) - 1)
+    answers = {number for stop in _stops(rows) for number in _answer_that_stops(rows, stop)}
+    if not answers:
+        return ReopenPoint(_position_before(rows, end))
+    first = min(answers)
+    landed = [
+        row
+        for number, row in enumerate(rows[first:end], first)
+        if number not in answers and not isinstance(row[1], j.StopRequested)
+    ]
+    return ReopenPoint(_position_before(rows, first), landed=tuple(landed))
+
+
+def _position_before(rows: Sequence[tuple[int, j.JournalEntry]], at: int) -> int:
+    return rows[at - 1][0] if at else rows[0][0] - 1
+
+
+def _transaction_start(rows: Sequence[tuple[int, j.JournalEntry]], at: int) -> int:
+    """The number of the row that begins the transaction of a row."""
+    while at and rows[at][1].transaction:
         at -= 1
-    left = {number for asked in _stops(kinds) for number in _answer_of(rows, kinds, asked)}
-    if not left:
-        return ReopenPoint(rows[at][0] if at >= 0 else rows[0][0] - 1)
-    first = min(left)
-    landed = [number for number in range(first, at + 1) if number not in left]
-    landed = [number for number in landed if kinds[number] != "StopRequested"]
-    return ReopenPoint(rows[first][0] - 1, landed=tuple(rows[number] for number in landed))
+    return at
 
 
-def _stops(kinds: Sequence[str]) -> Iterator[int]:
-    """Where a run was asked to stop that has stopped: since it began, or was last taken up."""
-    for number in reversed(range(len(kinds))):
-        if kinds[number] == "RunReopened":
+def _stops(rows: Sequence[tuple[int, j.JournalEntry]]) -> Iterator[int]:
+    """The requests to stop a run that has stopped: since it began, or was last reopened."""
+    for number in reversed(range(len(rows))):
+        entry = rows[number][1]
+        if isinstance(entry, j.RunReopened):
             return
-        if kinds[number] == "StopRequested":
+        if isinstance(entry, j.StopRequested):
             yield number
 
 
-def _answer_of(
-    rows: Sequence[tuple[int, j.JournalEntry]], kinds: Sequence[str], asked: int
-) -> Iterable[int]:
-    """The entries of the answer that asked a run to stop; none of the `stop` signal."""
-    if getattr(rows[asked][1], "command", None) is None:
-        for answer in _ANSWERS:
-            begins = asked - len(answer)
-            if begins > 0 and kinds[begins:asked] == answer:
-                return range(begins, asked)
-    return ()
+def _answer_that_stops(rows: Sequence[tuple[int, j.JournalEntry]], stop: int) -> Iterable[int]:
+    """The entries of the answer that stopped a run; none of the `stop` signal."""
+    first = _transaction_start(rows, stop)
+    return range(first, stop) if isinstance(rows[first][1], j.InterruptAnswered) else ()
 
 
 def reopen_state(then: CrewState) -> CrewState:

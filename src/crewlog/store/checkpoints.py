@@ -22,10 +22,9 @@ from crewlog.state.fold import fold_at_positions
 from crewlog.state.journal import CommandRejected, JournalEntry, RunForked, entry_from_json
 from crewlog.state.model import CrewState
 from crewlog.state.restore import (
-    ENDINGS,
-    LONGEST_ANSWER,
     ReopenPoint,
     checkpoint_length,
+    ends_run,
     reopen_point,
 )
 from crewlog.store.journal_reader import load_state
@@ -33,8 +32,8 @@ from crewlog.store.missing_rows import missing_rows_error
 from crewlog.store.protocol import CheckpointRow, JournalRow, Store
 from crewlog.store.remote_agents import check_claimable
 
-_AHEAD = 300
-"""Entries after a checkpoint, and before an end, that tell what belongs to it."""
+_PAGE = 300
+"""Entries that are read at once after a checkpoint, and before an end."""
 
 
 async def checkpoint_state_position(store: Store, run: RunId, position: int) -> int:
@@ -43,26 +42,35 @@ async def checkpoint_state_position(store: Store, run: RunId, position: int) -> 
     Raises:
         UsageError: the position is no checkpoint; the remedy names the nearest that are.
     """
-    rows = await _entries(store, run, position)
+    rows = await _read_transaction_rest(store, run, position)
     entries = [entry_from_json(row.entry) for row in rows]
     count = checkpoint_length(entries)
     if count is None:
         raise await _no_checkpoint(store, run, position, ended=_ends(entries))
-    return rows[count - 1].position if count else position - 1
+    return rows[count - 1].position
 
 
-async def _entries(store: Store, run: RunId, position: int) -> list[JournalRow]:
-    rows = await store.read_journal(run, position - 1, _AHEAD)
-    # A fork's journal begins after its base: what is asked for may be before that.
-    return [row for row in rows if rows[0].position == position]
+async def _read_transaction_rest(store: Store, run: RunId, position: int) -> list[JournalRow]:
+    """The entry at a position and those of its transaction after it; empty without that entry."""
+    found: list[JournalRow] = []
+    while rows := await store.read_journal(run, position - 1, _PAGE):
+        # A fork's journal begins after its base: the position may be before that.
+        if not found and rows[0].position != position:
+            return []
+        for row in rows:
+            if found and not row.entry.get("transaction"):
+                return found
+            found.append(row)
+        position = found[-1].position + 1
+    return found
 
 
 def _ends(entries: list[JournalEntry]) -> bool:
-    """Whether the first entry ended its run: nothing follows from it that could be gone on with."""
+    """Whether the run ended with the first entry: there is nothing to continue from."""
     return (
-        len(entries) > 1
+        bool(entries)
         and checkpoint_kind(entries[0].kind, None, " ") is not None
-        and entries[1].kind in ENDINGS
+        and ends_run(entries)
     )
 
 
@@ -107,7 +115,7 @@ async def find_reopen_position(
         UsageError: it is completed.
         StoreIncomplete: the store lacks the end of its journal.
     """
-    looked = _AHEAD
+    looked = _PAGE
     while True:
         first = max(0, end - looked)
         rows = await store.read_journal(run, first, end - first)
@@ -121,14 +129,15 @@ async def find_reopen_position(
 
 
 async def _has_ending(store: Store, run: RunId, tail: Sequence[tuple[int, JournalEntry]]) -> bool:
-    """Whether the end of a journal has all that tells how the run came to it.
+    """Whether the end of a journal has all that ended the run.
 
-    What ended it is in it where the run was at work when it began, or soon after: an answer is
-    recorded right before the stop that it asks for. Whatever was refused afterwards tells nothing.
+    It does where the run was at work before the first transaction that is whole in it. Commands
+    that were rejected afterwards say nothing of the end.
     """
-    if all(isinstance(entry, CommandRejected) for _, entry in tail[LONGEST_ANSWER:]):
+    first = next((at for at, (_, entry) in enumerate(tail) if at and not entry.transaction), None)
+    if first is None or all(isinstance(entry, CommandRejected) for _, entry in tail[first:]):
         return False
-    state = await load_state(store, run, tail[LONGEST_ANSWER][0])
+    state = await load_state(store, run, tail[first - 1][0])
     return state.status not in _ENDING
 
 

@@ -231,6 +231,8 @@ class EntryView(Model):
     """The kind of the entry: `StepCompleted`."""
     at: int = 0
     """When it was recorded, in milliseconds since the epoch."""
+    transaction: int = 0
+    """The position of the first entry of its transaction: what one command or one call led to."""
     data: dict[str, Json]
     """The entry as JSON, with `kind` and `at`."""
 

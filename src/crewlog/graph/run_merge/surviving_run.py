@@ -87,8 +87,9 @@ def apply_merge(
     check_consistency(plan, report.remap, state, after)
     if lost := {*merged_steps(other, names)} - {*after.frontier}:
         raise InternalError(f"the merge would lose {', '.join(sorted(lost))}")
-    for entry in (*withdrawn, *entries):
-        engine.ledger.record(entry)
+    with engine.ledger.transaction:
+        for entry in (*withdrawn, *entries):
+            engine.ledger.record(entry)
     engine.use(plan)
 
 

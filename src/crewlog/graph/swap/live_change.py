@@ -289,8 +289,9 @@ def _apply_component_change(
         after = fold(after, entry)
     plan = with_detached_steps(old, plan, after.frontier, after.detached_steps)
     check_consistency(plan, report.remap, state, after, moved)
-    for entry in entries:
-        engine.ledger.record(entry)
+    with engine.ledger.transaction:
+        for entry in entries:
+            engine.ledger.record(entry)
     engine.use(plan)
 
 
@@ -354,8 +355,9 @@ def swap(engine: Engine) -> SwapResult:
         engine.pending_plan = None
         engine.record(j.SwapFailed(graph_version=pending.graph_version, error=text[:2000]))
         return SwapResult(engine, error)
-    for entry in entries:
-        engine.ledger.record(entry)
+    with engine.ledger.transaction:
+        for entry in entries:
+            engine.ledger.record(entry)
     return SwapResult(swapped)
 
 
