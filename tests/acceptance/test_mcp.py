@@ -40,7 +40,7 @@ def answering(site: Site, folder: Path, result: dict[str, Any], **tool: Any) -> 
 async def approve(store: Store, server: McpServer) -> None:
     """As `crewlog mcp approve` does."""
     sessions = Sessions()
-    said = await sessions.of("s", server).tools()
+    said = await sessions.of("s", server).list_tools()
     await sessions.close()
     await store.approve_tool(server.source, "add", said["add"].digest, "me", 1, "any")
 

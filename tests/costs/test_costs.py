@@ -85,7 +85,7 @@ async def test_a_unit_costs_no_more_than_its_bound(
 
 def test_secrets_that_other_tests_left_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redaction, "_SHARED", redaction.Redactor())
-    redaction.remember("left-by-another-test")
+    redaction.register_secret("left-by-another-test")
     with steady():
         assert redaction.redacted_text("left-by-another-test") == "left-by-another-test"
     assert redaction.redacted_text("left-by-another-test") == redaction.REDACTED
