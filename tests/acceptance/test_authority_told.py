@@ -55,7 +55,7 @@ async def test_the_samples_that_speak_to_a_run_do_what_they_say(
             ran.append(page.name)
     assert {"audit.md", "memory.md", "permissions.md"} <= set(ran)
     assert {each.agent for each in space["page"].cells} == {"writer", "reader"}
-    assert space["cell"].looks
+    assert space["cell"].checks
     learned = await crews.client().memory.read("support", "public", "refunds")
     assert "14 days" in str(learned)
     assert not capsys.readouterr().err

@@ -63,5 +63,5 @@ async def test_a_worker_ends_in_its_time(how: str, site: Site, worker: WorkerPro
     worker.process.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(worker.process.wait, 20) == 0
     assert time.monotonic() - began < 15
-    assert how == "wall" or "its call is left behind" in worker.said()
+    assert how == "wall" or "its call is abandoned" in worker.said()
     await run.terminate("seen")

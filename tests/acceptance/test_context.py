@@ -192,5 +192,5 @@ async def test_a_window_keeps_prompts_flat_and_its_summaries_are_made_once(crews
     assert "they count" in last[1]["content"]
     assert last[-1]["content"].startswith(f"[a] a{rounds - 1}")
     told = [each.window for each in await crews.entries(run, "ModelCallCompleted") if each.window]
-    assert sum(each.made for each in told) == len(made)
-    assert not any(each.fault for each in told)
+    assert sum(each.summaries for each in told) == len(made)
+    assert not any(each.error for each in told)

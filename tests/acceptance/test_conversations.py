@@ -177,7 +177,7 @@ async def test_messages_during_a_turn_are_answered_in_order(crews: Site) -> None
     again = await run.send("bill 2", id="m2", timeout=LIMIT)
     assert again == replies[1]
     began = await crews.entries(run, "ExchangeStarted")
-    assert [each.said for each in began] == ["input", "m1", "m2"]
+    assert [each.message_command for each in began] == ["input", "m1", "m2"]
     # What a message says that has waited is there for the first call of its turn.
     history = await crews.temporal.get_workflow_handle(run.id).fetch_history()
     begun = [each.activity_task_started_event_attributes for each in history.events]
@@ -218,7 +218,7 @@ async def test_a_count_and_a_turn_hold_where_a_worker_is_killed(site: Site) -> N
     await run.stop()
     await run.result(LIMIT)
     began = await site.entries(run, "ExchangeStarted")
-    assert [each.said for each in began] == ["input", "m1"], "sent three times, answered once"
+    assert [each.message_command for each in began] == ["input", "m1"], "sent three times, answered once"
     # The bound was counted by a worker that is gone; who asked is told all the same.
     bound = "the run went to billing once, the most"
     for ended in await site.entries(run, "ExchangeEnded"):

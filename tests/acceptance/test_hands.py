@@ -145,7 +145,7 @@ async def test_a_permission_is_in_force_for_the_next_call(crews: Site) -> None:
     (denied,) = await crews.entries(run, "PermissionDenied")
     assert "permissions do not let 'a' call 'echo'" in denied.reason
     (told,) = [e for e in await crews.entries(run, "ToolCallCompleted") if not e.ok]
-    assert "Refused" in told.brief
+    assert "Refused" in told.excerpt
 
 
 async def test_what_people_rule_is_in_the_store_when_they_are_answered(crews: Site) -> None:

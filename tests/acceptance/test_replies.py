@@ -62,7 +62,7 @@ async def test_garbage_three_times_takes_the_fallback(crews: Site) -> None:
     assert result.outputs["router"]["response"] == "{", "what it said at last"
     assert len(await crews.entries(run, "StructuredOutputRejected")) == 3
     (taken,) = await crews.entries(run, "StructuredOutputParsed")
-    assert (taken.how, taken.brief) == ("fallback", "next = general")
+    assert (taken.how, taken.excerpt) == ("fallback", "next = general")
     shown = crews.prompted(run)[-1]["messages"][-1]["content"]
     assert "router.response:\n{\n\nrouter.next:\ngeneral" in shown
 
