@@ -303,7 +303,7 @@ async def test_starts_and_approvals_are_used_once_also_after_a_deletion(crews: S
         crews.endpoints.temporal_address, namespace=crews.endpoints.namespace
     )
     await other.start_workflow("CrewRun", RawValue(start), id=run.id, task_queue=SHARED)
-    with pytest.raises(RunFailed, match="for one execution, which has used it"):
+    with pytest.raises(RunFailed, match="another execution has used this encrypted start"):
         await crews.client().run(run.id).result(LIMIT)
 
     await crews.client().delete(run.id)

@@ -160,7 +160,7 @@ async def test_a_channel_alone_connects_nobody(crews: Site) -> None:
     await run.message("Anybody?", to="channel:den", by="fay")
     await stopped(crews, run)
     (told,) = await crews.entries(run, "ComponentChanged")
-    assert (told.change, told.new_graph_ids, told.events, told.parts) == (
+    assert (told.change, told.new_graph_ids, told.events, told.split_runs) == (
         "nothing",
         (run.id,),
         (),

@@ -144,7 +144,7 @@ async def test_a_part_is_begun_by_the_run_that_is_parted_and_once(crews: Site, f
         await connection.execute("DELETE FROM crewlog.start_records WHERE key LIKE 'once:%'")
     finally:
         await connection.close()
-    assert "begun by the run that it is a part of" in await refused("a stranger's")
+    assert "only the original run may start a split run" in await refused("a stranger's")
 
 
 async def test_signed_runs_of_one_policy_become_one(crews: Site, folder: Any) -> None:

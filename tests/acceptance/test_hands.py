@@ -110,7 +110,7 @@ async def test_a_waiting_step_gives_way_while_another_works(crews: Site) -> None
     waits = {"agent": "b", "when": "ok", "after": []}
     run = await at_a_gate(crews, flow=["a", waits, "c"], rules={"a": {"writes_flags": ["ok"]}})
     await run.wait_until(lambda v: any(s.status == "waiting" for s in v.frontier), LIMIT)
-    with pytest.raises(CommandRejected, match="2 steps are under way"):
+    with pytest.raises(CommandRejected, match="2 steps are in the frontier"):
         await run.redirect("c")
     await run.redirect("c", "b#1")
     await run.wait_until(lambda v: v.done.get("c", 0) == 1, LIMIT)

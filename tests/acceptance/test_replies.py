@@ -173,6 +173,6 @@ async def test_thousands_of_small_values_do_not_hold_up_a_run(crews: Site) -> No
     run, result = await crews.finish(crew)
     assert (result.status, result.outputs["a"]["seen"]) == ("completed", [0])
     (refused,) = await crews.entries(run, "StructuredOutputRejected")
-    assert refused.faults == (
+    assert refused.errors == (
         "'context' has 8,000 items, and at most 200 can be handed on at once",
     )

@@ -276,6 +276,6 @@ async def test_who_came_back_does_not_live_on_where_it_had_left_for(crews: Site,
     )
     with pytest.raises(WorkflowFailureError) as failed:
         await asyncio.wait_for(handle.result(), LIMIT)
-    assert "again" in str(failed.value.cause)
+    assert "continues ann of" in str(failed.value.cause)
     if how == "stopped":
         crews.runs.remove(part)  # its last execution is the one that was not let in
