@@ -218,7 +218,9 @@ async def test_a_count_and_a_turn_hold_where_a_worker_is_killed(site: Site) -> N
     await run.stop()
     await run.result(LIMIT)
     began = await site.entries(run, "ExchangeStarted")
-    assert [each.message_command for each in began] == ["input", "m1"], "sent three times, answered once"
+    assert [each.message_command for each in began] == ["input", "m1"], (
+        "sent three times, answered once"
+    )
     # The bound was counted by a worker that is gone; who asked is told all the same.
     bound = "the run went to billing once, the most"
     for ended in await site.entries(run, "ExchangeEnded"):

@@ -280,7 +280,10 @@ async def test_what_can_be_no_merge_is_refused_at_once(crews: Site) -> None:
         ([to(one, "ann", "bob", "tie")], "itself"),
         ([to(two, "nobody", "eve", "tie")], "no creature 'nobody'"),
         ([to(two, "ann", "nobody", "tie")], "no creature 'nobody'"),
-        ([to(two, "ann", "eve", "tie"), Disconnect(sender="ann", listener="bob")], "in a change with other operations"),
+        (
+            [to(two, "ann", "eve", "tie"), Disconnect(sender="ann", listener="bob")],
+            "in a change with other operations",
+        ),
     ):
         with pytest.raises(CommandRejected, match=says):
             await one.change(operations=operations)

@@ -130,7 +130,7 @@ async def _see_everything(temporal: CommandLine, run: str) -> None:
     assert list(state["outputs"]) == ["writer"]
     assert state["data"]["visits"] == {"writer": 1, "ask_1": 1}
     graph = await temporal.query(run, "graph")
-    assert graph["statuses"] == {"writer": "done", "ask_1": "asking"}
+    assert graph["statuses"] == {"writer": "done", "ask_1": "interrupted"}
     assert "writer" in graph["mermaid"]
     page = await temporal.query(run, "journal", {"after": 1, "limit": 2})
     assert [item["position"] for item in page["entries"]] == [2, 3]

@@ -186,7 +186,7 @@ class Call(Model):
     excerpt: str = ""
     """The start of the arguments, for people."""
     status: Literal["ready", "interrupted", "buffered"] = "ready"
-    """`ready` is to be made, or under way; `asking` waits for people; `held` is answered, and
+    """`ready` is to be made, or under way; `interrupted` waits for people; `buffered` is answered, and
     waits for earlier calls to be applied."""
     completion: Json = None
     """The answer of a held call, as the journal entry to be."""

@@ -28,7 +28,7 @@ class StepView(Model):
     step: StepId
     node: NodeName
     status: str
-    """`ready`, `running`, `waiting`, `asking` or `queued`."""
+    """`ready`, `running`, `waiting`, `interrupted` or `queued`."""
     waits_for: str = ""
     """The requirement of a waiting step, or the time until which it waits."""
     due: int = 0
@@ -389,7 +389,7 @@ class GraphView(Model):
     mermaid: str
     """The drawing, with nodes coloured by their status."""
     statuses: dict[NodeName, str] = Field(default_factory=dict[NodeName, str])
-    """`done`, `running`, `ready`, `waiting`, `asking`. Nodes without a step are left out."""
+    """`done`, `running`, `ready`, `waiting`, `interrupted`. Nodes without a step are left out."""
 
 
 class ConversationView(Model):
