@@ -186,8 +186,8 @@ class Call(Model):
     excerpt: str = ""
     """The start of the arguments, for people."""
     status: Literal["ready", "interrupted", "buffered"] = "ready"
-    """`ready` is to be made, or under way; `interrupted` waits for people; `buffered` is answered, and
-    waits for earlier calls to be applied."""
+    """`ready`: to be made, or in flight; `interrupted`: waits for people; `buffered`: its result
+    waits for earlier calls."""
     completion: Json = None
     """The answer of a held call, as the journal entry to be."""
     attempt: int = 1
