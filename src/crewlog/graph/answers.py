@@ -306,7 +306,7 @@ def check_may_answer(run: RunContext, interrupt: Interrupt, by: str) -> None:
             remedy="The crew's policy answers it as soon as the run goes on.",
         )
     if interrupt.to and by not in interrupt.to:
-        why = "it was escalated to" if interrupt.escalated else "it is interrupt of"
+        why = "it was escalated to" if interrupt.escalated else "it is asked of"
         people = ", ".join(interrupt.to)
         raise NotPermitted(
             f"{by or 'an unnamed client'!r} may not answer {interrupt.id!r}: {why} {people}",
