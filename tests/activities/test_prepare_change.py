@@ -114,7 +114,7 @@ async def test_an_agent_with_a_phase_cannot_be_split_off(prepare):
     other = {"op": "edit_agent", "name": "writer", "set": {"prompt": "q"}}
     assert (await prepare(old, operations=(other,), command="other")).split_runs == ()
     cut = {"op": "unwire", "name": "backend", "to": "writer"}
-    with pytest.raises(ApplicationError, match="'backend' would leave") as refused:
+    with pytest.raises(ApplicationError, match="cannot move 'backend' to a split run") as refused:
         await prepare(old, operations=(cut,), command="cut")
     assert refused.value.type == "ComponentConflict"
     assert refused.value.non_retryable

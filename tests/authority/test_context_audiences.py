@@ -111,7 +111,7 @@ def _inputs_for_all(patch: pytest.MonkeyPatch) -> None:
 
 def _undeclared_inputs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(telling, "may_read_input", _yes)
-    patch.setattr(reading, "_seen", lambda given, *_: given)
+    patch.setattr(reading, "_readable_part", lambda input_, *_: input_)
 
 
 @pytest.mark.parametrize("mutate", [_summaries_of_all_logs, _inputs_for_all, _undeclared_inputs])

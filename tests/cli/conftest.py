@@ -81,8 +81,12 @@ def check_views(arguments: Sequence[str], records: list[dict[str, Any]]) -> None
     if command in DRY_RUNS:
         name = "DryRunView"
         records = [each["dry_run"] for each in records if "dry_run" in each]
-    if command == "inbox":
-        records = [each for each in records if each["event"] == "open"]
+    if command == "inbox":  # each line names its event beside the view
+        records = [
+            {key: value for key, value in each.items() if key != "event"}
+            for each in records
+            if each["event"] == "open"
+        ]
     if name is None or (name == "GraphDrawingView" and arguments[1] in GRAPH_COMMANDS):
         return
     schema = json.loads((ROOT / "docs/schemas/reporting" / f"{name}.json").read_text())

@@ -99,7 +99,7 @@ def test_a_silent_event_is_shown_where_its_kind_is_asked_for(
     (line,) = shown(
         capsys, Seen(Screen(), ["pond"], rested), event({"kind": "IdleStarted", "deadline": 7})
     )
-    assert line == "00.0 · IdleStarted due=7"
+    assert line == "00.0 · IdleStarted deadline=7"
     seen.take(event(STARTED), passes=False)
     assert capsys.readouterr().out == ""
 

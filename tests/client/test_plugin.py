@@ -51,8 +51,8 @@ async def test_notes(crewlog_local):
     assert run.flags["approved"] is True
     assert run.outputs["writer"]["text"] == "Done."
     tools = [e.entry for e in run.journal if e.entry.kind == "ToolCallCompleted"]
-    assert any("NOTES" in each.brief for each in tools)
-    assert run.state.closed
+    assert any("NOTES" in each.excerpt for each in tools)
+    assert run.state.is_ended
 """
 
 

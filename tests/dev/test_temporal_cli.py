@@ -16,7 +16,7 @@ TOO_OLD = 'echo "temporal version 1.6.2 (Server 1.30.2, UI 2.45.3)"'
 FAULTS = [
     ("exit 3", "does not run: exit code 3"),
     ("echo no such image; exit 1", "does not run: no such image"),
-    ("echo a calendar", "is not the Temporal CLI: it says 'a calendar'"),
+    ("echo a calendar", "is not the Temporal CLI: it prints 'a calendar'"),
     (TOO_OLD, "is too old: CLI 1.6.2 with server 1.30.2; needs CLI 1.8.0 with server 1.31.2"),
 ]
 

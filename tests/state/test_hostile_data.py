@@ -110,7 +110,7 @@ def test_no_protobuf_is_made_of_a_payload(encoding: bytes) -> None:
     data = b"{}" if encoding.startswith(b"json") else b""
     given = payload(data, encoding, messageType=kind)
     assert isinstance(DefaultPayloadConverter().from_payload(given), WorkflowExecution)
-    with pytest.raises(TypeError, match="is not read here"):
+    with pytest.raises(TypeError, match="are not read here"):
         CrewPayloadConverter().from_payload(given)
 
 

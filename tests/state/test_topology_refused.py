@@ -134,8 +134,8 @@ def crews() -> dict[RunId, CrewDefinition]:
         (
             "flow",
             Wire(name="f", to="ann", other="g"),
-            "the run 'flow' has a flow",
-            "Wait until it is over",
+            "cannot merge the run 'flow': it has a flow",
+            "Wait until its flow has ended",
         ),
         ("g", Wire(name="ann", to="ann"), "'ann' cannot be wired to itself", "Name another agent"),
         ("g", Wire(name="ann", to="x"), "no agent 'x'", "There are"),
