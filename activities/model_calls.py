@@ -279,7 +279,8 @@ class ModelCalls:
             task.agent, agent, task.tools, transcript, instruction, output_instructions, awareness
         )
         sent = prompt
-        if any(type(each.content) is list for each in prompt):
+        # One call, however long the transcript is.
+        if list in {type(each.content) for each in prompt}:
             sent = await self._files.load_files(prompt)
         await before.look(quick=self._quick.get(name) or False)  # after all slow work
         effect.started = True

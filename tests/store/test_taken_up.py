@@ -9,6 +9,7 @@ import pytest
 from crewlog.canonical_json import hash_json
 from crewlog.errors import UsageError
 from crewlog.ids import ContentHash, CrewName, FlagName, InterruptId, NodeName, RunId, StepId
+from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.model import Interrupt
 from crewlog.store import InMemoryStore
@@ -30,10 +31,14 @@ BEGIN: list[j.JournalEntry] = [
 ]
 ANSWER: list[j.JournalEntry] = [
     j.InterruptAnswered(at=5, interrupt=InterruptId("i1"), decision="stop"),
-    j.StepCompleted(at=5, step=STEP),
-    j.StopRequested(at=5, reason="answered 'stop'"),
+    j.StepCompleted(at=5, step=STEP, transaction=1),
+    j.StopRequested(at=5, reason="answered 'stop'", transaction=1),
 ]
-END: list[j.JournalEntry] = [j.StepCancelled(at=9, step=StepId("slow#1")), j.RunStopped(at=9)]
+END: list[j.JournalEntry] = [
+    j.StepCancelled(at=9, step=StepId("slow#1")),
+    j.RunStopped(at=9, transaction=1),
+]
+"""Like `ANSWER`, a transaction: `stored` puts its position in place of the 1."""
 
 
 def refused(count: int = MANY) -> list[j.JournalEntry]:
@@ -48,8 +53,12 @@ def said(count: int = MANY) -> list[j.JournalEntry]:
 
 async def stored(entries: Iterable[j.JournalEntry], base: int = 0) -> tuple[InMemoryStore, int]:
     store = InMemoryStore()
-    rows = tuple(j.entry_to_json(entry) for entry in entries)
-    await store.append(RUN, j.Batch(first=base + 1, entries=rows))
+    rows: list[dict[str, Json]] = []
+    first = 0
+    for position, entry in enumerate(entries, base + 1):
+        first = first if entry.transaction else position
+        rows.append(j.entry_to_json(entry) | ({"transaction": first} if entry.transaction else {}))
+    await store.append(RUN, j.Batch(first=base + 1, entries=tuple(rows)))
     return store, base + len(rows)
 
 

@@ -9,7 +9,6 @@ the frontier, and which nodes are blocked; its `remap` is all that `fold` needs 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Literal
 
 from crewlog.definition.conditions import render_condition
@@ -502,51 +501,36 @@ def activity_text(entry: FrontierStep) -> str:
     return texts.get(entry.status, entry.status)
 
 
-_SETTINGS = {
-    "agents": 2,
-    "tools": 1,
-    "flags": 1,
-    "permissions": 1,
-    "approvals": 1,
-    "limits": 0,
-    "interrupts": 0,
-    "merge": 0,
-}
-"""The settings of a plan besides its nodes, with the number of levels at which they differ."""
-
-
 def plan_notes(old: GraphPlan, new: GraphPlan) -> Iterator[str]:
-    """What changes besides the nodes, for people."""
-    before, after = (plan.model_dump(mode="json", include={*_SETTINGS}) for plan in (old, new))
-    changes = {
-        section: list(differences(before[section], after[section], depth=depth))
-        for section, depth in _SETTINGS.items()
-    }
-    yield from _agent_notes(changes["agents"])
-    yield from _name_notes("tool", changes["tools"])
-    yield from _name_notes("flag", changes["flags"])
-    yield from _permission_notes("may call", changes["permissions"], "every agent that has it")
-    yield from _permission_notes("needs an approval to call", changes["approvals"], "every agent")
-    if changes["limits"]:
+    """What changes besides the nodes, for people.
+
+    Models are compared by `vars`: pydantic's comparison and dumps would cost a swap some 100 calls.
+    """
+    for name, settings in new.agents.items():
+        before = old.agents.get(name)
+        if before is not None and vars(before) != vars(settings):
+            yield from _agent_notes(name, before, settings)
+    yield from _name_notes("tool", differences(dict.fromkeys(old.tools), dict.fromkeys(new.tools)))
+    yield from _name_notes("flag", differences(dict.fromkeys(old.flags), dict.fromkeys(new.flags)))
+    permissions = differences({**old.permissions}, {**new.permissions}, depth=1)
+    yield from _permission_notes("may call", permissions, "every agent that has it")
+    approvals = differences({**old.approvals}, {**new.approvals}, depth=1)
+    yield from _permission_notes("needs an approval to call", approvals, "every agent")
+    if vars(old.limits) != vars(new.limits):
         yield "the limits change"
-    if changes["interrupts"]:
+    if vars(old.interrupts) != vars(new.interrupts):
         yield "the settings of interrupts change"
-    if changes["merge"]:
+    if old.merge != new.merge:
         yield "the reducers change"
 
 
-def _agent_notes(changes: Iterable[Difference]) -> Iterator[str]:
-    """Notes on agents that both plans have."""
-    fields = [each for each in changes if len(each.path) == 2 and each.path[1] != "shares"]
-    for name, group in groupby(fields, key=lambda each: each.path[0]):
-        others: list[str] = []
-        for each in group:
-            if each.path[1] == "enabled":
-                yield f"{name} is switched {'on' if each.new else 'off'}"
-            else:
-                others.append(each.path[1])
-        if others:
-            yield f"{name} changes: {', '.join(others)}"
+def _agent_notes(name: AgentName, old: PlanAgent, new: PlanAgent) -> Iterator[str]:
+    if old.enabled != new.enabled:
+        yield f"{name} is switched {'on' if new.enabled else 'off'}"
+    fields = [each for each in PlanAgent.model_fields if each not in ("enabled", "shares")]
+    changed = [each for each in fields if getattr(old, each) != getattr(new, each)]
+    if changed:
+        yield f"{name} changes: {', '.join(changed)}"
 
 
 def _name_notes(what: str, changes: Iterable[Difference]) -> Iterator[str]:
