@@ -107,9 +107,11 @@ class StoreAtPoints(PostgresStore):
         _pass("append.after")
         return ruled
 
-    async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
+    async def claim(
+        self, key: str, owner: str, *, permissions_as_of: tuple[RunId, int] | None = None
+    ) -> str:
         _pass("claim.before")
-        found = await super().claim(key, owner, permissions_as_of=knows)
+        found = await super().claim(key, owner, permissions_as_of=permissions_as_of)
         if found == owner:
             here().ledger.claimed(key, owner)
         _pass("claim.after")
