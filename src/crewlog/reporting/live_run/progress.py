@@ -8,6 +8,7 @@ from typing import Any
 from crewlog.graph import timers
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName, StepId
+from crewlog.run_status import RunStatus
 from crewlog.state.excerpt import shortened
 from crewlog.state.model import CrewState, FrontierStep
 
@@ -45,7 +46,7 @@ def waiting_reason(
     return timers.run_wait_text(state)
 
 
-def displayed_status(state: CrewState, waiting: str) -> str:
+def displayed_status(state: CrewState, waiting: str) -> RunStatus:
     """The status of a run: `waiting` if it is running and has a reason to wait."""
     return "waiting" if waiting and state.status == "running" else state.status
 
