@@ -69,7 +69,7 @@ class Journal:
     )
     _batch: Batch | None = None
 
-    transaction: Transaction = field(default_factory=lambda: Transaction())
+    transaction: Transaction = field(default_factory=Transaction)
     """Makes what is recorded inside of `with journal.transaction:` one transaction."""
 
     def __post_init__(self) -> None:
