@@ -26,16 +26,16 @@ from crewlog.ids import ContentHash, LogName, RunId, artifact_log
 from crewlog.model import Json
 from crewlog.redaction import redacted_json, redacted_text
 from crewlog.state.artifacts import (
-    LARGEST_CALL,
-    MOST,
+    MAX_CALL_BYTES,
+    MAX_OPERATIONS,
     OPERATIONS,
-    TOLD,
+    REASONS_KEPT,
     Content,
-    after,
-    begin,
-    body_of,
-    first,
-    told,
+    apply_operations,
+    content_before,
+    initial_content,
+    operations_body,
+    skip_reasons,
 )
 from crewlog.state.calls import ArtifactChange, CallTool, EndRun, RefusedOperations, View
 from crewlog.state.journal import Batch
@@ -111,7 +111,7 @@ class Artifacts:
             if log in chains:
                 contents[name] = await self._content(run, log, chains[log], value, batch)
             else:
-                contents[name] = begin(value)
+                contents[name] = initial_content(value)
         return contents
 
     def add_body(self, hash_: ContentHash, body: Json) -> None:
@@ -130,10 +130,12 @@ class Artifacts:
         for start in range(0, len(left), _PAGE):
             bodies = await self._read_bodies([b for _, b in left[start : start + _PAGE]], batch)
             for body in bodies:
-                content = after(content if content is not None else first(body, initial), body)
+                content = apply_operations(
+                    content if content is not None else content_before(body, initial), body
+                )
             await asyncio.sleep(0)  # folding a long log takes a while
         if content is None:
-            return begin(initial)
+            return initial_content(initial)
         if best is None or best.at.length < at.length:
             self._cache_content(run, log, _FoldedContent(at, content))
         return content
@@ -184,12 +186,12 @@ def parse_operations(tool: str, value: Any) -> list[dict[str, Json]]:
     if not isinstance(value, list | tuple):
         raise _invalid_operations(tool, f"they are a {type(value).__name__}, not a list")
     items = cast("Sequence[Any]", value)
-    if len(items) > MOST:
-        raise _invalid_operations(tool, f"there are {len(items):,}, more than {MOST:,}")
+    if len(items) > MAX_OPERATIONS:
+        raise _invalid_operations(tool, f"there are {len(items):,}, more than {MAX_OPERATIONS:,}")
     operations = [_parse_operation(tool, number, each) for number, each in enumerate(items, 1)]
     size = len(canonical(operations))
-    if size > LARGEST_CALL:
-        raise _invalid_operations(tool, f"they have {size:,} bytes, more than {LARGEST_CALL:,}")
+    if size > MAX_CALL_BYTES:
+        raise _invalid_operations(tool, f"they have {size:,} bytes, more than {MAX_CALL_BYTES:,}")
     return operations
 
 
@@ -286,19 +288,19 @@ def _build_change(
     definition = crew.every_artifact.get(name)
     initial = definition.initial if head is None and definition is not None else None
     id_ = f"{task.step}/{task.call}"
-    body = body_of(id_, task.agent, operations, initial)
+    body = operations_body(id_, task.agent, operations, initial)
     change = ArtifactChange(
         artifact=name, body=hash_json(body), content=body, count=len(operations)
     )
     if content is None:
         return change
-    tried = after(content, body)
+    tried = apply_operations(content, body)
     missed = tried.of(id_)
     return change.model_copy(
         update={
             "base": head or empty_log_head(task.run, log),
             "refused": tried.missed - content.missed,
-            "reasons": told(missed),
+            "reasons": skip_reasons(missed),
         }
     )
 
@@ -371,8 +373,13 @@ def with_refused_operations(
     for name, content in seen.items():
         for id_ in dict.fromkeys(each.id for each in content.left_out):
             missed = content.of(id_)
-            lines = [f"Left out of the artifact {name!r}:", *(f"- {x}" for x in told(missed))]
-            lines += [f"- and {len(missed) - TOLD} more"] if len(missed) > TOLD else []
+            lines = [
+                f"Left out of the artifact {name!r}:",
+                *(f"- {x}" for x in skip_reasons(missed)),
+            ]
+            lines += (
+                [f"- and {len(missed) - REASONS_KEPT} more"] if len(missed) > REASONS_KEPT else []
+            )
             texts.setdefault(id_, []).append("\n".join(lines))
     if not texts:
         return messages
@@ -400,7 +407,9 @@ def find_refused_operations(
 ) -> tuple[RefusedOperations, ...]:
     """Returns the operations of a step's calls that were refused after those of other agents."""
     return tuple(
-        RefusedOperations(call=call, artifact=name, refused=len(missed), reasons=told(missed))
+        RefusedOperations(
+            call=call, artifact=name, refused=len(missed), reasons=skip_reasons(missed)
+        )
         for call in calls
         for name, content in seen.items()
         if (missed := content.of(f"{step}/{call}"))

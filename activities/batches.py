@@ -19,7 +19,7 @@ from crewlog.activities.caches import LruCache
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import AgentName, ContentHash, RunId, node_of
 from crewlog.model import Json
-from crewlog.state.batch_codec import needed, unpack, unpack_view
+from crewlog.state.batch_codec import required_bodies, unpack, unpack_view
 from crewlog.state.body_metadata import body_metadata
 from crewlog.state.calls import CallInput
 from crewlog.state.journal import Batch
@@ -102,7 +102,7 @@ class Batches:
             StoreUnavailable: the store does not answer, and has a message that is needed.
             StoreIncomplete: the store lacks a message that is needed.
         """
-        hashes = [*needed(batch)]
+        hashes = [*required_bodies(batch)]
         # In the order of the batch, which decides which message the cache drops next.
         metadata = {h: each for h in hashes if (each := self._metadata.get(h)) is not None}
         if missing := set(hashes) - metadata.keys():

@@ -55,7 +55,7 @@ from crewlog.prompt.renaming import keep_names
 from crewlog.redaction import redacted_text
 from crewlog.state.calls import PrepareChange, PrepareChangeResult, PreparedSplitRun
 from crewlog.state.claim import ClaimOwner
-from crewlog.state.components import parts_of
+from crewlog.state.components import split_components
 from crewlog.store.protocol import Store
 from crewlog.store.remote_agents import RemoteAgents, find_remote_agents
 from crewlog.validation_errors import fault_of
@@ -179,7 +179,7 @@ class ChangePreparer:
         """Splits a crew into that of the run and those of split runs; checks and stores these."""
         if not task.command or not crew.lives:
             return crew, ()
-        components = parts_of(task.run, expanded_component(crew), task.command)
+        components = split_components(task.run, expanded_component(crew), task.command)
         if len(components) == 1:
             return crew, ()
         crews = run_split.split_definitions(crew, components, task.run)

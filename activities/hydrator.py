@@ -34,7 +34,14 @@ from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, is_artif
 from crewlog.model import Json
 from crewlog.state.calls import CallInput, View
 from crewlog.state.journal import Batch
-from crewlog.state.logs import Link, batch_links, fork_source, heads_before, said_in, source_run_ids
+from crewlog.state.logs import (
+    Link,
+    batch_links,
+    fork_source,
+    heads_before,
+    message_or_queued,
+    source_run_ids,
+)
 from crewlog.state.logs import chain as next_head
 from crewlog.state.messages import message_from_json
 from crewlog.store.missing_rows import missing_rows_error
@@ -442,6 +449,6 @@ def _count_characters(message: BaseMessage) -> int:
 
 def _inline_bodies(batch: Batch) -> Iterator[tuple[ContentHash, Json]]:
     for entry in batch.entries:
-        ref = said_in(entry)
+        ref = message_or_queued(entry)
         if "inline" in ref and not any(map(is_artifact, ref["logs"])):
             yield ref["body"], ref["inline"]

@@ -29,7 +29,7 @@ from crewlog.model import Json
 from crewlog.state.agent_inputs import AgentInput
 from crewlog.state.calls import CallInput
 from crewlog.state.journal import Batch
-from crewlog.state.logs import said_in
+from crewlog.state.logs import message_or_queued
 from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Store
 
@@ -120,7 +120,7 @@ class Inputs:
         wanted = dict.fromkeys(hashes)
         bodies = {hash_: body for hash_ in wanted if (body := self._bodies.get(hash_)) is not None}
         for entry in batch.entries:  # if the store was unavailable, it may not have them yet
-            for fields in (entry, said_in(entry)):
+            for fields in (entry, message_or_queued(entry)):
                 hash_ = ContentHash(str(fields.get("body")))
                 if hash_ in wanted and "inline" in fields:
                     bodies[hash_] = fields["inline"]

@@ -41,7 +41,7 @@ from crewlog.graph.lowering.components import expanded_component
 from crewlog.graph.run_merge.definition import merged_definition
 from crewlog.ids import ContentHash, RunId
 from crewlog.state.calls import PrepareChange
-from crewlog.state.components import Component, change_of_components, parts_of
+from crewlog.state.components import Component, change_of_components, split_components
 from crewlog.store.in_process import InMemoryStore
 
 CREATURES, CHANNELS = 200, 400
@@ -105,7 +105,7 @@ class Case(NamedTuple):
             edge = {"op": self.operation.op, **self.operation.to_json()}
             return merged_definition(self.crew, self.other, stays=_G, joins=_H, edge=edge, asks=_G)
         after = expanded_component(edited(self.crew, self.operation))
-        return change_of_components({_G: self.graph}, parts_of(_G, after, "op"))
+        return change_of_components({_G: self.graph}, split_components(_G, after, "op"))
 
     async def prepared(self) -> Callable[[], Awaitable[object]]:
         """What a worker does for it, each time with nothing at hand from before."""

@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
         PrepareRunResult,
     )
     from crewlog.state.excerpt import excerpt
-    from crewlog.state.timeouts import timeout_words
+    from crewlog.state.timeouts import timeout_message
     from crewlog.wire import STORE_WAIT
 
 from crewlog.workflows.group_tools import GroupToolChange
@@ -170,7 +170,7 @@ def _timeout_outcome(
 ) -> CallFailed | CallOutcomeUnknown:
     tool = request.call.tool
     what, owner = (tool, "the tool") if tool else (f"the model of {request.agent!r}", "the agent")
-    text = "\n".join(timeout_words(what, owner, cause.type.name if cause.type else ""))
+    text = "\n".join(timeout_message(what, owner, cause.type.name if cause.type else ""))
     return CallFailed(text, "Timeout") if is_repeatable else CallOutcomeUnknown(text)
 
 

@@ -366,8 +366,8 @@ def _request_merge(
         at=engine.at,
         operation={"op": operation.op, **operation.to_json()},
         what=what,
-        creatures=len(topology.creatures) if topology is not None else 0,
-        flow=bool(topology is not None and topology.flow),
+        agents=len(topology.creatures) if topology is not None else 0,
+        has_flow=bool(topology is not None and topology.flow),
         by=command.by,
         reason=command.reason,
     )

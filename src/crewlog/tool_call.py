@@ -30,7 +30,7 @@ from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
 from crewlog.model import Json
 from crewlog.secrets import resolve
 from crewlog.state.artifacts import OperationRefused
-from crewlog.state.artifacts import at as part_at
+from crewlog.state.artifacts import value_at as part_at
 
 if TYPE_CHECKING:
     import httpx

@@ -21,9 +21,9 @@ from crewlog.definition.operations import (
 from crewlog.errors import CommandRejected, ComponentConflict, RunAlreadyMerged
 from crewlog.ids import AgentName, CommandId, RunId
 from crewlog.reporting.wire_views import rename_view
-from crewlog.state.command_outcomes import KEPT
+from crewlog.state.command_outcomes import OUTCOMES_KEPT
 from crewlog.state.model import CommandOutcome
-from crewlog.state.run_merge.protocol import LOOK_EVERY
+from crewlog.state.run_merge.protocol import READ_INTERVAL
 from crewlog.state.run_merge.surviving_state import dropped_steps
 from crewlog.wire import ChangeResult
 
@@ -278,8 +278,8 @@ async def test_what_can_be_no_merge_is_refused_at_once(crews: Site) -> None:
     for operations, says in (
         ([tie], "there is no run"),
         ([to(one, "ann", "bob", "tie")], "itself"),
-        ([to(two, "nobody", "eve", "tie")], "no creature 'nobody'"),
-        ([to(two, "ann", "nobody", "tie")], "no creature 'nobody'"),
+        ([to(two, "nobody", "eve", "tie")], "no agent 'nobody'"),
+        ([to(two, "ann", "nobody", "tie")], "no agent 'nobody'"),
         (
             [to(two, "ann", "eve", "tie"), Disconnect(sender="ann", listener="bob")],
             "in a change with other operations",
@@ -326,7 +326,7 @@ async def test_what_is_no_run_is_not_waited_for(crews: Site) -> None:
         began = time.monotonic()
         with pytest.raises(ComponentConflict, match="there is no run"):
             await one.change(operations=[tie])
-        assert time.monotonic() - began < LOOK_EVERY / 2000
+        assert time.monotonic() - began < READ_INTERVAL / 2000
     await stranger.terminate()
 
 
@@ -399,7 +399,7 @@ async def test_who_asks_a_run_in_a_merge_is_answered_when_that_has_ended(
         with pytest.raises(CommandRejected, match=f"part of '{one.id}' by now"):
             await three.merged(second)
     # It would ask again, and be answered then.
-    assert (time.monotonic() - began) * 1000 < LOOK_EVERY / 2
+    assert (time.monotonic() - began) * 1000 < READ_INTERVAL / 2
 
 
 async def test_who_says_something_to_a_merged_run_is_led_on(crews: Site) -> None:
@@ -461,7 +461,7 @@ async def test_who_still_speaks_to_a_merged_run_is_heard_by_whom_is_meant(crews:
         command = await two.message(f"to {log}", to=log, by="fay")
         await two.message(f"to {log}", to=log, by="fay", id=command)
     await two.message("to nobody", to="channel:w", by="fay", id="lost")
-    with pytest.raises(RunAlreadyMerged, match="its creature 'ann' is called 'ann-2' there"):
+    with pytest.raises(RunAlreadyMerged, match="its agent 'ann' is named 'ann-2' there"):
         await two.stop()
     assert {*map(rename_view, (await two.whereabouts()).renamed)} == {
         *(await two.result(LIMIT)).renamed
@@ -475,7 +475,7 @@ async def test_who_still_speaks_to_a_merged_run_is_heard_by_whom_is_meant(crews:
     }
 
 
-@pytest.mark.parametrize("since", [0, KEPT])
+@pytest.mark.parametrize("since", [0, OUTCOMES_KEPT])
 async def test_what_was_said_before_a_merge_is_not_said_again_after_it(
     crews: Site, since: int
 ) -> None:

@@ -209,11 +209,11 @@ async def test_a_plan_that_cannot_be_worked_on_is_told_and_can_be_corrected(crew
     assert "item 2 ('y') names the agent 'c', which is none of its phase: it may be a or b" in (
         asked.question
     )
-    assert "in a circle" in asked.question
+    assert "in a cycle" in asked.question
     circle = [items[0], {**items[1], "agent": "b"}]
     await run.edit_state({"outputs.planner.steps": circle})
     (asked,) = await run.interrupts()
-    assert "items wait for each other in a circle: 'x' after 'y' after 'x'" in asked.question
+    assert "items wait for each other in a cycle: 'x' after 'y' after 'x'" in asked.question
     good = [{"id": "x", "agent": "a", "after": ["y"]}, {"id": "y", "agent": "b"}]
     await run.edit_state({"outputs.planner.steps": good})
     result = await run.result(LIMIT)

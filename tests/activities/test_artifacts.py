@@ -22,7 +22,13 @@ from crewlog.definition.load import load_data
 from crewlog.errors import ToolFailed, UsageError
 from crewlog.ids import AgentName, CallKey, ContentHash, RunId, StepId, ToolName
 from crewlog.operations import add, artifact_update, expect, merge, remove, replace
-from crewlog.state.artifacts import LARGEST_CALL, MOST, after, begin, body_of
+from crewlog.state.artifacts import (
+    MAX_CALL_BYTES,
+    MAX_OPERATIONS,
+    apply_operations,
+    initial_content,
+    operations_body,
+)
 from crewlog.state.calls import CallTool, View
 from crewlog.state.logs import empty_log_head
 from crewlog.tool_call import ToolCall, calling
@@ -70,8 +76,8 @@ def deep(levels: int) -> Any:
         ([{"op": "add", "path": "/a", "value": float("nan")}], "is not JSON"),
         ([{"op": "add", "path": "/a", "value": object()}], "is not JSON"),
         ([{"op": "add", "path": "/a", "value": deep(150)}], "nested deeper than 100"),
-        ([{"op": "remove", "path": "/a"}] * (MOST + 1), "more than 1,000"),
-        ([{"op": "add", "path": "/a", "value": "x" * LARGEST_CALL}], "bytes"),
+        ([{"op": "remove", "path": "/a"}] * (MAX_OPERATIONS + 1), "more than 1,000"),
+        ([{"op": "add", "path": "/a", "value": "x" * MAX_CALL_BYTES}], "bytes"),
     ],
 )
 def test_invalid_operations_are_errors(given: Any, why: str) -> None:
@@ -90,7 +96,7 @@ def test_operations_are_stored_as_plain_json() -> None:
 
 def test_operations_are_tried_on_the_agents_artifacts_only() -> None:
     given = parse_operations("t", [add("/n/-", 1), remove("/x"), expect("/n", []), merge("/y", {})])
-    seen = {"doc": begin({"n": []})}
+    seen = {"doc": initial_content({"n": []})}
     (change,) = build_artifact_changes(task(), CREW, given, seen)
     assert (change.count, change.refused) == (4, 3)
     assert change.base == empty_log_head(RunId("r"), "artifact:doc")  # type: ignore[arg-type]
@@ -126,7 +132,7 @@ def test_an_operation_without_artifact_needs_a_single_artifact() -> None:
 
 def test_only_the_message_of_the_call_names_refused_operations() -> None:
     ops = [{"op": "remove", "path": f"/{n}"} for n in range(7)]
-    seen = {"doc": after(begin({}), body_of("a#1/2", "a", ops))}
+    seen = {"doc": apply_operations(initial_content({}), operations_body("a#1/2", "a", ops))}
     mine = ToolMessage("Done.", tool_call_id="c", id="a#1/2")
     blocks = ToolMessage([{"type": "text", "text": "x"}], tool_call_id="c", id="a#1/2")
     other = ToolMessage("Done.", tool_call_id="c", id="a#1/3")

@@ -24,7 +24,7 @@ from crewlog.state import journal as j
 from crewlog.state.calls import ReadOtherRun, ReadOtherRunResult
 from crewlog.state.components import Rename
 from crewlog.state.model import CrewState
-from crewlog.state.run_merge.protocol import KEPT
+from crewlog.state.run_merge.protocol import OUTCOMES_KEPT
 from crewlog.store import InMemoryStore
 from crewlog.store.protocol import JournalRow
 from graph.simulation import Simulation
@@ -47,7 +47,7 @@ async def looked(store: InMemoryStore, *, op: str = OP, recall: bool = False) ->
     return CrewState.from_json(found.state or {})
 
 
-@pytest.mark.parametrize("later", [0, 1, KEPT])
+@pytest.mark.parametrize("later", [0, 1, OUTCOMES_KEPT])
 async def test_renames_are_read_from_the_journal(later: int) -> None:
     store = InMemoryStore()
     one = await stored(store, ONE, crew("a"))
@@ -61,10 +61,10 @@ async def test_renames_are_read_from_the_journal(later: int) -> None:
             j.MergeFailed(merge=f"m{number}", other=RunId("three"), reason="it is busy")
         )
     await keep(store, one)
-    assert (OP in one.state.merges) == (later < KEPT)
-    if later == KEPT:
+    assert (OP in one.state.merges) == (later < OUTCOMES_KEPT)
+    if later == OUTCOMES_KEPT:
         assert OP not in (await looked(store)).merges, "the whole journal is read on request only"
-    told = await looked(store, recall=later == KEPT)
+    told = await looked(store, recall=later == OUTCOMES_KEPT)
     assert (told.merges[OP].position, told.merges[OP].renames) == (at, CALLED)
     # Of a merge that failed, and of one that never was, nothing is told.
     assert all(not each.renames for op, each in told.merges.items() if op != OP)
@@ -120,7 +120,7 @@ async def test_a_long_journal_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch
     await stored(store, TWO, crew("b"))
     apply_merge(one.engine, await prepared(store, one), op=OP)
     at = one.state.position
-    for number in range(KEPT):
+    for number in range(OUTCOMES_KEPT):
         one.engine.record(
             j.MergeFailed(merge=f"m{number}", other=RunId("three"), reason="it is busy")
         )

@@ -439,7 +439,7 @@ def test_two_runs_are_made_one(crewlog: Cli, pond: str, project: Path) -> None:
     assert (said.code, led in said.err) == (0, True), said.err
     more = crewlog("graph", "channel", pond, "more")
     assert (more.code, led in more.err) == (0, True), more.err
-    assert "its creature 'keeper' is called 'keeper-2' there" in " ".join(more.err.split())
+    assert "its agent 'keeper' is named 'keeper-2' there" in " ".join(more.err.split())
     stopped = crewlog("graph", "stop-node", pond, "keeper")  # there, that is another one
     assert stopped.code != 0
     assert f"'keeper' of '{pond}' is called 'keeper-2'" in " ".join(stopped.err.split())

@@ -368,10 +368,10 @@ def changed_state() -> CrewState:
 @pytest.mark.parametrize(
     ("stage", "told"),
     [
-        ("requested", "asks pond-2 to be one graph with it: waits for its answer"),
-        ("surviving", "takes in pond-2: waits until that has landed what is under way"),
-        ("draining", "becomes part of pond-2: what is under way lands first"),
-        ("offered", "becomes part of pond-2: waits for its word"),
+        ("requested", "asked pond-2 to merge: waits for its answer"),
+        ("surviving", "takes over the agents of pond-2: waits until that has drained"),
+        ("draining", "merges into pond-2: drains first"),
+        ("offered", "merges into pond-2: waits for the outcome"),
     ],
 )
 def test_a_merge_that_is_under_way_is_told_in_words(stage: Any, told: str, capsys: Any) -> None:

@@ -11,7 +11,7 @@ from crewlog.client.artifacts import artifacts_of
 from crewlog.ids import AgentName, ContentHash, RunId, StepId, artifact_log
 from crewlog.reporting.wire_views import entry_view
 from crewlog.state import journal as j
-from crewlog.state.artifacts import body_of
+from crewlog.state.artifacts import operations_body
 from crewlog.store import InMemoryStore, Store
 from crewlog.wire import JournalPage
 from store.branches import Branch
@@ -52,7 +52,7 @@ class Reads:
 def change(branch: Branch, call: int, path: str) -> ContentHash:
     operation = {"op": "add", "path": path, "value": str(branch.run)}
     step, agent = StepId("ann#1"), AgentName("ann")
-    body = body_of(f"{step}/{call}", agent, [operation], None)
+    body = operations_body(f"{step}/{call}", agent, [operation], None)
     ref = j.MessageRef(body=hash_json(body), logs=(LOG,), inline=body)
     branch.add(
         j.ArtifactOperationsApplied(

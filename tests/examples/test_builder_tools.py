@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
-from crewlog.state.artifacts import after as applied
-from crewlog.state.artifacts import begin
+from crewlog.state.artifacts import apply_operations as applied
+from crewlog.state.artifacts import initial_content
 from crewlog.tool_call import ToolCall, calling
 
 from .conftest import Inside
@@ -42,7 +42,7 @@ def call(workflow: Any = None, **more: Any) -> ToolCall:
 def done(workflow: Any, command: Any) -> Any:
     """The workflow after what a tool returned."""
     body = {"id": "builder#1/1", "operations": command.update["operations"]}
-    content = applied(begin(workflow), body)
+    content = applied(initial_content(workflow), body)
     assert not content.left_out
     return content.value
 

@@ -22,7 +22,7 @@ from crewlog.graph.awareness import HEADING, AwarenessBlocks
 from crewlog.graph.lowering.components import MAX_DESCRIPTION
 from crewlog.graph.lowering.plans import lower
 from crewlog.ids import AgentName, RunId
-from crewlog.state.components import Component, affected
+from crewlog.state.components import Component, affected_agents
 from graph.simulation import dice
 
 NAMES = tuple("abcdefgh")
@@ -106,7 +106,7 @@ def test_a_prompt_is_another_one_exactly_where_an_operation_affects_its_agent(se
                 then = apply_operations(now, [operation])
             except InvalidDefinition:
                 continue
-        disturbed = affected({RUN: topology(now)}, {RUN: topology(then)})
+        disturbed = affected_agents({RUN: topology(now)}, {RUN: topology(then)})
         for name in {*now.agents} & {*then.agents}:
             before, after = system(now, name), system(then, name)
             ours = (now.agents[name].prompt, then.agents[name].prompt)

@@ -16,7 +16,7 @@ from crewlog.graph.run_split import split_contents, split_definitions
 from crewlog.graph.swap import live_change
 from crewlog.ids import CommandId, RunId
 from crewlog.state.calls import PrepareChangeResult, PreparedSplitRun
-from crewlog.state.components import parts_of
+from crewlog.state.components import split_components
 from crewlog.state.model import CrewState
 from crewlog.state.recorder import Journal
 from crewlog.state.split import SplitContents, split_run_state
@@ -44,7 +44,7 @@ def apart(sim: Simulation, crew: CrewDefinition, *operations: Operation) -> Crew
     command = CommandId("apart")
     graph = lower(after).topology
     assert graph is not None
-    graphs = parts_of(RUN, graph, command)
+    graphs = split_components(RUN, graph, command)
     crews = {
         id_: load_data(each.to_json())
         for id_, each in split_definitions(after, graphs, RUN).items()

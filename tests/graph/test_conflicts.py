@@ -10,7 +10,7 @@ import pytest
 from crewlog.canonical_json import canonical, hash_json
 from crewlog.model import Json
 from crewlog.state.calls import OutputValue
-from crewlog.state.reducers import MOST, conflict
+from crewlog.state.reducers import MAX_BYTES, conflict_reason
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, says
 
@@ -131,17 +131,19 @@ async def test_a_value_that_people_set_is_put_together_with_what_steps_set() -> 
     assert made(await put_together("update", [{"a": 1}], edit=large)).value == {**large, "a": 1}
     sim = await put_together("union", [["a"]], edit=["b", "a"])
     assert made(sim).value == ["b", "a"]
-    sim = await put_together("update", [{"a": 1}], edit={"x": "y" * MOST})
+    sim = await put_together("update", [{"a": 1}], edit={"x": "y" * MAX_BYTES})
     assert [e["key"] for e in sim.facts("WriteRefused")] == ["each.made"]
 
 
 async def test_what_is_put_together_is_bounded() -> None:
-    sim = await put_together("union", [["a" * (MOST // 2)], ["b" * (MOST // 2)], ["c"], "d" * MOST])
+    sim = await put_together(
+        "union", [["a" * (MAX_BYTES // 2)], ["b" * (MAX_BYTES // 2)], ["c"], "d" * MAX_BYTES]
+    )
     (one,) = [e for e in sim.facts("WriteRefused") if e["key"] == "sum"][:1]
-    assert f"at most {MOST:,} are put together" in one["because"]
+    assert f"at most {MAX_BYTES:,} are put together" in one["because"]
     large = [e for e in sim.facts("WriteRefused") if e["key"] == "each.made"]
     assert len(large) == 2
-    assert made(sim).value == ["a" * (MOST // 2), "c"]
+    assert made(sim).value == ["a" * (MAX_BYTES // 2), "c"]
 
 
 async def test_a_decision_looks_at_conflicts() -> None:
@@ -171,7 +173,7 @@ async def test_a_decision_looks_at_conflicts() -> None:
 
 @pytest.mark.parametrize(("there", "value"), [(1e308, 1e308), (10**400, 0.5), (-1e308, -1.7e308)])
 def test_a_sum_that_is_no_number_is_a_conflict(there: float, value: float) -> None:
-    assert conflict("sum", there, value) == "together they are no number that can be kept"
+    assert conflict_reason("sum", there, value) == "together they are no number that can be kept"
 
 
 EXTREME: list[Json] = [

@@ -10,7 +10,7 @@ import pytest
 from crewlog.canonical_json import hash_json
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, artifact_log
-from crewlog.state.artifacts import body_of, fold
+from crewlog.state.artifacts import fold, operations_body
 from crewlog.state.calls import ArtifactChange, RefusedOperations
 from crewlog.state.logs import empty_log_head
 from graph.crews import plan_of
@@ -32,7 +32,7 @@ def change(call: int, *, name: str = "doc", base: ContentHash = ROOT) -> Artifac
         {"op": "add", "path": f"/{call}", "value": call},
         {"op": "add", "path": "/last", "value": call},
     ]
-    body = body_of(f"a#1/{call}", "a", operations)
+    body = operations_body(f"a#1/{call}", "a", operations)
     return ArtifactChange(artifact=name, body=hash_json(body), content=body, count=2, base=base)
 
 

@@ -15,7 +15,7 @@ from crewlog.graph.run_merge.surviving_run import apply_merge
 from crewlog.ids import RunId
 from crewlog.state.components import Rename
 from crewlog.state.model import MergeOutcome
-from crewlog.state.run_merge.protocol import KEPT
+from crewlog.state.run_merge.protocol import OUTCOMES_KEPT
 from crewlog.workflows import run_merge
 from crewlog.workflows.command_effects import apply_command
 from crewlog.workflows.command_queue import QueuedCommand
@@ -221,7 +221,7 @@ async def test_an_open_run_asks_nobody_and_goes_by_the_names_of_there() -> None:
 
 async def test_the_last_runs_that_were_taken_in_are_known() -> None:
     one, two, crews = await pair(policy=POLICY)
-    older = {RunId(f"r{n}"): () for n in range(KEPT)}
+    older = {RunId(f"r{n}"): () for n in range(OUTCOMES_KEPT)}
     one.engine.ledger.state = one.state.model_copy(update={"merged_runs": {OTHER: (), **older}})
     apply_merge(one.engine, prepared(one, two, crews, **EDGE), op="m")
     assert [*one.state.merged_runs] == [*[*older][1:], OTHER]

@@ -53,8 +53,8 @@ def enter(sim: Simulation, stage: str) -> None:
             at=1,
             operation=None,
             what="",
-            creatures=1,
-            flow=True,
+            agents=1,
+            has_flow=True,
         )
         sim.engine.record(request)
     else:
@@ -156,7 +156,7 @@ async def test_a_merge_fails_that_waits_too_long_for_the_turn_of_who_was_removed
     enter(sim, "draining")
     other = CrewState(run=OTHER, position=9)
     ends = sim.state.detached_turns
-    move = protocol.next_move(sim.state, other, OP, 9_000, landed=False, ends=ends)
+    move = protocol.next_move(sim.state, other, OP, 9_000, has_drained=False, ending_turns=ends)
     assert move is not None
     assert isinstance(move.entry, j.MergeFailed)
     assert "b#1 of those who were removed from it did not end within 60 s" in move.entry.reason

@@ -13,7 +13,7 @@ from crewlog.errors import ComponentConflict
 from crewlog.graph.lowering.plans import lower
 from crewlog.graph.run_split import split_contents, split_definitions
 from crewlog.ids import AgentName, RunId
-from crewlog.state.components import parts_of, split_run_id
+from crewlog.state.components import split_components, split_run_id
 
 RUN = RunId("r")
 AGENTS: dict[str, Any] = {
@@ -38,14 +38,14 @@ CREW = load_data(
 def test_a_crew_in_one_piece_is_as_it_was() -> None:
     plan = lower(CREW)
     assert plan.topology is not None
-    assert split_definitions(CREW, parts_of(RUN, plan.topology, "c"), RUN) == {RUN: CREW}
+    assert split_definitions(CREW, split_components(RUN, plan.topology, "c"), RUN) == {RUN: CREW}
 
 
 def test_each_part_has_the_whole_crew() -> None:
     crew = apply_operations(CREW, [RemoveChannel(name="tasks")])
     whole = lower(crew)
     assert whole.topology is not None
-    found = split_definitions(crew, parts_of(RUN, whole.topology, "c"), RUN)
+    found = split_definitions(crew, split_components(RUN, whole.topology, "c"), RUN)
     other = split_run_id(RUN, "c", AgentName("digger"))
     assert [*found] == [RUN, other]
     stays, goes = (lower(load_data(each.to_json())) for each in found.values())
@@ -74,7 +74,7 @@ def test_the_flow_stays_with_the_run() -> None:
     crew = apply_operations(crew, [RemoveChannel(name="asides")])
     plan = lower(crew)
     assert plan.topology is not None
-    found = split_definitions(crew, parts_of(RUN, plan.topology, "c"), RUN)
+    found = split_definitions(crew, split_components(RUN, plan.topology, "c"), RUN)
     assert [(each.flow, [*(each.graph.away if each.graph else {})]) for each in found.values()] == [
         (("poet",), ["archer", "digger", "keeper"]),
         ((), ["poet"]),
@@ -90,7 +90,9 @@ def test_nobody_leaves_who_would_hear_at_another_node() -> None:
     crew = load_stored({"crew": "t", "model": "openai:x", "agents": agents, "flow": flow})
     plan = lower(crew)
     assert plan.topology is not None
-    (goes,) = (each for id_, each in parts_of(RUN, plan.topology, "c").items() if id_ != RUN)
+    (goes,) = (
+        each for id_, each in split_components(RUN, plan.topology, "c").items() if id_ != RUN
+    )
     assert [*goes.creatures] == ["scout"]
     with pytest.raises(ComponentConflict, match="cannot move 'scout'") as refused:
         split_contents(crew, goes)

@@ -93,7 +93,7 @@ async def test_each_item_is_taken_by_the_agent_that_it_names_after_those_that_it
 BAD = [
     ([{"agent": "c"}], "item 1 names the agent 'c', which is none of its phase: it may be a or b"),
     ([{"id": "x"}], "item 1 ('x') names no agent at 'agent': it may be a or b"),
-    ([{"agent": {"name": "a"}}], "item 1: its 'agent' is an object and no name"),
+    ([{"agent": {"name": "a"}}], "item 1: its 'agent' must be a name, not an object"),
     ([{"id": "x", "agent": "a"}, {"id": "x", "agent": "b"}], "items 1 and 2 have the same id 'x'"),
     (
         [{"id": "one", "agent": "a"}, {"agent": "b", "after": ["oen"]}],
@@ -106,9 +106,9 @@ BAD = [
             {"id": "y", "agent": "a", "after": ["x"]},
             {"id": "z", "agent": "a", "after": ["y"]},
         ],
-        "items wait for each other in a circle: 'x' after 'z' after 'y' after 'x'",
+        "items wait for each other in a cycle: 'x' after 'z' after 'y' after 'x'",
     ),
-    ([{"agent": "a", "after": [{"id": "x"}]}], "item 1: its 'after' is an object and no name"),
+    ([{"agent": "a", "after": [{"id": "x"}]}], "item 1: its 'after' must be a name, not an object"),
     (["text"], "item 1 names no agent at 'agent': it may be a or b"),
 ]
 

@@ -13,13 +13,13 @@ from crewlog.ids import StepId
 from crewlog.state.calls import StructuredOutput, addressed_items
 from crewlog.state.carry import Carry
 from crewlog.state.item_specs import (
-    MOST_ITEMS,
-    MOST_NAMES,
-    MOST_READ,
+    MAX_AGENTS,
+    MAX_IDS_READ,
+    MAX_ITEMS,
     has_any_of,
     list_spec,
-    packed,
-    unpacked_numbers,
+    pack_numbers,
+    unpack_numbers,
 )
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
@@ -69,12 +69,12 @@ async def test_whatever_a_plan_of_two_hundred_steps_says_fits() -> None:
 
 TOO_MUCH: list[tuple[list[dict[str, Any]], str]] = [
     (scattered(240), "up to 119 others each, for 14,280 together, and at most 10,000 "),
-    (each_after_all_before(1) * (MOST_ITEMS + 1), "it has 10,001 items, and at most 10,000"),
+    (each_after_all_before(1) * (MAX_ITEMS + 1), "it has 10,001 items, and at most 10,000"),
     (
-        [{"agent": "a", "after": ["x"] * (MOST_READ + 1)}],
+        [{"agent": "a", "after": ["x"] * (MAX_IDS_READ + 1)}],
         "its items wait for 100,001 others, and at most 100,000",
     ),
-    ([{"agent": f"a{n}"} for n in range(MOST_NAMES + 1)], "its items name 101 agents"),
+    ([{"agent": f"a{n}"} for n in range(MAX_AGENTS + 1)], "its items name 101 agents"),
 ]
 
 
@@ -106,15 +106,15 @@ async def test_all_lists_of_a_run_have_one_bound() -> None:
 
 
 def test_many_ids_that_no_item_has_are_told_quickly() -> None:
-    shape = list_spec([{"id": n, "after": [f"no{n}"]} for n in range(MOST_ITEMS)], {"agent"})
+    shape = list_spec([{"id": n, "after": [f"no{n}"]} for n in range(MAX_ITEMS)], {"agent"})
     assert shape is not None
-    assert (len(shape.errors), shape.more) == (5, MOST_ITEMS - 5)
+    assert (len(shape.errors), shape.more) == (5, MAX_ITEMS - 5)
 
 
 @given(st.lists(st.integers(1, 60)), st.lists(st.integers(1, 60), unique=True))
 def test_rows_of_numbers_are_the_numbers(numbers: list[int], others: list[int]) -> None:
-    small = packed(numbers)
-    assert unpacked_numbers(small) == tuple(sorted({*numbers}))
+    small = pack_numbers(numbers)
+    assert unpack_numbers(small) == tuple(sorted({*numbers}))
     assert len(small) <= len({*numbers})
     assert has_any_of(small, sorted(others)) == bool({*numbers} & {*others})
 
@@ -149,4 +149,4 @@ async def test_a_large_item_that_is_added_waits_for_few() -> None:
         {f"set_output/{n}": returns(outputs=(output(v),)) for n, v in enumerate(long, 2)},
     )
     sim = await run(pool(merge={"maker.list": "append"}), script)
-    assert "waits for 21 others, and at most 20 where it is added to a list" in sim.asked().question
+    assert "waits for 21 others, and at most 20 in a list that grows" in sim.asked().question

@@ -16,7 +16,7 @@ from crewlog.graph.lowering.plans import lower
 from crewlog.graph.run_merge.definition import MergedDefinition, merged_definition
 from crewlog.graph.run_split import split_definitions
 from crewlog.ids import AgentName, RunId
-from crewlog.state.components import parts_of, split_run_id
+from crewlog.state.components import split_components, split_run_id
 
 ONE, TWO = RunId("one"), RunId("two")
 WORKERS = RunId("one.abcd1234")
@@ -295,7 +295,7 @@ def band() -> tuple[CrewDefinition, dict[RunId, CrewDefinition]]:
     cut = whole.model_copy(update={"agents": agents})
     graph = lower(cut).topology
     assert graph is not None
-    return cut, split_definitions(cut, parts_of(ONE, graph, "c"), ONE)
+    return cut, split_definitions(cut, split_components(ONE, graph, "c"), ONE)
 
 
 def test_who_was_parted_is_united_as_before() -> None:

@@ -21,11 +21,11 @@ from crewlog.state.run_merge.protocol import Move
 
 NONE = ContentHash("-")
 LIMITS = {
-    "requested": protocol.ASK_LIMIT,
-    "draining": protocol.DRAIN_LIMIT,
-    "surviving": protocol.OFFER_LIMIT,
+    "requested": protocol.REQUEST_TIMEOUT,
+    "draining": protocol.DRAIN_TIMEOUT,
+    "surviving": protocol.OFFER_TIMEOUT,
 }
-SETTLES = protocol.ASK_LIMIT + protocol.OFFER_LIMIT + 5 * protocol.LOOK_EVERY
+SETTLES = protocol.REQUEST_TIMEOUT + protocol.OFFER_TIMEOUT + 5 * protocol.READ_INTERVAL
 """Milliseconds after which no run is in a merge, where nothing goes wrong any more."""
 NextMove = Callable[..., Move | None]
 
@@ -115,7 +115,7 @@ class World:
             raise Broken(f"{run.name} records {kind} though it has offered itself")
         if isinstance(entry, j.MergeOffered) and self.now < run.lands:
             raise Broken(f"{run.name} offers itself while calls are under way")
-        run.put(fold(before, entry.model_copy(update={"at": self.now}), digest=NONE))
+        run.put(fold(before, entry.model_copy(update={"at": self.now}), entry_hash=NONE))
         self.counts[kind] = self.counts.get(kind, 0) + 1
         joins = isinstance(entry, j.MergeAccepted) and entry.status == "draining"
         if joins and run.lands < self.now:
@@ -132,8 +132,8 @@ class World:
                 at=self.now,
                 operation=None,
                 what="",
-                creatures=run.size,
-                flow=run.flow,
+                agents=run.size,
+                has_flow=run.flow,
             )
         except CrewlogError:
             return False
@@ -191,10 +191,10 @@ class World:
                 protocol.state_for_merge(seen, look.op) if seen is not None else None,
                 look.op,
                 self.now,
-                landed=self.now >= run.lands,
+                has_drained=self.now >= run.lands,
                 gone=look.gone,
-                creatures=run.size,
-                flow=run.flow,
+                agents=run.size,
+                has_flow=run.flow,
                 recalled=recalled,
             )
             if move is None:

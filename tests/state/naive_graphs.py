@@ -25,7 +25,7 @@ from crewlog.definition.operations import (
     Unwire,
     Wire,
 )
-from crewlog.state.components import ChannelAgent, Component, ComponentChange, World
+from crewlog.state.components import ChannelAgent, Component, ComponentChange, Components
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 NEW_ID = re.compile(r"\.[A-Za-z0-9_-]{8}")
@@ -77,7 +77,7 @@ Seen = tuple[Any, ...]
 class Naive:
     """A world of graphs."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Components) -> None:
         self.beings: list[Being] = []
         self.pipes: list[Pipe] = []
         self.flows: dict[str, list[Being]] = {}
@@ -227,7 +227,7 @@ class Naive:
     # -- what is done --------------------------------------------------------------------
 
     def do(
-        self, at: str, op: Operation, change: ComponentChange, after: World, *, plain: bool
+        self, at: str, op: Operation, change: ComponentChange, after: Components, *, plain: bool
     ) -> None:
         """Does an operation that is not refused, and holds what was said of it to the rules.
 
@@ -402,7 +402,7 @@ class Naive:
         wired = (to.partition(":")[2] for to in edges.get("wires", ()) if ":" in to)
         return (*edges.get("listen", ()), *edges.get("send", ()), *wired)
 
-    def _part(self, home: str, after: World) -> list[str]:
+    def _part(self, home: str, after: Components) -> list[str]:
         """Gives each part of a graph its id, and tells these ids."""
         parts = self._components(home)
         flow = self.flows[home]

@@ -8,7 +8,7 @@ from typing import Any
 
 from crewlog.definition import operations as o
 from crewlog.ids import RunId
-from crewlog.state.components import Channel, ChannelAgent, Component, World
+from crewlog.state.components import Channel, ChannelAgent, Component, Components
 
 LETTERS = "abcdefghijklmno"
 SHORT = (*LETTERS, "a-2", "b-2", "c-2", "a-3")
@@ -40,7 +40,7 @@ class Dice:
             self.ids[1]: Component(creatures=second, channels=pipe, flow=(*second,)),
         }
 
-    def operation(self, world: World) -> tuple[RunId, o.Operation]:
+    def operation(self, world: Components) -> tuple[RunId, o.Operation]:
         """What somebody asks for, and of which run."""
         size = sum(len(graph.creatures) for graph in world.values())
         grow, shrink = (5, 3) if size < MOST else (2, 6)
@@ -71,28 +71,28 @@ class Dice:
     def _seldom(self) -> bool:
         return self.random.random() < 0.04
 
-    def _creature(self, world: World, run: RunId, but: str = "") -> str:
+    def _creature(self, world: Components, run: RunId, but: str = "") -> str:
         here = world[run].creatures
         if self._seldom():
             return self.random.choice(self.names)
         return self.random.choice([each for each in here if each != but] or [but])
 
-    def _pipe(self, world: World, run: RunId) -> str:
+    def _pipe(self, world: Components, run: RunId) -> str:
         here = world[run].channels
         if self.random.random() < 0.1 or not here:
             return self.random.choice(PIPES)
         return self.random.choice([*here])
 
-    def _end(self, world: World, run: RunId, but: str = "") -> str:
+    def _end(self, world: Components, run: RunId, but: str = "") -> str:
         if self.random.random() < 0.5:
             return self._creature(world, run, but)
         return f"channel:{self._pipe(world, run)}"
 
-    def _other(self, world: World, run: RunId, often: float) -> RunId | None:
+    def _other(self, world: Components, run: RunId, often: float) -> RunId | None:
         others = sorted({*world} - {run})
         return self.random.choice(others) if others and self.random.random() < often else None
 
-    def _AddAgent(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+    def _AddAgent(self, world: Components, run: RunId) -> o.Operation:  # noqa: N802
         draw, tie = self.random.random, lambda: self._creature(world, run)
         agent: dict[str, Any] = {"prompt": "p"}
         if draw() < 0.6:
@@ -111,23 +111,23 @@ class Dice:
         often = free if free and not self._seldom() else self.names
         return o.AddAgent(name=self.random.choice(often), agent=agent)
 
-    def _RemoveAgent(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+    def _RemoveAgent(self, world: Components, run: RunId) -> o.Operation:  # noqa: N802
         return o.RemoveAgent(name=self._creature(world, run))
 
-    def _EnableAgent(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+    def _EnableAgent(self, world: Components, run: RunId) -> o.Operation:  # noqa: N802
         return o.EnableAgent(name=self._creature(world, run))
 
-    def _DisableAgent(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+    def _DisableAgent(self, world: Components, run: RunId) -> o.Operation:  # noqa: N802
         return o.DisableAgent(name=self._creature(world, run))
 
-    def _AddChannel(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+    def _AddChannel(self, world: Components, run: RunId) -> o.Operation:  # noqa: N802
         del world, run
         return o.AddChannel(name=self.random.choice(PIPES))
 
-    def _RemoveChannel(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+    def _RemoveChannel(self, world: Components, run: RunId) -> o.Operation:  # noqa: N802
         return o.RemoveChannel(name=self._pipe(world, run))
 
-    def _Connect(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+    def _Connect(self, world: Components, run: RunId) -> o.Operation:  # noqa: N802
         other = self._other(world, run, 0.4)
         sender = self._creature(world, run)
         pipe = self._pipe(world, self.random.choice([run, other or run]))
@@ -138,7 +138,7 @@ class Dice:
             other=other,
         )
 
-    def _Disconnect(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+    def _Disconnect(self, world: Components, run: RunId) -> o.Operation:  # noqa: N802
         pairs = self._pairs(world, run)
         if self._seldom() or not pairs:
             sender, listener = self._creature(world, run), self._creature(world, run)
@@ -149,7 +149,7 @@ class Dice:
         return o.Disconnect(sender=sender, listener=listener, channel=channel)
 
     @staticmethod
-    def _pairs(world: World, run: RunId) -> list[tuple[str, str, str]]:
+    def _pairs(world: Components, run: RunId) -> list[tuple[str, str, str]]:
         here = world[run].creatures
         return [
             (sender, listener, channel)
@@ -159,12 +159,12 @@ class Dice:
             if channel in two.listen
         ]
 
-    def _Wire(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+    def _Wire(self, world: Components, run: RunId) -> o.Operation:  # noqa: N802
         other = self._other(world, run, 0.3)
         name = self._creature(world, run)
         return o.Wire(name=name, to=self._end(world, other or run, name), other=other)
 
-    def _Unwire(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+    def _Unwire(self, world: Components, run: RunId) -> o.Operation:  # noqa: N802
         wires = [(name, to) for name, each in world[run].creatures.items() for to in each.wires]
         name, to = self._creature(world, run), self._end(world, run)
         if wires and not self._seldom():

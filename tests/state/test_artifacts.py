@@ -15,16 +15,16 @@ from crewlog.canonical_json import DEEPEST, canonical
 from crewlog.model import Json
 from crewlog.reporting.diff.content import content_diff, patched
 from crewlog.state.artifacts import (
-    KEPT,
-    LARGEST,
+    MAX_BYTES,
+    SKIPPED_KEPT,
     Content,
     OperationRefused,
-    after,
-    at,
-    begin,
-    body_of,
-    escaped,
+    apply_operations,
+    escape_key,
     fold,
+    initial_content,
+    operations_body,
+    value_at,
 )
 
 KEYS = st.sampled_from(["a", "b", "nodes", "x/y", "~1", "", "0", "-", "é"])
@@ -35,7 +35,7 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 OBJECTS = st.dictionaries(KEYS, VALUES, max_size=4)
-TOKENS = KEYS.map(escaped) | st.sampled_from(["1", "2", "-", "01", "~", "٣", "9999999999"])
+TOKENS = KEYS.map(escape_key) | st.sampled_from(["1", "2", "-", "01", "~", "٣", "9999999999"])
 PATHS = st.lists(TOKENS, max_size=4).map(lambda keys: "".join(f"/{key}" for key in keys)) | (
     st.sampled_from(["nodes", "/a/~2", "/" * (DEEPEST + 2), "/a" * 2000])
 )
@@ -157,7 +157,7 @@ def naive_fold(initial: Json, calls: list[list[dict[str, Any]]]) -> tuple[Json, 
 
 
 def bodies(calls: list[list[dict[str, Any]]]) -> list[dict[str, Json]]:
-    return [body_of(f"a#1/{n}", "a", operations) for n, operations in enumerate(calls)]
+    return [operations_body(f"a#1/{n}", "a", operations) for n, operations in enumerate(calls)]
 
 
 # -- properties ------------------------------------------------------------------------------------
@@ -180,9 +180,9 @@ def test_the_fold_is_what_the_naive_model_makes_of_it(
 def test_an_old_content_stays_as_it_was_and_the_fold_may_go_on_from_any(
     initial: Json, calls: list[list[dict[str, Any]]]
 ) -> None:
-    content, old = begin(initial), [(begin(initial), canonical(initial))]
+    content, old = initial_content(initial), [(initial_content(initial), canonical(initial))]
     for body in bodies(calls):
-        content = after(content, body)
+        content = apply_operations(content, body)
         old.append((content, canonical(content.value)))
     assert [canonical(each.value) for each, _ in old] == [said for _, said in old]
     assert fold(bodies(calls), initial) == content
@@ -200,7 +200,7 @@ def test_the_differences_of_two_contents_make_one_of_the_other(one: Json, other:
 
 
 def one(before: Json, **op: Any) -> Content:
-    return after(begin(before), body_of("a#1/2", "a", [op]))
+    return apply_operations(initial_content(before), operations_body("a#1/2", "a", [op]))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_what_follows_a_test_that_does_not_hold_is_left_out_and_what_is_before_i
         {"op": "test", "path": "/a", "value": 2},
         {"op": "add", "path": "/b", "value": 1},
     ]
-    content = fold([body_of("s#1/2", "a", ops), body_of("s#1/3", "a", ops[2:])], {})
+    content = fold([operations_body("s#1/2", "a", ops), operations_body("s#1/3", "a", ops[2:])], {})
     assert content.value == {"a": 1, "b": 1}  # the next call is not guarded by it
     assert [each.number for each in content.left_out] == [2, 3]
     assert "the test of '/a' before it" in content.left_out[1].reason
@@ -258,41 +258,41 @@ def test_values_are_bounded_in_depth_and_size_whoever_wrote_them() -> None:
     assert one({}, op="add", path="/a", value=just).missed == 0
     assert one({"x": {}}, op="add", path="/x/a", value=just).missed == 1
     assert one({"x": {}}, op="merge", path="/x", value={"a": just}).missed == 1
-    large = "x" * (LARGEST // 2)
+    large = "x" * (MAX_BYTES // 2)
     content = one({"a": large}, op="add", path="/b", value=large)
     assert content.missed == 1
     assert one(content.value, op="remove", path="/a").value == {}
 
 
 def test_the_first_body_says_what_the_artifact_was_whatever_the_definition_says_by_now() -> None:
-    body = body_of("a#1/2", "a", [{"op": "add", "path": "/x", "value": 1}], {"nodes": []})
+    body = operations_body("a#1/2", "a", [{"op": "add", "path": "/x", "value": 1}], {"nodes": []})
     assert fold([body], {"other": 1}).value == {"nodes": [], "x": 1}
     assert fold([], {"other": 1}).value == {"other": 1}
 
 
 def test_only_the_last_ones_that_were_left_out_are_remembered() -> None:
-    ops = [{"op": "remove", "path": f"/{n}"} for n in range(KEPT + 50)]
-    content = fold([body_of("a#1/2", "a", ops), body_of("a#1/3", "a", ops[:1])], {})
-    assert (len(content.left_out), content.missed) == (KEPT, KEPT + 51)
+    ops = [{"op": "remove", "path": f"/{n}"} for n in range(SKIPPED_KEPT + 50)]
+    content = fold([operations_body("a#1/2", "a", ops), operations_body("a#1/3", "a", ops[:1])], {})
+    assert (len(content.left_out), content.missed) == (SKIPPED_KEPT, SKIPPED_KEPT + 51)
     assert content.left_out[-1].id == "a#1/3"
     long = one({}, op="add", path="/" + "x" * 1_000_000, value=1)
     assert len(str(long.left_out[0].path)) <= 200
 
 
 def test_a_part_of_a_content_is_found_by_its_path() -> None:
-    assert at({"a/b": [{"~": 1}]}, "/a~1b/0/~0") == 1
+    assert value_at({"a/b": [{"~": 1}]}, "/a~1b/0/~0") == 1
     with pytest.raises(OperationRefused, match="there is no 'c'"):
-        at({"a": 1}, "/c")
+        value_at({"a": 1}, "/c")
 
 
 def test_one_more_operation_costs_what_it_touches_and_not_what_the_artifact_has() -> None:
     def took(count: int) -> float:
-        content = begin({"nodes": {f"n{n}": {"text": "x" * 1000} for n in range(count)}})
-        body = body_of("a#1/2", "a", [{"op": "add", "path": "/nodes/n0/more", "value": 1}])
+        content = initial_content({"nodes": {f"n{n}": {"text": "x" * 1000} for n in range(count)}})
+        body = operations_body("a#1/2", "a", [{"op": "add", "path": "/nodes/n0/more", "value": 1}])
         times: list[float] = []
         for _ in range(20):
             begun = time.perf_counter()
-            after(content, body)
+            apply_operations(content, body)
             times.append(time.perf_counter() - begun)
         return min(times)
 

@@ -13,7 +13,7 @@ from crewlog.state.fold import fold, fold_journal
 from crewlog.state.model import CrewState, MergeOutcome, PendingMerge
 from crewlog.state.run_merge.protocol import next_move, recall
 from crewlog.state.run_merge.renames import (
-    SHOWN,
+    RENAMES_SHOWN,
     renamed_log,
     renames_description,
     successive_renames,
@@ -67,11 +67,11 @@ def test_of_merges_one_after_the_other_each_counts() -> None:
 def test_people_are_told_what_is_called_otherwise() -> None:
     assert renames_description(()) == ""
     assert renames_description(RENAMED[:2]) == (
-        "its creature 'ann' is called 'ann-2' there, its channel 'x' is called 'x-2' there"
+        "its agent 'ann' is named 'ann-2' there, its channel 'x' is named 'x-2' there"
     )
-    many = tuple(new("channel", f"c{n}", f"d{n}") for n in range(SHOWN + 2))
-    assert renames_description(many).count("is called") == SHOWN
-    assert renames_description(many).endswith("2 more have other names there")
+    many = tuple(new("channel", f"c{n}", f"d{n}") for n in range(RENAMES_SHOWN + 2))
+    assert renames_description(many).count("is named") == RENAMES_SHOWN
+    assert renames_description(many).endswith("2 more have new names there")
 
 
 def test_a_run_keeps_what_the_other_one_calls_otherwise() -> None:
@@ -92,7 +92,7 @@ def test_a_run_keeps_what_the_other_one_calls_otherwise() -> None:
     own = fold_journal(B, [start]).model_copy(update={"pending_merge": mine})
     word = MergeOutcome(outcome="merged", other=B, position=9)
     there = CrewState(run=A, started_at=5, position=9, merges={op: word})
-    move = next_move(own, recall(there, op, 9, RENAMED), op, 8, landed=True)
+    move = next_move(own, recall(there, op, 9, RENAMED), op, 8, has_drained=True)
     assert move is not None
     assert isinstance(move.entry, j.RunEndedByMerge)
     ended = fold(own, move.entry.model_copy(update={"at": 8}))

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from crewlog.canonical_json import canonical
 from crewlog.state.model import ListElement, Output
 from crewlog.state.reducers import (
-    CONFLICTING,
-    LISTS,
-    MOST,
-    MOST_VALUES,
+    LIST_REDUCERS,
+    MAX_BYTES,
+    MAX_VALUES,
+    REFUSING_REDUCERS,
     appended_values,
-    conflict,
+    conflict_reason,
     output_with_write,
     reduced_value,
-    settled,
+    value_to_record,
 )
 from pace import assert_within
 
@@ -45,16 +45,16 @@ TAME = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=8,
 )
-HOW = st.sampled_from(CONFLICTING)
+HOW = st.sampled_from(REFUSING_REDUCERS)
 
 
 def put(how: str, there: Any, value: Any) -> tuple[Any, bool]:
     """What is there after a value, as the journal has it; and whether it fits."""
-    if value is None or conflict(how, there, value):
+    if value is None or conflict_reason(how, there, value):
         return there, value is None
-    said = settled(how, there, value)
+    said = value_to_record(how, there, value)
     canonical(said)  # it is journaled
-    if how in LISTS:
+    if how in LIST_REDUCERS:
         values, _ = appended_values(how, there, (), said, (1, 0))
         return values, True
     return reduced_value(how, there, said), True
@@ -66,7 +66,7 @@ def test_nothing_that_is_set_raises_and_what_is_kept_is_small(how: str, values: 
     check(how, values)
 
 
-@pytest.mark.parametrize("how", CONFLICTING)
+@pytest.mark.parametrize("how", REFUSING_REDUCERS)
 def test_nor_does_what_is_out_of_all_bounds(how: str) -> None:
     for first in ODD:
         for value in ODD:
@@ -79,7 +79,7 @@ def check(how: str, values: list[Any]) -> None:
     there: Any = None
     for value in values:
         there, _ = put(how, there, value)
-        assert len(canonical(there)) <= MOST
+        assert len(canonical(there)) <= MAX_BYTES
 
 
 def once(how: str, values: list[Any]) -> tuple[bytes, bool]:
@@ -124,7 +124,7 @@ def test_who_is_first_does_not_tell(how: str, values: st.SearchStrategy[Any]) ->
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from([1, 1.0, "a", [1, "a"], [], None, True]), max_size=5), st.randoms())
 def test_the_items_of_a_list_are_put_together_in_their_order(values: list[Any], rng: Any) -> None:
-    for how in LISTS:
+    for how in LIST_REDUCERS:
         found: list[Output | None] = []
         for order in (list(enumerate(values, 1)), rng.sample([*enumerate(values, 1)], len(values))):
             output: Output | None = None
@@ -140,19 +140,19 @@ def test_the_items_of_a_list_are_put_together_in_their_order(values: list[Any], 
 
 
 def test_a_union_has_a_bound_of_values_however_small_they_are() -> None:
-    many: Any = [*range(MOST_VALUES)]
-    assert not conflict("union", many, [0, 1]), "they are there"
-    assert conflict("union", many, [MOST_VALUES]) == (
+    many: Any = [*range(MAX_VALUES)]
+    assert not conflict_reason("union", many, [0, 1]), "they are there"
+    assert conflict_reason("union", many, [MAX_VALUES]) == (
         "together they are 1,001 values, and at most 1,000 are kept"
     )
 
 
-@pytest.mark.parametrize("values", [[0] * 8_000, [*range(MOST_VALUES)]], ids=["same", "others"])
+@pytest.mark.parametrize("values", [[0] * 8_000, [*range(MAX_VALUES)]], ids=["same", "others"])
 def test_what_fits_is_put_together_in_no_time(values: Any) -> None:
     """A workflow task that takes two seconds is tried again for ever."""
 
     def put_together() -> None:
-        assert not conflict("union", None, values)
+        assert not conflict_reason("union", None, values)
         output = output_with_write("union", None, ListElement(value=values, position=(7, 0)), 7)
         output = output_with_write("union", output, ListElement(value=values, position=(9, 0)), 9)
         flag, places = appended_values("union", None, (), values, (7, 0))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crewlog.canonical_json import canonical, hash_bytes, hash_json
 from crewlog.ids import ContentHash
-from crewlog.state.logs import chain, empty_log_head, joined
+from crewlog.state.logs import chain, empty_log_head, merged_head
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, width=32)
 values: st.SearchStrategy[Any] = st.recursive(
@@ -73,7 +73,7 @@ def test_an_address_is_the_same_for_ever() -> None:
     assert hash_json({"b": [1, None], "a": "é"}) == "BfAjpCH1YZAJWo172_jlmsKimgE"
     assert chain(ContentHash("h"), 7, ContentHash("b")) == "TrCFpVu8m9Ou3jr6mVFxLdG1qIY"
     assert empty_log_head("run", "public") == "tU3DZ8cj0rHm8OXD8cO901oZbAo"
-    assert joined(ContentHash("1"), ContentHash("2"), 7) == "3s1RAdE1992y9QGkn3R-1PBSptI"
+    assert merged_head(ContentHash("1"), ContentHash("2"), 7) == "3s1RAdE1992y9QGkn3R-1PBSptI"
 
 
 def test_addresses_do_not_depend_on_the_process() -> None:
@@ -111,6 +111,11 @@ def test_a_strange_name_has_a_root_too() -> None:
 
 def test_a_joined_head_names_both_in_their_order_and_where_they_were_joined() -> None:
     one, two, none = ContentHash("1"), ContentHash("2"), ContentHash("")
-    found = {joined(one, two, 7), joined(two, one, 7), joined(one, two, 8), chain(one, 7, two)}
+    found = {
+        merged_head(one, two, 7),
+        merged_head(two, one, 7),
+        merged_head(one, two, 8),
+        chain(one, 7, two),
+    }
     assert len(found) == 4
-    assert joined(none, two, 7) == joined(two, two, 7) == two
+    assert merged_head(none, two, 7) == merged_head(two, two, 7) == two

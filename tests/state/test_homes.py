@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from crewlog.ids import AgentName, RunId
-from crewlog.state.claim import ClaimedAgent, ClaimOwner, claim_owner
+from crewlog.state.claim import ClaimedAgent, ClaimOwner, parse_claim_owner
 
 
 def test_who_owns_a_claim_is_told_by_its_name() -> None:
     """Runs may have any id, and the slashes in it part nothing."""
     for run in ("r", "team/r", "a/3/b"):
         taker = ClaimOwner(RunId(run), 7, "e")
-        assert claim_owner(taker.owner) == taker
-        assert claim_owner(taker._replace(execution="").owner) == taker._replace(execution="")
+        assert parse_claim_owner(taker.owner) == taker
+        assert parse_claim_owner(taker._replace(execution="").owner) == taker._replace(execution="")
 
 
 def test_each_end_of_each_run_has_claims_of_its_own() -> None:

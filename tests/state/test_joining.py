@@ -16,12 +16,12 @@ from crewlog.state.model import CrewState, MergeOutcome, PendingChange, PendingM
 from crewlog.state.restore import fork_state, reopen_point, reopen_state, rollback_state
 from crewlog.state.run_merge import protocol
 from crewlog.state.run_merge.protocol import (
-    ASK_LIMIT,
-    DRAIN_LIMIT,
-    KEPT,
-    LOOK_EVERY,
-    LOOK_MOST,
-    OFFER_LIMIT,
+    DRAIN_TIMEOUT,
+    MAX_READ_INTERVAL,
+    OFFER_TIMEOUT,
+    OUTCOMES_KEPT,
+    READ_INTERVAL,
+    REQUEST_TIMEOUT,
     Move,
     next_move,
 )
@@ -40,7 +40,7 @@ def begun(run: str, *facts: j.JournalEntry) -> CrewState:
 
 def asks(run: str = "a", other: str = "b", *, at: int = NOW, **more: Any) -> CrewState:
     own = begun(run)
-    fields: dict[str, Any] = {"what": "connect", "creatures": 1, "flow": False, **more}
+    fields: dict[str, Any] = {"what": "connect", "agents": 1, "has_flow": False, **more}
     command = CommandId("x")
     request = protocol.merge_request(
         own, RunId(other), command, at=at, operation={"op": "t"}, **fields
@@ -50,7 +50,7 @@ def asks(run: str = "a", other: str = "b", *, at: int = NOW, **more: Any) -> Cre
 
 def go(own: CrewState, other: CrewState | None, op: str = OP, at: int = NOW, **how: Any) -> Any:
     """The next move, and the state after it."""
-    how = {"landed": True, "creatures": 1, **how}
+    how = {"has_drained": True, "agents": 1, **how}
     move = next_move(own, other, op, at, **how)
     if move is None or move.entry is None:
         return move, own
@@ -81,7 +81,7 @@ def test_two_runs_become_one_by_five_facts() -> None:
     assert (type(move.entry), move.to, stage(b)) == (j.MergeAccepted, A, "draining")
     assert b.pending_merge is not None
     assert b.pending_merge.operation == {"op": "t"}
-    waits, _ = go(b, a, landed=False)
+    waits, _ = go(b, a, has_drained=False)
     assert waits is None
     move, b = go(b, a)
     assert (type(move.entry), stage(b)) == (j.MergeOffered, "offered")
@@ -98,7 +98,7 @@ def test_two_runs_become_one_by_five_facts() -> None:
     move, b = go(b, a)
     assert (type(move.entry), move.entry.position) == (j.RunEndedByMerge, 40)
     assert (b.status, b.is_ended, b.surviving_run, b.pending_merge) == ("merged", True, A, None)
-    assert next_move(b, a, OP, NOW, landed=True) is None
+    assert next_move(b, a, OP, NOW, has_drained=True) is None
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_two_runs_become_one_by_five_facts() -> None:
 def test_which_run_takes_the_other_one_in(
     a: tuple[int, bool], b: tuple[int, bool], stays: str
 ) -> None:
-    asking = asks(creatures=a[0], flow=a[1])
-    _, asked = go(begun("b"), asking, creatures=b[0], flow=b[1])
+    asking = asks(agents=a[0], has_flow=a[1])
+    _, asked = go(begun("b"), asking, agents=b[0], has_flow=b[1])
     assert stage(asked) == ("surviving" if stays == "b" else "draining")
     _, asking = go(asking, asked)
     assert stage(asking) == ("surviving" if stays == "a" else "draining")
@@ -124,7 +124,7 @@ def test_which_run_takes_the_other_one_in(
 @pytest.mark.parametrize(
     ("own", "how", "why"),
     [
-        (begun("b"), {"flow": True}, "have a flow"),
+        (begun("b"), {"has_flow": True}, "have a flow"),
         (begun("b"), {"refusal": "nobody is called z"}, "nobody is called z"),
         (begun("b", j.Paused()), {}, "is paused"),
     ],
@@ -132,7 +132,7 @@ def test_which_run_takes_the_other_one_in(
 def test_a_run_that_refuses_says_why_and_was_never_in_it(
     own: CrewState, how: dict[str, Any], why: str
 ) -> None:
-    a = asks(flow=True)
+    a = asks(has_flow=True)
     move, b = go(own, a, **how)
     assert isinstance(move.entry, j.MergeFailed)
     assert why in b.merges[OP].reason
@@ -154,7 +154,7 @@ def test_a_run_that_refuses_says_why_and_was_never_in_it(
 def test_a_run_that_is_busy_leaves_a_request_waiting(own: CrewState) -> None:
     a = asks()
     assert go(own, a)[0] is None
-    move, a = go(a, own, at=NOW + ASK_LIMIT)
+    move, a = go(a, own, at=NOW + REQUEST_TIMEOUT)
     assert isinstance(move.entry, j.MergeFailed)
     assert "did not answer within 60 s" in a.merges[OP].reason
 
@@ -172,9 +172,9 @@ def test_a_run_gives_its_own_request_up_for_an_earlier_one(crosses: bool) -> Non
 
 def test_a_hint_of_a_stranger_means_nothing() -> None:
     a, b = agreed()
-    assert next_move(a, asks("c", "b"), OP, NOW, landed=True) is None
-    assert next_move(begun("c"), a, OP, NOW, landed=True) is None
-    assert next_move(begun("b"), a, "a/other", NOW, landed=True) is None
+    assert next_move(a, asks("c", "b"), OP, NOW, has_drained=True) is None
+    assert next_move(begun("c"), a, OP, NOW, has_drained=True) is None
+    assert next_move(begun("b"), a, "a/other", NOW, has_drained=True) is None
     assert protocol.run_to_read(a, OP, C) == B
     assert protocol.run_to_read(b, "c/other", C) == C
 
@@ -185,7 +185,7 @@ def test_a_hint_of_a_stranger_means_nothing() -> None:
     [
         ({"status": "completed"}, {}, "has ended (completed)"),
         ({"status": "stopping"}, {}, "is being stopped"),
-        ({}, {"gone": True}, "has ended (from outside)"),
+        ({}, {"gone": True}, "has ended (terminated)"),
         (
             {"merges": {OP: MergeOutcome(outcome="failed", other=A, position=9, reason="no room")}},
             {},
@@ -197,7 +197,7 @@ def test_a_hint_of_a_stranger_means_nothing() -> None:
                 "merges": {"o": MergeOutcome(outcome="merged", other=C, position=9)},
             },
             {},
-            "part of 'c' by now",
+            "merged into 'c'",
         ),
     ],
 )
@@ -212,7 +212,7 @@ def test_a_merge_fails_at_once_where_the_other_run_cannot_go_on(
         _, a = go(a, b)
     own, other = (b, a) if which == "draining" else (a, b)
     assert stage(own) == which
-    move, after = go(own, other.model_copy(update=update), landed=False, **how)
+    move, after = go(own, other.model_copy(update=update), has_drained=False, **how)
     assert isinstance(move.entry, j.MergeFailed)
     assert why in after.merges[OP].reason
     assert after.pending_merge is None
@@ -228,7 +228,7 @@ def test_a_run_that_is_not_there_is_told_from_one_that_is_not_stored_yet() -> No
 
 @pytest.mark.parametrize(
     ("which", "limit"),
-    [("requested", ASK_LIMIT), ("draining", DRAIN_LIMIT), ("surviving", OFFER_LIMIT)],
+    [("requested", REQUEST_TIMEOUT), ("draining", DRAIN_TIMEOUT), ("surviving", OFFER_TIMEOUT)],
 )
 def test_each_stage_but_the_offer_has_its_time(which: str, limit: int) -> None:
     a = asks()
@@ -238,8 +238,8 @@ def test_each_stage_but_the_offer_has_its_time(which: str, limit: int) -> None:
         "draining": (b, a),
         "surviving": (go(a, b)[1], b),
     }[which]
-    assert go(own, other, at=NOW + limit - 1, landed=False)[0] is None
-    move, after = go(own, other, at=NOW + limit, landed=False)
+    assert go(own, other, at=NOW + limit - 1, has_drained=False)[0] is None
+    move, after = go(own, other, at=NOW + limit, has_drained=False)
     assert isinstance(move.entry, j.MergeFailed)
     assert f"within {limit // 1000} s" in after.merges[OP].reason
 
@@ -247,22 +247,22 @@ def test_each_stage_but_the_offer_has_its_time(which: str, limit: int) -> None:
 def test_an_offered_run_waits_for_as_long_as_it_takes() -> None:
     a, b = agreed()
     assert stage(b) == "offered"
-    for later in (DRAIN_LIMIT, OFFER_LIMIT, 10**9):
+    for later in (DRAIN_TIMEOUT, OFFER_TIMEOUT, 10**9):
         assert go(b, a, at=NOW + later)[0] is None
     over, _ = go(b, a, gone=True)
     assert isinstance(over.entry, j.MergeFailed)
-    _, a = go(a, b, at=NOW + OFFER_LIMIT)
+    _, a = go(a, b, at=NOW + OFFER_TIMEOUT)
     move, b = go(b, a)
     assert isinstance(move.entry, j.MergeFailed)
-    assert "had not landed all" in b.merges[OP].reason
+    assert "did not drain within" in b.merges[OP].reason
 
 
 def test_an_offered_run_believes_no_older_state_and_asks_the_journal() -> None:
     a, b = agreed()
     before = begun("a")  # of a look that took long
     assert before.position < a.position
-    assert next_move(b, before, OP, NOW, landed=True) is None
-    assert next_move(b, before, OP, NOW, landed=True, recalled=True) is None
+    assert next_move(b, before, OP, NOW, has_drained=True) is None
+    assert next_move(b, before, OP, NOW, has_drained=True, recalled=True) is None
     forgot = a.model_copy(update={"pending_merge": None, "position": a.position + 9})
     assert go(b, forgot)[0] == Move("recall", A)
     move, _ = go(b, protocol.recall(forgot, OP, 7), recalled=True)
@@ -284,10 +284,10 @@ def test_a_run_tells_an_older_state_from_another_run_of_that_id(which: str) -> N
     _, a = go(a, b)
     own, other = (b, a) if which == "draining" else (a, b)
     before = begun(other.run)
-    assert go(own, before, landed=False)[0] is None
-    move, after = go(own, before.model_copy(update={"started_at": 77}), landed=False)
+    assert go(own, before, has_drained=False)[0] is None
+    move, after = go(own, before.model_copy(update={"started_at": 77}), has_drained=False)
     assert isinstance(move.entry, j.MergeFailed)
-    assert "is another run by now" in after.merges[OP].reason
+    assert "now belongs to another run" in after.merges[OP].reason
 
 
 def test_a_run_takes_nobody_in_who_offered_itself_in_another_round() -> None:
@@ -327,7 +327,7 @@ def test_a_run_that_is_stopped_or_paused_gives_a_merge_up() -> None:
         (begun("a", j.Paused()), "b", CommandRejected, "paused"),
         (begun("a", j.StopRequested()), "b", CommandRejected, "stopping"),
         (begun("a", j.RunCompleted()), "b", CommandRejected, "completed"),
-        (asks(), "c", ChangeConflict, "one graph with 'b'"),
+        (asks(), "c", ChangeConflict, "merge with 'b'"),
         (
             begun("a", j.ChangeAccepted(graph_version=2, definition="e")),  # type: ignore[arg-type]
             "b",
@@ -347,8 +347,8 @@ def test_who_may_not_ask_is_told_what_to_do(
             at=NOW,
             operation=None,
             what="",
-            creatures=1,
-            flow=False,
+            agents=1,
+            has_flow=False,
         )
     assert getattr(refused.value, "remedy", "")
 
@@ -356,13 +356,13 @@ def test_who_may_not_ask_is_told_what_to_do(
 def test_a_run_looks_every_ten_seconds_when_its_time_is_over_and_then_ever_more_rarely() -> None:
     assert protocol.next_read_at(begun("a"), NOW) is None
     a, b = agreed()
-    assert protocol.next_read_at(a, NOW) == NOW + LOOK_EVERY
-    assert protocol.next_read_at(a, NOW + OFFER_LIMIT - 1) == NOW + OFFER_LIMIT
+    assert protocol.next_read_at(a, NOW) == NOW + READ_INTERVAL
+    assert protocol.next_read_at(a, NOW + OFFER_TIMEOUT - 1) == NOW + OFFER_TIMEOUT
     looked, count = NOW, 0
     while looked < NOW + 24 * 3_600_000:
         again = protocol.next_read_at(b, looked)
         assert again is not None
-        assert LOOK_EVERY <= again - looked <= LOOK_MOST
+        assert READ_INTERVAL <= again - looked <= MAX_READ_INTERVAL
         looked, count = again, count + 1
     assert count < 200
     assert protocol.is_request_pending(asks())
@@ -382,9 +382,9 @@ def test_a_state_without_merges_is_what_it_was() -> None:
 
 def test_the_last_outcomes_are_kept_in_order() -> None:
     state = begun("a")
-    for number in range(KEPT + 5):
+    for number in range(OUTCOMES_KEPT + 5):
         state = fold(state, j.MergeFailed(merge=f"o{number}", other=B, reason="w" * 9_000))
-    assert list(state.merges) == [f"o{number}" for number in range(5, KEPT + 5)]
+    assert list(state.merges) == [f"o{number}" for number in range(5, OUTCOMES_KEPT + 5)]
     assert len(state.merges["o9"].reason) <= 500
 
 
@@ -460,7 +460,7 @@ def test_no_schedule_leaves_a_creature_in_two_runs_or_in_none(
     counts: Counter[str] = Counter()
     for seed in range(SCHEDULES):
         # With few outcomes kept, what is forgotten matters, too.
-        monkeypatch.setattr(protocol, "KEPT", 1 if seed % 2 else KEPT)
+        monkeypatch.setattr(protocol, "OUTCOMES_KEPT", 1 if seed % 2 else OUTCOMES_KEPT)
         try:
             world = schedule(seed)
         except Broken as error:
@@ -516,7 +516,7 @@ def _impatient(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move
         mine is not None
         and mine.merge == op
         and mine.status == "offered"
-        and at > mine.at + ASK_LIMIT
+        and at > mine.at + REQUEST_TIMEOUT
     ):
         entry = j.MergeFailed(merge=op, other=mine.other, reason="late")
         return Move("record", mine.other, entry)
@@ -534,7 +534,7 @@ def _greedy(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | 
 
 def _hasty(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | None:
     """A run that offers itself before all has landed."""
-    return next_move(own, other, op, at, **{**how, "landed": True})
+    return next_move(own, other, op, at, **{**how, "has_drained": True})
 
 
 def _unfenced(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | None:

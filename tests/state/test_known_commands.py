@@ -8,7 +8,13 @@ import pytest
 
 from crewlog.ids import RESERVED, CommandId, RunId
 from crewlog.state import journal as j
-from crewlog.state.command_outcomes import DETAIL, KEPT, KEPT_BYTES, may_be_older, outcome_of
+from crewlog.state.command_outcomes import (
+    DETAIL_LENGTH,
+    MAX_OUTCOMES_BYTES,
+    OUTCOMES_KEPT,
+    may_be_older,
+    outcome_of,
+)
 from crewlog.state.fold import fold
 from crewlog.state.model import CommandOutcome, CrewState
 from crewlog.state.restore import fork_state
@@ -33,7 +39,7 @@ def test_the_newest_are_kept_in_full_and_the_ids_of_the_others_are_known() -> No
     state = refused(paused(EMPTY, *(f"c{n}" for n in range(1000))), "last")
     kept = {CommandId(f"c{n}") for n in range(990, 1000)} | {"last"}
     assert kept <= set(state.commands)
-    assert len(state.commands) <= KEPT
+    assert len(state.commands) <= OUTCOMES_KEPT
     assert state.commands[CommandId("last")].detail == "no"
     assert not state.commands[CommandId("last")].ok
     assert state.commands[CommandId("c999")].position == 1000
@@ -63,10 +69,10 @@ def test_they_are_bounded_by_bytes(letter: str) -> None:
     for n in range(150):
         state = refused(state, f"{n:03}{letter * 197}", reason=letter * 2_000)
         (last,) = [each for each in state.commands if each.startswith(f"{n:03}")]
-        assert len(state.commands[last].detail) <= DETAIL
+        assert len(state.commands[last].detail) <= DETAIL_LENGTH
     told = {key: value.to_json() for key, value in state.commands.items()}
     size = len(json.dumps(told, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-    assert size <= 1.1 * KEPT_BYTES
+    assert size <= 1.1 * MAX_OUTCOMES_BYTES
     assert len(state.older_commands) == 6_828
 
 
@@ -81,7 +87,7 @@ def test_the_runs_own_commands_stay() -> None:
 def test_what_an_older_build_kept_is_made_smaller_with_the_next_command() -> None:
     kept = {CommandId(f"c{n}"): CommandOutcome(position=n + 1) for n in range(1000)}
     state = paused(EMPTY.model_copy(update={"commands": kept}), "next")
-    assert len(state.commands) <= KEPT
+    assert len(state.commands) <= OUTCOMES_KEPT
     assert "next" in state.commands
     assert all(n in state.commands or may_be_older(state.older_commands, n) for n in kept)
 

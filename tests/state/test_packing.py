@@ -15,7 +15,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.ids import AgentName, ContentHash, LogName, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.batch_codec import needed, pack, pack_view, unpack, unpack_view
+from crewlog.state.batch_codec import pack, pack_view, required_bodies, unpack, unpack_view
 from crewlog.state.body_metadata import body_metadata
 from crewlog.state.calls import (
     CallModel,
@@ -135,7 +135,7 @@ def test_replies_and_results_leave_out_what_their_bodies_tell() -> None:
         for entry in entries:
             ledger.record(entry)
         packed = through_json(ledger.batch())
-        assert set(needed(packed)) == {result.hash, answer.hash}
+        assert set(required_bodies(packed)) == {result.hash, answer.hash}
         bodies = {each.hash: body_metadata(each.body) for each in (result, answer)}
         whole = unpack(packed, bodies)
         assert json.dumps(whole.entries) == json.dumps(ledger.entries), "in the same order, too"
@@ -173,7 +173,7 @@ def test_a_message_that_travels_inline_is_not_looked_for() -> None:
     inline = entry.model_copy(update={"ref": entry.ref.model_copy(update={"inline": result.body})})
     batch = j.Batch(entries=(j.entry_to_json(inline),))
     packed = pack(batch, {result.hash: body_metadata(result.body)})
-    assert not set(needed(packed))
+    assert not set(required_bodies(packed))
     assert unpack(packed, {}) == batch
 
 
@@ -240,7 +240,7 @@ def test_large_answers_are_not_relied_on() -> None:
         ledger = Journal(CrewState(run=RUN))
         ledger.learn(result)
         ledger.record(replied(result, "x#1", 1))
-        assert bool(set(needed(ledger.batch()))) is (size == 100)
+        assert bool(set(required_bodies(ledger.batch()))) is (size == 100)
 
 
 def test_a_small_answer_in_a_large_result_is_not_relied_on() -> None:
@@ -254,7 +254,7 @@ def test_a_small_answer_in_a_large_result_is_not_relied_on() -> None:
         step=StepId("x#1"), call=2, agent=AgentName("x"), tool="t", ref=ref
     )
     ledger.record(returned)
-    assert not set(needed(ledger.batch()))
+    assert not set(required_bodies(ledger.batch()))
 
 
 @pytest.mark.parametrize(

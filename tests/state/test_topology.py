@@ -22,12 +22,12 @@ from crewlog.state.components import (
     Channel,
     ChannelAgent,
     Component,
+    Components,
     Rename,
-    World,
+    agent_neighbors,
     connected_agents,
     merged_component,
     split_run_id,
-    surroundings,
     surviving_run_id,
 )
 from state.topologies import do, graph, members, talk, told
@@ -127,8 +127,8 @@ def test_a_privileged_creature_sees_all_of_its_graph() -> None:
     assert do(world, AddChannel, name="c").change.affected_creatures == ("boss",)
     beside = do(world, AddAgent, name="x", agent={"beside": "b"})
     assert beside.change.affected_creatures == ("boss", "x")
-    assert surroundings(world["g"], "boss").graph == world["g"]
-    assert surroundings(world["g"], "a").graph is None
+    assert agent_neighbors(world["g"], "boss").graph == world["g"]
+    assert agent_neighbors(world["g"], "a").graph is None
 
 
 def test_who_is_wired_to_a_channel_is_told_who_listens_there() -> None:
@@ -282,7 +282,7 @@ def test_channels_of_one_name_and_one_birth_are_one() -> None:
     assert done.world["g"].channels == one.channels
     # Whose channel it was before hears of those that listen there now.
     assert done.change.affected_creatures == ("a", "b")
-    assert surroundings(done.world["g"], "a").listeners == (("c", ("b",)),)
+    assert agent_neighbors(done.world["g"], "a").listeners == (("c", ("b",)),)
 
 
 def test_two_runs_of_one_recipe_have_channels_of_their_own() -> None:
@@ -433,7 +433,7 @@ def test_the_ids_of_parts_are_these_in_every_process() -> None:
 
 def test_ids_stay_short_and_apart_however_often_a_graph_parts() -> None:
     on = "r" * 158
-    world: World = {on: graph(a={"beside": "m"}, b={"beside": "m"}, m={})}
+    world: Components = {on: graph(a={"beside": "m"}, b={"beside": "m"}, m={})}
     for number in range(1, 40):
         parted = do(world, RemoveAgent, on, name="m", command="the same").world
         assert len(parted) == number + 1

@@ -25,7 +25,7 @@ from crewlog.graph.lowering.plans import lower
 from crewlog.graph.swap.live_change import change_report
 from crewlog.ids import RunId
 from crewlog.state.calls import PrepareChange
-from crewlog.state.components import ComponentChange, World, surroundings
+from crewlog.state.components import ComponentChange, Components, agent_neighbors
 from crewlog.store.in_process import InMemoryStore
 from state.naive_graphs import Naive
 from state.random_graphs import Dice
@@ -44,14 +44,14 @@ class Runs:
 
     def __init__(self, dice: Dice) -> None:
         self.crews = {id_: crew_of(each) for id_, each in dice.world().items()}
-        self.world: World = {id_: expanded_component(each) for id_, each in self.crews.items()}
+        self.world: Components = {id_: expanded_component(each) for id_, each in self.crews.items()}
         self.family: dict[RunId, set[RunId]] = {id_: set() for id_ in self.crews}
 
     def away(self, run: RunId) -> set[str]:
         policy = self.crews[run].graph
         return {*policy.away} if policy is not None else set()
 
-    def take(self, done: Asked, run: RunId) -> World:
+    def take(self, done: Asked, run: RunId) -> Components:
         """Goes on with what came of an operation; the graphs that there are then."""
         for id_ in {*done.crews} - {*self.crews}:
             self.family[id_] = {run, *self.family[run]}
@@ -71,9 +71,11 @@ def everybody(crews: dict[RunId, CrewDefinition]) -> list[str]:
     return [json.dumps(crew.to_json(), sort_keys=True) for crew in crews.values()]
 
 
-def seen(world: World, ids: tuple[RunId, ...]) -> dict[str, object]:
+def seen(world: Components, ids: tuple[RunId, ...]) -> dict[str, object]:
     return {
-        name: (id_, surroundings(world[id_], name)) for id_ in ids for name in world[id_].creatures
+        name: (id_, agent_neighbors(world[id_], name))
+        for id_ in ids
+        for name in world[id_].creatures
     }
 
 

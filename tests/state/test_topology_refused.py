@@ -104,14 +104,14 @@ def crews() -> dict[RunId, CrewDefinition]:
         (
             "h",
             Connect(sender="ann", listener="bob", channel="c", other="g"),
-            "there is no creature 'ann' in the graph 'h'",
-            "There are the creatures x, y.",
+            "there is no agent 'ann' with channels in the run 'h'",
+            "There are the agents x, y.",
         ),
         (
             "g",
             Connect(sender="ann", listener="bob", channel="c", other="h"),
-            "there is no creature 'bob' in the graph 'h'",
-            "There are the creatures x, y.",
+            "there is no agent 'bob' with channels in the run 'h'",
+            "There are the agents x, y.",
         ),
         (
             "g",
@@ -122,14 +122,14 @@ def crews() -> dict[RunId, CrewDefinition]:
         (
             "g",
             Wire(name="ann", to="channel:f", other="h"),
-            "nobody in the graph 'h' listens or sends to the channel 'f'",
-            "A channel alone connects nobody",
+            "no agent of the run 'h' listens or sends to the channel 'f'",
+            "A channel alone connects no agents",
         ),
         (
             "g",
             Wire(name="ann", to="bob", other="h"),
-            "there is no creature 'bob' in the graph 'h'",
-            "There are the creatures x, y.",
+            "there is no agent 'bob' with channels in the run 'h'",
+            "There are the agents x, y.",
         ),
         (
             "flow",

@@ -18,11 +18,11 @@ from crewlog.ids import (
     RunId,
     StepId,
 )
-from crewlog.state.command_outcomes import KEPT, may_be_older, remember
+from crewlog.state.command_outcomes import OUTCOMES_KEPT, add_outcome, may_be_older
 from crewlog.state.components import Rename
 from crewlog.state.fold import fold
 from crewlog.state.journal import MessageAdded, MessageRef
-from crewlog.state.logs import joined
+from crewlog.state.logs import merged_head
 from crewlog.state.model import (
     Call,
     ChildStepProgress,
@@ -43,10 +43,10 @@ from crewlog.state.run_merge.surviving_state import (
     artifact_conflict,
     artifact_heads,
     log_merges,
+    merged_interrupts,
     merged_state_changes,
     merged_steps,
     new_names,
-    questions,
     transferred_state,
 )
 from crewlog.state.split import original_run_changes, split_run_state
@@ -61,10 +61,10 @@ def test_what_was_parted_is_whole_again(seed: int) -> None:
     stays = whole.model_copy(update=original_run_changes(whole, share))
     part = CrewState.from_json(transferred_state(goes))
     names = MergeNames(
-        called=NewNames(),
+        renames=NewNames(),
         nodes={node: node for node in share.nodes},
-        comes=frozenset(share.agents),
-        first={},
+        merged_agents=frozenset(share.agents),
+        visit_offsets={},
         quotas={},
     )
     both = stays.model_copy(update=merged_state_changes(stays, part, names))
@@ -79,7 +79,7 @@ def test_what_was_parted_is_whole_again(seed: int) -> None:
         "tags",
     ):
         assert getattr(both, field) == getattr(whole, field), field
-    asked = {question.id: question for question in questions(part, names)}
+    asked = {question.id: question for question in merged_interrupts(part, names)}
     assert asked == {
         id_: question
         for id_, question in whole.interrupts.items()
@@ -89,7 +89,7 @@ def test_what_was_parted_is_whole_again(seed: int) -> None:
     # What both have, both have from before: nothing was said since.
     assert {join.one for join in joins.values()} <= {""}
     heads = {log: head.head for log, head in stays.messages.items()}
-    heads |= {log: joined(join.one, join.two, 41) for log, join in joins.items()}
+    heads |= {log: merged_head(join.one, join.two, 41) for log, join in joins.items()}
     assert heads == {log: head.head for log, head in whole.messages.items()}
 
 
@@ -133,10 +133,10 @@ def test_an_artifact_is_as_the_side_has_it_that_changed_it(goes_on: str) -> None
 
 
 NAMES = MergeNames(
-    called=NewNames({"a": "a-2"}, {"p": "p-2"}, {"g": "g-2"}),
+    renames=NewNames({"a": "a-2"}, {"p": "p-2"}, {"g": "g-2"}),
     nodes={NodeName("a"): NodeName("a-2"), NodeName("b"): NodeName("b.inbox")},
-    comes=frozenset({AgentName("a-2"), AgentName("b")}),
-    first={NodeName("a-2"): 4},
+    merged_agents=frozenset({AgentName("a-2"), AgentName("b")}),
+    visit_offsets={NodeName("a-2"): 4},
     quotas={"k": "k2"},
 )
 
@@ -278,7 +278,7 @@ def test_the_heads_of_artifacts_are_those_of_no_other_log() -> None:
 def test_new_names_are_of_their_kind() -> None:
     kinds: tuple[Literal["creature", "channel", "group"], ...] = ("creature", "channel", "group")
     renamed = [Rename(kind=kind, graph=RunId("o"), was="n", now=kind) for kind in kinds]
-    names = NAMES._replace(called=new_names(renamed))
+    names = NAMES._replace(renames=new_names(renamed))
     assert [names.log(LogName(f"{kind}:n")) for kind in ("private", "channel", "group")] == [
         "private:creature",
         "channel:channel",
@@ -354,20 +354,20 @@ def test_what_the_surviving_run_says_of_all_holds_and_what_it_does_not_say_comes
 
 
 def test_what_either_run_was_told_is_known() -> None:
-    _, older = remember({}, "", "c0", CommandOutcome(position=1))
+    _, older = add_outcome({}, "", "c0", CommandOutcome(position=1))
     assert older == ""
-    many = {f"c{n}": CommandOutcome(position=n) for n in range(1, KEPT + 1)}
+    many = {f"c{n}": CommandOutcome(position=n) for n in range(1, OUTCOMES_KEPT + 1)}
     state, part = (
         CrewState(run=RunId("r"), commands=dict(made[0]), older_commands=made[1])
         for made in (
-            remember(many, "", "mine", CommandOutcome(position=200)),
-            remember(
+            add_outcome(many, "", "mine", CommandOutcome(position=200)),
+            add_outcome(
                 {f"d{c}": o for c, o in many.items()}, "", "theirs", CommandOutcome(position=3)
             ),
         )
     )
     both = state.model_copy(update=merged_state_changes(state, part, NAMES))
-    assert len(both.commands) <= KEPT
+    assert len(both.commands) <= OUTCOMES_KEPT
     for command in (*many, *(f"d{c}" for c in many), "mine", "theirs"):
         assert command in both.commands or may_be_older(both.older_commands, command), command
     same = CrewState(run=RunId("o"), commands={"mine": CommandOutcome(position=9)})
@@ -422,7 +422,9 @@ def test_a_visit_comes_with_all_that_it_names() -> None:
     )
     assert found.waking_message is not None
     assert (found.waking_message.log, found.redirect) == ("channel:p-2", "b.inbox")
-    same = NAMES._replace(called=NewNames(), nodes={NodeName("a"): NodeName("a")}, first={})
+    same = NAMES._replace(
+        renames=NewNames(), nodes={NodeName("a"): NodeName("a")}, visit_offsets={}
+    )
     assert [
         *merged_steps(CrewState(run=RunId("o"), frontier={entry.step: entry}), same).values()
     ] == [entry]
@@ -436,7 +438,7 @@ def test_what_was_asked_about_steps_that_come_is_asked_about_them() -> None:
         )
         for id_, step in steps.items()
     }
-    found = questions(CrewState(run=RunId("o"), interrupts=asked), NAMES)
+    found = merged_interrupts(CrewState(run=RunId("o"), interrupts=asked), NAMES)
     assert [(each.id, each.step) for each in found] == [("i1", "a-2#5"), ("i3", "b.inbox#2.1")]
 
 

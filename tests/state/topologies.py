@@ -23,9 +23,9 @@ from crewlog.state.components import (
     ChannelAgent,
     Component,
     ComponentChange,
-    World,
+    Components,
     change_of_components,
-    parts_of,
+    split_components,
     surviving_run_id,
 )
 
@@ -85,7 +85,7 @@ def asked(
         del others[operation.other]
         return _one(crews, run, operation, others, family or {})
     crew = apply_operations(crews[run], [operation])
-    graphs = parts_of(run, expanded_component(crew), command)
+    graphs = split_components(run, expanded_component(crew), command)
     change = change_of_components({run: expanded_component(crews[run])}, graphs)
     return Asked({**others, **split_definitions(crew, graphs, run)}, change)
 
@@ -121,7 +121,7 @@ class Applied(NamedTuple):
     change: ComponentChange
 
 
-def do(world: World, kind: type, on: str = "g", command: str = "op", **said: Any) -> Applied:
+def do(world: Components, kind: type, on: str = "g", command: str = "op", **said: Any) -> Applied:
     """What the product makes of an operation on crews of these graphs."""
     crews = {id_: crew_of(each) for id_, each in world.items()}
     if kind is AddAgent:
@@ -134,7 +134,7 @@ def do(world: World, kind: type, on: str = "g", command: str = "op", **said: Any
     return Applied(after, done.change)
 
 
-def members(world: World) -> dict[str, str]:
+def members(world: Components) -> dict[str, str]:
     return {id_: "".join(each.creatures) for id_, each in world.items()}
 
 

@@ -9,7 +9,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.ids import PUBLIC, ContentHash, CrewName, LogName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import View
-from crewlog.state.logs import batch_links, heads_after_batch, joined
+from crewlog.state.logs import batch_links, heads_after_batch, merged_head
 from crewlog.state.model import CrewState, LogHead
 from crewlog.store import Store
 from store.journals import CHANNEL, PRIVATE, seeded
@@ -89,7 +89,7 @@ class Branch:
                 one = heads.get(log, ContentHash(""))
                 more = len(other.said[log] - self.said.get(log, frozenset()))
                 found.append(j.LogMerge(log=log, one=one, two=two, more=more))
-                heads[log] = joined(one, two, self.position + 1)
+                heads[log] = merged_head(one, two, self.position + 1)
                 self.said[log] = self.said.get(log, frozenset()) | other.said[log]
         entry = j.LogsMerged(joined=tuple(found), parents=tuple(other.run for other in others))
         self.add(entry)

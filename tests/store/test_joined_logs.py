@@ -13,7 +13,7 @@ from crewlog.state import journal as j
 from crewlog.state.batch_codec import pack_view, unpack_view
 from crewlog.state.calls import View
 from crewlog.state.fold import fold_journal
-from crewlog.state.logs import joined
+from crewlog.state.logs import merged_head
 from crewlog.store import Store
 from crewlog.store.projection import sort_messages
 from crewlog.store.protocol import LineageLink, LogLink
@@ -101,7 +101,7 @@ async def test_a_join_is_a_link_with_two_parents_and_no_message(store: Store, ru
     links = await store.read_log(one.heads[PUBLIC])
     join = next(link for link in links if link.other)
     assert (join.previous, join.other) == join.parents == heads
-    assert (join.body, join.head) == ("", joined(*heads, join.position))
+    assert (join.body, join.head) == ("", merged_head(*heads, join.position))
     assert [BODIES[link.body] for link in sort_messages(links)] == [
         *("yes", "no", "perhaps", "never", "yes"),
     ]  # fmt: skip

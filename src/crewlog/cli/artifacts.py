@@ -178,10 +178,10 @@ def _part(view: ArtifactView, path: str) -> Json:
         UsageError: there is none.
     """
     from crewlog.errors import UsageError  # noqa: PLC0415
-    from crewlog.state.artifacts import OperationRefused, at  # noqa: PLC0415
+    from crewlog.state.artifacts import OperationRefused, value_at  # noqa: PLC0415
 
     try:
-        return at(view.content, path)
+        return value_at(view.content, path)
     except OperationRefused as why:
         raise UsageError(
             f"{view.name!r} has nothing at {path!r} at position {view.position}: {why}",

@@ -26,7 +26,7 @@ from crewlog.reporting.report.view import (
 )
 from crewlog.state.checkpoints import EXCHANGE
 from crewlog.state.excerpt import excerpt, fenced, sentences
-from crewlog.state.value_text import planned
+from crewlog.state.value_text import planned_item
 from crewlog.usage import Usage
 
 _STATUSES = {
@@ -165,7 +165,7 @@ def _planned(plan: ItemListReport) -> Iterator[list[Part]]:
     items = _items(plan)
     for number, status in enumerate(plan.statuses, 1):
         item = items[number - 1] if number <= len(items) else None
-        said = planned(item)
+        said = planned_item(item)
         yield [
             _glyph(status),
             (plain(said.id or f"{plan.step}.{number}"), "bold"),

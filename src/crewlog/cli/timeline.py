@@ -28,7 +28,7 @@ from crewlog.state import journal as j
 from crewlog.state.body_metadata import argument_changes
 from crewlog.state.excerpt import excerpt, shortened
 from crewlog.state.excerpt import sentences as refusal_sentences
-from crewlog.state.finish_reason import NO_READINGS, TAKEN
+from crewlog.state.finish_reason import ACCEPTED_FAULTS, NO_READINGS
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
 _ABOUT_ARGUMENTS = frozenset({"arguments", "checks"})
@@ -350,7 +350,7 @@ class Timeline:
         """That a reply is no good answer, and counts by `bad_reply: accept`."""
         if not entry.ending or entry.refused:
             return []
-        text = f"its reply is taken as it is: {TAKEN[entry.ending]}"
+        text = f"its reply is taken as it is: {ACCEPTED_FAULTS[entry.ending]}"
         return self._row(entry, node_of(entry.step), "!", text, "yellow")
 
     # -- calls --------------------------------------------------------------------------------

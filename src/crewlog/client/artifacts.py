@@ -16,7 +16,7 @@ from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, StepId, artifact_log, is_artifact
 from crewlog.model import Json, Model
 from crewlog.reporting.diff.view import ArtifactStepView
-from crewlog.state.artifacts import Content, after, begin, first
+from crewlog.state.artifacts import Content, apply_operations, content_before, initial_content
 from crewlog.state.fold import fold
 from crewlog.state.journal import ArtifactOperationsApplied, MessageRef, entry_from_json
 from crewlog.state.logs import empty_log_head, heads_of
@@ -215,7 +215,7 @@ async def _content(
     initial: Json = defined[name].initial if name in defined else {}
     at = state.messages.get(log)
     if at is None:
-        return begin(initial)
+        return initial_content(initial)
     heads, refs = tails.get(log, _Tail([at.head], []))
     calls = {(position, ref.body) for position, ref in refs}
     for head in heads:
@@ -229,5 +229,7 @@ async def _content(
         found = inline | await store.get_bodies([b for b in part if b not in inline])
         for hash_ in part:
             body = found[hash_]
-            content = after(content if content is not None else first(body, initial), body)
-    return content if content is not None else begin(initial)
+            content = apply_operations(
+                content if content is not None else content_before(body, initial), body
+            )
+    return content if content is not None else initial_content(initial)

@@ -44,7 +44,7 @@ from crewlog.state.calls import (
     CallModel,
     CallTool,
 )
-from crewlog.state.timeouts import timeout_words
+from crewlog.state.timeouts import timeout_message
 
 CALLS: Mapping[str, type[CallInput] | None] = {
     CALL_MODEL: CallModel,
@@ -155,7 +155,7 @@ async def failure_of(
     if isinstance(error, TimeoutError):
         what, owner = _TIMED.get(pending.activity_type.name, ("it", ""))
         kind = error.type.name if error.type else ""
-        return "Timeout", *timeout_words(what, owner, kind)
+        return "Timeout", *timeout_message(what, owner, kind)
     if not isinstance(error, ApplicationError):
         return "", str(error), ""
     details = failure_details(error)

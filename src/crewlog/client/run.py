@@ -72,7 +72,7 @@ from crewlog.reporting.events.view import Event
 from crewlog.reporting.report.view import ReportView
 from crewlog.reporting.wire_views import rename_of
 from crewlog.run_status import CLOSED
-from crewlog.state.command_outcomes import DETAIL, may_be_older
+from crewlog.state.command_outcomes import DETAIL_LENGTH, may_be_older
 from crewlog.state.components import Rename
 from crewlog.state.journal import (
     ChangeAccepted,
@@ -214,7 +214,7 @@ class Run(ByHand, Authority, Talking):
             into = state.surviving_run
             return None if into is None else await self._there(into).outcome(command)
         check_own(command, found.hash, self._signalled.get(command, ""))
-        if len(found.detail) < DETAIL:
+        if len(found.detail) < DETAIL_LENGTH:
             return found
         return found.model_copy(update={"detail": await self._reason(found)})
 

@@ -1,6 +1,6 @@
 """Awareness blocks: the part of a system prompt that describes the agent's component.
 
-A block is the text of `surroundings` and nothing else. So it changes exactly when an operation
+A block is the text of `agent_neighbors` and nothing else. So it changes exactly when an operation
 affects the agent. It is built from the definition that a call names, and is in no history.
 """
 
@@ -14,7 +14,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.graph.lowering.components import component_of
 from crewlog.ids import AgentName
-from crewlog.state.components import ChannelAgent, Component, surroundings
+from crewlog.state.components import ChannelAgent, Component, agent_neighbors
 
 HEADING = "Your component, the agents connected with you:"
 """The first line of a block."""
@@ -40,7 +40,7 @@ class AwarenessBlocks:
         return "\n".join((HEADING, *(f"- {line}" for line in lines)))
 
     def _lines(self, component: Component, name: AgentName) -> Iterator[str]:
-        seen = surroundings(component, name)
+        seen = agent_neighbors(component, name)
         senders, listeners = dict(seen.senders), dict(seen.listeners)
         for channel in seen.own.listen:
             others = _others(name, senders[channel])

@@ -32,7 +32,14 @@ from crewlog.ids import (
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.frontier import child_steps_of
-from crewlog.state.item_specs import ItemSpec, ListSpec, bounded_spec, item_spec, joined, list_spec
+from crewlog.state.item_specs import (
+    ItemSpec,
+    ListSpec,
+    bounded_spec,
+    item_spec,
+    list_spec,
+    spec_of_items,
+)
 from crewlog.state.model import ChildStepProgress, FrontierStep, Item, Output
 
 MAX_INTERRUPTED = 64
@@ -279,7 +286,7 @@ def output_list_spec(output: Output, by: str) -> ListSpec | None:
     if output.elements:
         parts = output.elements
         specs = [p.spec or ItemSpec() if p.body else item_spec(p.value, keys) for p in parts]
-        return joined(specs, keys) if by or any(spec.after for spec in specs) else None
+        return spec_of_items(specs, keys) if by or any(spec.after for spec in specs) else None
     if isinstance(output.value, list):
         items: list[Json] = output.value  # pyright: ignore[reportUnknownVariableType]
         return list_spec(items, keys)

@@ -25,7 +25,7 @@ from crewlog.state import journal as j
 from crewlog.state.calls import INLINE_BYTES, CallModelResult, OutputValue, addressed_items
 from crewlog.state.drafts import draft_text
 from crewlog.state.excerpt import excerpt, message_excerpt
-from crewlog.state.finish_reason import ACCEPTING, FAULTS, REMEDIES
+from crewlog.state.finish_reason import ACCEPT_REMEDY, FAULTS, REMEDIES
 from crewlog.state.model import CrewState, Draft
 
 _NOT_PARSED = ("its form has been asked for only since then",)
@@ -199,7 +199,7 @@ class FinalMessages:
             "`fallback` of its reply."
         )
         if self.is_bad(agent, step, result):
-            remedy = f"{REMEDIES[result.ending]}, {ACCEPTING}"
+            remedy = f"{REMEDIES[result.ending]}, {ACCEPT_REMEDY}"
         return f"the reply of {agent!r} cannot be used, and it was asked {times}: {text}.\n{remedy}"
 
     def end_at_limit(self, step: StepId, agent: AgentName, logs: tuple[LogName, ...]) -> None:

@@ -12,7 +12,7 @@ from crewlog.authority.audiences import may_read_input
 from crewlog.definition.context import ARTIFACT, FLAG, WHOLE
 from crewlog.graph.run_context import RunContext
 from crewlog.ids import PUBLIC, AgentName, FlagName, LogName, StepId
-from crewlog.state.agent_inputs import MOST_ELEMENTS, AgentInput, InputValue
+from crewlog.state.agent_inputs import MAX_ELEMENTS, AgentInput, InputValue
 from crewlog.state.model import Output
 
 
@@ -51,9 +51,9 @@ def _readable_inputs(
                     source=source,
                     elements=tuple(
                         InputValue(value=each.value, body=each.body, logs=each.logs)
-                        for each in elements[-MOST_ELEMENTS:]
+                        for each in elements[-MAX_ELEMENTS:]
                     ),
-                    of=len(elements) if len(elements) > MOST_ELEMENTS else 0,
+                    of=len(elements) if len(elements) > MAX_ELEMENTS else 0,
                 )
             elif owner == agent or may_read(output.logs):
                 yield _output_input(source, output)

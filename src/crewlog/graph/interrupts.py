@@ -19,7 +19,7 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.plan import Ask, GraphPlan
 from crewlog.ids import AgentName, NodeName
 from crewlog.model import Json
-from crewlog.state.answers import budget_extension
+from crewlog.state.answers import budget_increase
 from crewlog.state.calls import CallQuota, quota_store_name
 from crewlog.state.model import Interrupt, InterruptQuota, Output, PromptState
 from crewlog.state.value_text import value_text
@@ -241,7 +241,7 @@ def check_answer(interrupt: Interrupt, decision: str) -> None:
     if decision in interrupt.options:
         return
     if interrupt.kind == "budget":
-        if budget_extension(interrupt, decision):
+        if budget_increase(interrupt, decision):
             return
     elif interrupt.takes_text and decision.strip():
         return

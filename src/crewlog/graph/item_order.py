@@ -12,7 +12,7 @@ from typing import NamedTuple
 from crewlog.definition.findings import listed
 from crewlog.graph.plan import PlanNode
 from crewlog.ids import AgentName
-from crewlog.state.item_specs import FAULTS_TOLD, ListSpec, has_any_of
+from crewlog.state.item_specs import ERRORS_KEPT, ListSpec, has_any_of
 
 
 class ItemOrder(NamedTuple):
@@ -23,8 +23,8 @@ class ItemOrder(NamedTuple):
     owners: tuple[int, ...] = ()
     """By item: the index of its agent in `agents`."""
     after: tuple[tuple[int, ...], ...] = ()
-    """By item: the items that it waits for, see `crewlog.state.item_specs.packed`; empty: none
-    waits for another."""
+    """By item: the items that it waits for, see `crewlog.state.item_specs.pack_numbers`; empty:
+    none waits for another."""
     errors: tuple[str, ...] = ()
     """The errors of the list, for people; with one, no step starts."""
 
@@ -51,8 +51,8 @@ def item_order(node: PlanNode, spec: ListSpec | None, count: int) -> ItemOrder:
         errors += _agent_errors(node, spec, agents) if node.by in spec.owners or not errors else ()
         names = [each or AgentName("") for each in agents]
     if errors:
-        more = len(errors) - FAULTS_TOLD + spec.more
-        reported = errors[:FAULTS_TOLD] + ([f"and {more:,} more"] if more > 0 else [])
+        more = len(errors) - ERRORS_KEPT + spec.more
+        reported = errors[:ERRORS_KEPT] + ([f"and {more:,} more"] if more > 0 else [])
         return ItemOrder(errors=tuple(reported))
     distinct = tuple(dict.fromkeys(names))
     owners = tuple(map({name: at for at, name in enumerate(distinct)}.__getitem__, names))
@@ -92,7 +92,7 @@ def next_ready_item(
 
     Args:
         unstarted: The items that have not started, in order.
-        after: By item: the items that it waits for, see `crewlog.state.item_specs.packed`.
+        after: By item: the items that it waits for, see `crewlog.state.item_specs.pack_numbers`.
         running: The items that have started and are not done.
     """
     pending = sorted({*unstarted, *running})

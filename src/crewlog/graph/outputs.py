@@ -23,7 +23,7 @@ from crewlog.state.calls import OutputValue
 from crewlog.state.excerpt import excerpt
 from crewlog.state.frontier import ERROR
 from crewlog.state.model import FrontierStep, Output
-from crewlog.state.reducers import CONFLICTING, MOST, conflict, settled
+from crewlog.state.reducers import MAX_BYTES, REFUSING_REDUCERS, conflict_reason, value_to_record
 
 EXCERPT_LENGTH = 80
 """Characters of a value in a refused write."""
@@ -32,7 +32,9 @@ EXCERPT_LENGTH = 80
 def is_kept_whole(run: RunContext, key: str, value: Json) -> bool:
     """Whether a large value must be whole in the state because a reducer combines it."""
     reducer = run.plan.merge.get(key, "last")
-    return reducer in CONFLICTING and reducer != "agree" and len(canonical(value)) <= MOST
+    return (
+        reducer in REFUSING_REDUCERS and reducer != "agree" and len(canonical(value)) <= MAX_BYTES
+    )
 
 
 def record_write(
@@ -70,7 +72,9 @@ def record_write(
             )
         )
         return
-    written = entry.value if body is not None else settled(entry.reducer, value, entry.value)
+    written = (
+        entry.value if body is not None else value_to_record(entry.reducer, value, entry.value)
+    )
     run.ledger.record(entry.model_copy(update={"value": written}))
 
 
@@ -133,8 +137,8 @@ def _conflict_text(reducer: str, there: Output | None, value: Json, body: str | 
             return "the value cannot be stored as JSON"
         return "" if same else "the two are not the same"
     if body is not None or (there is not None and there.body is not None):
-        return f"it has more than {MOST:,} bytes of JSON, the most that a reducer combines"
-    return conflict(reducer, there.value if there is not None else None, value)
+        return f"it has more than {MAX_BYTES:,} bytes of JSON, the most that a reducer combines"
+    return conflict_reason(reducer, there.value if there is not None else None, value)
 
 
 def _text(value: Json) -> str:

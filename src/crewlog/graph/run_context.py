@@ -51,19 +51,19 @@ from crewlog.state.answers import call_binding
 from crewlog.state.calls import CallQuota, View
 from crewlog.state.frontier import find_step, item_agent
 from crewlog.state.item_specs import (
-    MOST_ADDED,
-    MOST_BYTES,
+    MAX_APPENDED_IDS,
+    MAX_SPEC_BYTES,
     ItemSpec,
     ListSpec,
     bounded_spec,
     item_spec,
     list_spec,
-    unpacked_numbers,
+    unpack_numbers,
 )
 from crewlog.state.live_permissions import agent_permission_change, last_change
 from crewlog.state.model import Call, CrewState, Interrupt, Item
 from crewlog.state.recorder import Journal
-from crewlog.state.reducers import CONFLICTING, LISTS
+from crewlog.state.reducers import LIST_REDUCERS, REFUSING_REDUCERS
 
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
@@ -269,13 +269,13 @@ class RunContext:
 
     def has_list_reducer(self, key: str) -> bool:
         """Whether the reducer of a run output, or of `agent.output`, makes a list."""
-        return self.plan.merge.get(key) in LISTS
+        return self.plan.merge.get(key) in LIST_REDUCERS
 
     def reducer_fields(self, key: str, step: StepId | None = None) -> dict[str, Any]:
         """The fields of a journal entry that say how the value of an output is combined."""
         reducer = self.plan.merge.get(key, "last")
-        fields: dict[str, Any] = {"reducer": reducer} if reducer in CONFLICTING else {}
-        if reducer not in LISTS:
+        fields: dict[str, Any] = {"reducer": reducer} if reducer in REFUSING_REDUCERS else {}
+        if reducer not in LIST_REDUCERS:
             return fields
         return fields | {
             "append": True,
@@ -324,11 +324,9 @@ class RunContext:
     def _limit_item_spec(self, spec: ItemSpec) -> ItemSpec:
         """The description of an item that is added to a list, or an error if it is too long."""
         count = len(spec.after)
-        if count <= MOST_ADDED:
+        if count <= MAX_APPENDED_IDS:
             return spec
-        error = (
-            f"it waits for {count:,} others, and at most {MOST_ADDED} where it is added to a list"
-        )
+        error = f"it waits for {count:,} others, and at most {MAX_APPENDED_IDS} where it is added to a list"
         return spec.model_copy(update={"after": (), "error": error})
 
     def _limit_list_spec(self, name: str, spec: ListSpec) -> ListSpec:
@@ -341,11 +339,13 @@ class RunContext:
             if output.spec is not None and f"{agent}.{key}" != name
         )
         size = len(canonical(spec.to_json()))
-        if size + others <= MOST_BYTES:
+        if size + others <= MAX_SPEC_BYTES:
             return spec
         sizes = f"what its items say of agents and others takes {size:,} bytes as JSON, those of"
         return ListSpec(
-            errors=(f"{sizes} the run's other lists {others:,}, and all at most {MOST_BYTES:,}",)
+            errors=(
+                f"{sizes} the run's other lists {others:,}, and all at most {MAX_SPEC_BYTES:,}",
+            )
         )
 
     def fail(self, error: str, end_reason: EndReason = "") -> None:
@@ -380,7 +380,7 @@ class RunContext:
             parent = self.state.frontier.get(child.parent)
             if parent is not None and (children := parent.child_steps) is not None:
                 former_steps = children.former_steps
-                after = unpacked_numbers(children.after[child.item - 1]) if children.after else ()
+                after = unpack_numbers(children.after[child.item - 1]) if children.after else ()
         readable += (log for log in logs if agent in named_readers(log))
         heads = {
             log: logs[log].head

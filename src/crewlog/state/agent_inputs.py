@@ -1,6 +1,6 @@
-"""What calls are told of an agent's context: its inputs by reference, and what a window left out.
+"""The inputs of an agent, and what a window left out: parts of the inputs and results of calls.
 
-These are durable data: histories hold them. A field may be added with a default, never renamed.
+Histories hold them, so they are durable: a field may be added with a default, never renamed.
 """
 
 from __future__ import annotations
@@ -8,46 +8,47 @@ from __future__ import annotations
 from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json, Model
 
-MOST_ELEMENTS = 256
-"""Values of a list that several steps made, of which a call is told: the newest."""
+MAX_ELEMENTS = 256
+"""The most values that a call gets of a list that several steps add to: the newest."""
 
 
 class InputValue(Model):
-    """A value of a list that several steps made, or that has a reader of its own."""
+    """A value of a list that several steps add to."""
 
     value: Json = None
-    """The value, where it is small."""
+    """The value, if it is small."""
     body: ContentHash | None = None
-    """The body that holds it, where it is not; a message's text, where it is one."""
+    """The body of a larger value, or the message whose text is the value."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see it; empty: `public`."""
 
 
 class AgentInput(Model):
-    """An input of an agent, as the run has it when a call is scheduled."""
+    """An input of an agent when a call is scheduled."""
 
     source: str
     """`discovery.found`, `flag:approved`, `artifact:workflow`, `input`."""
     value: Json = None
-    """The value, where it is small."""
+    """The value, if it is small."""
     body: ContentHash | None = None
-    """The body that holds it, where it is not; a message's text, where it is one."""
+    """The body of a larger value, or the message whose text is the value."""
     elements: tuple[InputValue, ...] = ()
-    """The values in order, where it is a list that has parts: those that the agent may see."""
+    """The values of a list that several steps add to, in order: those that the agent may see."""
     of: int = 0
-    """How many parts there are that it may see, where not all of them are told."""
+    """The number of values that it may see, if `elements` does not have all of them."""
     logs: tuple[LogName, ...] = ()
-    """The logs whose readers may see it; empty: `public`, or nobody's, as a flag."""
+    """The logs whose readers may see it; empty: `public`, or a run output."""
 
 
 class WindowResult(Model):
-    """What became of the part of a transcript that a window left out."""
+    """What a window left out of a transcript."""
 
     left_out: int = 0
-    """Messages that the model was not shown, a reply with its calls' results as one."""
+    """The number of messages that the model did not get; a reply with the results of its calls is
+    one."""
     summarized: int = 0
-    """Those of them that a summary stands for."""
+    """The number of those that a summary stands for."""
     summaries: int = 0
-    """Summaries that were made for the call, and count as its usage."""
+    """The number of summaries made for the call; they count as its usage."""
     error: str = ""
-    """Why a model did not sum up: the beginnings of the messages stand in its place."""
+    """Why a model did not write a summary: then the start of each message stands for it."""

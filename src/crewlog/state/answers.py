@@ -1,4 +1,4 @@
-"""What people's answers change in the state, besides the question that is open no more."""
+"""What an answer changes in the state, besides closing its interrupt."""
 
 from __future__ import annotations
 
@@ -12,84 +12,90 @@ from crewlog.state.excerpt import excerpt
 from crewlog.state.model import Call, CrewState, Interrupt, InterruptAnswer, Turn
 
 ESCALATED = "escalated"
-"""What answers a question that nobody answered in time, where others are asked the same."""
+"""The answer to an expired interrupt that is raised again for other people."""
 ANSWERS_KEPT = 10
-"""Answered questions that the state tells of: every execution carries them."""
+"""The most answered interrupts that the state keeps: every execution carries them."""
 ANSWER_LENGTH = 80
-"""Characters of an answer that it tells."""
+"""Characters of an answer that it keeps."""
 
 
 _MOST = 1e15
-"""How much more of tokens and dollars one answer can allow: what is added up must stay a number."""
+"""The most tokens or dollars that one answer may add: the sum must stay a number."""
 _MOST_SECONDS = 3660 * 86400.0
-"""The same of time: ten years, as for everything that is waited for."""
+"""The most time that one answer may add: ten years, as for every timer."""
 
 
 def answer_changes(
-    state: CrewState, asked: Interrupt, entry: j.InterruptAnswered
+    state: CrewState, interrupt: Interrupt, entry: j.InterruptAnswered
 ) -> dict[str, Any]:
     """What an answer changes of the run as a whole."""
     changes: dict[str, Any] = {}
     if entry.by or entry.expired:
-        told = InterruptAnswer(
+        answer = InterruptAnswer(
             decision=excerpt(entry.decision, ANSWER_LENGTH),
             by=entry.by,
             expired=entry.expired,
             at=entry.at,
         )
-        kept: dict[InterruptId, InterruptAnswer] = {**state.answers, asked.id: told}
-        changes["answers"] = dict([*kept.items()][-ANSWERS_KEPT:])
-    if asked.kind == "limit" and entry.decision == asked.options[0]:
+        answers: dict[InterruptId, InterruptAnswer] = {**state.answers, interrupt.id: answer}
+        changes["answers"] = dict([*answers.items()][-ANSWERS_KEPT:])
+    if interrupt.kind == "limit" and entry.decision == interrupt.options[0]:
         changes["step_limit_raises"] = state.step_limit_raises + 1
-    if asked.kind == "budget" and (more := budget_extension(asked, entry.decision)):
+    if interrupt.kind == "budget" and (more := budget_increase(interrupt, entry.decision)):
         changes["added_budgets"] = {
             **state.added_budgets,
-            asked.budget: _allowed(state, asked, entry, more),
+            interrupt.budget: _added_budget(state, interrupt, entry, more),
         }
     return changes
 
 
-def budget_extension(asked: Interrupt, decision: str) -> float:
-    """How much more an answer allows: what was asked for, or the number that it says."""
-    if decision == asked.options[0]:
-        return asked.more
+def budget_increase(interrupt: Interrupt, decision: str) -> float:
+    """How much an answer adds to a budget: the suggested amount, or the number that it says."""
+    if decision == interrupt.options[0]:
+        return interrupt.more
     try:
         more = float(decision)
     except ValueError:
         return 0
-    return more if 0 < more <= (_MOST_SECONDS if asked.budget == "wall" else _MOST) else 0
+    return more if 0 < more <= (_MOST_SECONDS if interrupt.budget == "wall" else _MOST) else 0
 
 
-def _allowed(state: CrewState, asked: Interrupt, entry: j.InterruptAnswered, more: float) -> float:
-    if asked.budget == "wall":  # a time: what people took to answer does not count
+def _added_budget(
+    state: CrewState, interrupt: Interrupt, entry: j.InterruptAnswered, more: float
+) -> float:
+    if interrupt.budget == "wall":  # a time: what people took to answer does not count
         return entry.at + round(more * 1000)
-    return state.added_budgets.get(asked.budget, 0) + more
+    return state.added_budgets.get(interrupt.budget, 0) + more
 
 
-def approval(state: CrewState, asked: Interrupt, entry: j.InterruptAnswered) -> dict[str, Any]:
-    """What a yes says of its call, sealed."""
-    arguments = asked.arguments if entry.arguments is None else entry.arguments
-    approved: dict[str, Any] = {
-        "approved": asked.id,
+def approval_fields(
+    state: CrewState, interrupt: Interrupt, entry: j.InterruptAnswered
+) -> dict[str, Any]:
+    """The fields of an approved call, with the binding of the approval."""
+    arguments = interrupt.arguments if entry.arguments is None else entry.arguments
+    fields: dict[str, Any] = {
+        "approved": interrupt.id,
         "arguments": arguments,
         "edited": entry.arguments is not None,
         "approver": entry.by,
         "deadline": entry.deadline,
     }
-    found = state.frontier.get(asked.step) if asked.step else None
-    calls = found.turn.calls if found is not None and found.turn is not None else ()
+    step = state.frontier.get(interrupt.step) if interrupt.step else None
+    calls = step.turn.calls if step is not None and step.turn is not None else ()
     for call in calls:
-        if call.call == asked.call:
-            made = call.model_copy(update=approved)
+        if call.call == interrupt.call:
+            approved_call = call.model_copy(update=fields)
             return {
-                **approved,
-                "binding": call_binding(state.run, asked.step or StepId(""), made).hash,
+                **fields,
+                "binding": call_binding(
+                    state.run, interrupt.step or StepId(""), approved_call
+                ).hash,
             }
-    return approved
+    return fields
 
 
 def call_binding(run: RunId, step: StepId, call: Call) -> Binding:
-    """What a yes to a call must have been bound to, for it to be made now."""
+    """What the approval of a call must be bound to, for the call to be made now."""
     return Binding.model_validate(
         {
             "run": run,
@@ -108,8 +114,8 @@ def call_binding(run: RunId, step: StepId, call: Call) -> Binding:
 
 
 def turn_with_model_call(turn: Turn) -> Turn:
-    """A turn that was over, with one more call of its model."""
-    following: Mapping[str, Any] = {
+    """The turn with one more model call, after its last one."""
+    changes: Mapping[str, Any] = {
         "calls": (*turn.calls, Call(call=turn.next_call)),
         "next_call": turn.next_call + 1,
         "model_calls": turn.model_calls + 1,
@@ -117,4 +123,4 @@ def turn_with_model_call(turn: Turn) -> Turn:
         "goto": (),
         "results": (),
     }
-    return turn.model_copy(update=following)
+    return turn.model_copy(update=changes)

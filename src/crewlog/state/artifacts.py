@@ -29,26 +29,26 @@ _Items = Sequence[Json]
 
 OPERATIONS = ("add", "replace", "remove", "test", "merge")
 """The kinds of operations."""
-MOST = 1_000
+MAX_OPERATIONS = 1_000
 """Operations that one call may return."""
-LARGEST_CALL = 1024 * 1024
+MAX_CALL_BYTES = 1024 * 1024
 """Bytes of JSON of one call's operations."""
-LARGEST = 8 * 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024
 """The most bytes of JSON of an artifact."""
-LONGEST_PATH = 2_000
+MAX_PATH_LENGTH = 2_000
 """The most characters of a path."""
-KEPT = 100
+SKIPPED_KEPT = 100
 """How many of the last skipped operations a content keeps."""
-TOLD = 5
+REASONS_KEPT = 5
 """How many skipped operations of one call are reported with their reasons."""
 
-_SHOWN = 200
+_PATH_KEPT = 200
 """Characters of a skipped operation's path that a content keeps."""
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 
 
-class LeftOut(NamedTuple):
+class SkippedOperation(NamedTuple):
     """An operation that was skipped."""
 
     id: str
@@ -77,15 +77,15 @@ class Content:
     """Operations that applied."""
     missed: int = 0
     """Operations that were skipped."""
-    left_out: tuple[LeftOut, ...] = ()
-    """The last skipped operations, at most `KEPT`."""
+    left_out: tuple[SkippedOperation, ...] = ()
+    """The last skipped operations, at most `SKIPPED_KEPT`."""
 
-    def of(self, id_: str) -> tuple[LeftOut, ...]:
+    def of(self, id_: str) -> tuple[SkippedOperation, ...]:
         """The skipped operations of a call, as far as they are kept."""
         return tuple(each for each in self.left_out if each.id == id_)
 
 
-def begin(initial: Json) -> Content:
+def initial_content(initial: Json) -> Content:
     """The content before any operation."""
     return Content(initial, len(canonical(initial)))
 
@@ -99,11 +99,13 @@ def fold(bodies: Iterable[Mapping[str, Json]], initial: Json) -> Content:
     """
     content: Content | None = None
     for body in bodies:
-        content = after(content if content is not None else first(body, initial), body)
-    return content if content is not None else begin(initial)
+        content = apply_operations(
+            content if content is not None else content_before(body, initial), body
+        )
+    return content if content is not None else initial_content(initial)
 
 
-def first(body: Mapping[str, Json], initial: Json) -> Content:
+def content_before(body: Mapping[str, Json], initial: Json) -> Content:
     """The content before the first body of a log.
 
     The body records the initial document, since the definition may change.
@@ -112,14 +114,14 @@ def first(body: Mapping[str, Json], initial: Json) -> Content:
         body: The first body.
         initial: The definition's initial document, for a body without one.
     """
-    return begin(body.get("initial", initial))
+    return initial_content(body.get("initial", initial))
 
 
-def after(content: Content, body: Mapping[str, Json]) -> Content:
+def apply_operations(content: Content, body: Mapping[str, Json]) -> Content:
     """The content after a call's operations."""
     value, size = content.value, content.size
     id_, failed, applied = str(body.get("id", "")), "", 0
-    missed: list[LeftOut] = []
+    skipped: list[SkippedOperation] = []
     operations: Sequence[Mapping[str, Json]] = body.get("operations") or ()
     for number, operation in enumerate(operations, 1):
         op, path = str(operation.get("op", "")), str(operation.get("path", ""))
@@ -127,31 +129,35 @@ def after(content: Content, body: Mapping[str, Json]) -> Content:
             if failed:
                 raise OperationRefused(f"the test of {failed!r} before it did not hold")
             changed = _changed(value, operation)
-            if size + changed.grown > LARGEST and changed.grown > 0:
-                raise OperationRefused(f"the artifact would have more than {LARGEST:,} bytes")
-        except OperationRefused as why:
-            missed.append(LeftOut(id_, number, op, path[:_SHOWN], str(why)))
+            if size + changed.grown > MAX_BYTES and changed.grown > 0:
+                raise OperationRefused(f"the artifact would have more than {MAX_BYTES:,} bytes")
+        except OperationRefused as error:
+            skipped.append(SkippedOperation(id_, number, op, path[:_PATH_KEPT], str(error)))
             failed = failed or (excerpt(path, 100) or "the whole" if op == "test" else "")
             continue
         value, size, applied = changed.value, size + changed.grown, applied + 1
-    kept = (*content.left_out, *missed[:KEPT])[-KEPT:] if missed else content.left_out
+    left_out = (
+        (*content.left_out, *skipped[:SKIPPED_KEPT])[-SKIPPED_KEPT:]
+        if skipped
+        else content.left_out
+    )
     return replace(
         content,
         value=value,
         size=size,
         calls=content.calls + 1,
         applied=content.applied + applied,
-        missed=content.missed + len(missed),
-        left_out=kept,
+        missed=content.missed + len(skipped),
+        left_out=left_out,
     )
 
 
-def told(missed: Sequence[LeftOut]) -> tuple[str, ...]:
+def skip_reasons(missed: Sequence[SkippedOperation]) -> tuple[str, ...]:
     """The first skipped operations with their reasons, for entries and models."""
-    return tuple(excerpt(str(each), 300) for each in missed[:TOLD])
+    return tuple(excerpt(str(each), 300) for each in missed[:REASONS_KEPT])
 
 
-def at(value: Json, path: str) -> Json:
+def value_at(value: Json, path: str) -> Json:
     """The part of a document at a path.
 
     Raises:
@@ -166,7 +172,7 @@ class OperationRefused(Exception):
     """An operation does not apply; the message is the reason."""
 
 
-def body_of(
+def operations_body(
     id_: str, agent: str, operations: Sequence[Mapping[str, Json]], initial: Json = None
 ) -> dict[str, Json]:
     """The body that a call adds to an artifact's log.
@@ -197,8 +203,8 @@ def pointer_keys(path: str) -> list[str]:
     """
     if path == "":
         return []
-    if len(path) > LONGEST_PATH:
-        raise OperationRefused(f"a path has at most {LONGEST_PATH:,} characters")
+    if len(path) > MAX_PATH_LENGTH:
+        raise OperationRefused(f"a path has at most {MAX_PATH_LENGTH:,} characters")
     if not path.startswith("/"):
         raise OperationRefused("a path begins with '/', or is empty for the whole")
     if _BAD_ESCAPE.search(path):
@@ -209,7 +215,7 @@ def pointer_keys(path: str) -> list[str]:
     return tokens
 
 
-def escaped(key: str) -> str:
+def escape_key(key: str) -> str:
     """A key, escaped for a path."""
     return key.replace("~", "~0").replace("/", "~1")
 
@@ -303,10 +309,10 @@ def _whole(value: Json, op: str, new: Json) -> _ChangedValue:
         case "remove":
             raise OperationRefused("an artifact cannot be removed as a whole; replace it by {}")
         case "test":
-            _same(value, new)
+            _check_equal(value, new)
             return _ChangedValue(value, 0)
         case "merge":
-            return _merged(value, new)
+            return _merge_patch(value, new)
         case _:
             return _ChangedValue(new, _size(new) - _size(value))
 
@@ -328,43 +334,43 @@ def _in_object(owner: dict[str, Json], key: str, op: str, new: Json) -> _Changed
         raise OperationRefused(f"there is no {excerpt(key, 60)!r}")
     match op:
         case "test":
-            _same(owner[key], new)
+            _check_equal(owner[key], new)
             return _ChangedValue(owner, 0)
         case "remove":
             left = {name: each for name, each in owner.items() if name != key}
             return _ChangedValue(left, -_entry_size(key, owner[key], others=len(left)))
         case "merge" if there:
-            inner = _merged(owner[key], new)
+            inner = _merge_patch(owner[key], new)
             return _ChangedValue({**owner, key: inner.value}, inner.grown)
         case _:
-            made = _merged({}, new).value if op == "merge" else new
-            with_it = {**owner, key: made}
+            result = _merge_patch({}, new).value if op == "merge" else new
+            changed = {**owner, key: result}
             if there:
-                return _ChangedValue(with_it, _size(made) - _size(owner[key]))
-            return _ChangedValue(with_it, _entry_size(key, made, others=len(owner)))
+                return _ChangedValue(changed, _size(result) - _size(owner[key]))
+            return _ChangedValue(changed, _entry_size(key, result, others=len(owner)))
 
 
 def _in_list(owner: _Items, key: str, op: str, new: Json) -> _ChangedValue:
-    place = _index(key, len(owner), end=op == "add")
+    index = _index(key, len(owner), end=op == "add")
     match op:
         case "test":
-            _same(owner[place], new)
+            _check_equal(owner[index], new)
             return _ChangedValue(owner, 0)
         case "remove":
-            gone = _size(owner[place]) + (len(owner) > 1)
-            return _ChangedValue([*owner[:place], *owner[place + 1 :]], -gone)
+            removed = _size(owner[index]) + (len(owner) > 1)
+            return _ChangedValue([*owner[:index], *owner[index + 1 :]], -removed)
         case "add":
             grown = _size(new) + (len(owner) > 0)
-            return _ChangedValue([*owner[:place], new, *owner[place:]], grown)
+            return _ChangedValue([*owner[:index], new, *owner[index:]], grown)
         case "merge":
-            inner = _merged(owner[place], new)
-            return _ChangedValue([*owner[:place], inner.value, *owner[place + 1 :]], inner.grown)
+            inner = _merge_patch(owner[index], new)
+            return _ChangedValue([*owner[:index], inner.value, *owner[index + 1 :]], inner.grown)
         case _:
-            grown = _size(new) - _size(owner[place])
-            return _ChangedValue([*owner[:place], new, *owner[place + 1 :]], grown)
+            grown = _size(new) - _size(owner[index])
+            return _ChangedValue([*owner[:index], new, *owner[index + 1 :]], grown)
 
 
-def _merged(old: Json, patch: Json) -> _ChangedValue:
+def _merge_patch(old: Json, patch: Json) -> _ChangedValue:
     """An object after a JSON Merge Patch: null removes a key."""
     if not _is_object(patch):
         raise OperationRefused("what is merged is an object; to put a value there, replace it")
@@ -374,32 +380,32 @@ def _merged(old: Json, patch: Json) -> _ChangedValue:
 
 
 def _merge(old: dict[str, Json], patch: Mapping[str, Json]) -> _ChangedValue:
-    made, grown = dict(old), 0
+    result, grown = dict(old), 0
     for key, value in patch.items():
-        there = key in made
+        is_present = key in result
         if value is None:
-            if there:
-                gone = made.pop(key)
-                grown -= _entry_size(key, gone, others=len(made))
+            if is_present:
+                removed = result.pop(key)
+                grown -= _entry_size(key, removed, others=len(result))
             continue
         if isinstance(value, dict):
-            before: Json = made.get(key)
+            before: Json = result.get(key)
             inside = cast("_Object", before) if isinstance(before, dict) else {}
             inner = _merge(inside, cast("_Object", value))
             new = inner.value
             if isinstance(before, dict):
-                made[key] = new
+                result[key] = new
                 grown += inner.grown
                 continue
         else:
             new = value
-        grown += _size(new) - _size(made[key]) if there else 0
-        grown += 0 if there else _entry_size(key, new, others=len(made))
-        made[key] = new
-    return _ChangedValue(made, grown)
+        grown += _size(new) - _size(result[key]) if is_present else 0
+        grown += 0 if is_present else _entry_size(key, new, others=len(result))
+        result[key] = new
+    return _ChangedValue(result, grown)
 
 
-def _same(found: Json, wanted: Json) -> None:
+def _check_equal(found: Json, wanted: Json) -> None:
     """Checks that two values are the same JSON.
 
     Raises:
@@ -409,15 +415,15 @@ def _same(found: Json, wanted: Json) -> None:
         raise OperationRefused("the test does not hold: it is another value")
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        a, b = cast("_Object", one), cast("_Object", other)
+def _equal(value: Any, wanted: Any) -> bool:
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        a, b = cast("_Object", value), cast("_Object", wanted)
         return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
-    if isinstance(one, list) and isinstance(other, list):
-        c, d = cast("_Items", one), cast("_Items", other)
+    if isinstance(value, list) and isinstance(wanted, list):
+        c, d = cast("_Items", value), cast("_Items", wanted)
         return len(c) == len(d) and all(map(_equal, c, d))
     # `==` takes 1 and true for equal.
-    return bool(isinstance(one, bool) == isinstance(other, bool) and one == other)
+    return bool(isinstance(value, bool) == isinstance(wanted, bool) and value == wanted)
 
 
 # -- sizes -----------------------------------------------------------------------------------

@@ -1,11 +1,9 @@
-"""Batches of journal entries as activities' inputs carry them: without what is told elsewhere.
+"""Packs batches for the inputs of activities: entries without what the history has elsewhere.
 
-Every entry travels through the history once, in the input of the next activity, and these bytes
-are what a step costs. So entries are packed on the way: they leave out the time of the entry
-before, what follows from the step, and what the body of their message tells, which is in the
-history already, as the result of the call that made it. `unpack` is the exact inverse.
-
-Entries of the rare kinds travel whole.
+Each entry is in the history once, in the input of the next activity, and these bytes are the cost
+of a step. Packed entries leave out the time if it is that of the entry before, what follows from
+the step, and the metadata of their message, whose body is in the history as the result of the call.
+`unpack` is the exact inverse. Entries of rare kinds are not packed.
 """
 
 from __future__ import annotations
@@ -22,15 +20,15 @@ from crewlog.state.logs import extended_logs, heads_after_batch
 from crewlog.state.model import Call
 
 Entry = dict[str, Json]
-Told = Mapping[ContentHash, Mapping[str, Json]]
-"""What bodies tell, by their hash; see `crewlog.state.body_metadata`."""
+BodyMetadata = Mapping[ContentHash, Mapping[str, Json]]
+"""Metadata by body hash; see `crewlog.state.body_metadata`."""
 _AFTER = ContentHash("")
 """In a view: the head that the log has after the batch."""
 _ORDER: Mapping[str, tuple[str, ...]] = {
     model.__name__: ("kind", *(name for name in model.model_fields if name != "kind"))
     for model in get_args(get_args(JournalEntry)[0])
 }
-"""The keys of each kind's entries as `entry_to_json` orders them: stored rows are compared."""
+"""The order of keys in `entry_to_json`, by kind: stored rows are compared."""
 _CONTINUES: Mapping[str, Collection[str]] = {
     "AgentsWoken": ("MessageAdded",),
     "ArtifactOperationsApplied": ("ToolCallCompleted",),
@@ -41,47 +39,47 @@ _CONTINUES: Mapping[str, Collection[str]] = {
     "StructuredOutputParsed": ("ModelCallCompleted",),
     "ToolCallCompleted": ("ToolCallCompleted",),
 }
-"""The kinds that mostly continue a transaction, each with those that they follow then."""
+"""The kinds that mostly continue a transaction, each with the kinds before it."""
 _WITH_BODY = ("ModelCallCompleted", "ToolCallCompleted")
 
 
-def pack(batch: Batch, told: Told) -> Batch:
+def pack(batch: Batch, metadata: BodyMetadata) -> Batch:
     """The batch, packed.
 
     Args:
-        batch: Whole entries.
-        told: What is known of bodies that whoever unpacks can read.
+        batch: A batch that is not packed.
+        metadata: The metadata of the bodies that can be read where the batch is unpacked.
     """
     if not batch.entries:
         return batch
     at = int(batch.entries[0].get("at", 0))
-    context = _Context(at)
+    context = _PackingContext(at)
     entries = tuple(
-        context.packed(position, entry, told)
+        context.packed(position, entry, metadata)
         for position, entry in zip(batch.positions(), batch.entries, strict=True)
     )
     return batch.model_copy(update={"at": at, "entries": entries})
 
 
-def unpack(batch: Batch, told: Told) -> Batch:
-    """The batch with whole entries; one that is whole already stays as it is.
+def unpack(batch: Batch, metadata: BodyMetadata) -> Batch:
+    """The batch, unpacked; one that is not packed stays as it is.
 
     Args:
         batch: The batch.
-        told: What the bodies tell that `needed` names.
+        metadata: The metadata of the bodies that `required_bodies` lists.
     """
     if batch.at is None:
         return batch
-    context = _Context(batch.at)
+    context = _PackingContext(batch.at)
     entries = tuple(
-        context.whole(position, entry, told)
+        context.whole(position, entry, metadata)
         for position, entry in zip(batch.positions(), batch.entries, strict=True)
     )
     return batch.model_copy(update={"at": None, "entries": entries})
 
 
-def needed(batch: Batch) -> Iterator[ContentHash]:
-    """The bodies without which a batch cannot be unpacked."""
+def required_bodies(batch: Batch) -> Iterator[ContentHash]:
+    """The bodies that are required to unpack a batch."""
     if batch.at is not None:
         for entry in batch.entries:
             if _is_packed(entry):
@@ -101,7 +99,7 @@ def unpack_view(view: View, run: RunId, batch: Batch) -> View:
     Args:
         view: The view.
         run: The run.
-        batch: The batch that came with it, whole.
+        batch: The batch that came with it, unpacked.
     """
     if _AFTER not in view.heads.values():
         return view
@@ -114,8 +112,8 @@ def _is_packed(entry: Entry) -> bool:
     return entry["kind"] in _WITH_BODY and "step" not in entry
 
 
-class _Context:
-    """What the entries before one said."""
+class _PackingContext:
+    """The time and the step of the entries so far."""
 
     def __init__(self, at: int) -> None:
         self.at = at
@@ -123,57 +121,57 @@ class _Context:
         self.kind = ""
         self.transaction = 0
 
-    def packed(self, position: int, entry: Entry, told: Told) -> Entry:
-        short = dict(entry)
-        _leave_out(short, "at", self.at, 0)
+    def packed(self, position: int, entry: Entry, metadata: BodyMetadata) -> Entry:
+        packed_entry = dict(entry)
+        _leave_out(packed_entry, "at", self.at, 0)
         expected = self.transaction if self.kind in _CONTINUES.get(entry["kind"], ()) else 0
         if expected or "transaction" in entry:
-            _leave_out(short, "transaction", expected, 0)
+            _leave_out(packed_entry, "transaction", expected, 0)
         match entry["kind"]:
             case "ModelCallCompleted" | "ToolCallCompleted":
                 ref = entry["ref"]
-                if "inline" not in ref and (known := told.get(ref["body"])):
-                    short = _without_metadata(short, known)
+                if "inline" not in ref and (body_metadata := metadata.get(ref["body"])):
+                    packed_entry = _without_metadata(packed_entry, body_metadata)
             case "StepCompleted":
-                _leave_out(short, "step", self.step)
+                _leave_out(packed_entry, "step", self.step)
             case "StepStarted":
-                _leave_out(short, "agent", node_of(entry["step"]))
-                _pack_child_step(short)
+                _leave_out(packed_entry, "agent", node_of(entry["step"]))
+                _pack_child_step(packed_entry)
             case "NodesReached":
-                to: list[Entry] = short.pop("to", [])
-                _leave_out(short, "source", self._node())
-                _leave_out(short, "arrived", [reached["node"] for reached in to])
-                short["to"] = [r["node"] if len(r) == 1 else r for r in to]
+                to: list[Entry] = packed_entry.pop("to", [])
+                _leave_out(packed_entry, "source", self._node())
+                _leave_out(packed_entry, "arrived", [reached["node"] for reached in to])
+                packed_entry["to"] = [r["node"] if len(r) == 1 else r for r in to]
             case _:
                 pass
-        self._remember(position, entry)
-        return short
+        self._advance(position, entry)
+        return packed_entry
 
-    def whole(self, position: int, short: Entry, told: Told) -> Entry:
-        entry: Entry = dict(short)
-        entry["at"] = short.get("at", self.at)
-        expected = self.transaction if self.kind in _CONTINUES.get(short["kind"], ()) else 0
-        if expected or "transaction" in short:
-            _put_back(entry, "transaction", expected)
-        match short["kind"]:
+    def whole(self, position: int, packed: Entry, metadata: BodyMetadata) -> Entry:
+        entry: Entry = dict(packed)
+        entry["at"] = packed.get("at", self.at)
+        expected = self.transaction if self.kind in _CONTINUES.get(packed["kind"], ()) else 0
+        if expected or "transaction" in packed:
+            _restore(entry, "transaction", expected)
+        match packed["kind"]:
             case "ModelCallCompleted" | "ToolCallCompleted":
-                if _is_packed(short):
-                    entry = _with_metadata(entry, told[short["ref"]["body"]])
+                if _is_packed(packed):
+                    entry = _with_metadata(entry, metadata[packed["ref"]["body"]])
             case "StepCompleted":
                 entry.setdefault("step", self.step)
             case "StepStarted":
                 _unpack_child_step(entry)
-                _put_back(entry, "agent", node_of(entry["step"]))
+                _restore(entry, "agent", node_of(entry["step"]))
             case "NodesReached":
-                to: list[Any] = short["to"]
+                to: list[Any] = packed["to"]
                 entry["to"] = [{"node": r} if isinstance(r, str) else r for r in to]
-                _put_back(entry, "source", self._node())
-                _put_back(entry, "arrived", [reached["node"] for reached in entry["to"]])
+                _restore(entry, "source", self._node())
+                _restore(entry, "arrived", [reached["node"] for reached in entry["to"]])
                 if not entry["to"]:
                     del entry["to"]
             case _:
                 pass
-        self._remember(position, entry)
+        self._advance(position, entry)
         if not entry["at"]:
             del entry["at"]
         return {key: entry[key] for key in _ORDER[entry["kind"]] if key in entry}
@@ -181,7 +179,7 @@ class _Context:
     def _node(self) -> str:
         return node_of(StepId(self.step)) if self.step else ""
 
-    def _remember(self, position: int, entry: Entry) -> None:
+    def _advance(self, position: int, entry: Entry) -> None:
         self.at = entry.get("at", 0)
         self.kind = entry["kind"]
         self.transaction = entry.get("transaction", position)
@@ -189,7 +187,7 @@ class _Context:
 
 
 def _pack_child_step(entry: Entry) -> None:
-    """Replaces the id of a child step, which its parent and its item say, by these two."""
+    """Replaces the id of a child step, which follows from its parent and item, by these two."""
     if "parent" in entry and entry["step"] == child_step_id(entry["parent"], entry["item"]):
         entry["step"] = [entry.pop("parent"), entry.pop("item")]
 
@@ -203,14 +201,14 @@ def _unpack_child_step(entry: Entry) -> None:
 
 
 def _leave_out(entry: Entry, key: str, expected: Json, default: Json = None) -> None:
-    """Leaves out what is as expected; what is not there at all is said to be so."""
+    """Leaves out a value that is as expected; writes a default that is not."""
     if entry.get(key, default) == expected:
         entry.pop(key, None)
     else:
         entry.setdefault(key, default)
 
 
-def _put_back(entry: Entry, key: str, expected: Json) -> None:
+def _restore(entry: Entry, key: str, expected: Json) -> None:
     """Undoes `_leave_out`."""
     if key not in entry:
         entry[key] = expected
@@ -218,25 +216,25 @@ def _put_back(entry: Entry, key: str, expected: Json) -> None:
         del entry[key]
 
 
-def _without_metadata(entry: Entry, known: Mapping[str, Json]) -> Entry:
-    """The entry without what its body tells; as it is, where they disagree."""
-    expected = _expected(entry, known)
-    short = {key: value for key, value in entry.items() if expected.get(key) != value}
-    if "calls" in entry and "calls" not in short:
-        short["calls"] = entry["calls"][0]["call"]
-    if "usage" in known and entry.get("usage", {}) != known["usage"]:
-        short["usage"] = usage_without_metadata(entry.get("usage", {}), known["usage"])
-    if "agent" in short:
-        _leave_out(short, "agent", node_of(StepId(str(known["step"]))))
-    return short if "step" not in short and _with_metadata(short, known) == entry else entry
+def _without_metadata(entry: Entry, metadata: Mapping[str, Json]) -> Entry:
+    """The entry without the metadata of its body; as it is, if they differ."""
+    expected = _expected(entry, metadata)
+    packed = {key: value for key, value in entry.items() if expected.get(key) != value}
+    if "calls" in entry and "calls" not in packed:
+        packed["calls"] = entry["calls"][0]["call"]
+    if "usage" in metadata and entry.get("usage", {}) != metadata["usage"]:
+        packed["usage"] = usage_without_metadata(entry.get("usage", {}), metadata["usage"])
+    if "agent" in packed:
+        _leave_out(packed, "agent", node_of(StepId(str(metadata["step"]))))
+    return packed if "step" not in packed and _with_metadata(packed, metadata) == entry else entry
 
 
-def _with_metadata(short: Entry, known: Mapping[str, Json]) -> Entry:
-    entry = {**_expected(short, known), **short}
-    if "calls" in known and isinstance(short.get("calls"), int):
-        entry["calls"] = _numbered_calls(known["calls"], short["calls"], short["ref"]["body"])
-    if "usage" in known and "usage" in short:
-        entry["usage"] = usage_with_metadata(short["usage"], known["usage"])
+def _with_metadata(packed: Entry, metadata: Mapping[str, Json]) -> Entry:
+    entry = {**_expected(packed, metadata), **packed}
+    if "calls" in metadata and isinstance(packed.get("calls"), int):
+        entry["calls"] = _numbered_calls(metadata["calls"], packed["calls"], packed["ref"]["body"])
+    if "usage" in metadata and "usage" in packed:
+        entry["usage"] = usage_with_metadata(packed["usage"], metadata["usage"])
         if not entry["usage"]:
             del entry["usage"]
     if "agent" not in entry:
@@ -244,19 +242,23 @@ def _with_metadata(short: Entry, known: Mapping[str, Json]) -> Entry:
     return entry
 
 
-def _expected(entry: Entry, known: Mapping[str, Json]) -> Entry:
-    found = dict(known)
-    asked = found.pop("calls", None)
+def _expected(entry: Entry, metadata: Mapping[str, Json]) -> Entry:
+    expected = dict(metadata)
+    tool_calls = expected.pop("calls", None)
     calls: Any = entry.get("calls")
-    if asked and isinstance(calls, list):
-        found["calls"] = _numbered_calls(asked, calls[0].get("call", 0), entry["ref"]["body"])  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    return found
+    if tool_calls and isinstance(calls, list):
+        expected["calls"] = _numbered_calls(
+            tool_calls, calls[0].get("call", 0), entry["ref"]["body"]
+        )  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return expected
 
 
-def _numbered_calls(asked: Iterable[Mapping[str, Json]], first: int, message: str) -> list[Entry]:
-    """The calls of an entry: `asked` with their numbers and the message that has them."""
+def _numbered_calls(
+    tool_calls: Iterable[Mapping[str, Json]], first: int, message: str
+) -> list[Entry]:
+    """The calls of an entry: `asked` with their numbers and their message."""
     calls: list[Entry] = []
-    for n, one in enumerate(asked, first):
-        call = {"call": n, **one, "message": message}
+    for n, call_ in enumerate(tool_calls, first):
+        call = {"call": n, **call_, "message": message}
         calls.append({key: call[key] for key in Call.model_fields if key in call})
     return calls

@@ -14,79 +14,81 @@ from crewlog.model import Json
 from crewlog.state.excerpt import excerpt, message_excerpt
 
 Body = Mapping[str, Any]
-_BRIEF_ARGUMENTS = 80
-_BRIEF_EDIT = 500
+_ARGUMENTS_LENGTH = 80
+_EDIT_LENGTH = 500
 
 
 def requested_tool_calls(body: Body) -> list[dict[str, Json]]:
     """The tool calls of an AI message, valid ones first, each with id, tool and excerpt."""
-    well = [_asked(c, _arguments(c["args"])) for c in body.get("tool_calls") or ()]
-    ill = [_asked(c, c.get("args") or "") for c in body.get("invalid_tool_calls") or ()]
-    return [*well, *ill]
+    valid = [_requested_call(c, _arguments_text(c["args"])) for c in body.get("tool_calls") or ()]
+    invalid = [
+        _requested_call(c, c.get("args") or "") for c in body.get("invalid_tool_calls") or ()
+    ]
+    return [*valid, *invalid]
 
 
-def _asked(call: Body, arguments: str) -> dict[str, Json]:
-    found = {
+def _requested_call(call: Body, arguments: str) -> dict[str, Json]:
+    fields = {
         "id": call.get("id") or "",
         "tool": call.get("name") or "",
-        "excerpt": excerpt(arguments, _BRIEF_ARGUMENTS),
+        "excerpt": excerpt(arguments, _ARGUMENTS_LENGTH),
     }
-    return {k: v for k, v in found.items() if v or k != "excerpt"}
+    return {k: v for k, v in fields.items() if v or k != "excerpt"}
 
 
 def arguments_excerpt(args: Mapping[str, Json]) -> str:
     """The excerpt of a call's arguments."""
-    return excerpt(_arguments(args), _BRIEF_ARGUMENTS)
+    return excerpt(_arguments_text(args), _ARGUMENTS_LENGTH)
 
 
-def edited_arguments_excerpt(args: Mapping[str, Json], asked: Json) -> str:
+def edited_arguments_excerpt(args: Mapping[str, Json], shown_args: Json) -> str:
     """The excerpt of a call's arguments after people edited them.
 
     If it must be cut, the changed arguments come first, so that the excerpt shows a change.
 
     Args:
         args: The edited arguments.
-        asked: The arguments that the interrupt showed.
+        shown_args: The arguments that the interrupt showed.
     """
     text = arguments_excerpt(args)
-    if not (text.endswith("…") and isinstance(asked, dict)):
+    if not (text.endswith("…") and isinstance(shown_args, dict)):
         return text
-    shown = cast("dict[str, Json]", asked)
-    same = {key: key in shown and shown[key] == value for key, value in args.items()}
-    changed_first = {key: args[key] for key in sorted(args, key=lambda key: same[key])}
+    shown = cast("dict[str, Json]", shown_args)
+    is_unchanged = {key: key in shown and shown[key] == value for key, value in args.items()}
+    changed_first = {key: args[key] for key in sorted(args, key=lambda key: is_unchanged[key])}
     return arguments_excerpt(changed_first)
 
 
-def _arguments(args: Mapping[str, Json]) -> str:
+def _arguments_text(args: Mapping[str, Json]) -> str:
     # Arguments may be megabytes: cut each before the whitespace is normalized.
     return " ".join(
-        v[: _BRIEF_ARGUMENTS + 1] if isinstance(v, str) else str(v)[: _BRIEF_ARGUMENTS + 1]
+        v[: _ARGUMENTS_LENGTH + 1] if isinstance(v, str) else str(v)[: _ARGUMENTS_LENGTH + 1]
         for v in args.values()
     )
 
 
-def argument_changes(args: Json, asked: Json) -> str:
+def argument_changes(args: Json, shown_args: Json) -> str:
     """How people edited a call's arguments: `euros = 15 (was 20)`.
 
     Args:
         args: The edited arguments; none if nobody edited them.
-        asked: The arguments that the interrupt showed, with long texts shortened.
+        shown_args: The arguments that the interrupt showed, with long texts shortened.
     """
     if not isinstance(args, dict):
         return ""
-    given = cast("dict[str, Json]", args)
-    shown = cast("dict[str, Json]", asked) if isinstance(asked, dict) else {}
-    said = [
+    edited = cast("dict[str, Json]", args)
+    shown = cast("dict[str, Json]", shown_args) if isinstance(shown_args, dict) else {}
+    changes = [
         f"{key} = {_value(value)}" + (f" (was {_value(shown[key])})" if key in shown else "")
-        for key, value in given.items()
+        for key, value in edited.items()
         if key not in shown or _value(value) != _value(shown[key])
     ]
-    said += [f"without {key}" for key in shown if key not in given]
-    return excerpt(", ".join(said), _BRIEF_EDIT)
+    changes += [f"without {key}" for key in shown if key not in edited]
+    return excerpt(", ".join(changes), _EDIT_LENGTH)
 
 
 def _value(value: Json) -> str:
-    return excerpt(json.dumps(value, ensure_ascii=False), _BRIEF_ARGUMENTS)
+    return excerpt(json.dumps(value, ensure_ascii=False), _ARGUMENTS_LENGTH)
 
 
 def body_usage(body: Body) -> dict[str, Json]:
@@ -94,44 +96,44 @@ def body_usage(body: Body) -> dict[str, Json]:
 
     A body has no cost, so the usage is that of a model without a known price.
     """
-    said: Body = body.get("usage_metadata") or {}
-    found: dict[str, Json] = {"calls": 1}
+    usage_metadata: Body = body.get("usage_metadata") or {}
+    usage: dict[str, Json] = {"calls": 1}
     for key in ("input_tokens", "output_tokens"):
-        if count := said.get(key):
-            found[key] = count
+        if count := usage_metadata.get(key):
+            usage[key] = count
     if name := model_name(body):
-        found["unpriced"] = name
-    return found
+        usage["unpriced"] = name
+    return usage
 
 
 def usage_without_metadata(
-    usage: Mapping[str, Json], body_tells: Mapping[str, Json]
+    usage: Mapping[str, Json], usage_of_body: Mapping[str, Json]
 ) -> dict[str, Json]:
     """The part of a usage that does not follow from the body. Inverse: `usage_with_metadata`.
 
     Args:
         usage: The usage as `Usage` in JSON, without defaults.
-        body_tells: The usage that follows from the body.
+        usage_of_body: The usage that follows from the body.
     """
-    known = _of_model(body_tells, priced="cost" in usage)
-    found = {key: value for key, value in usage.items() if known.get(key) != value}
-    return found | {key: _NO_USE[key] for key in known if key not in usage}
+    expected = _body_usage_of_model(usage_of_body, priced="cost" in usage)
+    rest = {key: value for key, value in usage.items() if expected.get(key) != value}
+    return rest | {key: _USAGE_DEFAULTS[key] for key in expected if key not in usage}
 
 
 def usage_with_metadata(
-    beyond: Mapping[str, Json], body_tells: Mapping[str, Json]
+    rest: Mapping[str, Json], usage_of_body: Mapping[str, Json]
 ) -> dict[str, Json]:
     """The whole usage again. Inverse of `usage_without_metadata`.
 
     Args:
-        beyond: The part that does not follow from the body; it may contain defaults.
-        body_tells: The usage that follows from the body.
+        rest: The part that does not follow from the body; it may contain defaults.
+        usage_of_body: The usage that follows from the body.
     """
-    found = {**_of_model(body_tells, priced="cost" in beyond), **beyond}
-    return {key: value for key, value in found.items() if value != _NO_USE.get(key)}
+    usage = {**_body_usage_of_model(usage_of_body, priced="cost" in rest), **rest}
+    return {key: value for key, value in usage.items() if value != _USAGE_DEFAULTS.get(key)}
 
 
-_NO_USE: Mapping[str, Json] = {
+_USAGE_DEFAULTS: Mapping[str, Json] = {
     "calls": 0,
     "input_tokens": 0,
     "output_tokens": 0,
@@ -140,7 +142,7 @@ _NO_USE: Mapping[str, Json] = {
 """The defaults of the `Usage` fields that follow from a body."""
 
 
-def _of_model(body_tells: Mapping[str, Json], *, priced: bool) -> Mapping[str, Json]:
+def _body_usage_of_model(body_tells: Mapping[str, Json], *, priced: bool) -> Mapping[str, Json]:
     """The usage of a body; a model with a known price is not listed as `unpriced`."""
     if not priced:
         return body_tells
@@ -149,8 +151,8 @@ def _of_model(body_tells: Mapping[str, Json], *, priced: bool) -> Mapping[str, J
 
 def model_name(body: Body) -> str:
     """The name that the model gave itself; empty if it gave none."""
-    said: Body = body.get("response_metadata") or {}
-    return str(said.get("model_name") or "")
+    response_metadata: Body = body.get("response_metadata") or {}
+    return str(response_metadata.get("model_name") or "")
 
 
 def body_metadata(body: Body) -> dict[str, Json]:
@@ -161,12 +163,12 @@ def body_metadata(body: Body) -> dict[str, Json]:
     step, _, call = str(body.get("id") or "").rpartition("/")
     if not step or not call.isdecimal():
         return {}
-    return {"step": step, "call": int(call), **dict(_told(body))}
+    return {"step": step, "call": int(call), **dict(_metadata_fields(body))}
 
 
-def _told(body: Body) -> Iterator[tuple[str, Json]]:
-    if said := message_excerpt(body):
-        yield "excerpt", said
+def _metadata_fields(body: Body) -> Iterator[tuple[str, Json]]:
+    if text := message_excerpt(body):
+        yield "excerpt", text
     if body.get("type") == "tool":
         yield "tool", body.get("name") or ""
         if body.get("status") == "error":
@@ -176,5 +178,5 @@ def _told(body: Body) -> Iterator[tuple[str, Json]]:
     yield "usage", body_usage(body)
     if name := model_name(body):
         yield "model", name
-    if asked := requested_tool_calls(body):
-        yield "calls", asked
+    if tool_calls := requested_tool_calls(body):
+        yield "calls", tool_calls

@@ -26,20 +26,20 @@ class PromptCarry(Model):
     """What a run without a crew carries besides its state."""
 
     input: str = ""
-    """What the crew will be asked to do."""
+    """The input of the crew."""
     files: tuple[FileRef, ...] = ()
-    """The files that it is given with that."""
+    """The files of the input."""
     by: str = ""
-    """Who started the run."""
+    """The principal who started the run."""
     reader: Literal["auto", "forms", "model"] = "auto"
     model: str = ""
     command: CommandId | None = None
-    """The command whose text the input is."""
+    """The command with the text of the input."""
     replies: tuple[PromptReply, ...] = ()
-    """What a model answered so far."""
+    """The replies of the model so far."""
     attempt: int = 1
     definition: dict[str, Json] | None = None
-    """What the prompt makes."""
+    """The definition that the prompt compiles to."""
 
 
 class Carry(Model):
@@ -47,24 +47,24 @@ class Carry(Model):
 
     schema_version: int = SCHEMA
     plan: dict[str, Json] = Field(default_factory=dict)
-    """The `GraphPlan`; empty where a prompt is not compiled yet."""
+    """The `GraphPlan`; empty until a prompt is compiled."""
     state: dict[str, Json]
     """The `CrewState`."""
     batch: Batch = Batch.EMPTY
-    """The last entries of the journal, where the last execution left without storing them: they
-    are stored by whatever this one does first."""
+    """The last entries, if the last execution ended without storing them: the first activity of
+    this one stores them."""
     command_queue: tuple[tuple[str, Json], ...] = Field(default=())
-    """Signals that arrived too late for the last execution, as name and content."""
+    """Signals that the last execution received and did not apply, as name and content."""
     unreadable_commands: tuple[tuple[str, str], ...] = Field(default=())
-    """Those of them whose content is no JSON, as name and what is wrong."""
+    """Those whose content is not JSON, as name and error."""
     task_queue: str = ""
-    """The task queue of the run's activities, where it is not the workflow's own."""
+    """The task queue of the run's activities; empty: that of the workflow."""
     search_attributes: bool = False
-    """Whether the server knows Crewlog's search attributes."""
+    """Whether the server has Crewlog's search attributes."""
     response: dict[str, Json] = Field(default_factory=dict)
-    """The last answer of a conversation, with its words."""
+    """The last response of a conversation, with its text."""
     prompt: PromptCarry | None = None
-    """Set where the run has no crew yet: people have not approved what its prompt makes."""
+    """Set while the run has no crew, until people approve the compiled prompt."""
 
     @override
     def to_json(self) -> dict[str, Json]:
@@ -73,10 +73,10 @@ class Carry(Model):
 
 
 def read_carry(data: dict[str, Json]) -> Carry:
-    """Reads a carry.
+    """Parses a carry.
 
     Raises:
-        UsageError: it has no schema version, or another one than `SCHEMA`.
+        UsageError: its schema version is missing, or is not `SCHEMA`.
     """
     version = data.get("schema_version")
     if version != SCHEMA:

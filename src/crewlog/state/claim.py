@@ -1,9 +1,9 @@
-"""Creatures that come home: of which run that has ended, and who may go on with them.
+"""Claims: the exclusive ownership of agents of an ended run.
 
-A creature whose run has ended is nobody's. That run may be taken up again, and a run that it had
-left may take it home: whoever of them claims it first goes on with it. A claim stands until the
-journal of its owner says otherwise: what that records next tells whether it went on with it. So
-there may be several claims of one creature, each a *link*; the last one that stands is the owner's.
+The run may be reopened, and a run that it was split from may take its agents back. Whichever claims
+an agent first continues with it. A claim holds until the journal of its owner shows that it did not
+continue with the agent. So one agent may have several claims, numbered as links; the last valid one
+decides.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from crewlog.model import Model
 
 
 class ClaimedAgent(Model):
-    """A creature of a run that has ended, as it was when it ended."""
+    """An agent with channels of an ended run, as of its end."""
 
     run: RunId
-    """The run in which it lived."""
+    """The ended run."""
     name: AgentName
-    """What it was called there."""
+    """The agent's name in that run."""
     began: int = 0
-    """When that run was started, in milliseconds since the epoch; 0: it never began. Another run
-    may have its id later."""
+    """When that run was started, in milliseconds since the epoch; 0: it never was. A later run may
+    have the same id."""
     execution: int = 0
-    """The number of the execution that ended: once that run is taken up, it has another one."""
+    """The number of the ended execution: a reopened run has another one."""
 
     def key(self, link: int) -> str:
-        """What is claimed in the store, from link 1 on; it is deleted with the run."""
+        """The key of a claim in the store; links count from 1. Deleting the run deletes it."""
         return f"{self.run}/home-{self.began}:{self.name}/{self.execution}/{link}"
 
 
 class ClaimOwner(NamedTuple):
-    """A run that is about to go on with creatures."""
+    """A run that is about to continue with claimed agents."""
 
     run: RunId
     position: int
-    """The last position of its journal. What it records next tells whether it went on."""
+    """The last position of its journal. Its next entry shows whether it continued."""
     execution: str = ""
-    """Temporal's run id of the execution that is about to; empty where that is not known."""
+    """Temporal's run id of the execution; empty if it is not known."""
 
     @property
     def owner(self) -> str:
-        """Its name as the owner of a claim."""
+        """The text form, which the store keeps."""
         return f"{self.run}/{self.position}/{self.execution}"
 
 
-def claim_owner(owner: str) -> ClaimOwner:
-    """Who owns a claim, by that name."""
+def parse_claim_owner(owner: str) -> ClaimOwner:
+    """Parses the text form of a claim's owner."""
     run, position, execution = owner.rsplit("/", 2)
     return ClaimOwner(RunId(run), int(position), execution)

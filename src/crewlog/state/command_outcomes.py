@@ -20,11 +20,11 @@ from crewlog.state import journal as j
 from crewlog.state.excerpt import excerpt
 from crewlog.state.model import CommandOutcome
 
-KEPT = 100
+OUTCOMES_KEPT = 100
 """The most outcomes that are kept in full."""
-KEPT_BYTES = 4 * 1024
+MAX_OUTCOMES_BYTES = 4 * 1024
 """The most bytes of JSON of these outcomes: continue-as-new carries them."""
-DETAIL = 120
+DETAIL_LENGTH = 120
 """Characters of a rejection's reason that an outcome keeps; the journal has all of it."""
 _FILTER_BYTES = 5 * 1024
 """The filter's size: 6,828 characters of text. Of false positives there is 1 in 10,000 new ids with
@@ -38,18 +38,18 @@ Commands = dict[str, CommandOutcome]
 
 def outcome_of(entry: j.JournalEntry, position: int) -> CommandOutcome:
     """The outcome of the command that caused an entry."""
-    refused = entry if isinstance(entry, j.CommandRejected) else None
+    rejection = entry if isinstance(entry, j.CommandRejected) else None
     return CommandOutcome(
-        ok=refused is None,
+        ok=rejection is None,
         position=position,
-        detail=excerpt(refused.reason, DETAIL) if refused else "",
-        error_type=refused.error_type if refused else "",
+        detail=excerpt(rejection.reason, DETAIL_LENGTH) if rejection else "",
+        error_type=rejection.error_type if rejection else "",
         graph_version=entry.graph_version if isinstance(entry, j.ChangeAccepted) else 0,
         hash=entry.command_hash,
     )
 
 
-def remember(
+def add_outcome(
     commands: Mapping[str, CommandOutcome], older: str, command: str, outcome: CommandOutcome
 ) -> tuple[Commands, str]:
     """The `commands` and `older_commands` of a state after one more command.
@@ -57,18 +57,18 @@ def remember(
     The run's own commands are never dropped: there are few, and their outcomes are read later. The
     commands of its agents are dropped like those of people.
     """
-    kept = {**commands, command: outcome}
-    size = _size(kept)
+    outcomes = {**commands, command: outcome}
+    size = _size(outcomes)
     dropped: list[str] = []
-    for each in [each for each in kept if not _stays(each) and each != command]:
-        if len(kept) <= KEPT and size <= KEPT_BYTES:
+    for each in [each for each in outcomes if not _is_kept(each) and each != command]:
+        if len(outcomes) <= OUTCOMES_KEPT and size <= MAX_OUTCOMES_BYTES:
             break
-        size -= _size({each: kept.pop(each)})
+        size -= _size({each: outcomes.pop(each)})
         dropped.append(each)
-    return kept, _with_ids(older, dropped) if dropped else older
+    return outcomes, _with_ids(older, dropped) if dropped else older
 
 
-def _stays(command: str) -> bool:
+def _is_kept(command: str) -> bool:
     return command.startswith(RESERVED) and not command.startswith(GROUP_COMMAND)
 
 
@@ -82,7 +82,7 @@ def may_be_older(older: str, command: str) -> bool:
     if not older:
         return False
     bits = base64.b64decode(older)
-    return all(bits[at // 8] >> at % 8 & 1 for at in _places(command))
+    return all(bits[at // 8] >> at % 8 & 1 for at in _bit_numbers(command))
 
 
 def merged_filter(one: str, two: str) -> str:
@@ -96,19 +96,19 @@ def merged_filter(one: str, two: str) -> str:
 
 def _size(commands: Mapping[str, CommandOutcome]) -> int:
     """The approximate bytes of JSON."""
-    said = [(c, o.detail, o.error_type, o.hash) for c, o in commands.items()]
-    return _OVERHEAD * len(said) + len(_utf8(json.dumps(said, ensure_ascii=False)))
+    fields = [(c, o.detail, o.error_type, o.hash) for c, o in commands.items()]
+    return _OVERHEAD * len(fields) + len(_utf8(json.dumps(fields, ensure_ascii=False)))
 
 
 def _with_ids(older: str, commands: list[str]) -> str:
     bits = bytearray(base64.b64decode(older) if older else _FILTER_BYTES)
     for command in commands:
-        for at in _places(command):
+        for at in _bit_numbers(command):
             bits[at // 8] |= 1 << at % 8
     return base64.b64encode(bits).decode()
 
 
-def _places(command: str) -> list[int]:
+def _bit_numbers(command: str) -> list[int]:
     digest = hashlib.sha256(_utf8(command)).digest()
     numbers = (digest[at : at + 4] for at in range(0, 4 * _BITS, 4))
     return [int.from_bytes(number, "big") % (8 * _FILTER_BYTES) for number in numbers]

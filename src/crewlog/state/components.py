@@ -1,20 +1,18 @@
-"""Topology: which creatures and channels there are, and which of them are one graph.
+"""Components: the agents that are connected, and what a change makes of them.
 
-    parts_of(run, topology, command) -> the graphs that one is now, by id: who keeps it is first
-    survivor(world), as_one(edge, …) -> which of two graphs stays, and what the two are together
-    change_of(old, new)              -> ComponentChange, the one fact of it
+    split_components(run, component, …) the components that one falls into, by run id
+    surviving_run_id(components)        which run survives a run merge
+    merged_component(edge, …)           two components as one
+    change_of_components(old, new)      the `ComponentChange` of an operation
 
-A creature is an agent that lives in a graph: it has a turn for each message in a channel that it
-listens to. Two creatures are in one graph if there is a way between them: over a channel that one
-of them listens or sends to and the other one, too; by a wire, or by a tie. Graphs are never
-declared. Every operation derives them anew, with the same outcome in every process: where sizes are
-equal names decide, and nothing depends on the order of a set. A flow stays with its run: the part
-that has it keeps the run's id, however small it is, and others are merged into the graph that has
-it.
+Two agents with channels are connected if both send to or listen to one channel, or by a wire or a
+parent link. Components are never declared: each operation derives them anew, with the same result
+in every process. Names break ties between equal sizes, and nothing depends on the order of a set.
+A flow stays with its run: its component keeps the run id, whatever its size, and others are merged
+into it.
 
-Pure. An operation changes the definition (`crewlog.definition.regrouping`), and the component
-follows from the definition (`crewlog.graph.lowering.components`). How components change by that is
-computed here alone: for a run, for its dry runs, and for run merges.
+Pure. `crewlog.definition.regrouping` applies an operation to a definition, and
+`crewlog.graph.lowering_pass.component_of` reads the component of a definition.
 """
 
 from __future__ import annotations
@@ -35,37 +33,37 @@ from crewlog.ids import AgentName, RunId
 from crewlog.model import Model
 
 _ID_KEPT = 160
-"""Characters of a run's id that the ids of its parts begin with: ids are bounded."""
+"""Characters of a run id that the ids of its split runs begin with: ids have a limited length."""
 _NAME_LENGTH = 64
-"""The most characters of a name, as the pattern of names has it."""
+"""The most characters of a name."""
 _NAMED = 20
-"""How many names a remedy lists."""
+"""The most names that a remedy lists."""
 
 
 class ChannelAgent(Model):
-    """A creature, with its edges."""
+    """An agent with channels, with its connections."""
 
     listen: tuple[str, ...] = ()
-    """Channels whose messages give it a turn each."""
+    """The channels whose messages wake it."""
     send: tuple[str, ...] = ()
-    """Channels that it may send to."""
+    """The channels that it may send to."""
     wires: tuple[str, ...] = ()
-    """Where its final message of a turn goes: creatures, or `channel:C`."""
+    """Where its final messages go: agents, or `channel:C`."""
     parent: AgentName | None = None
-    """The creature that it works for."""
+    """Its parent agent."""
     beside: AgentName | None = None
-    """A creature whose graph it joined though no channel leads there."""
+    """An agent whose component it joined without a channel."""
     privileged: bool = False
     """Whether it has the group tools."""
 
     @property
     def channels(self) -> frozenset[str]:
-        """The channels that it listens or sends to, or is wired to."""
+        """The channels that it listens to, sends to, or has a wire to."""
         return frozenset((*self.listen, *self.outlets))
 
     @property
     def outlets(self) -> tuple[str, ...]:
-        """The channels that it sends to, or is wired to."""
+        """The channels that it sends to, or has a wire to."""
         if not self.wires:
             return tuple(dict.fromkeys(self.send))
         wired = (to.removeprefix(CHANNEL) for to in self.wires if to.startswith(CHANNEL))
@@ -73,76 +71,79 @@ class ChannelAgent(Model):
 
     @property
     def ties(self) -> Iterator[AgentName]:
-        """The creatures that it is in one graph with whatever the channels are."""
+        """The agents that it is connected with by wires and parent links."""
         yield from (AgentName(to) for to in self.wires if not to.startswith(CHANNEL))
         yield from (each for each in (self.parent, self.beside) if each is not None)
 
 
 class Channel(Model):
-    """A channel."""
+    """A channel of a component."""
 
     born: str = ""
-    """The run in which it was made: two channels of one name and one birth are the same. Empty: in
-    the run that has it. Where a channel comes to another run it is filled in, since two runs of one
-    recipe have channels of equal names that are not the same."""
+    """The run in which it was made; empty: the run that has it. Two channels are the same if their
+    name and this are. It is set when a channel moves to another run, since two runs of one recipe
+    have different channels with equal names."""
     about: str = ""
-    """What it is for, as who uses it is told."""
+    """Its purpose, for the agents that use it."""
 
 
 class Component(Model):
-    """A graph: its creatures and channels."""
+    """The agents with channels of a run, and their channels."""
 
     creatures: dict[AgentName, ChannelAgent] = Field(default_factory=dict[AgentName, ChannelAgent])
     channels: dict[str, Channel] = Field(default_factory=dict[str, Channel])
     flow: tuple[AgentName, ...] = ()
-    """The creatures of the crew's flow, which are in one graph."""
+    """The agents of the flow, which are in one component."""
 
     def listeners(self, channel: str, sender: AgentName | None = None) -> tuple[AgentName, ...]:
-        """Who gets a message in a channel: everybody who listens to it but its sender, by name."""
+        """The agents that a message in a channel wakes, by name; never its sender."""
         return tuple(
-            sorted(n for n, c in self.creatures.items() if channel in c.listen and n != sender)
+            sorted(
+                name
+                for name, agent in self.creatures.items()
+                if channel in agent.listen and name != sender
+            )
         )
 
 
-World = Mapping[RunId, Component]
-"""Graphs by the ids of their runs. No creature and no channel is in two of them, though two of them
-may have creatures, or channels, of one name."""
+Components = Mapping[RunId, Component]
+"""Components by run id. No agent and no channel is in two of them; names may repeat."""
 
 
 class Rename(Model):
-    """A name that was taken in the graph that something came to."""
+    """A new name in a run merge, for one that exists in the surviving run already."""
 
     kind: Literal["creature", "channel", "group"]
     graph: RunId
-    """The graph that it came from."""
+    """The merged run."""
     was: str
     now: str
 
 
 class ComponentChange(Model):
-    """What an operation did: the fact of C110, of which there is one for each operation."""
+    """The change of components by one operation (C110)."""
 
     kind: Literal["merge", "split", "nothing"] = "nothing"
     old_graph_ids: tuple[RunId, ...] = ()
-    """The graphs that it touched, sorted."""
+    """The run ids of the components before, sorted."""
     new_graph_ids: tuple[RunId, ...] = ()
-    """The graphs that came of them, sorted."""
+    """The run ids of the components after, sorted."""
     affected_creatures: tuple[AgentName, ...] = ()
-    """The creatures whose graph became one with another, or fell apart; else those that came or
-    went, or have other surroundings than before: by the names that they have now, sorted."""
+    """After a merge or a split: the agents whose component has other agents. Else the agents that
+    were added, removed, or have other neighbors. By their new names, sorted."""
     renamed: tuple[Rename, ...] = ()
-    """What a merge gave another name."""
+    """The renames of a merge."""
 
 
 def change_of_components(
-    old: World, new: World, renamed: tuple[Rename, ...] = ()
+    old: Components, new: Components, renamed: tuple[Rename, ...] = ()
 ) -> ComponentChange:
-    """What became of some graphs.
+    """The change between components before and after an operation.
 
     Args:
-        old: The graphs that were touched, as they were.
-        new: What came of them: as many; more, as `parts_of` gives them; or one of several.
-        renamed: What has another name now, by which creatures are told.
+        old: The components before.
+        new: The components after: as many; more, by `split_components`; or one of several.
+        renamed: The renames.
     """
     kinds: dict[bool, Literal["merge", "split"]] = {True: "split", False: "merge"}
     same = len(new) == len(old)
@@ -150,126 +151,130 @@ def change_of_components(
         kind="nothing" if same else kinds[len(new) > len(old)],
         old_graph_ids=tuple(sorted(old)),
         new_graph_ids=tuple(sorted(new)),
-        affected_creatures=(affected if same else _agents_in_other_components)(old, new, renamed),
+        affected_creatures=(affected_agents if same else _agents_in_other_components)(
+            old, new, renamed
+        ),
         renamed=renamed,
     )
 
 
 def connected_agents(graph: Component) -> list[tuple[AgentName, ...]]:
-    """The graphs that some creatures make, each by name, in order of who keeps the graph's id.
+    """The connected sets of agents, each by name. The first one keeps the run id.
 
-    The one with the flow is first, then the largest; of two that are equal, the one whose first
-    name is less.
+    The one with the flow is first, then the largest; of two equal ones, the one whose first name is
+    smaller.
     """
-    above: dict[AgentName, AgentName] = {name: name for name in graph.creatures}
+    parents: dict[AgentName, AgentName] = {name: name for name in graph.creatures}
 
     def root(of: AgentName) -> AgentName:
-        while above[of] != of:
-            above[of] = above[above[of]]
-            of = above[of]
+        while parents[of] != of:
+            parents[of] = parents[parents[of]]
+            of = parents[of]
         return of
 
-    def join(one: AgentName, two: AgentName) -> None:
+    def connect(one: AgentName, two: AgentName) -> None:
         first, second = root(one), root(two)
-        above[second] = first
+        parents[second] = first
 
-    met: dict[str, AgentName] = {}
-    for name, creature in graph.creatures.items():
-        for channel in _channels(creature):
-            if (there := met.setdefault(channel, name)) != name:
-                join(there, name)
-        for tie in creature.ties:
-            if tie in above:
-                join(tie, name)
-    flow = [name for name in graph.flow if name in above]
+    first_on_channel: dict[str, AgentName] = {}
+    for name, agent in graph.creatures.items():
+        for channel in _channels(agent):
+            if (first_agent := first_on_channel.setdefault(channel, name)) != name:
+                connect(first_agent, name)
+        for other in agent.ties:
+            if other in parents:
+                connect(other, name)
+    flow = [name for name in graph.flow if name in parents]
     for one, two in pairwise(flow):
-        join(one, two)
-    found: dict[AgentName, list[AgentName]] = {}
-    for name in sorted(above):
-        found.setdefault(root(name), []).append(name)
-    flows = root(flow[0]) if flow else None
-    order = sorted(found, key=lambda of: (of != flows, -len(found[of]), found[of][0]))
-    return [tuple(found[of]) for of in order]
+        connect(one, two)
+    members: dict[AgentName, list[AgentName]] = {}
+    for name in sorted(parents):
+        members.setdefault(root(name), []).append(name)
+    flow_root = root(flow[0]) if flow else None
+    order = sorted(members, key=lambda of: (of != flow_root, -len(members[of]), members[of][0]))
+    return [tuple(members[of]) for of in order]
 
 
-def _channels(creature: ChannelAgent) -> Iterator[str]:
-    """A creature's channels, in the order in which they are written; some more than once."""
-    yield from creature.listen
-    yield from creature.send
-    for to in creature.wires:
+def _channels(agent: ChannelAgent) -> Iterator[str]:
+    """An agent's channels, in the order of the definition; some more than once."""
+    yield from agent.listen
+    yield from agent.send
+    for to in agent.wires:
         if to.startswith(CHANNEL):
             yield to.removeprefix(CHANNEL)
 
 
-def surviving_run_id(graphs: World) -> RunId:
-    """The graph that others are merged into: the one with most creatures, then the first by id.
+def surviving_run_id(components: Components) -> RunId:
+    """The run that survives a run merge: the one with most agents, then the first by id.
 
-    One with a flow comes before all, since only its own run can go on with that.
+    A run with a flow comes first, since no other run can continue its flow.
     """
-    return min(graphs, key=lambda id_: (not graphs[id_].flow, -len(graphs[id_].creatures), id_))
+    return min(
+        components, key=lambda id_: (not components[id_].flow, -len(components[id_].creatures), id_)
+    )
 
 
 class AgentNeighbors(NamedTuple):
-    """What a creature sees of its graph: nobody else's affairs change it.
+    """The part of its component that an agent sees.
 
-    A privileged one, which may change the graph, sees all of it.
+    A privileged agent, which may change the component, sees all of it.
     """
 
     own: ChannelAgent
-    """Its own edges."""
+    """Its own connections."""
     senders: tuple[tuple[str, tuple[AgentName, ...]], ...]
-    """By channel that it listens to, who sends there."""
+    """By channel that it listens to: the agents that send to it."""
     listeners: tuple[tuple[str, tuple[AgentName, ...]], ...]
-    """By channel that it sends to, or is wired to, who listens there."""
+    """By channel that it sends to, or has a wire to: the agents that listen to it."""
     wired: tuple[AgentName, ...]
-    """Whose final messages come to it."""
+    """The agents with a wire to it."""
     workers: tuple[AgentName, ...]
-    """Who works for it."""
+    """The agents whose parent it is."""
     graph: Component | None
-    """All of it, for a privileged one."""
+    """The whole component, for a privileged agent."""
 
 
-def surroundings(graph: Component, name: AgentName) -> AgentNeighbors:
-    """What a creature sees of its graph."""
+def agent_neighbors(graph: Component, name: AgentName) -> AgentNeighbors:
+    """The part of its component that an agent sees."""
     own = graph.creatures[name]
     others = sorted(graph.creatures.items())
-    speaks = {each: creature.outlets for each, creature in others}
+    outlets = {each: agent.outlets for each, agent in others}
     return AgentNeighbors(
         own=own,
         senders=tuple(
-            (channel, tuple(each for each, _ in others if channel in speaks[each]))
+            (channel, tuple(each for each, _ in others if channel in outlets[each]))
             for channel in sorted(own.listen)
         ),
         listeners=tuple(
-            (channel, tuple(each for each, creature in others if channel in creature.listen))
+            (channel, tuple(each for each, agent in others if channel in agent.listen))
             for channel in sorted(own.outlets)
         ),
-        wired=tuple(each for each, creature in others if name in creature.wires),
-        workers=tuple(each for each, creature in others if creature.parent == name),
+        wired=tuple(each for each, agent in others if name in agent.wires),
+        workers=tuple(each for each, agent in others if agent.parent == name),
         graph=graph if own.privileged else None,
     )
 
 
-# -- joining and parting ---------------------------------------------------------------------
+# -- run merge and split ---------------------------------------------------------------------
 
 
-def _moved(channels: Mapping[str, Channel], from_: RunId, to: RunId) -> dict[str, Channel]:
-    """Channels that come from one run to another, which may be the one in which they were made."""
-    left, came = _run_label(from_), _run_label(to)
+def _moved_channels(channels: Mapping[str, Channel], from_: RunId, to: RunId) -> dict[str, Channel]:
+    """The channels of one run in another run, which may be the one in which they were made."""
+    source, target = _run_label(from_), _run_label(to)
 
     @cache
-    def now(born: str, about: str) -> Channel:
-        return Channel(born="" if born == came else born, about=about)
+    def in_target(born: str, about: str) -> Channel:
+        return Channel(born="" if born == target else born, about=about)
 
-    return {name: now(each.born or left, each.about) for name, each in channels.items()}
-
-
-def _run_label(graph: RunId) -> str:
-    """How a run is named as the birth of a channel: its id, if that is short."""
-    return graph if len(graph) <= _ID_KEPT else f"{graph[:_ID_KEPT]}.{hash_json(graph)[:8]}"
+    return {name: in_target(each.born or source, each.about) for name, each in channels.items()}
 
 
-def _told(
+def _run_label(run: RunId) -> str:
+    """How `Channel.born` names a run: its id, if that is short."""
+    return run if len(run) <= _ID_KEPT else f"{run[:_ID_KEPT]}.{hash_json(run)[:8]}"
+
+
+def _renames(
     kind: Literal["creature", "channel"], graph: RunId, names: Mapping[str, str]
 ) -> Iterator[Rename]:
     for was, now in sorted(names.items()):
@@ -280,88 +285,87 @@ def _told(
 def free_names(
     names: Iterable[str], taken: Collection[str], reserved: Collection[str] = ()
 ) -> dict[str, str]:
-    """A free name for each: its own, or with the first number behind that makes it free.
+    """A free name for each: its own, or with the first number behind it that makes it free.
 
-    What is too long for a number behind it loses its end.
+    A name that is too long for the number is cut.
 
     Args:
-        names: Those that are wanted.
-        taken: Those of others.
-        reserved: Names that nobody gets whose own name they are not.
+        names: The wanted names.
+        taken: The names of others.
+        reserved: Names that nothing is renamed to.
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     wanted = sorted(names)
-    used = {*taken, *wanted, *reserved}
+    unavailable = {*taken, *wanted, *reserved}
     for name in wanted:
         if name not in taken:
-            found[name] = name
+            result[name] = name
             continue
-        number, now = 2, name
-        while now in used:
+        number, candidate = 2, name
+        while candidate in unavailable:
             end = f"-{number}"
-            now = name[: _NAME_LENGTH - len(end)] + end
+            candidate = name[: _NAME_LENGTH - len(end)] + end
             number += 1
-        found[name] = now
-        used.add(now)
-    return found
+        result[name] = candidate
+        unavailable.add(candidate)
+    return result
 
 
 class MergedComponent(NamedTuple):
-    """What two graphs are as one."""
+    """Two components as one."""
 
     edge: Connect | Wire
-    """What connects them there, by the names of there."""
+    """What connects them, with the names in the merged component."""
     channels: dict[str, Channel]
     renamed: tuple[Rename, ...]
-    """What the graph that joins called otherwise."""
+    """The renames of the merged run."""
 
 
 def merged_component(
     edge: Connect | Wire,
     home: RunId,
-    world: World,
-    stays: RunId,
+    components: Components,
+    surviving: RunId,
     *,
     taken: Collection[str] = (),
     reserved: Collection[str] = (),
 ) -> MergedComponent:
-    """What two graphs are as one, and what connects them there.
+    """Two components as one, with what connects them.
 
-    Channels of one name and one birth are one; what else has a name that is taken gets another one,
-    in the graph that joins.
+    Channels with the same name and `born` are the same. Anything else in the merged run whose name
+    exists in the surviving run gets another name.
 
     Args:
-        edge: What connects them, by the names of each.
-        home: The graph of its sender, or of who is wired.
-        world: The two.
-        stays: Which of them keeps its id, as `survivor` says.
-        taken: Names of creatures that nobody who joins keeps, besides those of the graph that
-            stays.
-        reserved: Names that nobody gets whose own name they are not.
+        edge: What connects them, with the names of each run.
+        home: The run of its sender, or of the agent with the wire.
+        components: The two components.
+        surviving: The surviving run, by `surviving_run_id`.
+        taken: Further names of agents that no agent of the merged run keeps.
+        reserved: Names that nothing is renamed to.
 
     Raises:
-        ComponentConflict: a name is unknown in its own graph.
+        ComponentConflict: a name is unknown in its own run.
     """
-    (other,), (joins,) = {*world} - {home}, {*world} - {stays}
-    # By the names and graphs that were said: once the two are one, any creature would do.
-    here, there = world[home], world[other]
+    (other,), (joins,) = {*components} - {home}, {*components} - {surviving}
+    # Each name is checked in its own run: in the merged component any agent would pass.
+    own_component, other_component = components[home], components[other]
     if isinstance(edge, Connect):
-        _known(here, edge.sender, home)
-        _known(there, edge.listener, other)
+        _check_agent(own_component, edge.sender, home)
+        _check_agent(other_component, edge.listener, other)
     else:
-        _known(here, edge.name, home)
-        _check_wire_target(there, edge.to, other)
-    channels, renamed = _merged(stays, joins, world, taken, reserved)
-    now = {(each.kind, each.was): each.now for each in renamed}
+        _check_agent(own_component, edge.name, home)
+        _check_wire_target(other_component, edge.to, other)
+    channels, renamed = _merged_channels(surviving, joins, components, taken, reserved)
+    new_names = {(each.kind, each.was): each.now for each in renamed}
 
-    def name(kind: Literal["creature", "channel"], of: str, at: RunId) -> str:
-        return now.get((kind, of), of) if at == joins else of
+    def name(kind: Literal["creature", "channel"], old_name: str, run: RunId) -> str:
+        return new_names.get((kind, old_name), old_name) if run == joins else old_name
 
     if isinstance(edge, Connect):
         update = {
             "sender": name("creature", edge.sender, home),
             "listener": name("creature", edge.listener, other),
-            # What the sender's graph does not have keeps its name: it is not taken there.
+            # A channel that the sender's run does not have keeps its name, which is free there.
             "channel": name("channel", edge.over, home),
         }
     elif edge.to.startswith(CHANNEL):
@@ -375,172 +379,186 @@ def merged_component(
     return MergedComponent(edge.model_copy(update={**update, "other": None}), channels, renamed)
 
 
-def _merged(
+def _merged_channels(
     stays: RunId,
     joins: RunId,
-    world: World,
+    world: Components,
     taken: Collection[str],
     reserved: Collection[str],
 ) -> tuple[dict[str, Channel], tuple[Rename, ...]]:
-    """The channels of two graphs as one, and what of the second one has another name there."""
+    """The channels of both runs, and the renames of the merged run."""
     one, two = world[stays], world[joins]
-    creatures = free_names(two.creatures, {*one.creatures, *taken}, reserved)
-    joining = _moved(two.channels, joins, stays)
-    known = _moved(one.channels, stays, stays)
-    apart = [
+    agent_names = free_names(two.creatures, {*one.creatures, *taken}, reserved)
+    merged_channels = _moved_channels(two.channels, joins, stays)
+    surviving_channels = _moved_channels(one.channels, stays, stays)
+    distinct = [
         name
-        for name, channel in joining.items()
-        if name not in known or known[name].born != channel.born
+        for name, channel in merged_channels.items()
+        if name not in surviving_channels or surviving_channels[name].born != channel.born
     ]
-    names = free_names(apart, known, reserved)
-    both = {**known, **{names.get(name, name): each for name, each in joining.items()}}
-    return both, (*_told("creature", joins, creatures), *_told("channel", joins, names))
+    channel_names = free_names(distinct, surviving_channels, reserved)
+    channels = {
+        **surviving_channels,
+        **{channel_names.get(name, name): each for name, each in merged_channels.items()},
+    }
+    return channels, (
+        *_renames("creature", joins, agent_names),
+        *_renames("channel", joins, channel_names),
+    )
 
 
-def parts_of(graph: RunId, of: Component, command: str) -> dict[RunId, Component]:
-    """The graphs that one is now, by id; the first part keeps its own, as do channels of nobody."""
+def split_components(graph: RunId, of: Component, command: str) -> dict[RunId, Component]:
+    """The components of a run, by run id; the first one keeps the id and the unused channels."""
     parts = connected_agents(of)
-    if len(parts) < 2:  # none: a run without creatures, which has its channels all the same
+    if len(parts) < 2:  # none: a run with channels and no agents
         return {graph: of}
-    home = {
+    component_number = {
         channel: number
         for number, names in enumerate(parts)
         for name in names
         for channel in _channels(of.creatures[name])
     }
-    found: dict[RunId, Component] = {}
+    result: dict[RunId, Component] = {}
     for number, names in enumerate(parts):
         id_ = split_run_id(graph, command, names[0]) if number else graph
         channels = {
-            name: channel for name, channel in of.channels.items() if home.get(name, 0) == number
+            name: channel
+            for name, channel in of.channels.items()
+            if component_number.get(name, 0) == number
         }
-        found[id_] = Component(
+        result[id_] = Component(
             creatures={name: of.creatures[name] for name in names},
-            channels=_moved(channels, graph, id_) if number else channels,
+            channels=_moved_channels(channels, graph, id_) if number else channels,
             flow=() if number else of.flow,
         )
-    return found
+    return result
 
 
 def split_run_id(graph: RunId, command: str, first: AgentName) -> RunId:
-    """The id of a graph that another one was split into: every process makes the same.
+    """The id of a split run, the same in every process.
 
     Args:
-        graph: The graph that was split.
-        command: The operation that did it.
-        first: The first of its creatures, by name.
+        graph: The original run.
+        command: The command that splits it.
+        first: The first agent of the split run, by name.
     """
     return RunId(f"{graph[:_ID_KEPT]}.{hash_json([graph, command, first])[:8]}")
 
 
 def _agents_in_other_components(
-    old: World, new: World, renamed: Collection[Rename]
+    old: Components, new: Components, renamed: Collection[Rename]
 ) -> tuple[AgentName, ...]:
-    """Of graphs that became one, or fell apart: who has another component, or is affected else."""
-    found = {*affected(old, new, renamed)}
+    """After a merge or a split: the agents whose component has other agents, and those affected."""
+    result = {*affected_agents(old, new, renamed)}
     for id_, graph in new.items():
         if id_ not in old or old[id_].creatures.keys() != graph.creatures.keys():
-            found |= {*graph.creatures}
-    return tuple(sorted(found))
+            result |= {*graph.creatures}
+    return tuple(sorted(result))
 
 
-def affected(old: World, new: World, renamed: Collection[Rename] = ()) -> tuple[AgentName, ...]:
-    """Creatures that see another graph around them than before, or are in another one, or went.
+def affected_agents(
+    old: Components, new: Components, renamed: Collection[Rename] = ()
+) -> tuple[AgentName, ...]:
+    """The agents that were added, removed or moved to another run, or that have other neighbors.
 
     Args:
-        old: The graphs that were touched, as they were.
-        new: What came of them.
-        renamed: Who has another name now, by which it is told.
+        old: The components before.
+        new: The components after.
+        renamed: The renames.
     """
-    now = {(each.graph, each.was): each.now for each in renamed if each.kind == "creature"}
-    found: set[AgentName] = set()
+    new_names = {(each.graph, each.was): each.now for each in renamed if each.kind == "creature"}
+    result: set[AgentName] = set()
     for id_, graph in new.items():
         before = old.get(id_)
-        found |= (
+        result |= (
             {*graph.creatures} if before is None else _agents_with_other_neighbors(before, graph)
         )
     for id_, graph in old.items():
-        was = {AgentName(now.get((id_, name), name)) for name in graph.creatures}
-        here = new[id_].creatures if id_ in new else {}
-        found |= was - {*here}
-    return tuple(sorted(found))
+        former = {AgentName(new_names.get((id_, name), name)) for name in graph.creatures}
+        present = new[id_].creatures if id_ in new else {}
+        result |= former - {*present}
+    return tuple(sorted(result))
 
 
 def _agents_with_other_neighbors(before: Component, after: Component) -> set[AgentName]:
-    """Creatures of a graph whose surroundings are other ones than before.
+    """The agents of a component that see another part of it than before.
 
-    What differs is looked for among the creatures that are not the same: few, in a graph of many.
+    Only agents that differ are compared: few, even in a large component.
     """
-    differ: set[AgentName] = set()
-    spoken: set[str] = set()
-    heard: set[str] = set()
-    reached: set[str] = set()
+    changed_agents: set[AgentName] = set()
+    senders_changed: set[str] = set()
+    listeners_changed: set[str] = set()
+    connected: set[str] = set()
     for name in {**before.creatures, **after.creatures}:
-        was, is_ = before.creatures.get(name), after.creatures.get(name)
-        if was is is_ or was == is_:
+        old, new = before.creatures.get(name), after.creatures.get(name)
+        if old is new or old == new:
             continue
-        differ.add(name)
-        if was is None or is_ is None:  # it came, or went, with all that it has
-            one = was or is_ or ChannelAgent()
-            spoken.update(one.outlets)
-            heard.update(one.listen)
-            reached.update(one.wires)
-            if one.parent is not None:
-                reached.add(one.parent)
+        changed_agents.add(name)
+        if old is None or new is None:  # it was added or removed, with all its connections
+            agent = old or new or ChannelAgent()
+            senders_changed.update(agent.outlets)
+            listeners_changed.update(agent.listen)
+            connected.update(agent.wires)
+            if agent.parent is not None:
+                connected.add(agent.parent)
             continue
-        spoken |= {*was.outlets} ^ {*is_.outlets}
-        heard |= {*was.listen} ^ {*is_.listen}
-        reached |= {*was.wires} ^ {*is_.wires}
-        if was.parent != is_.parent:
-            reached |= {each for each in (was.parent, is_.parent) if each is not None}
-    known = before.channels.keys() & after.channels.keys()
-    other = {each for each in known if before.channels[each].about != after.channels[each].about}
-    same = not differ and before.channels == after.channels and before.flow == after.flow
+        senders_changed |= {*old.outlets} ^ {*new.outlets}
+        listeners_changed |= {*old.listen} ^ {*new.listen}
+        connected |= {*old.wires} ^ {*new.wires}
+        if old.parent != new.parent:
+            connected |= {each for each in (old.parent, new.parent) if each is not None}
+    in_both = before.channels.keys() & after.channels.keys()
+    about_changed = {
+        each for each in in_both if before.channels[each].about != after.channels[each].about
+    }
+    unchanged = (
+        not changed_agents and before.channels == after.channels and before.flow == after.flow
+    )
     return {
         name
-        for name, creature in after.creatures.items()
-        if name in differ
-        or name in reached
-        or (creature.privileged and not same)
-        or not spoken.isdisjoint(creature.listen)
-        or not heard.isdisjoint(creature.send)
-        or (other and not other.isdisjoint(creature.channels))
-        or (creature.wires and not heard.isdisjoint(creature.outlets))
+        for name, neighbor in after.creatures.items()
+        if name in changed_agents
+        or name in connected
+        or (neighbor.privileged and not unchanged)
+        or not senders_changed.isdisjoint(neighbor.listen)
+        or not listeners_changed.isdisjoint(neighbor.send)
+        or (about_changed and not about_changed.isdisjoint(neighbor.channels))
+        or (neighbor.wires and not listeners_changed.isdisjoint(neighbor.outlets))
     }
 
 
-# -- what there is ---------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------
 
 
-def _there(what: str, names: Iterable[str]) -> str:
-    known = sorted(names)
-    if not known:
+def _existing_names(what: str, names: Iterable[str]) -> str:
+    names_ = sorted(names)
+    if not names_:
         return f"There are no {what}."
-    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-    return f"There are the {what} {', '.join(known[:_NAMED])}{more}."
+    more = f" and {len(names_) - _NAMED} more" if len(names_) > _NAMED else ""
+    return f"There are the {what} {', '.join(names_[:_NAMED])}{more}."
 
 
-def _known(graph: Component, name: str, id_: RunId) -> None:
+def _check_agent(graph: Component, name: str, id_: RunId) -> None:
     if name not in graph.creatures:
         raise ComponentConflict(
-            f"there is no creature {name!r} in the graph {id_!r}",
-            remedy=did_you_mean(name, graph.creatures, _there("creatures", graph.creatures)),
+            f"there is no agent {name!r} with channels in the run {id_!r}",
+            remedy=did_you_mean(name, graph.creatures, _existing_names("agents", graph.creatures)),
         )
 
 
 def _check_wire_target(graph: Component, to: str, id_: RunId) -> None:
-    """Checks that a wire may lead there: to a channel only where somebody uses it."""
+    """Checks that a wire may lead there; a channel must be used by an agent."""
     name = to.removeprefix(CHANNEL)
     if name == to:
-        return _known(graph, to, id_)
+        return _check_agent(graph, to, id_)
     if name not in graph.channels:
         raise ComponentConflict(
-            f"there is no channel {name!r} in the graph {id_!r}",
-            remedy=did_you_mean(name, graph.channels, _there("channels", graph.channels)),
+            f"there is no channel {name!r} in the run {id_!r}",
+            remedy=did_you_mean(name, graph.channels, _existing_names("channels", graph.channels)),
         )
     if not any(name in _channels(each) for each in graph.creatures.values()):
         raise ComponentConflict(
-            f"nobody in the graph {id_!r} listens or sends to the channel {name!r}",
-            remedy="A channel alone connects nobody: name one that a creature there uses.",
+            f"no agent of the run {id_!r} listens or sends to the channel {name!r}",
+            remedy="A channel alone connects no agents: name one that an agent of that run uses.",
         )
     return None

@@ -1,7 +1,7 @@
-"""What a state knows of its conversation: the turn under way, what waits for the next, the answer.
+"""The conversation of a run: its present exchange, the message queue and the last response.
 
-A turn is one message and the work that follows from it, up to the answer. All of it is bounded:
-messages and answers are bodies, held by their hashes.
+An exchange is one message and the steps that follow from it, up to the response. Messages and
+responses are held by hash, so the size is limited.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from crewlog.run_status import EndReason
 
 
 class QueuedMessage(Model):
-    """A message that waits for its turn."""
+    """A message that waits for its exchange."""
 
     body: ContentHash
-    """The message's hash."""
+    """The hash of the message."""
     logs: tuple[LogName, ...]
-    """The logs it is to be added to."""
+    """The logs that it will be added to."""
     by: str = ""
-    """Who said it."""
+    """Its sender."""
     command: CommandId
-    """The command that said it: whoever waits for the answer knows that."""
+    """The command with the message; clients find the response by it."""
 
 
 class Response(Model):
-    """How a turn ended."""
+    """How an exchange ended."""
 
     exchange: int
-    """Which one, from 1."""
+    """Its number, from 1."""
     message: str = ""
-    """The command whose message it answers."""
+    """The command with the message that it answers."""
     response: ContentHash | None = None
-    """The message that is the answer."""
+    """The hash of the response."""
     agent: AgentName | None = None
-    """Who gave it; none where the run did, since nobody else had anything to say."""
+    """The agent that gave it; none if the run did, because no agent had a final message."""
     error: str = ""
-    """The last error of the turn."""
+    """The last error of the exchange."""
     warning: str = ""
-    """The last bound that the turn came to."""
+    """The last limit that the exchange reached."""
     end_reason: EndReason = "completed"
     """Why it ended."""
     position: int = 0
@@ -48,27 +48,27 @@ class Response(Model):
 
 
 class Conversation(Model):
-    """The conversation of a run: its present turn, or the last one where it waits."""
+    """The present exchange of a conversation, or the last one while it is idle."""
 
     exchange: int = 0
-    """Which one, from 1; 0 where nothing was said yet."""
+    """Its number, from 1; 0 before the first message."""
     message: str = ""
-    """The command whose message it answers."""
+    """The command with the message that it answers."""
     by: str = ""
-    """Who said that."""
+    """The sender of that message."""
     body: ContentHash | None = None
-    """The message's hash, by which it is said again where a rollback undoes the turn."""
+    """The hash of the message, by which it is queued again after a rollback."""
     start_position: int = 0
-    """The journal position where it began: what was set before says nothing of it."""
+    """The journal position at which it started: older values are not of this exchange."""
     at: int = 0
-    """When it began, in milliseconds since the epoch."""
+    """When it started, in milliseconds since the epoch."""
     steps: int = 0
-    """Steps that the run had taken by then."""
+    """The steps that the run had started before."""
     is_idle: bool = False
-    """Whether the turn is over, and the run waits for the next message."""
+    """Whether the exchange has ended, and the run waits for the next message."""
     deadline: int = 0
-    """When it has waited long enough, in milliseconds since the epoch; 0: never, or not set."""
+    """Until when it waits, in milliseconds since the epoch; 0: without limit."""
     warning: str = ""
-    """Why the last route of the turn did not go where the output said."""
+    """Why the last branch of the exchange did not go where the output said."""
     last: Response | None = Field(default=None)
-    """How the last turn ended that has."""
+    """The last exchange that ended."""

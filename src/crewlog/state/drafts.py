@@ -24,20 +24,20 @@ def draft_text(body: Mapping[str, Json]) -> dict[str, Json]:
     content: Json = body.get("content", "")
     if isinstance(content, list):
         blocks: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
-        content = [said for block in blocks if (said := _said(block)) is not None]
+        content = [part for block in blocks if (part := _text_or_file(block)) is not None]
     names = {key: body[key] for key in ("name", "id") if key in body}
     return {"type": "ai", "content": content, **names}
 
 
-def _said(block: Any) -> Json:
+def _text_or_file(block: Any) -> Json:
     """The block, if it is a text or a file; else none."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
     if not isinstance(block, dict):
         return None
-    found = cast("dict[str, Any]", block)
-    if is_file(found):
-        return found
-    if found.get("type") in _TEXTS and found.get("text"):
-        return {"type": "text", "text": found["text"]}
+    block_ = cast("dict[str, Any]", block)
+    if is_file(block_):
+        return block_
+    if block_.get("type") in _TEXTS and block_.get("text"):
+        return {"type": "text", "text": block_["text"]}
     return None

@@ -1,9 +1,8 @@
-"""What people's edits do to the state, path by path.
+"""Apply state edits, path by path.
 
     flags.NAME   outputs.AGENT.KEY   shared.NAME   private.AUDIENCE.NAME
 
-An edited list that steps add to stands before all that they add from then on, as what the list
-began with does.
+The values of an edited list come before all values that steps add to it later.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from crewlog.ids import AgentName, ContentHash, FlagName
 from crewlog.model import Json
 from crewlog.state.journal import Edit, StateEdited
 from crewlog.state.model import CrewState, ListElement, Output
-from crewlog.state.reducers import SMALL, output_with_value
+from crewlog.state.reducers import INLINE_BYTES, output_with_value
 
 FLAGS, OUTPUTS, SHARED, PRIVATE = KINDS = ("flags", "outputs", "shared", "private")
 _BEFORE = (0, 0)
-"""The place of what stands before all that steps add."""
+"""The position before all values that steps add."""
 
 
 def path_parts(path: str) -> tuple[str, str, str]:
-    """A path's kind, its agent or audience (empty where it has none), and its name."""
+    """A path's kind, its agent or audience (empty if it has none), and its name."""
     kind, _, rest = path.partition(".")
     if kind == OUTPUTS:
         owner, _, name = rest.partition(".")
@@ -37,28 +36,28 @@ def path_parts(path: str) -> tuple[str, str, str]:
 
 def fold_state_edited(state: CrewState, entry: StateEdited, position: int) -> dict[str, Any]:
     """The fields of the state that an edit changes, as they are after it."""
-    flags, places = dict(state.flags), dict(state.flag_positions)
-    outputs = {agent: dict(found) for agent, found in state.agent_outputs.items()}
+    flags, positions = dict(state.flags), dict(state.flag_positions)
+    outputs = {agent: dict(values) for agent, values in state.agent_outputs.items()}
     shared = dict(state.shared_context)
-    private = {audience: dict(found) for audience, found in state.private_context.items()}
+    private = {audience: dict(values) for audience, values in state.private_context.items()}
     for edit in entry.edits:
         kind, owner, name = path_parts(edit.path)
         if kind == FLAGS:
-            places.pop(FlagName(name), None)
+            positions.pop(FlagName(name), None)
             _put(flags, FlagName(name), edit, edit.value)
         elif kind == OUTPUTS:
-            made = None if edit.delete else _output(edit, position)
-            _put(outputs.setdefault(AgentName(owner), {}), name, edit, made)
+            output = None if edit.delete else _output(edit, position)
+            _put(outputs.setdefault(AgentName(owner), {}), name, edit, output)
         elif kind == SHARED:
             _put(shared, name, edit, edit.value)
         else:
             _put(private.setdefault(owner, {}), name, edit, edit.value)
     return {
         "flags": flags,
-        "flag_positions": places,
-        "agent_outputs": {agent: found for agent, found in outputs.items() if found},
+        "flag_positions": positions,
+        "agent_outputs": {agent: values for agent, values in outputs.items() if values},
         "shared_context": shared,
-        "private_context": {audience: found for audience, found in private.items() if found},
+        "private_context": {audience: values for audience, values in private.items() if values},
     }
 
 
@@ -80,20 +79,24 @@ def _output(edit: Edit, position: int) -> Output:
             logs=edit.logs,
         )
     output = Output(value=[], position=position)
-    shapes = edit.specs or (None,) * len(edit.value)
-    for value, shape in zip(edit.value, shapes, strict=True):
+    specs = edit.specs or (None,) * len(edit.value)
+    for value, spec in zip(edit.value, specs, strict=True):
         body = _body_of(value)
-        said = shape if body else None  # what is small is looked at when it is needed
-        part = ListElement(
-            value=None if body else value, body=body, position=_BEFORE, logs=edit.logs, spec=said
+        item_spec = spec if body else None  # a small value is parsed when it is needed
+        element = ListElement(
+            value=None if body else value,
+            body=body,
+            position=_BEFORE,
+            logs=edit.logs,
+            spec=item_spec,
         )
-        output = output_with_value(output, part, position)
+        output = output_with_value(output, element, position)
     return output
 
 
 def is_small(value: Json) -> bool:
-    """Whether a value is kept in the state itself, where conditions see it."""
-    return len(canonical(value)) <= SMALL
+    """Whether the state contains a value itself, so that conditions can read it."""
+    return len(canonical(value)) <= INLINE_BYTES
 
 
 def _body_of(value: Json) -> ContentHash | None:
@@ -101,7 +104,7 @@ def _body_of(value: Json) -> ContentHash | None:
 
 
 def edit_bodies(entry: StateEdited) -> Iterator[tuple[ContentHash, Json]]:
-    """The bodies that an edit brings along, by their hashes."""
+    """The bodies that an edit contains, by hash."""
     for edit in entry.edits:
         if edit.body is not None:
             yield edit.body, edit.inline

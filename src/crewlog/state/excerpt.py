@@ -58,5 +58,5 @@ def fenced(text: str) -> str:
         return line
     fence = "`" * (max(map(len, _FENCES.findall(line)), default=0) + 1)
     # A backtick next to the fence would lengthen it. Renderers strip one space on both sides.
-    room = " " if line[0] == "`" or line[-1] == "`" else ""
-    return f"{fence}{room}{line}{room}{fence}"
+    padding = " " if line[0] == "`" or line[-1] == "`" else ""
+    return f"{fence}{padding}{line}{padding}{fence}"

@@ -1,8 +1,8 @@
-"""What the entries of a conversation do to the state; `crewlog.state.fold` finds these here.
+"""How the entries of a conversation change the state; `crewlog.state.fold` calls these.
 
-A turn begins the routing anew: what was done, what arrived where, and how often the run went where.
-The numbers of visits and of turns go on. Flags, outputs and the transcript stay, but for what
-several steps put together, and errors: those of the last turn would be taken for this one's.
+An exchange starts the routing anew: completed nodes, arrivals and counts of branches. Visit numbers
+and exchange numbers continue. Run outputs, outputs and the transcript stay. Errors and the lists
+that several steps add to are reset, since those of the last exchange are not of this one.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from crewlog.state.model import CrewState, Routing
 
 Changes = dict[str, Any]
 ASK_HUMAN = "ask_human"
-"""Where a route goes whose bound people may let it pass."""
+"""Where a branch goes at its limit if people may raise that."""
 
 
 def fold_message_queued(state: CrewState, entry: j.MessageQueued, _position: int) -> Changes:
-    """A message waits for its turn; one whose turn was undone is the first again."""
-    said = QueuedMessage(
+    """A message waits for its exchange; one whose exchange was rolled back comes first."""
+    message = QueuedMessage(
         body=entry.ref.body,
         logs=entry.ref.logs,
         by=entry.by,
         command=entry.command or CommandId(entry.requeued),
     )
     return {
-        "message_queue": (said, *state.message_queue)
+        "message_queue": (message, *state.message_queue)
         if entry.requeued
-        else (*state.message_queue, said)
+        else (*state.message_queue, message)
     }
 
 
 def fold_exchange_started(state: CrewState, entry: j.ExchangeStarted, position: int) -> Changes:
-    """A turn begins."""
+    """An exchange starts."""
     before = state.conversation or Conversation()
-    talk = Conversation(
+    conversation = Conversation(
         exchange=entry.exchange,
         message=entry.message_command,
         by=entry.by,
@@ -50,10 +50,10 @@ def fold_exchange_started(state: CrewState, entry: j.ExchangeStarted, position: 
         last=before.last,
     )
     return {
-        "conversation": talk,
+        "conversation": conversation,
         "exchanges": max(state.exchanges, entry.exchange),
         "message_queue": tuple(
-            said for said in state.message_queue if said.command != entry.message_command
+            message for message in state.message_queue if message.command != entry.message_command
         ),
         "routing": Routing(),
         "execution_count": {},
@@ -67,22 +67,24 @@ def fold_exchange_started(state: CrewState, entry: j.ExchangeStarted, position: 
         "agent_outputs": {
             agent: {
                 key: output
-                for key, output in found.items()
+                for key, output in agent_outputs.items()
                 if key != ERROR and f"{agent}.{key}" not in entry.outputs
             }
-            for agent, found in state.agent_outputs.items()
+            for agent, agent_outputs in state.agent_outputs.items()
         },
         "flags": {**state.flags, **entry.flags},
         "flag_positions": {
-            flag: places for flag, places in state.flag_positions.items() if flag not in entry.flags
+            flag: positions
+            for flag, positions in state.flag_positions.items()
+            if flag not in entry.flags
         },
     }
 
 
 def fold_exchange_ended(state: CrewState, entry: j.ExchangeEnded, position: int) -> Changes:
-    """A turn is over; the run waits for the next message."""
+    """An exchange ends; the run waits for the next message."""
     before = state.conversation or Conversation()
-    answer = Response(
+    response = Response(
         exchange=entry.exchange,
         message=before.message,
         response=entry.ref.body if entry.ref is not None else entry.response,
@@ -94,7 +96,7 @@ def fold_exchange_ended(state: CrewState, entry: j.ExchangeEnded, position: int)
     )
     changes: Changes = {"exchange": entry.exchange, "is_idle": True, "deadline": entry.deadline}
     if entry.exchange:
-        changes["last"] = answer
+        changes["last"] = response
     error = {"error": entry.error} if entry.error else {}
     return {
         "conversation": before.model_copy(update=changes),
@@ -104,7 +106,7 @@ def fold_exchange_ended(state: CrewState, entry: j.ExchangeEnded, position: int)
 
 
 def fold_idle_deadline_set(state: CrewState, entry: j.IdleDeadlineSet, _position: int) -> Changes:
-    """How long it waits for the next message is counted anew."""
+    """The wait for the next message gets another deadline."""
     if state.conversation is None:
         return {}
     return {"conversation": state.conversation.model_copy(update={"deadline": entry.deadline})}
@@ -113,7 +115,7 @@ def fold_idle_deadline_set(state: CrewState, entry: j.IdleDeadlineSet, _position
 def fold_branch_target_refused(
     state: CrewState, entry: j.BranchTargetRefused, _position: int
 ) -> Changes:
-    """A route did not go where the output said: the answer of the turn may say so."""
+    """A branch did not go where the output said: the response of the exchange may report that."""
     changes: Changes = {}
     if entry.used_up:
         reason: EndReason = "" if entry.goes == ASK_HUMAN else "route_limit_reached"
@@ -127,30 +129,32 @@ def fold_branch_target_refused(
 
 
 def limit_changes(why: str, reason: EndReason, node: NodeName) -> Changes:
-    """A bound was used up: who asked is told so, whoever answers.
+    """What changes when a limit is reached: the run warns of it.
 
     Args:
-        why: Which bound, and by what.
-        reason: The same, for programs; empty where people are asked whether it holds.
-        node: The node that came to it.
+        why: Which limit, and by what.
+        reason: The end reason; empty if people are asked whether to continue.
+        node: The node that reached it.
     """
-    told = {"warning": f"A limit was reached: {why}."}
-    return {**told, "limit_reached": reason, "limit_node": node} if reason else told
+    changes = {"warning": f"A limit was reached: {why}."}
+    return {**changes, "limit_reached": reason, "limit_node": node} if reason else changes
 
 
 def failed_step_warning(state: CrewState, entry: j.StepFailed) -> Changes:
-    """A step failed, and the run goes on without its result: who asked is told so.
+    """The warning that the run continues without a failed step.
 
-    Not with the words of the error: they may hold what only its agent may see.
+    It does not quote the error, which may contain what only the agent may see.
     """
     if entry.agent is None or entry.has_stand_in:
         return {}
-    told = {"warning": f"The run went on without {entry.step}, which failed: {entry.error_type}."}
+    changes = {
+        "warning": f"The run went on without {entry.step}, which failed: {entry.error_type}."
+    }
     reason = error_end_reason(entry.error_type)
     node = state.frontier[entry.step].node
-    return {**told, "limit_reached": reason, "limit_node": node} if reason else told
+    return {**changes, "limit_reached": reason, "limit_node": node} if reason else changes
 
 
 def exchange_error(state: CrewState, error: str) -> Changes:
-    """A step failed: the turn of a conversation keeps the last error."""
+    """The last error of an exchange, when a step of a conversation fails."""
     return {} if state.conversation is None else {"error": error}

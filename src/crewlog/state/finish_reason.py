@@ -78,7 +78,7 @@ FAULTS: Mapping[str, str] = {
     "unknown": "its service ended it without a reason that Crewlog knows",
 }
 """What is wrong with a message, by its finish reason, for people and for the next model call."""
-TAKEN: Mapping[str, str] = {**FAULTS, "cut": "it was cut off at the limit of output"}
+ACCEPTED_FAULTS: Mapping[str, str] = {**FAULTS, "cut": "it was cut off at the limit of output"}
 """What is wrong with a message that `bad_reply: accept` accepts."""
 NO_READINGS: Mapping[str, str] = {
     "cut": "its reply was cut off at the limit of output",
@@ -95,7 +95,7 @@ REMEDIES: Mapping[str, str] = {
     "empty": "Let the agent's prompt say what its answer must be, or choose another model",
     "unknown": "Choose another model",
 }
-ACCEPTING = "or take such replies as they are by `on_error: {bad_reply: accept}`."
+ACCEPT_REMEDY = "or take such replies as they are by `on_error: {bad_reply: accept}`."
 """The last part of every remedy."""
 
 
@@ -158,18 +158,18 @@ def is_empty(message: BaseMessage) -> bool:
     content: Any = message.content
     if isinstance(content, str):
         return not content.strip()
-    return all(_says_nothing(block) for block in cast("list[Any]", content))
+    return all(_is_empty_block(block) for block in cast("list[Any]", content))
 
 
-def _says_nothing(block: Any) -> bool:
+def _is_empty_block(block: Any) -> bool:
     if isinstance(block, str):
         return not block.strip()
     if not isinstance(block, dict):
         return False
-    found = cast("dict[str, Any]", block)
-    kind = found.get("type")
+    block_ = cast("dict[str, Any]", block)
+    kind = block_.get("type")
     if kind in ("text", "output_text"):
-        return not str(found.get("text") or "").strip()
+        return not str(block_.get("text") or "").strip()
     return kind in REASONING or kind in CALL_BLOCKS
 
 

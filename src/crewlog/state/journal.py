@@ -406,7 +406,7 @@ class ParentStepStarted(Entry):
     """By item: which of them, from 0."""
     after: tuple[tuple[int, ...], ...] = ()
     """By item: the items that it waits for, where any does; see
-    `crewlog.state.item_specs.packed`."""
+    `crewlog.state.item_specs.pack_numbers`."""
 
 
 class ItemsRefused(Entry):

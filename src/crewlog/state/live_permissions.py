@@ -1,7 +1,7 @@
-"""What a run remembers of who said who may call what: lines of its mutations, spelled once.
+"""Descriptions of permissions that people set on a live run.
 
-A run's state has what is in force, and its mutations have who said it and when. A line is found
-again by spelling it again.
+The state has the permissions in force, and its changes have the principal and the time. A change is
+found again by its description, so each is made here.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from crewlog.state.model import ChangeRecord, CrewState
 
 
 def agent_permission_change(tool: str, agent: str, do: LivePermission | None) -> str:
-    """What was changed by a ruling, in a line."""
-    who = "every agent" if agent == EVERYONE else agent
-    return f"ruling for {tool} by {who}: {do or 'as the definition says'}"
+    """The change of a permission of an agent, in a line."""
+    subject = "every agent" if agent == EVERYONE else agent
+    return f"ruling for {tool} by {subject}: {do or 'as the definition says'}"
 
 
 def tool_permission_change(tool: str, agents: Sequence[str] | None) -> str:
-    """What was changed by saying who may call a tool, in a line."""
-    named = "all that have it" if agents is None else ", ".join(agents) or "nobody"
-    return f"permission to call {tool}: {named}"
+    """The change of the agents that may call a tool, in a line."""
+    who_may = "all that have it" if agents is None else ", ".join(agents) or "nobody"
+    return f"permission to call {tool}: {who_may}"
 
 
 def last_change(state: CrewState, what: str) -> ChangeRecord | None:
-    """The last time that a line was changed; none where that is longer ago than a run remembers."""
+    """The last change with a description; none if the state no longer has it."""
     return next((each for each in reversed(state.changes) if each.what == what), None)
 
 
 def permission_description(tool: str, agent: str, do: LivePermission | None) -> str:
-    """`writer may call publish`, `people are asked before writer calls publish`."""
-    who = "every agent" if agent == EVERYONE else agent
+    """A permission, for people: `writer may call publish`."""
+    subject = "every agent" if agent == EVERYONE else agent
     match do:
         case "allow" if agent == EVERYONE:
             return f"every agent that has {tool} may call it"
         case "allow":
-            return f"{who} may call {tool}"
+            return f"{subject} may call {tool}"
         case "ask":
-            return f"people are asked before {who} calls {tool}"
+            return f"people are asked before {subject} calls {tool}"
         case "deny":
-            return f"{'nobody' if agent == EVERYONE else who} may {_not(agent)}call {tool}"
+            return f"{'nobody' if agent == EVERYONE else subject} may {_negation(agent)}call {tool}"
         case None:
-            return f"what the definition says of {who} and {tool} holds again"
+            return f"what the definition says of {subject} and {tool} holds again"
 
 
-def _not(agent: str) -> str:
+def _negation(agent: str) -> str:
     return "" if agent == EVERYONE else "not "

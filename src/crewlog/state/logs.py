@@ -15,12 +15,12 @@ from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import Batch, JournalEntry, entry_from_json
 
-_REWINDS = frozenset({"RunRolledBack", "RunForked", "RunReopened"})
+_RESTORING = frozenset({"RunRolledBack", "RunForked", "RunReopened"})
 """Entries that record a state: each log continues at the head of that state."""
-_LINKING = frozenset({"ref", "joined", "state"})
+_CHANGING_KEYS = frozenset({"ref", "joined", "state"})
 """An entry with none of these keys changes no log."""
 _NO_BODY = ContentHash("")
-_WAITING = frozenset({"MessageQueued"})
+_QUEUED = frozenset({"MessageQueued"})
 """Entries whose message is queued, and in no log yet."""
 
 
@@ -47,10 +47,10 @@ def heads_of(entry: Mapping[str, Json]) -> dict[LogName, ContentHash] | None:
 
     Read from the JSON, like `message_of`. A log that is missing is empty there.
     """
-    if entry["kind"] not in _REWINDS:
+    if entry["kind"] not in _RESTORING:
         return None
     logs: Mapping[LogName, Mapping[str, Json]] = entry["state"].get("messages", {})
-    return {log: at["head"] for log, at in logs.items()}
+    return {log: head["head"] for log, head in logs.items()}
 
 
 def fork_source(batch: Batch) -> RunId | None:
@@ -70,14 +70,14 @@ def heads_before(run: RunId, batch: Batch, log: LogName) -> set[ContentHash]:
     After a rollback within the batch, it is the head of the restored state. The heads of merged
     runs are included.
     """
-    start, heads = 0, batch.heads
-    for place, entry in enumerate(batch.entries, 1):
-        if (gone_back := heads_of(entry)) is not None:
-            start, heads = place, {log: empty_log_head(run, log)} | gone_back
-    found = {heads[log]} if log in heads else set[ContentHash]()
-    for entry in batch.entries[start:]:
-        found |= {join["two"] for join in log_merges_of(entry) if join["log"] == log}
-    return found
+    first, heads = 0, batch.heads
+    for index, entry in enumerate(batch.entries, 1):
+        if (restored := heads_of(entry)) is not None:
+            first, heads = index, {log: empty_log_head(run, log)} | restored
+    result = {heads[log]} if log in heads else set[ContentHash]()
+    for entry in batch.entries[first:]:
+        result |= {merge["two"] for merge in log_merges_of(entry) if merge["log"] == log}
+    return result
 
 
 def batch_links(run: RunId, batch: Batch) -> Iterator[Link]:
@@ -88,19 +88,19 @@ def batch_links(run: RunId, batch: Batch) -> Iterator[Link]:
 def _links(run: RunId, batch: Batch, heads: dict[LogName, ContentHash]) -> Iterator[Link]:
     """The links. `heads` has the heads before the batch, and is updated with each link."""
     for position, entry in zip(batch.positions(), batch.entries, strict=True):
-        if _LINKING.isdisjoint(entry):
+        if _CHANGING_KEYS.isdisjoint(entry):
             continue
-        if (gone_back := heads_of(entry)) is not None:
+        if (restored := heads_of(entry)) is not None:
             heads.clear()
-            heads |= gone_back
+            heads |= restored
         ref = message_of(entry)
         for log in ref["logs"] if ref else ():
             previous = heads.get(log) or empty_log_head(run, log)
             head = heads[log] = chain(previous, position, ref["body"])
             yield Link(log, head, previous, position, ref["body"])
-        for join in log_merges_of(entry):
-            log, one, two = join["log"], join.get("one", ""), join["two"]
-            head = heads[log] = joined(one, two, position)
+        for merge in log_merges_of(entry):
+            log, one, two = merge["log"], merge.get("one", ""), merge["two"]
+            head = heads[log] = merged_head(one, two, position)
             if head != two:  # an equal head continues the log of the other run: no link
                 yield Link(log, head, one, position, _NO_BODY, two)
 
@@ -109,12 +109,12 @@ def extended_logs(batch: Batch) -> set[LogName]:
     """The logs that a batch extends after the last entry that records a state."""
     logs: set[LogName] = set()
     for entry in batch.entries:
-        if _LINKING.isdisjoint(entry):
+        if _CHANGING_KEYS.isdisjoint(entry):
             continue
         if heads_of(entry) is not None:
             logs.clear()
         logs.update(message_of(entry).get("logs", ()))
-        logs.update(join["log"] for join in log_merges_of(entry))
+        logs.update(merge["log"] for merge in log_merges_of(entry))
     return logs
 
 
@@ -144,13 +144,13 @@ def message_of(entry: Mapping[str, Json]) -> Mapping[str, Json]:
 
     Read from the JSON itself: links are made several times per entry, and validation is slow.
     """
-    if entry["kind"] in _WAITING:
+    if entry["kind"] in _QUEUED:
         return {}
     found: Mapping[str, Json] = entry.get("ref") or {}
     return found
 
 
-def said_in(entry: Mapping[str, Json]) -> Mapping[str, Json]:
+def message_or_queued(entry: Mapping[str, Json]) -> Mapping[str, Json]:
     """The message of an entry, also a queued one, which is in no log yet."""
     found: Mapping[str, Json] = entry.get("ref") or {}
     return found
@@ -164,7 +164,7 @@ def chain(previous: ContentHash, position: int, body: ContentHash) -> ContentHas
     return hash_bytes(previous.encode(), position.to_bytes(8, "big"), body.encode())
 
 
-def joined(one: ContentHash, two: ContentHash, position: int) -> ContentHash:
+def merged_head(one: ContentHash, two: ContentHash, position: int) -> ContentHash:
     """The head of a log that merges two logs: it names both transcripts, in this order.
 
     If the first head is empty, or both are equal, it is the second one.

@@ -104,7 +104,7 @@ class Journal:
         data = entry_to_json(entry)
         encoded = canonical(data)
         before = self.state
-        self.state = fold(before, entry, digest=hash_bytes(encoded))
+        self.state = fold(before, entry, entry_hash=hash_bytes(encoded))
         if transaction.depth and not transaction.first:
             transaction.first = self.state.position
         heads: dict[LogName, ContentHash] = {}

@@ -1,17 +1,12 @@
-"""Values that several steps set, put together as `merge` says; what does not fit is a conflict.
+"""Reducers: how several writes to one run output or output make one value.
 
-    conflict(how, there, value)  why a value does not fit, asked before it is journaled
-    combined(how, there, value)  what there is after it, asked by `reduce`
+A write that does not fit is refused, and the value stays. The reduced value is kept in the state,
+since the next write is applied to it. So its size is limited, and a write that makes it too large
+is refused, too. Longer lists use `append`, whose values are kept by hash.
 
-The first value stays where two do not fit. What is put together stays in the state, whole, since
-the next one is put to it there: so it is bounded, and more than that is a conflict, too. A list
-that is to be longer is `append`'s, whose values are kept by their hashes.
-
-Values that several steps set, as a list: each at its place, whenever it came.
-
-What ordinary steps add stands in the order of the journal. The steps of one list's items run side
-by side, and which is faster must not tell in what is made of them: what they add stands in the
-order of the items, where the first of the visit would stand that mapped the list.
+The values of a list are in the order of the journal. Child steps of one parent step run at the
+same time, and their order must not depend on which is faster: their values are in the order of the
+items, at the position of the parent step.
 """
 
 from __future__ import annotations
@@ -26,12 +21,12 @@ from crewlog.model import Json
 from crewlog.state.excerpt import excerpt
 from crewlog.state.model import CrewState, ElementPosition, ListElement, Output
 
-SMALL = 256
-"""Bytes of JSON of a list that conditions see, as of any value."""
+INLINE_BYTES = 256
+"""The most bytes of JSON of a list that conditions can read, as for any value."""
 
 
 def element_position(state: CrewState, step: StepId | None, position: int) -> ElementPosition:
-    """Where a value stands that a step adds at a position."""
+    """The position of a value that a step adds at a journal position."""
     child = state.frontier.get(step) if step is not None else None
     parent = state.frontier.get(child.parent) if child is not None and child.parent else None
     if child is None or parent is None or parent.child_steps is None:
@@ -39,124 +34,130 @@ def element_position(state: CrewState, step: StepId | None, position: int) -> El
     return (parent.child_steps.position, child.item)
 
 
-def with_value(
-    values: Json, places: tuple[ElementPosition, ...], value: Json, place: ElementPosition
+def list_with_value(
+    values: Json, positions: tuple[ElementPosition, ...], value: Json, position: ElementPosition
 ) -> tuple[list[Json], tuple[ElementPosition, ...]]:
-    """A flag's list with one more value, and the places of all.
+    """A run output's list with one more value, and the positions of all values.
 
     Args:
-        values: The flag's value so far; what is no list counts for nothing.
-        places: Where those stand that steps added, in order.
+        values: The list so far; any other value counts as empty.
+        positions: The positions of the values that steps added, in order.
         value: The value.
-        place: Where it stands.
+        position: Its position.
     """
     listed: list[Json] = list(values) if isinstance(values, list) else []  # pyright: ignore[reportUnknownArgumentType]
-    return list_with_values(listed, places, [value], place)
+    return list_with_values(listed, positions, [value], position)
 
 
 def list_with_values(
     listed: list[Json],
-    places: tuple[ElementPosition, ...],
+    positions: tuple[ElementPosition, ...],
     values: list[Json],
-    place: ElementPosition,
+    position: ElementPosition,
 ) -> tuple[list[Json], tuple[ElementPosition, ...]]:
-    """As `with_value`, with several that one step adds: they stand side by side."""
+    """The same with several values that one step adds at one position."""
     # What the list began with stands before all that steps add.
-    known = (*((0, 0),) * (len(listed) - len(places)), *places)
-    at = bisect_right(known, place)
+    known = (*((0, 0),) * (len(listed) - len(positions)), *positions)
+    at = bisect_right(known, position)
     return (
         [*listed[:at], *values, *listed[at:]],
-        (*known[:at], *(place for _ in values), *known[at:]),
+        (*known[:at], *(position for _ in values), *known[at:]),
     )
 
 
-def output_with_value(output: Output | None, part: ListElement, position: int) -> Output:
-    """An output that is a list, with one more value."""
-    parts = values_in_order(output.elements if output else (), (part,))
+def output_with_value(output: Output | None, element: ListElement, position: int) -> Output:
+    """A list output with one more value."""
+    parts = values_in_order(output.elements if output else (), (element,))
     return Output(value=_small_list(parts), elements=parts, position=position)
 
 
 def values_in_order(
-    parts: tuple[ListElement, ...], new: tuple[ListElement, ...]
+    elements: tuple[ListElement, ...], new: tuple[ListElement, ...]
 ) -> tuple[ListElement, ...]:
-    """Parts in their order, with those that one step adds, all at one place."""
+    """The elements in order, with new ones that all have one position."""
     if not new:
-        return parts
-    at = bisect_right([each.position for each in parts], new[0].position)
-    return (*parts[:at], *new, *parts[at:])
+        return elements
+    at = bisect_right([each.position for each in elements], new[0].position)
+    return (*elements[:at], *new, *elements[at:])
 
 
 def _small_list(parts: tuple[ListElement, ...]) -> Json:
-    """The values of a list, where all of it is small."""
-    if len(parts) > SMALL or any(each.body is not None for each in parts):
+    """The values of a list, if all of it is small."""
+    if len(parts) > INLINE_BYTES or any(each.body is not None for each in parts):
         return None
     values = [each.value for each in parts]
-    return values if len(canonical(values)) <= SMALL else None
+    return values if len(canonical(values)) <= INLINE_BYTES else None
 
 
 CONFLICTS = FlagName("conflicts")
-"""The flag that counts the conflicts of a run."""
-CONFLICTING = ("union", "sum", "max", "min", "update", "agree")
-"""The ways of merging in which a value may not fit."""
-LISTS = ("append", "union")
-"""Those that make a list of what is set."""
-MOST = 16_384
-"""Bytes of JSON of what is put together, at most: every execution carries it."""
-MOST_VALUES = 1_000
-"""Values of a `union`, at most: each has a place and an audience of its own in the state."""
+"""The run output that counts the refused writes of a run."""
+REFUSING_REDUCERS = ("union", "sum", "max", "min", "update", "agree")
+"""The reducers that may refuse a write."""
+LIST_REDUCERS = ("append", "union")
+"""The reducers that make a list."""
+MAX_BYTES = 16_384
+"""The most bytes of JSON of a reduced value: every execution carries it."""
+MAX_VALUES = 1_000
+"""The most values of a `union`: each has a position and an audience in the state."""
 
 
-def conflicts(flags: Mapping[FlagName, Json]) -> int:
-    """How many conflicts a run has had."""
+def conflict_count(flags: Mapping[FlagName, Json]) -> int:
+    """The number of refused writes of a run."""
     found = flags.get(CONFLICTS)
     return found if isinstance(found, int) and not isinstance(found, bool) else 0
 
 
-def conflict(how: str, there: Json, value: Json) -> str:
-    """Why a value does not fit what is there, for people; empty where it does.
+def conflict_reason(reducer: str, current: Json, value: Json) -> str:
+    """Why a write is refused, for people; empty if it fits.
 
     Args:
-        how: How the two combine: see `Merge`.
-        there: What is there; none: nothing has been set.
-        value: What is to be set; null says nothing, and always fits.
+        reducer: The reducer.
+        current: The present value; none: not set.
+        value: The value to write; null always fits and changes nothing.
     """
-    if value is None or how not in CONFLICTING:
+    if value is None or reducer not in REFUSING_REDUCERS:
         return ""
     try:
-        if why := _unfit(how, there, value):
+        if why := _misfit(reducer, current, value):
             return why
-        whole = _whole(how, there, value)
-        many: list[Json] = whole if how == "union" and isinstance(whole, list) else []  # pyright: ignore[reportUnknownVariableType]
+        whole = _whole(reducer, current, value)
+        many: list[Json] = whole if reducer == "union" and isinstance(whole, list) else []  # pyright: ignore[reportUnknownVariableType]
         count = len(many)
-        if count > MOST_VALUES:
-            return f"together they are {count:,} values, and at most {MOST_VALUES:,} are kept"
+        if count > MAX_VALUES:
+            return f"together they are {count:,} values, and at most {MAX_VALUES:,} are kept"
         size = len(canonical(whole))
     except (OverflowError, ValueError, RecursionError):
         # 1e308 twice, a whole number of thousands of digits, or what is nested without end.
-        what = "number" if how == "sum" else "value"
+        what = "number" if reducer == "sum" else "value"
         return f"together they are no {what} that can be kept"
-    if size > MOST:
-        return f"together they have {size:,} bytes of JSON, and at most {MOST:,} are put together"
+    if size > MAX_BYTES:
+        return (
+            f"together they have {size:,} bytes of JSON, and at most {MAX_BYTES:,} are put together"
+        )
     return ""
 
 
-def _unfit(how: str, there: Json, value: Json) -> str:
-    if how == "agree":
-        same = there is None or canonical(there) == canonical(value)
+def _misfit(reducer: str, current: Json, value: Json) -> str:
+    if reducer == "agree":
+        same = current is None or canonical(current) == canonical(value)
         return "" if same else "the two are not the same"
-    if how == "update":
-        return _conflicting_keys(there, value)
-    if how in ("sum", "max", "min"):
-        texts = how != "sum" and isinstance(value, str) and isinstance(there, str | None)
-        fit = texts or (_is_number(value) and (there is None or _is_number(there)))
-        return "" if fit else f"{how!r} takes numbers{'' if how == 'sum' else ', or texts,'} only"
+    if reducer == "update":
+        return _conflicting_keys(current, value)
+    if reducer in ("sum", "max", "min"):
+        texts = reducer != "sum" and isinstance(value, str) and isinstance(current, str | None)
+        fit = texts or (_is_number(value) and (current is None or _is_number(current)))
+        return (
+            ""
+            if fit
+            else f"{reducer!r} takes numbers{'' if reducer == 'sum' else ', or texts,'} only"
+        )
     return ""
 
 
-def _conflicting_keys(there: Json, value: Json) -> str:
-    if not _is_object(value) or not (there is None or _is_object(there)):
+def _conflicting_keys(current: Json, value: Json) -> str:
+    if not _is_object(value) or not (current is None or _is_object(current)):
         return "'update' takes objects only"
-    known: dict[str, Json] = there or {}
+    known: dict[str, Json] = current or {}
     others = [
         key for key in value if key in known and canonical(known[key]) != canonical(value[key])
     ]
@@ -165,62 +166,70 @@ def _conflicting_keys(there: Json, value: Json) -> str:
     )
 
 
-def reduced_value(how: str, there: Json, value: Json) -> Json:
-    """What a flag or an output is after a value that fits; how lists grow is `added`'s affair."""
-    if how != "update":
+def reduced_value(reducer: str, current: Json, value: Json) -> Json:
+    """The value after a write that fits; for lists, see `appended_values`."""
+    if reducer != "update":
         return value
-    return _whole(how, there, value) if _is_object(value) else there
+    return _whole(reducer, current, value) if _is_object(value) else current
 
 
-def settled(how: str, there: Json, value: Json) -> Json:
-    """What is journaled of a value that fits: what comes to an object, else what there is then."""
+def value_to_record(reducer: str, current: Json, value: Json) -> Json:
+    """The value to record for a write that fits: lists and objects as written, else the result."""
     if value is None:
-        return there
-    return value if how in ("update", *LISTS) else _whole(how, there, value)
+        return current
+    return value if reducer in ("update", *LIST_REDUCERS) else _whole(reducer, current, value)
 
 
-def _whole(how: str, there: Json, value: Json) -> Json:
-    """The two put together."""
-    if how == "union":
-        return _each_once([*elements(there), *elements(value)])
-    if there is None:
+def _whole(reducer: str, current: Json, value: Json) -> Json:
+    """The reduced value."""
+    if reducer == "union":
+        return _each_once([*union_values(current), *union_values(value)])
+    if current is None:
         return value
-    if how == "update":
-        whole: dict[str, Json] = {**there, **value}
+    if reducer == "update":
+        whole: dict[str, Json] = {**current, **value}
         return {key: whole[key] for key in sorted(whole)}
-    if how == "sum":
-        return there + value
-    if how in ("max", "min"):
-        if there == value:  # 1 and 1.0: whichever was first must not tell
-            return min(there, value, key=canonical)
-        return max(there, value) if how == "max" else min(there, value)
-    return there
+    if reducer == "sum":
+        return current + value
+    if reducer in ("max", "min"):
+        if current == value:  # 1 and 1.0: whichever was first must not tell
+            return min(current, value, key=canonical)
+        return max(current, value) if reducer == "max" else min(current, value)
+    return current
 
 
-def elements(value: Json) -> list[Json]:
-    """What a value adds to a list in which each stands once: the values of a list, or itself."""
+def union_values(value: Json) -> list[Json]:
+    """The values that a write adds to a `union`: those of a list, or the value itself."""
     if value is None:
         return []
     return list(value) if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownArgumentType]
 
 
 def appended_values(
-    how: str, values: Json, places: tuple[ElementPosition, ...], value: Json, place: ElementPosition
+    reducer: str,
+    values: Json,
+    positions: tuple[ElementPosition, ...],
+    value: Json,
+    position: ElementPosition,
 ) -> tuple[list[Json], tuple[ElementPosition, ...]]:
-    """A flag's list with what a step adds to it, and the places of all: see `with_value`."""
-    if how != "union":
-        return with_value(values, places, value, place)
-    listed, places = list_with_values(elements(values), places, elements(value), place)
-    begun = len(listed) - len(places)
+    """A run output's list after a write, and the positions of all values: see `list_with_value`."""
+    if reducer != "union":
+        return list_with_value(values, positions, value, position)
+    listed, positions = list_with_values(
+        union_values(values), positions, union_values(value), position
+    )
+    begun = len(listed) - len(positions)
     first = _first_indexes([canonical(each) for each in listed])
-    return [listed[at] for at in first], tuple(places[at - begun] for at in first if at >= begun)
+    return [listed[at] for at in first], tuple(positions[at - begun] for at in first if at >= begun)
 
 
-def output_with_write(how: str, output: Output | None, part: ListElement, position: int) -> Output:
-    """An output that is a list with what a step adds to it: see `output_with_value`."""
-    if how != "union":
-        return output_with_value(output, part, position)
-    new = tuple(part.model_copy(update={"value": each}) for each in elements(part.value))
+def output_with_write(
+    reducer: str, output: Output | None, element: ListElement, position: int
+) -> Output:
+    """A list output after a write: see `output_with_value`."""
+    if reducer != "union":
+        return output_with_value(output, element, position)
+    new = tuple(element.model_copy(update={"value": each}) for each in union_values(element.value))
     parts = values_in_order(output.elements if output is not None else (), new)
     # A large value that people put in is known by its hash alone.
     first = _first_indexes([each.body or canonical(each.value) for each in parts])
@@ -234,7 +243,7 @@ def _each_once(values: list[Json]) -> list[Json]:
 
 
 def _first_indexes(values: Sequence[bytes | str]) -> list[int]:
-    """Where each value stands first."""
+    """The index at which each value occurs first."""
     first: dict[bytes | str, int] = {}
     for at, value in enumerate(values):
         first.setdefault(value, at)

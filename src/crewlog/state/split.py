@@ -1,17 +1,10 @@
-"""Parting: what of a run's state goes with some of its creatures, and what stays.
+"""Split: the state of a split run, and of the original run afterwards.
 
-    parted(state, run, share)      the first state of the run that they are from now on
-    staying(state, share)          what the run keeps that they leave
-
-Logs go by their heads: both sides have all that was said until then, and nothing is copied. What
-belongs to a creature goes with it: its visits, the position inside its turn, its private log. What
-belongs to all of them stays, and goes as well: flags, outputs, what people ruled, what was used.
-What was left of quotas and budgets is divided (`crewlog.graph.budgets`), so that nobody may do
-more in two runs than they could in one.
-
-Bounds: how far a run is within what its crew may use, where that is more than its own use.
-
-A graph that falls apart divides what it had left: what one of the runs may use still, no other may.
+Logs are named by their heads: both runs have all earlier messages, and nothing is copied. What
+belongs to an agent goes with it: its steps, the position inside its turn, its private log. What
+belongs to the whole run stays, and is copied: run outputs, outputs, permissions, usage. The
+remaining quotas and budgets are divided (`crewlog.graph.budgets`), so that two runs may not use
+more than one.
 """
 
 from __future__ import annotations
@@ -40,118 +33,120 @@ from crewlog.state.model import CrewState, FrontierStep, Interrupt, LogHead
 
 
 class RemainingBudget(Model):
-    """What counts from here on in a run, of the bounds that are other than by its use alone."""
+    """The counts of quotas and budgets from now on, after a split or a run merge."""
 
     quotas: dict[str, int] = Field(default_factory=dict[str, int])
     """Quotas per run: how many calls count as used, by the quota's key."""
     added_budgets: dict[str, float] = Field(default_factory=dict[str, float])
-    """Budgets: what is allowed beyond the limit; below 0: that much less."""
+    """Budgets: what is added to the limit; below 0: how much less is allowed."""
 
     def state_changes(self, state: CrewState) -> dict[str, Any]:
         """What they change in a state."""
-        found: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         if self.quotas:
-            found["quotas"] = {**state.quotas, **self.quotas}
+            changes["quotas"] = {**state.quotas, **self.quotas}
         if self.added_budgets:
-            found["added_budgets"] = {**state.added_budgets, **self.added_budgets}
-        return found
+            changes["added_budgets"] = {**state.added_budgets, **self.added_budgets}
+        return changes
 
 
 PRIVATE = "private:"
 
 
 class SplitContents(Model):
-    """What goes: creatures, with where they hear, and their channels."""
+    """The agents, nodes and channels of a split run."""
 
     agents: tuple[AgentName, ...]
     nodes: tuple[NodeName, ...]
-    """The nodes of these creatures: no node of the flow is among them."""
+    """The nodes of these agents; none of them is a node of the flow."""
     channels: tuple[str, ...] = ()
-    """The channels that only they send or listen to."""
+    """The channels that only these agents send to or listen to."""
     remaining_budget: RemainingBudget = RemainingBudget()
-    """What they may use still."""
+    """What they may still use."""
 
 
 _RESET_BY_SPLIT = fields_where(CrewState, lambda policy: policy.split == "reset")
 
 
-def split_run_state(state: CrewState, run: RunId, share: SplitContents) -> CrewState:
-    """The first state of the run that some creatures are from now on.
+def split_run_state(state: CrewState, run: RunId, contents: SplitContents) -> CrewState:
+    """The first state of a split run.
 
-    Visits, turns and questions keep their names, and the journal goes on after the position of the
-    old one: so what was said before and what is said from now on have one order. What was approved
-    was approved in the old run: those calls are asked about again.
+    Steps, turns and interrupts keep their ids, and positions continue, so that the messages of both
+    runs have one order. Approvals are bound to the original run: people are asked again.
 
     Args:
-        state: The run that they leave, at the position where they do. No call of theirs is under
-            way.
-        run: The new one.
-        share: What goes.
+        state: The state of the original run at the split. No call of the agents is in flight.
+        run: The split run.
+        contents: What it gets.
     """
-    fresh = CrewState(run=run)
-    steps = _steps(state.frontier.values(), share)
+    defaults = CrewState(run=run)
+    steps = _step_ids(state.frontier.values(), contents)
     return state.model_copy(
         update={
-            **{name: getattr(fresh, name) for name in _RESET_BY_SPLIT},
+            **{name: getattr(defaults, name) for name in _RESET_BY_SPLIT},
             "frontier": {step: state.frontier[step] for step in steps},
-            "detached_steps": _of(state.detached_steps, share),
-            "interrupts": _asked(state, share),
-            "visits": {n: count for n, count in state.visits.items() if n in share.nodes},
-            "messages": _logs(state, share),
-            **share.remaining_budget.state_changes(state),
+            "detached_steps": _steps_of(state.detached_steps, contents),
+            "interrupts": _interrupts_of(state, contents),
+            "visits": {n: count for n, count in state.visits.items() if n in contents.nodes},
+            "messages": _readable_logs(state, contents),
+            **contents.remaining_budget.state_changes(state),
         }
     )
 
 
-def original_run_changes(state: CrewState, share: SplitContents) -> dict[str, Any]:
-    """What is otherwise in a run that some creatures leave, as a change of its state.
+def original_run_changes(state: CrewState, contents: SplitContents) -> dict[str, Any]:
+    """What a split changes in the state of the original run.
 
-    Visits keep their numbers: who comes back goes on with them.
+    Visit numbers are kept: an agent that returns continues them.
     """
-    gone = {LogName(f"{CHANNEL}{name}") for name in share.channels}
-    gone |= {private_log(name) for name in share.agents}
-    theirs = _asked(state, share)
+    moved_logs = {LogName(f"{CHANNEL}{name}") for name in contents.channels}
+    moved_logs |= {private_log(name) for name in contents.agents}
+    moved_interrupts = _interrupts_of(state, contents)
     return {
-        "frontier": {s: e for s, e in state.frontier.items() if e.node not in share.nodes},
+        "frontier": {s: e for s, e in state.frontier.items() if e.node not in contents.nodes},
         "detached_steps": {
-            s: e for s, e in state.detached_steps.items() if e.node not in share.nodes
+            s: e for s, e in state.detached_steps.items() if e.node not in contents.nodes
         },
-        "interrupts": {i: asked for i, asked in state.interrupts.items() if i not in theirs},
-        "messages": {log: head for log, head in state.messages.items() if log not in gone},
+        "interrupts": {
+            i: interrupt for i, interrupt in state.interrupts.items() if i not in moved_interrupts
+        },
+        "messages": {log: head for log, head in state.messages.items() if log not in moved_logs},
     }
 
 
-def _steps(entries: Iterable[FrontierStep], share: SplitContents) -> list[StepId]:
-    return [entry.step for entry in entries if entry.node in share.nodes]
+def _step_ids(entries: Iterable[FrontierStep], contents: SplitContents) -> list[StepId]:
+    return [entry.step for entry in entries if entry.node in contents.nodes]
 
 
-def _of(entries: dict[StepId, FrontierStep], share: SplitContents) -> dict[StepId, FrontierStep]:
-    return {step: entry for step, entry in entries.items() if entry.node in share.nodes}
+def _steps_of(
+    entries: dict[StepId, FrontierStep], contents: SplitContents
+) -> dict[StepId, FrontierStep]:
+    return {step: entry for step, entry in entries.items() if entry.node in contents.nodes}
 
 
-def _asked(state: CrewState, share: SplitContents) -> dict[InterruptId, Interrupt]:
-    """The open questions about steps that go."""
-    steps = {*_steps(state.frontier.values(), share)}
-    return {i: asked for i, asked in state.interrupts.items() if asked.step in steps}
+def _interrupts_of(state: CrewState, contents: SplitContents) -> dict[InterruptId, Interrupt]:
+    """The open interrupts about steps of the split run."""
+    steps = {*_step_ids(state.frontier.values(), contents)}
+    return {i: interrupt for i, interrupt in state.interrupts.items() if interrupt.step in steps}
 
 
-def _logs(state: CrewState, share: SplitContents) -> dict[LogName, LogHead]:
-    """The logs that are known where creatures go: none that only others may read."""
+def _readable_logs(state: CrewState, contents: SplitContents) -> dict[LogName, LogHead]:
+    """The logs that the agents of the split run may read."""
 
-    def goes(log: LogName) -> bool:
+    def may_read(log: LogName) -> bool:
         if log.startswith(PRIVATE):
-            return log in own
-        if named := named_readers(log):
-            return bool({*named} & {*share.agents})
+            return log in private_logs
+        if readers := named_readers(log):
+            return bool({*readers} & {*contents.agents})
         if log.startswith(CHANNEL):
-            return log.removeprefix(CHANNEL) in share.channels
+            return log.removeprefix(CHANNEL) in contents.channels
         return log == PUBLIC or is_artifact(log) or log.startswith("group:")
 
-    own = {private_log(name) for name in share.agents}
-    return {log: head for log, head in state.messages.items() if goes(log)}
+    private_logs = {private_log(name) for name in contents.agents}
+    return {log: head for log, head in state.messages.items() if may_read(log)}
 
 
 def split_source_run_id(state: CrewState) -> RunId:
-    """The run that a run parted from as it began; empty where it began otherwise."""
+    """The run that a run was split from; empty if it is no split run."""
     source = state.source
     return source.run if source is not None and source.split else RunId("")

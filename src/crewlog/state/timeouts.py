@@ -1,15 +1,15 @@
-"""What is said of a call that Temporal gave up since its time was over."""
+"""The message of a call that reached a timeout."""
 
 from __future__ import annotations
 
 
-def timeout_words(what: str, owner: str, kind: str) -> tuple[str, str]:
-    """What happened, and the setting that helps.
+def timeout_message(what: str, owner: str, kind: str) -> tuple[str, str]:
+    """The error and the remedy.
 
     Args:
         what: What was called: `the model of 'writer'`.
-        owner: Whose settings count, `the agent` or `the tool`; empty: nobody's.
-        kind: Temporal's name of the timeout: `HEARTBEAT`, `START_TO_CLOSE`.
+        owner: Whose setting applies, `the agent` or `the tool`; empty: there is none.
+        kind: Temporal's type of the timeout: `HEARTBEAT`, `START_TO_CLOSE`.
     """
     if kind == "HEARTBEAT":
         setting = "heartbeat"
@@ -18,5 +18,5 @@ def timeout_words(what: str, owner: str, kind: str) -> tuple[str, str]:
     else:
         setting, cause = "timeout", ""
         message = f"{what} did not answer in time"
-    helps = f"A longer `{setting}` of {owner} may help." if owner else ""
-    return message, " ".join(filter(None, [cause, helps]))
+    remedy = f"A longer `{setting}` of {owner} may help." if owner else ""
+    return message, " ".join(filter(None, [cause, remedy]))

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from crewlog.definition.findings import listed
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName, RunId
-from crewlog.state.claim import ClaimedAgent, ClaimOwner, claim_owner
+from crewlog.state.claim import ClaimedAgent, ClaimOwner, parse_claim_owner
 from crewlog.state.journal import (
     JournalEntry,
     MergeFailed,
@@ -70,7 +70,9 @@ async def claim_agent(
             return GRANTED
         if await store.key_owner(agent.key(link + 1)) is not None:
             continue  # another run has found that this claim is void
-        result = await _check_claim(store, agent, claim_owner(owner), ended_executions, claimant)
+        result = await _check_claim(
+            store, agent, parse_claim_owner(owner), ended_executions, claimant
+        )
         if result is not None:
             return result
 
@@ -203,7 +205,7 @@ async def rebuild_claim(store: Store, claimant: ClaimOwner, agent: ClaimedAgent)
     link = 0
     while True:
         link += 1
-        owner = claim_owner(await store.claim(agent.key(link), claimant.owner))
+        owner = parse_claim_owner(await store.claim(agent.key(link), claimant.owner))
         # Up to two `SwapFailed` or `MergeFailed` may be recorded between the claim and the entry.
         is_same_run = owner.run == claimant.run
         if is_same_run and claimant.position - 2 <= owner.position <= claimant.position:

@@ -91,7 +91,7 @@ def _fold_row(state: CrewState, row: JournalRow) -> CrewState:
         entry = entry_from_json(row.entry)
     except ValidationError as error:
         raise _unknown_entry_error(state.run, row.position, error) from error
-    return fold(state, entry, digest=row.hash)
+    return fold(state, entry, entry_hash=row.hash)
 
 
 async def _missing_position_error(

@@ -32,9 +32,9 @@ from crewlog.state.model import CrewState, Interrupt
 from crewlog.state.run_merge.surviving_state import (
     MergeNames,
     log_merges,
+    merged_interrupts,
     merged_state_changes,
     merged_steps,
-    questions,
 )
 from crewlog.state.split import RemainingBudget
 
@@ -79,7 +79,7 @@ def apply_merge(
     names = MergeNames.of(merged, after.visits)
     entries: list[j.JournalEntry] = [
         merged,
-        *_interrupts_of_merged_run(engine, after.interrupt_count, questions(other, names)),
+        *_interrupts_of_merged_run(engine, after.interrupt_count, merged_interrupts(other, names)),
     ]
     for entry in entries:
         after = fold(after, entry)

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from crewlog.canonical_json import canonical
 from crewlog.json_diff import Difference, Path, differences
 from crewlog.model import Json, Model
-from crewlog.state.artifacts import after, begin, body_of, escaped
+from crewlog.state.artifacts import apply_operations, escape_key, initial_content, operations_body
 
 IDENTIFIES = ("id", "name", "key")
 """Keys that identify the items of a list."""
@@ -47,13 +47,15 @@ class ContentChange(Model):
 def content_diff(old: Json, new: Json) -> Iterator[ContentChange]:
     """The changes from `old` to `new`, in an order in which they can be applied."""
     for each in differences(old, new, lists=_list_diff):
-        path = "".join(f"/{escaped(key)}" for key in each.path)
+        path = "".join(f"/{escape_key(key)}" for key in each.path)
         yield ContentChange(kind=each.kind, path=path, old=each.old, new=each.new, label=each.label)
 
 
 def patched(old: Json, found: Iterable[ContentChange]) -> Json:
     """The content after changes."""
-    return after(begin(old), body_of("", "", [each.operation() for each in found])).value
+    return apply_operations(
+        initial_content(old), operations_body("", "", [each.operation() for each in found])
+    ).value
 
 
 _Object = dict[str, Json]

@@ -18,39 +18,41 @@ from crewlog.state.model import CallDelay
 
 
 class CallInput(Model):
-    """What the inputs of both kinds of calls say."""
+    """The fields that the inputs of model calls and tool calls share."""
 
     run: RunId = RunId("")
-    """The run; left out in activities' inputs, since it is the workflow's id."""
+    """The run. Inputs of activities leave it out: it is the workflow id."""
     step: StepId
     call: int = 1
-    """The call's number in the step; run, step and call are the idempotency key."""
+    """The number of the call in the step; run, step and call make the idempotency key."""
     agent: AgentName = AgentName("")
-    """The agent; left out in activities' inputs where the node has its name."""
+    """The agent. Inputs of activities leave it out if it has the name of the node."""
     definition: ContentHash
     view: View = View()
     """The logs that the agent may read."""
     batch: Batch = Batch.EMPTY
-    """What no finished activity has stored yet."""
+    """The entries that no completed activity has stored."""
     attempt: int = 1
-    """Which try, counting those that people asked for. The idempotency key is the same for all."""
+    """The number of the attempt, including those that people asked for. All attempts have the same
+    idempotency key."""
     position: int = 0
-    """The journal position when it was scheduled, where the batch does not tell."""
+    """The journal position at which the call was scheduled; 0: the last one of the batch."""
     inputs: tuple[AgentInput, ...] = ()
-    """What the agent asks for under `inputs`, as far as it is set and the agent may be given it."""
+    """The values that the agent lists under `inputs`, as far as they are set and it may see
+    them."""
 
     @model_validator(mode="before")
     @classmethod
     def _with_step(cls, data: Any) -> Any:
         if isinstance(data, dict) and "step" not in data:
-            given: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
-            begun = _last_started_step(given.get("batch") or {})
-            return {**given, "step": begun} if begun else given
+            fields: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
+            step = _last_started_step(fields.get("batch") or {})
+            return {**fields, "step": step} if step else fields
         return data  # pyright: ignore[reportUnknownVariableType]
 
     @override
     def to_json(self) -> dict[str, Json]:
-        """As JSON; without the step where the batch ends with its beginning, as it mostly does."""
+        """As JSON; without the step if the batch ends with its start, as most batches do."""
         data = super().to_json()
         if _last_started_step(data.get("batch", {})) == self.step:
             del data["step"]
@@ -58,12 +60,12 @@ class CallInput(Model):
 
     @property
     def knows(self) -> int:
-        """The position up to which the run had looked at what people ruled."""
+        """The position up to which the workflow has applied the permissions that people set."""
         return self.position or (self.batch.last if self.batch.entries else 0)
 
 
 def _last_started_step(batch: Any) -> str:
-    """The step with whose beginning a batch ends, as JSON; empty where it ends otherwise."""
+    """The step that the last entry of a batch starts, in JSON; empty for any other entry."""
     match batch:
         case {"entries": [*_, {"kind": "StepStarted", "step": str(step)}]}:
             return step
@@ -72,21 +74,21 @@ def _last_started_step(batch: Any) -> str:
 
 
 class CallResult(Model):
-    """A message that a call made. As JSON it leaves out what the body tells."""
+    """The message of a call. As JSON it leaves out the metadata that the body has."""
 
     body: dict[str, Json]
-    """The message, as `crewlog.state.messages` spells it."""
+    """The message, as `crewlog.state.messages` encodes it."""
     hash: ContentHash
-    """Its content hash."""
+    """The hash of the body."""
     stored: bool = True
-    """Whether the store has the body; where it was away, the journal entry carries it inline."""
+    """Whether the store has the body. If it was unavailable, the journal entry contains the
+    body."""
     journaled: bool = True
-    """Whether the store has the input's batch."""
+    """Whether the store has the batch of the input."""
     at: int = 0
-    """When the call ended, in milliseconds since the epoch; 0: the message was composed without a
-    call."""
+    """When the call ended, in milliseconds since the epoch; 0 for a message that needed no call."""
     delay: CallDelay | None = None
-    """What it took before the attempt that answered; none where that is nothing to speak of."""
+    """What the call took before the attempt that answered; none if that is negligible."""
 
     @classmethod
     def _metadata(cls, body: dict[str, Json]) -> dict[str, Json]:
@@ -96,21 +98,24 @@ class CallResult(Model):
     @classmethod
     def _with_metadata(cls, data: Any) -> Any:
         if isinstance(data, dict) and isinstance(data.get("body"), dict):  # pyright: ignore[reportUnknownMemberType]
-            given: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
-            told: dict[str, Json] = {
-                "hash": hash_json(given["body"]),
-                **cls._metadata(given["body"]),
+            fields: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
+            metadata: dict[str, Json] = {
+                "hash": hash_json(fields["body"]),
+                **cls._metadata(fields["body"]),
             }
-            if isinstance(given.get("usage"), dict) and "usage" in told:
-                given = {**given, "usage": usage_with_metadata(given["usage"], told["usage"])}
-            return {**told, **given}
+            if isinstance(fields.get("usage"), dict) and "usage" in metadata:
+                fields = {
+                    **fields,
+                    "usage": usage_with_metadata(fields["usage"], metadata["usage"]),
+                }
+            return {**metadata, **fields}
         return data  # pyright: ignore[reportUnknownVariableType]
 
     @override
     def to_json(self) -> dict[str, Json]:
         data = super().to_json()
-        told: dict[str, Json] = {"hash": self.hash, **self._metadata(self.body)}
-        if "usage" in told:
-            data["usage"] = usage_without_metadata(data.get("usage", {}), told["usage"])
-            told["usage"] = {}
-        return {key: value for key, value in data.items() if told.get(key) != value}
+        metadata: dict[str, Json] = {"hash": self.hash, **self._metadata(self.body)}
+        if "usage" in metadata:
+            data["usage"] = usage_without_metadata(data.get("usage", {}), metadata["usage"])
+            metadata["usage"] = {}
+        return {key: value for key, value in data.items() if metadata.get(key) != value}

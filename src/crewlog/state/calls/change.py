@@ -18,19 +18,19 @@ PREPARE_CHANGE = "prepare_change"
 
 
 class PrepareChange(Model):
-    """Make the definition and the plan that a change leads to; nothing is changed yet."""
+    """Makes the definition and the plan of a change, without changing the run."""
 
     run: RunId
     base: ContentHash
-    """The definition that the run has."""
+    """The definition of the run."""
     command: str = ""
-    """The command that asks for it. Where the graph falls apart the ids of its parts are made of
-    it; empty: it stays one run however many graphs there are."""
+    """The id of the change command. If the change splits the run, the ids of the split runs are
+    made of it; empty: the change must not split the run."""
     recipe: bool = False
-    """Whether it is the recipe that is wanted: `base`, the definition that the run was started
-    with, or `definition`, where that says how the recipe is written by now."""
+    """Whether the run is to return to its recipe: `base`, the definition that it was started with,
+    or `definition`, a later version of it."""
     definition: str | dict[str, Json] | None = None
-    """A registered crew's name, or a definition."""
+    """The name of a crew in the catalog, or a definition."""
     operations: tuple[dict[str, Json], ...] = ()
     """`crewlog.definition.operations`, as JSON."""
     prompt: str = ""
@@ -38,66 +38,65 @@ class PrepareChange(Model):
     reader: Literal["auto", "forms", "model"] = "auto"
     model: str = ""
     replies: tuple[PromptReply, ...] = ()
-    """What a model that reads the prompt answered before."""
+    """The earlier replies of the model that reads the prompt."""
     permissions: dict[str, tuple[AgentName, ...]] = Field(
         default_factory=dict[str, tuple[AgentName, ...]]
     )
-    """Of a prompt: who may call the tools of which people have said so while the run lived."""
+    """Of a prompt: the agents that may call a tool, for the tools whose permissions people set on
+    the live run."""
     basis: ContentHash = ContentHash("")
-    """Of a prompt: the definition that was changed while the run lived; what comes of the prompt
-    gets the same changes. Empty where it was not changed."""
+    """Of a prompt: the basis of the definition. The changes since are applied to what the prompt
+    compiles to. Empty if there are none."""
     against: ContentHash = ContentHash("")
-    """The definition in force, whose authority is compared with; by default `base`."""
+    """The definition in force, against which widening is judged; by default `base`."""
     after: int | None = None
-    """Of a run that goes on with its recipe after it had ended: the last position of its journal.
-    Set, it claims the creatures that come home."""
+    """Of an ended run that is reopened with its recipe: the last position of its journal. If it is
+    set, the activity claims the agents that return to the run."""
 
 
 class PreparedSplitRun(Model):
-    """A part of a graph that fell apart: another run has it."""
+    """A run that a split makes."""
 
     run: RunId
-    """The run."""
     definition: dict[str, Json]
-    """The crew that lives there, as canonical JSON."""
+    """Its definition, as canonical JSON."""
     topology: Component
-    """Its creatures and channels."""
+    """Its component."""
     contents: SplitContents
-    """What goes with it."""
+    """The agents and channels that it gets, with their budget."""
 
 
 class PrepareChangeResult(Model):
-    """What a change leads to."""
+    """The definition and the plan after a change."""
 
     definition: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """The definition as canonical JSON: the history must have it, to rebuild the store from."""
+    """The definition as canonical JSON. A rebuild of the store needs it in the history."""
     plan: dict[str, Json] = Field(default_factory=dict[str, Json])
     """The `GraphPlan` as JSON."""
     base: ContentHash = ContentHash("")
-    """The definition that it is a change of; empty where it stands for itself."""
+    """The definition that was changed; empty for one that stands alone."""
     basis: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """Of a prompt: the crew that it says, without what was changed while the run lived, where that
-    is another one."""
+    """Of a prompt: what it compiles to, without the changes of the live run; empty if there are
+    none."""
     what: str = ""
     """What changes, in a line, for people."""
     diagnostics: tuple[PromptDiagnostic, ...] = ()
-    """Of a prompt: what there is to know about it."""
+    """Of a prompt: errors and warnings."""
     reply: PromptReply | None = None
-    """What a model answered that reads the prompt."""
+    """The reply of the model that read the prompt."""
     again: bool = False
-    """Whether the model must be asked once more; then there is no definition yet."""
+    """Whether the model must be called once more; then there is no definition yet."""
     refused: str = ""
-    """Of a prompt that a model read: all faults, where the change makes no crew. The result, and no
-    failure, has them, since a failure has no usage."""
+    """Of a prompt that a model read: all errors, if the change makes no crew. It is a result and
+    not a failure, since a failure has no usage."""
     usage: Usage = Usage()
     widens: tuple[str, ...] | None = None
-    """By what it gives somebody more than the definition in force; none where nobody has looked."""
+    """Each widening against the definition in force; none if it was not judged."""
     compared: ContentHash = ContentHash("")
-    """The definition that was in force when somebody looked."""
+    """The definition against which widening was judged."""
     split_runs: tuple[PreparedSplitRun, ...] = ()
-    """Where the graph falls apart: those that other runs have from then on. What the run itself
-    keeps is `definition`."""
+    """Of a split: the new runs. `definition` is what the original run keeps."""
     warnings: tuple[str, ...] = ()
-    """What whoever changes may not have meant, as `SwapReport` has it."""
+    """Likely mistakes in the change; see `SwapReport`."""
     claimed: dict[AgentName, ClaimedAgent] = Field(default_factory=dict[AgentName, ClaimedAgent])
-    """Creatures that come home, as `RunReopened` has them: they are claimed."""
+    """The agents that return to the run, which has claimed them; see `RunReopened`."""

@@ -12,7 +12,7 @@ RECORD_USE = "record_use"
 
 
 class FindCommand(Model):
-    """Look in the journal for the outcome of a command that the state does not remember."""
+    """Searches the journal for the outcome of a command that the state no longer contains."""
 
     run: RunId
     command: str
@@ -20,16 +20,16 @@ class FindCommand(Model):
 
 
 class FindCommandResult(Model):
-    """What the stored journal says of a command."""
+    """The outcome of the command in the stored journal."""
 
     outcome: CommandOutcome | None = None
-    """Its outcome; none where it has none."""
+    """None if the journal has no outcome."""
 
 
 class RecordUse(Model):
-    """Note for good that a start or a command is used, also where its run is deleted."""
+    """Records that a signed start or command is used, and keeps that after its run is deleted."""
 
     used: str
-    """What is used: a hash of what was signed, or encrypted."""
+    """A hash of what was signed, or of its encrypted form."""
     owner: str
     """The execution that uses it: Temporal's run id."""

@@ -13,101 +13,102 @@ PREPARE_MERGE = "prepare_merge"
 
 
 class ReadOtherRun(Model):
-    """Load the last stored state of another run, for one that is to be one graph with it."""
+    """Loads the last stored state of the other run in a merge."""
 
     run: RunId
-    """The run that looks."""
+    """The run that reads."""
     definition: ContentHash
-    """The definition that it has."""
+    """The definition of that run."""
     other: RunId
-    """Whom to look at."""
+    """The run to read."""
     merge: str
-    """The merge."""
+    """The id of the merge."""
     sure: bool = True
-    """Whether it is there for certain; else the server is asked whether it has ended."""
+    """Whether the other run is known to be open; else the server is asked whether it has ended."""
     recall: bool = False
-    """Whether its journal is searched for the merge's outcome."""
+    """Whether to search its journal for the outcome of the merge."""
 
 
 class ReadOtherRunResult(Model):
-    """What the store has of another run."""
+    """What the store has of the other run."""
 
     merge: str
-    """The merge."""
+    """The id of the merge."""
     state: dict[str, Json] | None = None
-    """Of its last `CrewState` what the merge needs, see
-    `crewlog.state.run_merge.protocol.glimpse`; none: nothing of it is stored."""
+    """The part of its last stored state that a merge needs, see
+    `crewlog.state.run_merge.protocol.state_for_merge`; none if nothing of it is stored."""
     gone: bool = False
-    """Whether it was ended from outside, or never was: the store takes nothing more of it."""
+    """Whether it was terminated or does not exist: the store refuses its entries from now on."""
     recalled: bool = False
-    """Whether the state tells of the merge as the journal does."""
+    """Whether the state contains the outcome of the merge from the journal."""
     at: int = 0
-    """When it was looked at, in milliseconds since the epoch."""
+    """When it was read, in milliseconds since the epoch."""
 
 
 class PrepareMerge(Model):
-    """Make the definition and the plan of two runs that become one; nothing is changed yet."""
+    """Makes the definition and the plan of the surviving run, without changing either run."""
 
     run: RunId
-    """The run that stays."""
+    """The surviving run."""
     base: ContentHash
-    """The definition that it has."""
+    """Its definition."""
     other: RunId
-    """The run that joins."""
+    """The merged run."""
     position: int = 0
-    """The position of its last state, at which it rests; 0: the last one that is stored."""
+    """The position of its last state; 0: the last stored one."""
     operation: dict[str, Json]
-    """The `connect` or `wire` that is to tie the two, by the names of each."""
+    """The `connect` or `wire` that connects the two, with the names of each run."""
     asks: RunId
-    """The run of its sender, or of the agent that is wired."""
+    """The run of the sender of the channel, or of the agent with the wire."""
     artifacts: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
-    """The heads of the artifacts' logs that the run which stays has, all of them stored."""
+    """The heads of the logs of the surviving run's artifacts, all of them stored."""
     removed: tuple[str, ...] = ()
-    """The agents that the run had which stays, or with `decide` the one that asks, and that were
-    removed there."""
+    """The agents that were removed from the surviving run, or with `decide` from the run that
+    asks."""
     decide: bool = False
-    """Whether either may be the one that stays, as comes out: then it is told what would be."""
+    """Whether either run may survive: then the result only reports what the merge would do."""
     merged: tuple[str, ...] = ()
-    """The merges by which others became part of the run, by its own journal: what is stored of
-    those may not say it yet."""
+    """The merges by which others became part of the run, by its own journal: the stored state of
+    those may be older."""
 
 
 class PrepareMergeResult(Model):
-    """Two runs as one."""
+    """The surviving run after the merge."""
 
     definition: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """The definition as canonical JSON: the history must have it, to rebuild the store from."""
+    """The definition as canonical JSON. A rebuild of the store needs it in the history."""
     plan: dict[str, Json] = Field(default_factory=dict[str, Json])
     """The `GraphPlan` as JSON."""
     base: ContentHash = ContentHash("")
-    """The definition of the run that stays, of which it is a change."""
+    """The definition of the surviving run before the merge."""
     merged_run: RunId = RunId("")
-    """The run that joins."""
+    """The merged run."""
     position: int = 0
     """The position of its last state."""
     adds_budgets: bool = False
-    """Whether what each has left of quotas and budgets is put together: both bound the same by the
-    same, and come of one run by splits alone, which have divided it."""
+    """Whether the remaining quotas and budgets of both are added: both have the same limits and
+    come from one run by splits alone, which divided them."""
     state: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """What is taken over of that; see `crewlog.state.run_merge.surviving_state`."""
+    """The part of the merged run's last state that is transferred; see
+    `crewlog.state.run_merge.surviving_state`."""
     change: ComponentChange = ComponentChange()
-    """What becomes of the graphs, with what is called otherwise."""
+    """The change of the components, with the renames."""
     agents: tuple[AgentName, ...] = ()
-    """The creatures that come, as they are called now."""
+    """The agents of the merged run, by their new names."""
     nodes: dict[NodeName, NodeName] = Field(default_factory=dict[NodeName, NodeName])
-    """Where they hear from now on, by where they did."""
+    """The nodes at which they are woken, by their former names."""
     new_nodes: tuple[NodeName, ...] = ()
-    """Those of these nodes that the run that stays did not know."""
+    """Those of these nodes that the surviving run did not have."""
     quotas: dict[str, str] = Field(default_factory=dict[str, str])
-    """The keys of quotas that are called otherwise."""
+    """The new keys of renamed quotas, by their former keys."""
     artifact_heads: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
-    """Of artifacts that both have: the head that the other one's log goes on from, or has, too."""
+    """Of artifacts that both have: the head that the other run's log contains as well."""
     what: str = ""
     """What changes, in a line, for people."""
     widens: tuple[str, ...] | None = None
-    """By what it gives somebody more than the definition in force; none where nobody has looked."""
+    """Each widening against the definition in force; none if it was not judged."""
     warnings: tuple[str, ...] = ()
-    """Where it is only asked for: what whoever asks may not have meant, as `SwapReport` has it."""
+    """Of a dry run: likely mistakes; see `SwapReport`."""
     refused: str = ""
-    """Why the two cannot be one; empty: they can."""
+    """Why the runs cannot merge; empty if they can."""
     remedy: str = ""

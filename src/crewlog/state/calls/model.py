@@ -18,18 +18,18 @@ CALL_MODEL = "call_model"
 
 
 class CallModel(CallInput):
-    """Call an agent's model on its view."""
+    """Calls the model of an agent on its view."""
 
     tools: tuple[ToolName, ...] = ()
-    """The tools that the model is offered, as permitted now."""
+    """The tools that the model may call now."""
     item: Item | None = None
-    """The item that the step is for, where its phase has a step for each."""
+    """The item of a child step; none for any other step."""
     unresolved: tuple[int, ...] = ()
-    """Calls of the step of whose operations it is not known which apply."""
+    """Calls of the step with artifact operations of which it is not known which apply."""
     waking_message: WakingMessage | None = None
-    """The message that the step is for, where its agent heard one."""
+    """The message that woke the agent; none if no message started the step."""
     cut: int = 0
-    """Replies in a row that the limit of output cut: the next one may be longer."""
+    """The replies in a row that the output limit cut off: the next one may be longer."""
 
 
 class RequestedToolCall(Model):
@@ -38,13 +38,13 @@ class RequestedToolCall(Model):
     id: str
     """The model's id of the call."""
     tool: str
-    """The tool's name, as the model spelled it."""
+    """The tool, as the model spelled it."""
     excerpt: str = ""
     """The start of the arguments, for people: at most 80 characters."""
 
 
 class RefusedOperations(Model):
-    """Operations of a call of which some turned out not to apply."""
+    """The artifact operations of a call that did not apply."""
 
     call: int
     artifact: str
@@ -55,27 +55,28 @@ class RefusedOperations(Model):
 
 
 class CallModelResult(CallResult):
-    """A model's reply."""
+    """The reply of a model."""
 
     tools: tuple[RequestedToolCall, ...] = ()
-    """The tool calls it asks for, in order; empty where the turn is over."""
+    """The tool calls that it asks for, in order; empty if the turn is over."""
     model: str = ""
-    """The model that answered, as it names itself."""
+    """The model that replied, by the name that it gives itself."""
     usage: Usage = Usage()
-    """This call's usage; `calls` is 1, and one more for every summary that it had made."""
+    """The usage of this call: `calls` is 1, and one more for each summary that was made for it."""
     ending: BadEnding = ""
-    """How it ended, where it is no good answer: then it asks for no tool."""
+    """Why the reply is not usable; empty for a usable one. A reply that is not usable asks for no
+    tool."""
     window: WindowResult | None = None
-    """What a window left out of its prompt; none where nothing."""
+    """What the window left out of the transcript; none if it left out nothing."""
     reply: StructuredOutput | None = None
-    """What it says, where it is the last of the turn and must be of a form."""
+    """The structured output of a final message."""
     errors: tuple[str, ...] = ()
-    """Why it is not of that form."""
+    """Why the final message does not satisfy its schema."""
     draft: ContentHash | None = None
-    """Of a reply that calls tools, where its text may be what the turn ends with: the message that
-    has the text alone. The store has it where it has the body."""
+    """Of a reply with tool calls: the message that has its text alone, with which the turn may end.
+    The store has the draft if it has the body."""
     refused_operations: tuple[RefusedOperations, ...] = ()
-    """What became of operations that were not settled: those of which some do not apply."""
+    """Of the `unresolved` calls, those of which some operations did not apply."""
 
     @classmethod
     @override
@@ -88,15 +89,15 @@ class CallModelResult(CallResult):
 
 
 class Chunk(Model):
-    """What a model has written of a reply that is not done: details of its call's heartbeats."""
+    """Text that a model is writing: the heartbeat details of its call."""
 
     step: StepId
     call: int
-    """The call's number in the step."""
+    """The number of the call in the step."""
     agent: AgentName
     attempt: int = 1
-    """The activity's attempt: another one begins anew."""
+    """The attempt of the activity: each attempt begins a new reply."""
     offset: int = 0
-    """Where in the reply `text` begins, in characters: what came before was told before."""
+    """Where `text` begins in the reply, in characters. Earlier chunks have what is before it."""
     text: str = ""
-    """The end of what is written."""
+    """The part of the reply from `offset` on."""

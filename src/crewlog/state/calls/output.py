@@ -9,47 +9,49 @@ from crewlog.ids import ContentHash
 from crewlog.model import Json, Model
 
 INLINE_BYTES = 256
-"""Bytes of an output's JSON that the journal and the state have themselves; larger ones are bodies
-that they name."""
+"""The most bytes of JSON of an output that the journal and the state contain themselves. A larger
+output is a body that they refer to by its hash."""
 
 
 class OutputValue(Model):
-    """An output that a call set: inline where its JSON is at most 256 bytes, else by its body."""
+    """An output that a call set: inline if its JSON has at most 256 bytes, else as a body."""
 
     key: str
     value: Json = None
     body: ContentHash | None = None
+    """The hash of the body; none for an inline value."""
     content: Json = None
-    """The large value itself, once, for the history."""
+    """The value of the body, once, for the history."""
     recipients: tuple[str, ...] | None = None
-    """Of an item that is for somebody: whom it names. None: it is no such item."""
+    """Of an addressed item: the agents that it names. None for any other value."""
 
 
 class StructuredOutput(Model):
-    """What a final message says, where it must be of a form: its fields, as outputs."""
+    """The fields of a final message that has to satisfy a schema."""
 
     how: Literal["json", "lenient"] = "json"
-    """Exactly as asked, or it was clear what was meant."""
+    """`json`: the message is the JSON that was asked for. `lenient`: the JSON was found in other
+    text."""
     outputs: tuple[OutputValue, ...] = ()
-    """The fields that it has."""
+    """The fields that the message has, as outputs."""
 
 
 def addressed_items(key: str, value: Json, tag: str) -> list[OutputValue]:
-    """The items of a value, each as a value of its own; a value that is no list is its one item.
+    """The addressed items of a list, each as a value; any other value is the only item.
 
     Args:
         key: The output.
         value: Its value.
-        tag: The key of an item that names whom it is for.
+        tag: The key of an item that names its recipients.
     """
     items: list[Json] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
-    return [_item(key, item, tag) for item in items]
+    return [_addressed_item(key, item, tag) for item in items]
 
 
-def _item(key: str, item: Json, tag: str) -> OutputValue:
-    named: Json = item.get(tag) if isinstance(item, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    said = named if isinstance(named, list) else [named]  # pyright: ignore[reportUnknownVariableType]
-    whom = tuple(each for each in said if isinstance(each, str))  # pyright: ignore[reportUnknownVariableType]
+def _addressed_item(key: str, item: Json, tag: str) -> OutputValue:
+    value: Json = item.get(tag) if isinstance(item, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    names = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+    recipients = tuple(each for each in names if isinstance(each, str))  # pyright: ignore[reportUnknownVariableType]
     if len(canonical(item)) <= INLINE_BYTES:
-        return OutputValue(key=key, value=item, recipients=whom)
-    return OutputValue(key=key, body=hash_json(item), content=item, recipients=whom)
+        return OutputValue(key=key, value=item, recipients=recipients)
+    return OutputValue(key=key, body=hash_json(item), content=item, recipients=recipients)

@@ -14,45 +14,46 @@ COMPILE_PROMPT = "compile_prompt"
 
 
 class CompilePrompt(Model):
-    """Read a prompt, with the forms or by asking a model once, and make a definition of it."""
+    """Reads a prompt, by forms or by one call of a model, and makes a definition of it."""
 
     prompt: ContentHash
-    """The prompt's hash. The batch brings it along once; from then on it is a body in the store."""
+    """The hash of the prompt. The first batch contains the prompt; then the store has it as a
+    body."""
     registry: str = ""
-    """The registry that says what it may use; empty: nothing."""
+    """The registry of what the prompt may use; empty: nothing."""
     reader: Literal["auto", "forms", "model"] = "auto"
-    """Who reads it."""
+    """The prompt reader."""
     model: str = ""
-    """The model of crews, in the place of the registry's; empty: the registry's."""
+    """The model of crews, instead of the registry's; empty: the registry's."""
     replies: tuple[PromptReply, ...] = ()
-    """What the model answered before, oldest first: it is told what does not hold in them."""
+    """The model's earlier replies, oldest first: it is shown the errors in them."""
     batch: Batch = Batch.EMPTY
-    """What no finished activity has stored yet."""
+    """The entries that no completed activity has stored."""
     attempt: int = 1
-    """Which try, counting those that people asked for."""
+    """The number of the attempt, including those that people asked for."""
 
 
 class CompilePromptResult(Model):
-    """What a prompt comes to, or a model's answer that does not hold."""
+    """The definition that a prompt compiles to, or a reply with errors."""
 
     reader: Literal["forms", "model"] = "forms"
-    """Who read it."""
+    """The prompt reader that was used."""
     reply: PromptReply | None = None
-    """What the model answered; none where it was not asked."""
+    """The reply of the model; none if no model was called."""
     errors: int = 0
-    """What does not hold in the answer."""
+    """The number of errors in the reply."""
     again: bool = False
-    """Whether the model must be asked once more; then there is nothing else yet."""
+    """Whether the model must be called once more; then there is no other result yet."""
     definition: dict[str, Json] | None = None
-    """The crew; none where there is an error."""
+    """The definition; none if there is an error."""
     diagnostics: tuple[PromptDiagnostic, ...] = ()
     """Errors and warnings, in the order of the prompt."""
     requirements: tuple[str, ...] = ()
     model: str = ""
-    """The model that answered, as it is called."""
+    """The model that replied, by the name that it gives itself."""
     usage: Usage = Usage()
-    """This call's usage."""
+    """The usage of this call."""
     journaled: bool = True
-    """Whether the store has the input's batch."""
+    """Whether the store has the batch of the input."""
     at: int = 0
-    """When the call ended, in milliseconds since the epoch: the activity sets it last."""
+    """When the call ended, in milliseconds since the epoch; the activity sets it last."""

@@ -1,4 +1,4 @@
-"""Quotas over runs, and their names in the store."""
+"""Quotas over several runs, and their names in the store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from crewlog.model import Model
 
 
 class CallQuota(Model):
-    """A quota over runs in which a call is to be counted before it begins."""
+    """A quota over several runs that a call has to be counted in before it starts."""
 
     key: str
     """Its name within the crew."""
@@ -15,23 +15,24 @@ class CallQuota(Model):
     quota: str
     """`20 per hour`, `100 per day`."""
     zone: str = "UTC"
-    """Whose hours and days."""
+    """The time zone of its hours and days."""
     rule: str = ""
-    """The rule, for the reason of a refusal."""
+    """The permission that has it, for the reason of a denial."""
 
 
 def quota_store_name(crew: str, key: str) -> str:
-    """The name in the store of a crew's quota over runs."""
+    """The name of a quota over several runs in the store."""
     return f"{crew}/{key}"
 
 
 def quota_idempotency_key(call: str, started: int) -> str:
-    """The name in the store of a call that quotas over runs count.
+    """The name in the store of a call that quotas over several runs count.
 
-    The call's own key is not enough: a run whose id is used again makes calls of the same keys.
+    It includes the start of the run, since a later run with the same id makes calls with the same
+    keys.
 
     Args:
-        call: The call's key, or the end of it that is the run's own.
-        started: When its run started, in milliseconds since the epoch.
+        call: The idempotency key of the call, or the part of it after the run id.
+        started: When the run was started, in milliseconds since the epoch.
     """
     return f"{call}@{started}"

@@ -15,64 +15,62 @@ RESTORE_STATE = "restore_state"
 
 
 class RestoreState(Model):
-    """Load the state of a run at a checkpoint, with the plan that it had there."""
+    """Loads the state of a run at a checkpoint, with the plan of that time."""
 
     run: RunId
-    """Whose: for a fork another run than the one that asks."""
+    """The run; for a fork another one than the run that asks."""
     position: int = 0
-    """The checkpoint."""
+    """The position of the checkpoint."""
     reopen: bool = False
-    """Whether the run has ended and goes on: then its state is wanted right before what ended
-    it."""
+    """Whether an ended run is reopened: then the state right before its end is loaded."""
     recipe: bool = False
-    """With `reopen`: whether it goes on with its recipe, to which creatures may come back."""
+    """With `reopen`: whether the run is reopened with its recipe, so that agents may return to
+    it."""
     split_after: int | None = None
-    """Set where the run that asks was parted from it: its journal says so above this position."""
+    """Of a run that a split made of `run`: the position in the journal of `run` after which the
+    split is recorded."""
     executions: tuple[str, ...] = ()
-    """With `reopen`: the executions that have ended, whose activities may be storing still: that is
+    """With `reopen`: the ended executions whose activities may still store something: that is
     refused from here on."""
     batch: Batch = Batch.EMPTY
-    """What no finished activity has stored yet, of the run that asks."""
+    """The entries of the run that asks which no completed activity has stored."""
     against: ContentHash = ContentHash("")
-    """The definition in force, whose authority the state's is compared with; by default the last
-    one of the run that is loaded."""
+    """The definition in force, against which widening is judged; by default the last one of the
+    loaded run."""
     use: SignedStart | None = None
-    """The start of the run that asks, which goes on from what is loaded; none for a rollback."""
+    """The start of the run that asks; none for a rollback."""
 
 
 class RestoreStateResult(Model):
     """A run at a checkpoint."""
 
     position: int
-    """The position that the state is of: the checkpoint's, with the routing that belongs to it."""
+    """The position of the state: the checkpoint's, or that of the routing that follows from it."""
     state: dict[str, Json]
-    """The `CrewState`."""
     definition: dict[str, Json]
-    """The definition that it had there."""
+    """Its definition there."""
     plan: dict[str, Json]
-    """The `GraphPlan` that it had there."""
+    """Its `GraphPlan` there."""
     search_attributes: bool = False
-    """Whether the server knows Crewlog's search attributes."""
+    """Whether the server has Crewlog's search attributes."""
     last: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """Of a run that goes on after its end: the `CrewState` at the end of its journal."""
+    """Of a reopened run: the `CrewState` at the end of its journal."""
     decision: str = ""
-    """Of such a run: the step of the decision that ended it."""
+    """Of a reopened run: the branch step that ended it."""
     widens: tuple[str, ...] | None = None
-    """By what the definition that it had there gives somebody more than the one in force does; none
-    where nobody has looked."""
+    """Each widening of the definition there against the one in force; none if it was not judged."""
     policy: Policy | None = None
-    """The policy in force of the run that is loaded, whatever it was at the checkpoint."""
+    """The policy in force of the loaded run, whatever it was at the checkpoint."""
     compared: ContentHash = ContentHash("")
     """The definition in force that it was compared with: `RestoreState.against`."""
     split: str = ""
-    """Of a part of another run: the command that parted them."""
+    """Of a split run: the command that split the original run."""
     by: str = ""
-    """Of the same: who gave it."""
+    """Of a split run: the principal of that command."""
     former_logs: dict[LogName, LogHead] = Field(default_factory=dict[LogName, LogHead])
-    """Of a run that goes on with its recipe: the logs of those who left it for runs of their own,
-    as they were then."""
+    """Of a run that is reopened with its recipe: the logs of the agents that a split moved to other
+    runs, at the split."""
     begins: bool = True
-    """Whether the policy lets the start in."""
+    """Whether the policy allows the start."""
     older: tuple[dict[str, Json], ...] = ()
-    """The definitions of steps whose nodes a change took away: the history must have them, to
-    rebuild a fork from that alone."""
+    """The definitions of detached steps. A rebuild of a fork needs them in the history."""

@@ -1,4 +1,4 @@
-"""Start and end of a run."""
+"""The start and the end of a run."""
 
 from __future__ import annotations
 
@@ -15,78 +15,80 @@ DELETE_REPLACED_RUN = "delete_replaced_run"
 
 
 class SignedStart(Model):
-    """A start, which one execution may use where it is signed. No history has it."""
+    """The start of a run. If it is signed, only one execution may use it."""
 
     start: str = ""
-    """Its digest: of what was signed, and with which key; empty where it carries no proof."""
+    """A hash of what was signed and of the key; empty for an unsigned start."""
     execution: str
-    """Temporal's run id of the execution; a reset leaves it as it was."""
+    """Temporal's run id of the execution; a reset keeps it."""
     content: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """The start as it was sent; empty where it carries no proof."""
+    """The start as it was sent; empty for an unsigned start."""
     at: int = 0
-    """When it was started, in milliseconds since 1970."""
+    """When the run was started, in milliseconds since the epoch."""
 
 
 class PrepareRun(Model):
-    """Resolve and validate what a run was started with."""
+    """Resolves and validates the crew that a run is started with."""
 
     run: RunId
     crew: str | dict[str, Json]
-    """A registered crew's name, or an inline definition."""
+    """The name of a crew in the catalog, or a definition."""
     edited: bool = False
-    """Whether it is a person's edit of what a prompt was made to: it may use what the registry
-    offers, and no more."""
+    """Whether the definition is a person's edit of what a prompt was compiled to: it may use only
+    what the registry offers."""
     registry: str = ""
-    """Of an edit: the registry of the prompt; empty: one of nothing."""
+    """Of an edit: the registry of the prompt; empty: an empty registry."""
     model: str = ""
-    """The model of every agent, in the place of those that the crew names. Of an edit: the model
-    that the prompt was compiled with, which it may use as well."""
+    """The model of every agent, instead of those in the definition. Of an edit: the model that the
+    prompt was compiled with, which the edit may use, too."""
     use: SignedStart | None = None
-    """The start; none where the crew is not what a run begins with."""
+    """The start; none if the run does not begin with this crew."""
 
 
 class PrepareRunResult(Model):
-    """A run's definition and plan."""
+    """The definition and the plan of a run."""
 
     definition: dict[str, Json]
-    """The definition as canonical JSON: the history must have it, to rebuild the store from."""
+    """The definition as canonical JSON. A rebuild of the store needs it in the history."""
     plan: dict[str, Json]
     """The `GraphPlan` as JSON."""
     search_attributes: bool = False
-    """Whether the server knows Crewlog's search attributes; an unknown one stops a run for good."""
+    """Whether the server has Crewlog's search attributes: one that it does not know fails the
+    run."""
 
 
 class EndRun(Model):
-    """Store the rest of a run and fetch what its result shows."""
+    """Stores the rest of a run and reads the values that its result contains."""
 
     run: RunId
     batch: Batch
     state: dict[str, Json]
-    """The last state, to be kept as a snapshot."""
+    """The last state, to be stored as a snapshot."""
     outputs: tuple[ContentHash, ...] = ()
-    """Bodies that hold outputs: messages, or large values."""
+    """The bodies that hold outputs: messages, or large values."""
     notifications: tuple[MergeNotification, ...] = ()
-    """Given once all of it is stored."""
+    """Sent once the batch is stored."""
 
 
 class EndRunResult(Model):
-    """The bodies asked for: a message's text, or the value."""
+    """The outputs and artifacts of a run."""
 
     outputs: dict[ContentHash, Json] = Field(default_factory=dict[ContentHash, Json])
+    """By body: the text of a message, or the value."""
     artifacts: dict[str, dict[str, Json]] = Field(default_factory=dict[str, dict[str, Json]])
-    """The crew's artifacts, as `crewlog.wire.ArtifactResult` spells them."""
+    """The artifacts, as `crewlog.wire.ArtifactResult` in JSON."""
 
 
 class DeleteReplacedRun(Model):
-    """Remove the rows of an ended run whose id another one has, which has recorded nothing yet."""
+    """Deletes the rows of an ended run whose id another run has, which has stored nothing yet."""
 
     run: RunId
     executions: tuple[str, ...] = ()
-    """The executions of the ended run that may still store something: it is refused."""
+    """The executions of the ended run whose activities may still store something: that is refused
+    from here on."""
     start: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """What the other run is started with, as it was sent: the ended run's policy must let its
-    sender do that."""
+    """The start of the other run, as it was sent: the ended run's policy must allow it."""
     at: int = 0
-    """When it was started, in milliseconds since 1970."""
+    """When the other run was started, in milliseconds since the epoch."""
     use: SignedStart | None = None
-    """The start: where it is signed, it replaces a signed run once."""
+    """The start: if it is signed, it can replace a signed run once."""

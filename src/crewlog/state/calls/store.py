@@ -1,4 +1,4 @@
-"""Store a batch of the journal."""
+"""Store entries, and notify other runs of a run merge."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ STORE_BATCH = "store_batch"
 
 
 class MergeNotification(Model):
-    """Has another run look at what the store has of this one."""
+    """Makes another run read the stored state of this one."""
 
     merge: str
-    """The merge."""
+    """The id of the merge."""
     to: RunId
     """The other run."""
 
 
 class StoreBatch(Model):
-    """Store what no activity has stored."""
+    """Stores entries that no activity has stored."""
 
     run: RunId
     batch: Batch
     definition: ContentHash = ContentHash("")
     state: dict[str, Json] | None = None
-    """The state at the batch's end, to be kept as a snapshot."""
+    """The state after the batch, to be stored as a snapshot; none: no snapshot."""
     notifications: tuple[MergeNotification, ...] = ()
-    """Given once all of it is stored; then the result is a `StoreBatchResult`."""
+    """Sent once the batch is stored. If there are any, the result is a `StoreBatchResult`."""
 
 
 class StoreBatchResult(Model):
-    """What became of the hints of a `StoreBatch`."""
+    """The result of the notifications of a `StoreBatch`."""
 
     gone: tuple[RunId, ...] = ()
-    """The runs that have ended, or never were."""
+    """The runs that have ended or do not exist."""
     unsent: tuple[MergeNotification, ...] = ()
-    """The hints of which nobody knows whether they came."""
+    """The notifications that may not have arrived."""

@@ -19,36 +19,35 @@ CHECK_ARGUMENTS = "check_arguments"
 
 
 class CallTool(CallInput):
-    """Execute one tool call of a reply; the view is for tools that ask for the state."""
+    """Executes one tool call of an AI message."""
 
     tool: ToolName
     id: str
-    """The model's id of the call: which of the reply's calls."""
+    """The model's id of the call."""
     message: ContentHash
-    """The AI message that has the arguments."""
+    """The AI message that contains the arguments."""
     permitted: bool = True
-    """Whether the workflow's check allowed it; the activity checks again."""
+    """Whether the workflow allowed the call; the activity checks again."""
     approved: str = ""
-    """The interrupt by which people approved the call, where its tool needs that."""
+    """The interrupt by which people approved the call; empty if it needed no approval."""
     approval: Approval | None = None
-    """What that yes is bound to; none where nobody was asked."""
+    """What the approval is bound to; none if the call needed none."""
     ruled: bool = False
-    """Whether people ruled of the agent and the tool while the run lived: that counts in the place
-    of the definition's approvals and rules."""
+    """Whether a permission set on the live run decides instead of the definition's."""
     quotas: tuple[CallQuota, ...] = ()
-    """The quotas over runs in which the call is counted."""
+    """The quotas over several runs that count the call."""
     run_started_at: int = 0
-    """When the run started, in milliseconds since the epoch, where there are such quotas: it tells
-    the call from those of other runs that had this id."""
+    """When the run was started, in milliseconds since the epoch, if there are such quotas: another
+    run with the same id has other calls."""
 
 
 def start_record_key(run: RunId, task: CallTool) -> str:
-    """What a try claims in the store before it begins a call that must not be repeated."""
+    """The key of the start record of an attempt of a call with the retry mode `never`."""
     return f"{idempotency_key(run, task.step, task.call)}/{task.attempt}"
 
 
 def attempt_owner(execution: str, activity: str, attempt: int) -> str:
-    """The name of one try: of an activity, in an execution."""
+    """The owner of a start record: an attempt of an activity in an execution."""
     return f"{execution}/{activity}/{attempt}"
 
 
@@ -57,21 +56,21 @@ class ArtifactChange(Model):
 
     artifact: str
     body: ContentHash
-    """The body that holds them."""
+    """The hash of the body that contains them."""
     content: Json = None
     """The body itself, once, for the history."""
     count: int
-    """How many operations there are."""
+    """The number of operations."""
     base: ContentHash = ContentHash("")
-    """The head of the artifact's log when they were tried on it; empty: nobody looked."""
+    """The head of the artifact's log against which they were checked; empty if they were not."""
     refused: int = 0
-    """How many did not apply then."""
+    """How many of them did not apply there."""
     reasons: tuple[str, ...] = ()
-    """The first of them, each with its reason."""
+    """The first of those, each with its reason."""
 
 
 class SentMessage(Model):
-    """What an agent sends to a channel."""
+    """A message that an agent sends to a channel."""
 
     channel: str
     text: str
@@ -85,15 +84,15 @@ class ToolReturned(Model):
 
     kind: Literal["returned"] = "returned"
     flags: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """Flags that it set, by `set_flag` or a `Command`."""
+    """The run outputs that it set, by `set_flag` or a LangGraph `Command`."""
     outputs: tuple[OutputValue, ...] = ()
-    """Outputs that it set, by `set_output` or a `Command`."""
+    """The outputs that it set, by `set_output` or a LangGraph `Command`."""
     operations: tuple[ArtifactChange, ...] = ()
     """Operations on artifacts."""
     sends: tuple[SentMessage, ...] = ()
     """Messages to channels."""
     goto: tuple[NodeName, ...] = ()
-    """Nodes that a `Command` goes to: a handoff."""
+    """The nodes that a LangGraph `Command` goes to: a handoff."""
 
 
 class _NamedOutcome(Model):
@@ -118,7 +117,7 @@ class ToolCallInvalid(_NamedOutcome):
 
     kind: Literal["invalid"] = "invalid"
     unmade: bool = True
-    """Whether no attempt of the call has begun: then the quotas of the run do not count it."""
+    """Whether no attempt of the call has started: then the quotas of the run do not count it."""
 
 
 class ToolCallDenied(_NamedOutcome):
@@ -142,23 +141,22 @@ ToolOutcome = Annotated[
     | Annotated[ToolCallDenied, Tag("denied")],
     Discriminator(_outcome_kind),
 ]
-"""What became of a tool call. As JSON, `ToolReturned` has no `kind`, since it is the usual one."""
+"""The outcome of a tool call. As JSON, `ToolReturned` has no `kind`, since it is the usual one."""
 
 
 class CallToolResult(CallResult):
-    """A tool's message, and what became of the call."""
+    """The message of a tool, and the outcome of the call."""
 
     ok: bool = True
     """Whether the message is a result; else it is an error."""
     ms: int = 0
     """How long the tool took, in milliseconds."""
     outcome: ToolOutcome = ToolReturned()
-    """What became of the call."""
     quota_periods: dict[str, str] = Field(default_factory=dict[str, str])
-    """The quotas over runs that count the call, by their names in the store, each with the hour or
-    day: what a store has lost is counted again by them."""
+    """The hour or day in which each quota over several runs counts the call, by the quota's name in
+    the store. A rebuild counts the call again from this."""
     run_started_at: int = 0
-    """The call's own `started`, where quotas count it."""
+    """`CallTool.run_started_at`, if quotas count the call."""
 
     @classmethod
     @override
@@ -167,23 +165,23 @@ class CallToolResult(CallResult):
 
     @property
     def returned(self) -> ToolReturned:
-        """What the tool returned; nothing, if it did not run or changes its component."""
+        """What the tool returned; nothing if it did not run or changes its component."""
         return self.outcome if isinstance(self.outcome, ToolReturned) else ToolReturned()
 
 
 class CheckArguments(Model):
-    """Check the arguments that people put in the place of a call's, before they are accepted."""
+    """Checks the arguments that people edited, before their answer is accepted."""
 
     definition: ContentHash
     """The definition that has the tool."""
     tool: ToolName
     args: dict[str, Json]
     agent: AgentName = AgentName("")
-    """Whose call it is: the tools that every crew has are made for each agent."""
+    """The agent that makes the call: built-in tools differ by agent."""
 
 
 class CheckArgumentsResult(Model):
-    """Whether arguments fit a tool."""
+    """Whether the arguments satisfy the schema of the tool."""
 
     fault: str = ""
-    """What is wrong with them; empty: nothing."""
+    """What is wrong with them; empty if they are valid."""

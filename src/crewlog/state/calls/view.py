@@ -1,4 +1,4 @@
-"""What an agent may read."""
+"""The logs that an agent may read."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ class View(Model):
     """The logs that an agent may read, each at a head. The activity hydrates it to messages."""
 
     heads: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
-    """The logs that have messages, by name. In activities' inputs, a head that follows from the
-    batch is left empty."""
+    """The heads of the logs that have messages, by log. In the inputs of activities, a head that
+    follows from the batch is empty."""
     former_steps: tuple[StepId, ...] = ()
-    """Of an item's step: the names that its visit had before, where the run went back to it. What
-    was said under them is its own."""
+    """Of a child step: the former ids of its parent step, from before a rollback or a run merge.
+    Its agent reads what was written under them as its own."""
     after: tuple[int, ...] = ()
-    """Of an item's step: the items of its visit that it waited for. What its agent said of them is
-    shown, as what somebody else said."""
+    """Of a child step: the numbers of the items that its item waits for. Its agent reads their
+    messages as those of another agent."""
     former_names: dict[LogName, tuple[LogName, ...]] = Field(
         default_factory=dict[LogName, tuple[LogName, ...]]
     )
-    """The names that a log had before, where its channel or its agent was renamed: each of the same
-    kind. It may begin where a log of such a name does."""
+    """The former names of a log whose channel or agent was renamed. The log may begin with the
+    messages of a log of such a name."""
 
     def without(self, which: Callable[[LogName], bool]) -> View:
-        """The view without some logs."""
+        """The view without the logs that `which` selects."""
         if not any(map(which, self.heads)):
             return self
         heads = {log: head for log, head in self.heads.items() if not which(log)}

@@ -1,1 +1,1 @@
-"""How two runs become one: the protocol, the state of the surviving run, and renames."""
+"""Run merge: the protocol of two runs, the state of the surviving run, and renames."""

@@ -1,36 +1,33 @@
-"""Joining: how two runs become one, whatever gets lost on the way.
+"""The protocol of a run merge, which is safe against lost messages.
 
-    asked ──► survives ─────────────────────► RunMerged: the other one is part of this run
-      │  └──► joins ──► offered ────────────► RunEndedByMerge: this run ends, and goes on there
-      └── each of them ──► MergeFailed: both go on by themselves
+    requested ──► surviving ────────────► RunMerged: the other run is part of this one
+      │      └──► draining ──► offered ─► RunEndedByMerge: this run ends, and continues there
+      └── each of them ──► MergeFailed: both continue alone
 
-Either run records where it is in its own journal, and has that stored before it tells the other one
-to look. What it tells is a hint and nothing more: whoever gets one, or whose time has come, loads
-what the store has of the other run, and `next_move` says what follows. So a hint may be lost,
-doubled, forged or come too late.
+Each run records its status in its own journal, and stores it before it notifies the other run. A
+notification carries no data: a run that gets one, or whose time has come, loads the stored state of
+the other run, and `next_move` decides. So a notification may be lost, repeated, forged or late.
 
-Why no creature is ever in two runs that live, and none gets lost:
+Why no agent is ever in two open runs, and none gets lost:
 
-- A run takes the other one in only if the *stored* state of that says `offered`, to itself, in this
-  round (`PendingMerge.position` and `theirs`: where either journal came into the merge). It has
-  then recorded its word, and never takes it back.
-- A run that is `offered` records nothing that changes it (its commands wait), and leaves that stage
-  only by the *stored* word of the other one: `merged`, `failed`, or no trace of that round though
-  what is stored is newer than where it began. An older state, of a look that took long, says
-  nothing: what follows from it may be untrue by now.
-- What is stored is behind what is so, and never ahead of it. So the word, once read, holds. Where
-  the other run was ended from outside, whoever calls has the store take nothing more of it first
-  (`gone`): what it recorded and never stored has not been, then.
-- The last outcomes are kept in a state (`KEPT`), each with its round. Where a state has no word of
-  a round any more, the journal is searched for one (`recall`) before anything follows from that.
+- A run merges the other one only if the *stored* state of that says `offered`, to itself, in the
+  same round (`PendingMerge.position` and `other_position`: where each journal entered the merge).
+  Then it has recorded the outcome, and never takes it back.
+- A run that is `offered` records nothing that changes it (its commands wait), and leaves that
+  status only by the *stored* outcome of the other run: `merged`, `failed`, or no trace of that
+  round in a state that is newer than its start. An older state, of a slow read, decides nothing.
+- The stored state may be behind the run, and is never ahead of it. So an outcome that was read is
+  valid. If the other run was terminated, the store first refuses its further entries (`gone`): then
+  what it recorded and never stored did not happen.
+- A state keeps its last outcomes (`OUTCOMES_KEPT`), each with its round. If it has none of a round
+  any more, the journal is searched for one (`recall`) before anything follows from that.
 
-Why it comes to an end: each stage but `offered` has a time by which it fails, and an offered run
-gets the other one's word within that run's time. Of requests that meet, the one that was made first
-(then: by the run with the smaller id) goes on, and a run that has only asked gives its own up for
-it. So of a ring of requests the first one never gives way. A run that is busy with another merge,
-or with a change, does not answer: the request waits as long as it may, and is looked at again by
-the hints that are repeated meanwhile (`is_request_pending`). Runs that are paused refuse: that
-they stand still is not to end because another run takes them in.
+Why it ends: each status but `offered` has a deadline at which it fails, and an offered run gets the
+outcome within the deadline of the other run. If requests meet, the first one (then: that of the
+smaller run id) continues, and a run that has only requested gives up its own request for it. So in
+a ring of requests the first one always continues. A run that is busy with another merge, or with a
+change, does not answer: the request waits until its deadline, and is read again by notifications
+that are repeated (`is_request_pending`). A paused run refuses: a merge must not end the pause.
 """
 
 from __future__ import annotations
@@ -45,37 +42,37 @@ from crewlog.state import journal as j
 from crewlog.state.components import Rename
 from crewlog.state.model import CrewState, MergeOutcome, PendingMerge
 
-ASK_LIMIT = 60_000
+REQUEST_TIMEOUT = 60_000
 """Milliseconds for which a request waits for an answer."""
-DRAIN_LIMIT = 60_000
-"""Milliseconds in which a run that joins another one must land what is under way."""
-OFFER_LIMIT = 150_000
-"""Milliseconds for which a run waits until the one that it takes in has offered itself: more than
-that one's `DRAIN_LIMIT` and a look."""
-LOOK_EVERY = 10_000
-"""Milliseconds from one look at the other run to the next, where no hint comes."""
-LOOK_MOST = 600_000
-"""The same, at most: who waits for long looks ever more rarely, and its history stays short."""
-KEPT = 20
-"""Outcomes of merges that a state keeps; the journal has all of them."""
+DRAIN_TIMEOUT = 60_000
+"""Milliseconds in which the merged run must drain."""
+OFFER_TIMEOUT = 150_000
+"""Milliseconds for which the surviving run waits for the offer: more than the other run's
+`DRAIN_TIMEOUT` and a read."""
+READ_INTERVAL = 10_000
+"""Milliseconds between two reads of the other run without a notification."""
+MAX_READ_INTERVAL = 600_000
+"""The longest such interval: it grows with the time of waiting, so that the history stays short."""
+OUTCOMES_KEPT = 20
+"""The most outcomes of merges that a state keeps; the journal has all of them."""
 
 
 class Move(NamedTuple):
-    """What follows for a run.
+    """What a run does next in a merge.
 
-    After `record`: ask for the next move. Once that is another one, or none: store what was
-    recorded, and then give each of the other runs (`to`) a hint. Before `unite` neither is needed:
-    a run that has offered itself waits for the word alone.
+    After `record`: ask for the next move. Once that is another one, or none: store the entries,
+    and then notify each of the other runs (`to`). Before `unite` neither is needed: an offered run
+    waits for the outcome alone.
     """
 
     does: Literal["record", "unite", "recall"]
-    """`record`: an entry; `unite`: the union with the other run is to be made now, from the state
-    that was looked at, and recorded while `may_merge` holds; `recall`: the other run's journal is
-    to be searched for its `RunMerged` of the merge, see the function of that name."""
+    """`record`: record the entry. `unite`: make the merged definition now, from the state that was
+    read, and record it while `may_merge` is true. `recall`: search the other run's journal for its
+    `RunMerged` of the merge, see `recall`."""
     to: RunId
     """The other run."""
     entry: j.MergeAccepted | j.MergeOffered | j.MergeFailed | j.RunEndedByMerge | None = None
-    """The entry that is to be recorded."""
+    """The entry to record."""
 
 
 def merge_request(
@@ -86,28 +83,28 @@ def merge_request(
     at: int,
     operation: Json,
     what: str,
-    creatures: int,
-    flow: bool,
+    agents: int,
+    has_flow: bool,
     by: str = "",
     reason: str = "",
 ) -> j.MergeRequested:
-    """The `MergeRequested` by which a run asks another one to be one graph with it.
+    """The entry by which a run requests a merge with another one.
 
     Args:
         own: The run.
         other: The run that is asked.
-        command: The command that wants it.
+        command: The command that requests it.
         at: Now, in milliseconds since the epoch.
-        operation: What ties them, as JSON.
+        operation: The operation that connects them, as JSON.
         what: The same, in a line.
-        creatures: How many creatures the run has.
-        flow: Whether it has a flow.
-        by: Who wants it.
-        reason: Why.
+        agents: The number of agents with channels of the run.
+        has_flow: Whether it has a flow.
+        by: The principal.
+        reason: The reason that the principal gave.
 
     Raises:
-        CommandRejected: the run cannot be part of a merge.
-        ChangeConflict: another merge or a change is under way.
+        CommandRejected: the run cannot merge.
+        ChangeConflict: another merge or a change is pending.
     """
     check_may_request(own, other)
     return j.MergeRequested(
@@ -116,9 +113,9 @@ def merge_request(
         other=other,
         operation=operation,
         what=what,
-        agents=creatures,
-        has_flow=flow,
-        deadline=at + ASK_LIMIT,
+        agents=agents,
+        has_flow=has_flow,
+        deadline=at + REQUEST_TIMEOUT,
         by=by,
         reason=reason,
         command=command,
@@ -126,140 +123,138 @@ def merge_request(
 
 
 def check_may_request(own: CrewState, other: RunId) -> None:
-    """Checks that a run may ask another one to be one graph with it.
+    """Checks that a run may request a merge with another one.
 
     Raises:
-        CommandRejected: the run cannot be part of a merge.
-        ChangeConflict: another merge or a change is under way.
+        CommandRejected: the run cannot merge.
+        ChangeConflict: another merge or a change is pending.
     """
     if other == own.run:
         raise CommandRejected(
-            f"the run {other!r} is one graph with itself already",
-            remedy="Name another run, or connect the two without naming any.",
+            f"the run {other!r} cannot merge with itself",
+            remedy="Name another run, or connect the agents without naming a run.",
         )
     if own.is_ended or own.status in ("stopping", "paused"):
         raise CommandRejected(
-            f"the run is {own.status}: it does not become one graph with {other!r}",
+            f"the run is {own.status}: it cannot merge with {other!r}",
             remedy="Resume it first."
             if own.status == "paused"
-            else "Nothing can be changed in a run that ends or has ended.",
+            else "A run that is ending or has ended cannot be changed.",
         )
     check_no_merge(own)
     if own.pending_change is not None:
         raise ChangeConflict(
-            f"the run is about to go on with graph v{own.pending_change.graph_version}",
-            remedy="Ask again once `GraphSwapped` or `SwapFailed` is in its journal.",
+            f"the run is about to swap to graph v{own.pending_change.graph_version}",
+            remedy="Retry once `GraphSwapped` or `SwapFailed` is in its journal.",
         )
 
 
 def check_no_merge(own: CrewState) -> None:
-    """Checks that a run is in no merge: while it is, its graph stays as it is.
+    """Checks that no merge of the run is pending: its graph must not change before the outcome.
 
     Raises:
-        ChangeConflict: it is.
+        ChangeConflict: a merge is pending.
     """
     if own.pending_merge is not None:
         raise ChangeConflict(
-            f"the run is about to be one graph with {own.pending_merge.other!r}",
-            remedy="Look at the graph once the merge has ended (`RunMerged`, `RunEndedByMerge` or "
-            "`MergeFailed` in the journal, within minutes), and decide anew.",
+            f"the run is about to merge with {own.pending_merge.other!r}",
+            remedy="Wait some minutes until the merge has ended (`RunMerged`, `RunEndedByMerge` or "
+            "`MergeFailed` in the journal), and check the graph before you retry.",
         )
 
 
-def merge_description(joining: PendingMerge) -> str:
-    """What a run does with another one, and what it waits for, for people."""
-    other = joining.other
+def merge_description(pending: PendingMerge) -> str:
+    """What a run does in a merge, and what it waits for, for people."""
+    other = pending.other
     return {
-        "requested": f"asks {other} to be one graph with it: waits for its answer",
-        "surviving": f"takes in {other}: waits until that has landed what is under way",
-        "draining": f"becomes part of {other}: what is under way lands first",
-        "offered": f"becomes part of {other}: waits for its word",
-    }[joining.status]
+        "requested": f"asked {other} to merge: waits for its answer",
+        "surviving": f"takes over the agents of {other}: waits until that has drained",
+        "draining": f"merges into {other}: drains first",
+        "offered": f"merges into {other}: waits for the outcome",
+    }[pending.status]
 
 
-# -- when to look ----------------------------------------------------------------------------
+# -- reads -----------------------------------------------------------------------------------
 
 
-def next_read_at(own: CrewState, looked: int) -> int | None:
-    """When a run is to look at the other one again, in milliseconds since the epoch.
+def next_read_at(own: CrewState, last_read: int) -> int | None:
+    """When a run reads the other one again, in milliseconds since the epoch.
 
-    None where it is in no merge.
+    None if no merge is pending.
 
     Args:
         own: The run.
-        looked: When it last did, or when its stage began.
+        last_read: When it last did, or when its status began.
     """
     mine = own.pending_merge
     if mine is None:
         return None
-    again = looked + min(max(LOOK_EVERY, (looked - mine.at) // 8), LOOK_MOST)
-    return min(again, mine.deadline) if mine.deadline > looked else again
+    next_read = last_read + min(max(READ_INTERVAL, (last_read - mine.at) // 8), MAX_READ_INTERVAL)
+    return min(next_read, mine.deadline) if mine.deadline > last_read else next_read
 
 
-def run_to_read(own: CrewState, op: str, hinted: RunId) -> RunId:
-    """The run to look at after a hint: in a merge of one's own it is known, whoever hints.
+def run_to_read(own: CrewState, merge: str, named: RunId) -> RunId:
+    """The run to read after a notification: the other run of a pending merge, whoever sent it.
 
     Args:
         own: The run.
-        op: The merge that the hint names.
-        hinted: The run that it names.
+        merge: The merge that the notification names.
+        named: The run that it names.
     """
     mine = own.pending_merge
-    return mine.other if mine is not None and mine.merge == op else hinted
+    return mine.other if mine is not None and mine.merge == merge else named
 
 
 def is_request_pending(own: CrewState) -> bool:
-    """Whether each look goes with another hint: the other run may not know of the merge yet."""
+    """Whether each read comes with another notification, in case the first one was lost."""
     return own.pending_merge is not None and own.pending_merge.status == "requested"
 
 
-# -- what follows ----------------------------------------------------------------------------
+# -- moves -----------------------------------------------------------------------------------
 
 
 def next_move(
     own: CrewState,
     other: CrewState | None,
-    op: str,
+    merge: str,
     at: int,
     *,
-    landed: bool,
-    ends: Sequence[StepId] = (),
+    has_drained: bool,
+    ending_turns: Sequence[StepId] = (),
     gone: bool = False,
-    creatures: int = 0,
-    flow: bool = False,
+    agents: int = 0,
+    has_flow: bool = False,
     refusal: str = "",
     recalled: bool = False,
 ) -> Move | None:
-    """What a run does next in a merge; none: it waits, or the merge is no matter of its own.
+    """What a run does next in a merge; none: it waits, or the merge is not its own.
 
     Args:
-        own: The run as it is.
-        other: The other run, as far as it is stored; none: nothing of it is.
-        op: The merge.
+        own: The run.
+        other: The stored state of the other run; none: nothing is stored.
+        merge: The merge.
         at: Now, in milliseconds since the epoch.
-        landed: Whether no call of the run is under way, and no turn that ends first.
-        ends: The turns that end before the run is part of another one, since whoever has them was
-            removed.
-        gone: Whether the other run was ended from outside, or never was. The store takes nothing
-            more of it, and `other` was loaded after that.
-        creatures: How many creatures the run has.
-        flow: Whether it has a flow.
-        refusal: Why the run cannot be what the request wants of it, as its engine says; empty: it
-            can.
-        recalled: Whether `recall` made `other` of what was loaded.
+        has_drained: Whether the run has drained: no call is in flight, and no turn ends first.
+        ending_turns: The turns of removed agents, which end before the merge.
+        gone: Whether the other run was terminated, or does not exist. The store refuses its further
+            entries, and `other` was loaded after that.
+        agents: The number of agents with channels of the run.
+        has_flow: Whether it has a flow.
+        refusal: Why the run cannot do what is requested, by its engine; empty: it can.
+        recalled: Whether `recall` added the outcome to `other`.
     """
     mine = own.pending_merge
     if own.is_ended:
         return None
-    if mine is None or mine.merge != op:
+    if mine is None or mine.merge != merge:
         if other is None or gone:
             return None
-        return _action_on_request(own, other, op, at, _RequestedRun(creatures, flow, refusal))
+        return _action_on_request(own, other, merge, at, _RequestedRun(agents, has_flow, refusal))
     if other is not None and other.run != mine.other:
         return None
     if mine.status == "offered":
-        return _offered(mine, other, gone=gone, recalled=recalled)
-    if why := _failed(own, mine, other, at, ends, gone=gone):
+        return _move_of_offered(mine, other, gone=gone, recalled=recalled)
+    if why := _failure_of(own, mine, other, at, ending_turns, gone=gone):
         return _fail(mine.merge, mine.other, why)
     if (
         other is None
@@ -267,34 +262,35 @@ def next_move(
         or not _is_same_merge(mine, other.pending_merge)
     ):
         return None
-    return _action_in_status(mine, other, other.pending_merge, at, landed=landed)
+    return _action_in_status(mine, other, other.pending_merge, at, has_drained=has_drained)
 
 
-def may_merge(own: CrewState, op: str) -> bool:
-    """Whether the union that was made for a merge may be recorded.
+def may_merge(own: CrewState, merge: str) -> bool:
+    """Whether the prepared merge may be recorded.
 
-    The time may be over by now, or people have paused the run: nobody comes to stand still.
+    Since the read, the deadline may have passed, or people may have paused the run: a merge must
+    not end the pause.
     """
     mine = own.pending_merge
     return (
         mine is not None
-        and (mine.merge, mine.status) == (op, "surviving")
+        and (mine.merge, mine.status) == (merge, "surviving")
         and own.status != "paused"
     )
 
 
 class _RequestedRun(NamedTuple):
-    """What a run is that is asked."""
+    """The run that a request asks."""
 
-    creatures: int
-    flow: bool
+    agents: int
+    has_flow: bool
     refusal: str
 
 
 def _action_on_request(
-    own: CrewState, other: CrewState, op: str, at: int, body: _RequestedRun
+    own: CrewState, other: CrewState, op: str, at: int, asked_run: _RequestedRun
 ) -> Move | None:
-    """What follows from a request, of which the run knows nothing yet."""
+    """What follows from a request that is new to the run."""
     theirs, mine = other.pending_merge, own.pending_merge
     if (
         theirs is None
@@ -303,241 +299,251 @@ def _action_on_request(
         or theirs.other != own.run
     ):
         return None
-    over = op in own.merges or at >= theirs.deadline or "stopping" in (own.status, other.status)
-    if over or other.is_ended or own.pending_change is not None:
+    is_over = op in own.merges or at >= theirs.deadline or "stopping" in (own.status, other.status)
+    if is_over or other.is_ended or own.pending_change is not None:
         return None
     if mine is not None:
         if mine.status != "requested" or mine.priority <= theirs.priority:
             return None
-        return _fail(mine.merge, mine.other, f"it gives way to an earlier request of {other.run!r}")
-    if why := _refused(own, other, theirs, body):
+        return _fail(mine.merge, mine.other, f"an earlier request of {other.run!r} comes first")
+    if why := _refusal_of(own, other, theirs, asked_run):
         return _fail(op, other.run, why)
-    stays = _stays(own.run, body.creatures, other.run, theirs.agents, (body.flow, theirs.has_flow))
-    accepted = _acceptance(op, other, theirs, at, joins=not stays)
-    asked = {
+    survives = _survives(
+        own.run, asked_run.agents, other.run, theirs.agents, (asked_run.has_flow, theirs.has_flow)
+    )
+    accepted = _acceptance(op, other, theirs, at, is_merged=not survives)
+    request_fields = {
         "operation": theirs.operation,
         "agents": theirs.agents,
         "has_flow": theirs.has_flow,
         "requested_at": theirs.priority[0],
         "by": theirs.by,
     }
-    return Move("record", other.run, accepted.model_copy(update=asked))
+    return Move("record", other.run, accepted.model_copy(update=request_fields))
 
 
-def _refused(own: CrewState, other: CrewState, theirs: PendingMerge, body: _RequestedRun) -> str:
-    """Why a run does not agree to a request; empty where it does."""
+def _refusal_of(
+    own: CrewState, other: CrewState, theirs: PendingMerge, asked_run: _RequestedRun
+) -> str:
+    """Why a run refuses a request; empty if it accepts."""
     if own.status == "paused":
-        return f"{own.run!r} is paused: resume it, and ask again"
-    if body.flow and theirs.has_flow:
+        return f"{own.run!r} is paused: resume it, and retry"
+    if asked_run.has_flow and theirs.has_flow:
         return (
-            f"both {own.run!r} and {other.run!r} have a flow, and a run has one: connect creatures "
-            "of runs of which one at most has a flow"
+            f"both {own.run!r} and {other.run!r} have a flow, and a run has only one: connect "
+            "runs of which at most one has a flow"
         )
-    return body.refusal
+    return asked_run.refusal
 
 
-def _stays(own: RunId, mine: int, other: RunId, theirs: int, flows: tuple[bool, bool]) -> bool:
-    """Whether a run takes the other one in, and not the other way round.
+def _survives(
+    own: RunId, mine: int, other: RunId, theirs: int, has_flow: tuple[bool, bool]
+) -> bool:
+    """Whether a run survives the merge with another one.
 
-    The one with a flow does, or the one with more creatures, or the one with the smaller id.
+    The one with a flow does, or the one with more agents, or the one with the smaller id.
     """
-    if flows[0] != flows[1]:
-        return flows[0]
+    if has_flow[0] != has_flow[1]:
+        return has_flow[0]
     return (-mine, own) < (-theirs, other)
 
 
 def _acceptance(
-    op: str, other: CrewState, theirs: PendingMerge, at: int, *, joins: bool
+    op: str, other: CrewState, theirs: PendingMerge, at: int, *, is_merged: bool
 ) -> j.MergeAccepted:
     return j.MergeAccepted(
         at=at,
         merge=op,
         other=other.run,
-        status="draining" if joins else "surviving",
-        deadline=at + (DRAIN_LIMIT if joins else OFFER_LIMIT),
+        status="draining" if is_merged else "surviving",
+        deadline=at + (DRAIN_TIMEOUT if is_merged else OFFER_TIMEOUT),
         other_position=theirs.position,
         other_started_at=other.started_at,
     )
 
 
-def _fail(op: str, other: RunId, why: str) -> Move:
-    return Move("record", other, j.MergeFailed(merge=op, other=other, reason=why))
+def _fail(op: str, other: RunId, reason: str) -> Move:
+    return Move("record", other, j.MergeFailed(merge=op, other=other, reason=reason))
 
 
 def _is_same_merge(mine: PendingMerge, theirs: PendingMerge) -> bool:
-    """Whether two runs are in the same merge, and came into it for each other."""
-    known = mine.other_position in (0, theirs.position) and theirs.other_position in (
+    """Whether two runs are in the same round of the same merge."""
+    same_positions = mine.other_position in (0, theirs.position) and theirs.other_position in (
         0,
         mine.position,
     )
-    # One of the two was asked, and has known the other from the beginning.
+    # One of the two was asked, and knew the other run from the beginning.
     return (
-        theirs.merge == mine.merge and known and bool(mine.other_position or theirs.other_position)
+        theirs.merge == mine.merge
+        and same_positions
+        and bool(mine.other_position or theirs.other_position)
     )
 
 
-def _failed(
+def _failure_of(
     own: CrewState,
     mine: PendingMerge,
     other: CrewState | None,
     at: int,
-    ends: Sequence[StepId],
+    ending_turns: Sequence[StepId],
     *,
     gone: bool,
 ) -> str:
-    """Why a run that has offered nothing gives a merge up; empty where it does not."""
+    """Why a run that has not offered itself gives up a merge; empty if it does not."""
     if own.status == "stopping":
         return f"{own.run!r} is being stopped"
     if at >= mine.deadline:
-        return _late(mine, other, ends)
+        return _timeout_reason(mine, other, ending_turns)
     if own.status == "paused" and mine.status != "requested":
-        return f"{own.run!r} was paused: resume it, and ask again"
+        return f"{own.run!r} was paused: resume it, and retry"
     if other is None:
-        missing = f"there is no run {mine.other!r}: `crewlog ps` lists those that there are"
+        missing = f"there is no run {mine.other!r}: `crewlog ps` lists the runs"
         return missing if gone or mine.other_position else ""
-    return _without(mine, other, gone=gone)
+    return _obstacle_in(mine, other, gone=gone)
 
 
-def _late(mine: PendingMerge, other: CrewState | None, ends: Sequence[StepId]) -> str:
-    again = "look whether it is at work, and ask again"
+def _timeout_reason(
+    mine: PendingMerge, other: CrewState | None, ending_turns: Sequence[StepId]
+) -> str:
+    remedy = "check that it has a worker, and retry"
     if mine.status == "requested":
         busy = other is not None and other.is_draining
         what = ", busy with another change," if busy else ""
-        return f"{mine.other!r}{what} did not answer within {ASK_LIMIT // 1000} s: {again}"
+        return f"{mine.other!r}{what} did not answer within {REQUEST_TIMEOUT // 1000} s: {remedy}"
     if mine.status == "draining":
-        limit = DRAIN_LIMIT // 1000
-        if ends:
+        limit = DRAIN_TIMEOUT // 1000
+        if ending_turns:
             return (
-                f"{', '.join(ends)} of those who were removed from it did not end within "
-                f"{limit} s: ask again when `crewlog show` tells of no such turn any more"
+                f"the turns {', '.join(ending_turns)} of removed agents did not end in {limit} s:"
+                " retry when `crewlog show` no longer lists them"
             )
-        return f"what was under way did not land within {limit} s: ask again when it has"
-    return f"{mine.other!r} had not landed all within {OFFER_LIMIT // 1000} s: {again}"
+        return f"its calls in flight did not complete within {limit} s: retry when they have"
+    return f"{mine.other!r} did not drain within {OFFER_TIMEOUT // 1000} s: {remedy}"
 
 
-def _without(mine: PendingMerge, other: CrewState, *, gone: bool) -> str:
-    """Why there can be no merge with a run as it is; empty where there can."""
+def _obstacle_in(mine: PendingMerge, other: CrewState, *, gone: bool) -> str:
+    """Why the other run cannot merge; empty if it can."""
     if mine.other_position and other.started_at != mine.other_started_at:
-        return f"{mine.other!r} is another run by now"
+        return f"the id {mine.other!r} now belongs to another run"
     if other.position < mine.other_position and not gone:
-        return ""  # the look took long: what is so by now, the next one says
-    ended = other.merges.get(mine.merge)
-    if ended is not None:
-        return ended.reason or f"{mine.other!r} gave it up"
+        return ""  # the read was slow: the next one decides
+    outcome = other.merges.get(mine.merge)
+    if outcome is not None:
+        return outcome.reason or f"{mine.other!r} gave the merge up"
     if other.surviving_run is not None:
-        return f"{mine.other!r} is part of {other.surviving_run!r} by now: ask that run"
+        return f"{mine.other!r} was merged into {other.surviving_run!r}: name that run"
     if other.is_ended or gone:
-        how = other.status if other.is_ended else "from outside"
-        return f"{mine.other!r} has ended ({how}): `crewlog resume` may take it up again"
+        end = other.status if other.is_ended else "terminated"
+        return f"{mine.other!r} has ended ({end}): `crewlog resume` may reopen it"
     if other.status == "stopping":
         return f"{mine.other!r} is being stopped"
     if mine.other_position and (
         other.pending_merge is None or not _is_same_merge(mine, other.pending_merge)
     ):
-        return f"{mine.other!r} gave it up"
+        return f"{mine.other!r} gave the merge up"
     return ""
 
 
 def _action_in_status(
-    mine: PendingMerge, other: CrewState, theirs: PendingMerge, at: int, *, landed: bool
+    mine: PendingMerge, other: CrewState, theirs: PendingMerge, at: int, *, has_drained: bool
 ) -> Move | None:
-    """The next stage of a merge in which both runs are."""
+    """The next move in a merge that both runs know."""
     if mine.status == "requested":
-        joins = theirs.status == "surviving"
-        return Move("record", other.run, _acceptance(mine.merge, other, theirs, at, joins=joins))
-    if mine.status == "draining" and landed:
+        is_merged = theirs.status == "surviving"
+        return Move(
+            "record", other.run, _acceptance(mine.merge, other, theirs, at, is_merged=is_merged)
+        )
+    if mine.status == "draining" and has_drained:
         return Move("record", other.run, j.MergeOffered(merge=mine.merge, other=other.run))
     if mine.status == "surviving" and theirs.status == "offered":
         return Move("unite", other.run)
     return None
 
 
-def _offered(
+def _move_of_offered(
     mine: PendingMerge, other: CrewState | None, *, gone: bool, recalled: bool
 ) -> Move | None:
-    """What follows for a run that has offered itself: only the other one's word counts."""
+    """What follows for an offered run: only the outcome of the other one counts."""
     if other is None:
         return (
-            _fail(mine.merge, mine.other, f"there is no run {mine.other!r} any more")
+            _fail(mine.merge, mine.other, f"the run {mine.other!r} does not exist any more")
             if gone
             else None
         )
     if other.started_at != mine.other_started_at:
-        return _fail(mine.merge, mine.other, f"{mine.other!r} is another run by now")
+        return _fail(mine.merge, mine.other, f"the id {mine.other!r} now belongs to another run")
     if other.position < mine.other_position:
         return None
-    word = other.merges.get(mine.merge)
-    if word is not None and word.outcome == "merged":  # it says so once, whatever it says later
+    outcome = other.merges.get(mine.merge)
+    if outcome is not None and outcome.outcome == "merged":  # valid, whatever the run records later
         merged = j.RunEndedByMerge(
-            merge=mine.merge, run=other.run, position=word.position, renames=word.renames
+            merge=mine.merge, run=other.run, position=outcome.position, renames=outcome.renames
         )
         return Move("record", other.run, merged)
-    if word is not None and word.start_position == mine.other_position:
-        return _fail(mine.merge, mine.other, word.reason or f"{mine.other!r} gave it up")
+    if outcome is not None and outcome.start_position == mine.other_position:
+        return _fail(mine.merge, mine.other, outcome.reason or f"{mine.other!r} gave the merge up")
     if other.pending_merge is not None and _is_same_merge(mine, other.pending_merge):
-        over = other.is_ended or gone
-        why = f"{mine.other!r} ended before it took this run in"
-        return _fail(mine.merge, mine.other, why) if over else None
+        ended = other.is_ended or gone
+        why = f"{mine.other!r} ended before the merge"
+        return _fail(mine.merge, mine.other, why) if ended else None
     if not recalled:
         return Move("recall", other.run)
-    said = word.reason if word is not None else ""
-    return _fail(mine.merge, mine.other, said or f"{mine.other!r} gave it up")
+    reason = outcome.reason if outcome is not None else ""
+    return _fail(mine.merge, mine.other, reason or f"{mine.other!r} gave the merge up")
 
 
-def state_for_merge(state: CrewState, op: str) -> CrewState:
-    """What of another run's state `next_move` needs, and nothing else of it.
+def state_for_merge(state: CrewState, merge: str) -> CrewState:
+    """The part of another run's state that `next_move` needs, and no more.
 
-    What is looked at is in the history of the run that looks; and whoever may signal a run can have
-    it look at any other one.
+    The history of the reading run contains it, and a notification can make a run read any other.
 
     Args:
         state: The other run.
-        op: The merge.
+        merge: The merge.
     """
     mine = state.pending_merge
-    if mine is not None and mine.merge != op:  # that it is busy is all that matters
+    if mine is not None and mine.merge != merge:  # it only matters that it is busy
         mine = mine.model_copy(update={"operation": None, "by": ""})
-    changing = state.pending_change
-    if changing is not None:
-        changing = changing.model_copy(update={"what": "", "by": ""})
-    last = [key for key, word in state.merges.items() if word.outcome == "merged"][-1:]
-    told = {op, *(last if state.surviving_run is not None else ())}
+    pending_change = state.pending_change
+    if pending_change is not None:
+        pending_change = pending_change.model_copy(update={"what": "", "by": ""})
+    last = [key for key, outcome in state.merges.items() if outcome.outcome == "merged"][-1:]
+    kept = {merge, *(last if state.surviving_run is not None else ())}
     return CrewState(
         run=state.run,
         position=state.position,
         status=state.status,
         started_at=state.started_at,
-        pending_change=changing,
+        pending_change=pending_change,
         pending_merge=mine,
-        merges={key: word for key, word in state.merges.items() if key in told},
+        merges={key: outcome for key, outcome in state.merges.items() if key in kept},
     )
 
 
 # -- outcomes --------------------------------------------------------------------------------
 
 
-def outcome_changes(state: CrewState, op: str, outcome: MergeOutcome) -> dict[str, Any]:
-    """What is otherwise in a run once a merge has ended for it, as a change of its state."""
+def outcome_changes(state: CrewState, merge: str, outcome: MergeOutcome) -> dict[str, Any]:
+    """What the outcome of a merge changes in the state of a run."""
     mine = state.pending_merge
-    if mine is not None and mine.merge == op:
+    if mine is not None and mine.merge == merge:
         outcome, mine = outcome.model_copy(update={"start_position": mine.position}), None
-    kept = [*((k, v) for k, v in state.merges.items() if k != op), (op, outcome)]
-    return {"merges": dict(kept[-KEPT:]), "pending_merge": mine}
+    outcomes = [*((k, v) for k, v in state.merges.items() if k != merge), (merge, outcome)]
+    return {"merges": dict(outcomes[-OUTCOMES_KEPT:]), "pending_merge": mine}
 
 
 def recall(
-    other: CrewState, op: str, position: int | None, renamed: tuple[Rename, ...] = ()
+    other: CrewState, merge: str, position: int | None, renamed: tuple[Rename, ...] = ()
 ) -> CrewState:
-    """A run's state that tells of a merge as its journal does: for `next_move`.
+    """A run's state with the outcome of a merge from its journal, for `next_move`.
 
     Args:
         other: The run.
-        op: The merge.
-        position: Where its journal has the `RunMerged` of it; none: nowhere.
-        renamed: What of the run that it took in has another name since, by that entry: its state
-            does not keep that.
+        merge: The merge.
+        position: The position of its `RunMerged`; none: the journal has none.
+        renamed: The renames of that entry, which its state does not keep.
     """
     if position is None:
         return other
     merged = MergeOutcome(outcome="merged", other=other.run, position=position, renames=renamed)
-    return other.model_copy(update={"merges": {**other.merges, op: merged}})
+    return other.model_copy(update={"merges": {**other.merges, merge: merged}})

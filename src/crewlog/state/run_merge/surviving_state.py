@@ -1,17 +1,14 @@
-"""Uniting: what a run's state is once it has taken in what another run was.
+"""The state of the surviving run after a run merge.
 
-    part_of(state)                  of the run that joins: what is taken over
-    log_joins(state, part, names)   the logs that both have, or that come
-    gone_from(state, agents)        whose names nobody gets who comes
-    both_changed(one, two, names)   why there is no merge where both went on with an artifact
-    union(state, part, names)       what is otherwise in the run that stays
-    questions(part, names)          what was asked there, to be asked anew here
+    transferred_state(state)                 the part of the merged run that is transferred
+    log_merges(state, part, names)           the logs that the surviving run gets
+    merged_state_changes(state, part, names) what changes in the surviving run
+    questions(part, names)                   the interrupts of the merged run, to be raised again
 
-What belongs to a creature comes with it: its visits, the position inside its turn, its logs, its
-outputs, what people ruled of it. Of what is said of the crew as a whole (flags, budgets, tags) the
-surviving run's word holds. What is used counts once where both have it from before a split: so
-usage and quotas are the larger of both, where the fact does not say what counts
-(`RemainingBudget`).
+What belongs to an agent comes with it: its steps, the position inside its turn, its logs, outputs
+and permissions. For what belongs to the whole run (run outputs, budgets, tags) the surviving run's
+values are kept. Usage from before a split counts once: usage and quotas are the larger of both, if
+the entry does not say what counts (`RemainingBudget`).
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ from crewlog.ids import (
 )
 from crewlog.ids import child_step_id as step_of_item
 from crewlog.model import Json
-from crewlog.state.command_outcomes import merged_filter, remember
+from crewlog.state.command_outcomes import add_outcome, merged_filter
 from crewlog.state.components import Rename
 from crewlog.state.field_policy import fields_where
 from crewlog.state.journal import LogMerge, RunMerged
@@ -55,78 +52,78 @@ _TRANSFERRED = fields_where(CrewState, lambda policy: policy.merge == "transferr
 
 
 def transferred_state(state: CrewState) -> dict[str, Json]:
-    """What is taken over of a run that joins another one, as JSON.
+    """The part of the merged run's state that is transferred, as JSON.
 
     Args:
-        state: Its last state: none of its calls is under way.
+        state: Its last state: no call is in flight.
     """
     return {key: value for key, value in state.to_json().items() if key in _TRANSFERRED}
 
 
 class MergeNames(NamedTuple):
-    """What the things of a run that joins are called in the one that stays."""
+    """The names of the merged run's things in the surviving run."""
 
-    called: NewNames
-    """Its agents, channels and groups."""
+    renames: NewNames
+    """The renames of its agents, channels and groups."""
     nodes: Mapping[NodeName, NodeName]
-    """Where its creatures hear, by where they did: all of its nodes that are taken over."""
-    comes: frozenset[AgentName]
-    """Those who come, as they are called now."""
-    first: Mapping[NodeName, int]
-    """By node of now: how many visits it had, from which those that come are counted on."""
+    """The nodes of its agents, by their former names: all nodes that are transferred."""
+    merged_agents: frozenset[AgentName]
+    """Its agents, by their new names."""
+    visit_offsets: Mapping[NodeName, int]
+    """By new node: the visit number in the surviving run, from which its visits are counted."""
     quotas: Mapping[str, str]
-    """Keys of quotas that are called otherwise."""
+    """The new keys of renamed quotas, by their former keys."""
 
     @classmethod
     def of(cls, entry: RunMerged, visits: Mapping[NodeName, int]) -> MergeNames:
-        """The names that a merge says.
+        """The names of a merge.
 
         Args:
-            entry: What the run that stays records.
-            visits: The visits that it had by then, by node.
+            entry: The entry of the merge.
+            visits: The visit numbers of the surviving run before it, by node.
         """
         return cls(
-            called=new_names(entry.renames),
+            renames=new_names(entry.renames),
             nodes=entry.nodes,
-            comes=frozenset(entry.merged_agents),
-            first={node: visits.get(node, 0) for node in entry.new_nodes},
+            merged_agents=frozenset(entry.merged_agents),
+            visit_offsets={node: visits.get(node, 0) for node in entry.new_nodes},
             quotas=entry.quotas,
         )
 
     def step(self, step: StepId) -> StepId:
-        """A visit, or an item's step."""
+        """The id of a step."""
         if item := item_number(step):
             return step_of_item(self.step(visit_of(step)), item)
         node = node_of(step)
         now = self.nodes.get(node, node)
-        return step_id(now, int(step.rpartition("#")[2]) + self.first.get(now, 0))
+        return step_id(now, int(step.rpartition("#")[2]) + self.visit_offsets.get(now, 0))
 
     def agent(self, name: AgentName) -> AgentName:
-        """An agent."""
-        return AgentName(self.called.agent(name))
+        """The name of an agent."""
+        return AgentName(self.renames.agent(name))
 
     def log(self, log: LogName) -> LogName:
-        """A log."""
+        """The name of a log."""
         if log.startswith(PRIVATE):
             own = log.removeprefix(PRIVATE)
             if "#" in own:
                 return child_step_log(self.step(StepId(own)))
-            return LogName(PRIVATE + self.called.agent(own))
+            return LogName(PRIVATE + self.renames.agent(own))
         if is_artifact(log):
-            return artifact_log(self.called.artifact(log.removeprefix(_ARTIFACT)))
-        return LogName(self.called.log(log))
+            return artifact_log(self.renames.artifact(log.removeprefix(_ARTIFACT)))
+        return LogName(self.renames.log(log))
 
     def logs(self, logs: tuple[LogName, ...]) -> tuple[LogName, ...]:
-        """Several."""
+        """The names of logs."""
         return tuple(map(self.log, logs))
 
 
 def removed_agents(state: CrewState, agents: Collection[str]) -> tuple[str, ...]:
-    """The agents that a run had and that were removed: its turns and logs have their names still.
+    """The removed agents of a run: its steps and logs still have their names.
 
     Args:
         state: The run.
-        agents: The agents that its crew has.
+        agents: The agents of its definition.
     """
     return tuple(sorted({*map(str, state.visits), *map(str, state.usage)} - {*agents}))
 
@@ -137,7 +134,7 @@ def artifact_heads(state: CrewState) -> dict[LogName, ContentHash]:
 
 
 def new_names(renamed: Iterable[Rename]) -> NewNames:
-    """The new names that a merge gives."""
+    """The names after some renames."""
     kinds: dict[str, dict[str, str]] = {"creature": {}, "channel": {}, "group": {}}
     for each in renamed:
         kinds[each.kind][each.was] = each.now
@@ -145,85 +142,84 @@ def new_names(renamed: Iterable[Rename]) -> NewNames:
 
 
 def artifact_conflict(one: RunId, two: RunId, names: Sequence[str]) -> ComponentConflict:
-    """The error for artifacts that two runs went on with side by side.
+    """The error for artifacts that both runs changed.
 
     Args:
-        one: The run that stays.
-        two: The run that joins.
-        names: The artifacts, as the run that stays calls them.
+        one: The surviving run.
+        two: The merged run.
+        names: The artifacts, by their names in the surviving run.
     """
     several = "s" * (len(names) > 1)
     return ComponentConflict(
         f"the runs {one!r} and {two!r} have both changed the artifact{several} "
-        f"{', '.join(map(repr, names))} since they were one: operations have one order only",
-        remedy="Roll one of the two back to before it did (`crewlog rollback`), or give the "
-        f"artifact{several} another name in one of them (`artifacts`), and ask again.",
+        f"{', '.join(map(repr, names))} since their split: operations have one order only",
+        remedy="Roll one of the two back to before its changes (`crewlog rollback`), or give the "
+        f"artifact{several} another name in one of them (`artifacts`), and retry.",
     )
 
 
 def log_merges(
     state: CrewState,
-    part: CrewState,
+    merged: CrewState,
     names: MergeNames,
-    behind: Mapping[LogName, ContentHash] = MappingProxyType({}),
+    shared_heads: Mapping[LogName, ContentHash] = MappingProxyType({}),
 ) -> tuple[LogMerge, ...]:
-    """The logs that a run gets: those that only the other one has, and those that both go on with.
+    """The logs that the surviving run gets: new ones, and those that both runs extend.
 
-    How many messages both have from before a split is not known: a joined log's length is too large
-    by those. An artifact that one side alone has changed since then goes on as that side has it.
+    How many messages both have from before a split is not known: the length of a merged log counts
+    them twice. An artifact that only one run has changed since then continues as that run has it.
 
     Args:
-        state: The run that stays.
-        part: The last state of the run that joins.
-        names: What it called otherwise.
-        behind: Of artifacts that both have: the head that is in the other one's log. It stays so
-            while that one goes on, so it holds where either head is that one still.
+        state: The surviving run.
+        merged: The last state of the merged run.
+        names: Its new names.
+        shared_heads: Of artifacts that both have: the head that is in the other run's log, too.
 
     Raises:
         ComponentConflict: both have changed an artifact, whose operations have one order only.
     """
-    found: list[LogMerge] = []
-    for was, theirs in sorted(part.messages.items()):
+    result: list[LogMerge] = []
+    for was, theirs in sorted(merged.messages.items()):
         log = names.log(was)
         mine = state.messages.get(log)
         if mine is not None and mine.head == theirs.head:
             continue
         if mine is not None and is_artifact(log):
-            older = behind.get(log)
-            if older == theirs.head:
-                continue  # this run alone went on with it
-            if older != mine.head:
-                raise artifact_conflict(state.run, part.run, [log.removeprefix(_ARTIFACT)])
+            shared_head = shared_heads.get(log)
+            if shared_head == theirs.head:
+                continue  # this run alone changed it
+            if shared_head != mine.head:
+                raise artifact_conflict(state.run, merged.run, [log.removeprefix(_ARTIFACT)])
             more = max(theirs.length - mine.length, 0)
-            found.append(LogMerge(log=log, two=theirs.head, more=more))
+            result.append(LogMerge(log=log, two=theirs.head, more=more))
             continue
         one = mine.head if mine is not None else ContentHash("")
-        found.append(LogMerge(log=log, one=one, two=theirs.head, more=theirs.length))
-    return tuple(found)
+        result.append(LogMerge(log=log, one=one, two=theirs.head, more=theirs.length))
+    return tuple(result)
 
 
-def questions(part: CrewState, names: MergeNames) -> tuple[Interrupt, ...]:
-    """The questions that are open about steps that come, with the ids that they had there.
+def merged_interrupts(merged: CrewState, names: MergeNames) -> tuple[Interrupt, ...]:
+    """The open interrupts about transferred steps, with the ids of the merged run.
 
-    What was asked of that run as a whole is no matter any more.
+    Interrupts about that run as a whole are dropped.
     """
     return tuple(
-        asked.model_copy(update={"step": names.step(asked.step)})
-        for asked in part.interrupts.values()
-        if asked.step is not None and node_of(visit_of(asked.step)) in names.nodes
+        interrupt.model_copy(update={"step": names.step(interrupt.step)})
+        for interrupt in merged.interrupts.values()
+        if interrupt.step is not None and node_of(visit_of(interrupt.step)) in names.nodes
     )
 
 
-def merged_steps(part: CrewState, names: MergeNames) -> dict[StepId, FrontierStep]:
-    """The steps of a run's frontier that a run takes over with it, as they are called there."""
-    return _steps(part.frontier, names)
+def merged_steps(merged: CrewState, names: MergeNames) -> dict[StepId, FrontierStep]:
+    """The transferred steps of the merged run's frontier, by their new ids."""
+    return _renamed_steps(merged.frontier, names)
 
 
 def dropped_steps(entry: RunMerged) -> tuple[StepId, ...]:
-    """The turns of a run that a run does not take over with it: of those who were removed there.
+    """The steps of the merged run that are not transferred: those of removed agents.
 
     Args:
-        entry: What the run that stays records.
+        entry: The entry of the merge.
     """
     steps = {
         **entry.merged_state.get("frontier", {}),
@@ -232,51 +228,51 @@ def dropped_steps(entry: RunMerged) -> tuple[StepId, ...]:
     return tuple(StepId(step) for step, found in steps.items() if found["node"] not in entry.nodes)
 
 
-def merged_state_changes(state: CrewState, part: CrewState, names: MergeNames) -> dict[str, Any]:
-    """What is otherwise in a run that takes in another one, as a change of its state.
+def merged_state_changes(state: CrewState, merged: CrewState, names: MergeNames) -> dict[str, Any]:
+    """What a merge changes in the state of the surviving run.
 
-    Logs are joined by the fact itself, and questions are asked anew after it.
+    The entry itself merges logs, and interrupts are raised again after it.
 
     Args:
-        state: The run that stays, right before it.
-        part: The last state of the run that joins.
-        names: What it called otherwise.
+        state: The surviving run, right before the entry.
+        merged: The last state of the merged run.
+        names: Its new names.
     """
-    frontier = {**state.frontier, **merged_steps(part, names)}
-    commands, older = state.commands, merged_filter(state.older_commands, part.older_commands)
-    for command, outcome in part.commands.items():
+    frontier = {**state.frontier, **merged_steps(merged, names)}
+    commands, older = state.commands, merged_filter(state.older_commands, merged.older_commands)
+    for command, outcome in merged.commands.items():
         if not command.startswith(RESERVED) and command not in commands:
-            commands, older = remember(commands, older, command, outcome)
+            commands, older = add_outcome(commands, older, command, outcome)
     return {
         "frontier": frontier,
-        "detached_steps": {**state.detached_steps, **_steps(part.detached_steps, names)},
-        "visits": merged_visit_numbers(state.visits, part, names),
-        "routing": _routing(state.routing, part.routing, names),
-        "former_names": _former_log_names(state, part, names),
-        "agent_outputs": _outputs(state, part, names),
-        "flags": {**part.flags, **state.flags},
+        "detached_steps": {**state.detached_steps, **_renamed_steps(merged.detached_steps, names)},
+        "visits": merged_visit_numbers(state.visits, merged, names),
+        "routing": _merged_routing(state.routing, merged.routing, names),
+        "former_names": _former_log_names(state, merged, names),
+        "agent_outputs": _merged_outputs(state, merged, names),
+        "flags": {**merged.flags, **state.flags},
         "flag_positions": {
-            **{f: at for f, at in part.flag_positions.items() if f not in state.flags},
+            **{f: at for f, at in merged.flag_positions.items() if f not in state.flags},
             **state.flag_positions,
         },
-        "live_permissions": _rulings(state, part, names),
+        "live_permissions": _permissions(state, merged, names),
         "quotas": _maximum_counts(
-            state.quotas, {names.quotas.get(key, key): n for key, n in part.quotas.items()}
+            state.quotas, {names.quotas.get(key, key): n for key, n in merged.quotas.items()}
         ),
-        "shared_context": {**part.shared_context, **state.shared_context},
-        "private_context": _private(state, part, names),
+        "shared_context": {**merged.shared_context, **state.shared_context},
+        "private_context": _private_context(state, merged, names),
         "breakpoints": tuple(
             dict.fromkeys(
                 (
                     *state.breakpoints,
-                    *(names.nodes[n] for n in part.breakpoints if n in names.nodes),
+                    *(names.nodes[n] for n in merged.breakpoints if n in names.nodes),
                 )
             )
         ),
         "commands": commands,
         "older_commands": older,
-        "usage": _usage(state, part, names),
-        "added_budgets": _maximum_counts(state.added_budgets, part.added_budgets),
+        "usage": _merged_usage(state, merged, names),
+        "added_budgets": _maximum_counts(state.added_budgets, merged.added_budgets),
         "idle": None if frontier else state.idle,
     }
 
@@ -284,28 +280,30 @@ def merged_state_changes(state: CrewState, part: CrewState, names: MergeNames) -
 # -- steps -----------------------------------------------------------------------------------
 
 
-def _steps(entries: Mapping[StepId, FrontierStep], names: MergeNames) -> dict[StepId, FrontierStep]:
+def _renamed_steps(
+    steps: Mapping[StepId, FrontierStep], names: MergeNames
+) -> dict[StepId, FrontierStep]:
     return {
-        names.step(step): _step(entry, names)
-        for step, entry in entries.items()
-        if entry.node in names.nodes
+        names.step(step): _renamed_step(step_, names)
+        for step, step_ in steps.items()
+        if step_.node in names.nodes
     }
 
 
-def _step(entry: FrontierStep, names: MergeNames) -> FrontierStep:
-    heard, mapped, redirect = entry.waking_message, entry.child_steps, entry.redirect
-    if mapped is not None:
-        now = names.step(entry.step)
-        mapped = mapped.model_copy(
+def _renamed_step(entry: FrontierStep, names: MergeNames) -> FrontierStep:
+    waking_message, progress, redirect = entry.waking_message, entry.child_steps, entry.redirect
+    if progress is not None:
+        new_id = names.step(entry.step)
+        progress = progress.model_copy(
             update={
-                "former_steps": mapped.former_steps
-                if now == entry.step
-                else (*mapped.former_steps, entry.step),
-                "logs": names.logs(mapped.logs),
-                "agents": tuple(map(names.agent, mapped.agents)),
+                "former_steps": progress.former_steps
+                if new_id == entry.step
+                else (*progress.former_steps, entry.step),
+                "logs": names.logs(progress.logs),
+                "agents": tuple(map(names.agent, progress.agents)),
                 "elements": tuple(
                     each.model_copy(update={"logs": names.logs(each.logs)})
-                    for each in mapped.elements
+                    for each in progress.elements
                 ),
             }
         )
@@ -314,48 +312,50 @@ def _step(entry: FrontierStep, names: MergeNames) -> FrontierStep:
             "step": names.step(entry.step),
             "parent": entry.parent and names.step(entry.parent),
             "node": names.nodes[entry.node],
-            "waking_message": heard and heard.model_copy(update={"log": names.log(heard.log)}),
-            "turn": entry.turn and entry.turn.with_renamed_entries(partial(_fact, names=names)),
-            "child_steps": mapped,
+            "waking_message": waking_message
+            and waking_message.model_copy(update={"log": names.log(waking_message.log)}),
+            "turn": entry.turn
+            and entry.turn.with_renamed_entries(partial(_renamed_entry, names=names)),
+            "child_steps": progress,
             "redirect": redirect and names.nodes.get(redirect, redirect),
         }
     )
 
 
-def _fact(fact: Mapping[str, Json], names: MergeNames) -> dict[str, Json]:
-    """An entry to be, as JSON, by the names of now."""
-    made = dict(fact)
-    if step := made.get("step"):
-        made["step"] = names.step(StepId(step))
-    if agent := made.get("agent"):
-        made["agent"] = names.agent(AgentName(agent))
-    if logs := made.get("logs"):
-        made["logs"] = [names.log(LogName(log)) for log in logs]
-    if ref := made.get("ref"):
-        made["ref"] = {**ref, "logs": [names.log(LogName(log)) for log in ref["logs"]]}
-    return made
+def _renamed_entry(entry: Mapping[str, Json], names: MergeNames) -> dict[str, Json]:
+    """An entry of a buffered completion, as JSON, with the new names."""
+    renamed = dict(entry)
+    if step := renamed.get("step"):
+        renamed["step"] = names.step(StepId(step))
+    if agent := renamed.get("agent"):
+        renamed["agent"] = names.agent(AgentName(agent))
+    if logs := renamed.get("logs"):
+        renamed["logs"] = [names.log(LogName(log)) for log in logs]
+    if ref := renamed.get("ref"):
+        renamed["ref"] = {**ref, "logs": [names.log(LogName(log)) for log in ref["logs"]]}
+    return renamed
 
 
 def merged_visit_numbers(
-    visits: Mapping[NodeName, int], part: CrewState, names: MergeNames
+    visits: Mapping[NodeName, int], merged: CrewState, names: MergeNames
 ) -> dict[NodeName, int]:
-    """How many visits there were by node, with those that come."""
+    """The visit numbers by node, including those of the merged run."""
     visits = dict(visits)
     for was, now in names.nodes.items():
-        begun = part.visits.get(was, 0) + names.first.get(now, 0)
-        if begun:
-            visits[now] = max(visits.get(now, 0), begun)
+        number = merged.visits.get(was, 0) + names.visit_offsets.get(now, 0)
+        if number:
+            visits[now] = max(visits.get(now, 0), number)
     return visits
 
 
-def _routing(mine: Routing, theirs: Routing, names: MergeNames) -> Routing:
-    """How often those who come were done: nothing else leads to them, or follows."""
-    done = dict(mine.completed)
+def _merged_routing(mine: Routing, theirs: Routing, names: MergeNames) -> Routing:
+    """The completed steps by node. Nothing else leads to the transferred nodes or follows them."""
+    completed = dict(mine.completed)
     for was, now in names.nodes.items():
-        if times := theirs.completed.get(was, 0):
-            before = done.get(now, 0)
-            done[now] = before + times if now in names.first else max(before, times)
-    return mine.model_copy(update={"completed": done})
+        if count := theirs.completed.get(was, 0):
+            before = completed.get(now, 0)
+            completed[now] = before + count if now in names.visit_offsets else max(before, count)
+    return mine.model_copy(update={"completed": completed})
 
 
 # -- logs and values -------------------------------------------------------------------------
@@ -364,73 +364,75 @@ def _routing(mine: Routing, theirs: Routing, names: MergeNames) -> Routing:
 def _former_log_names(
     state: CrewState, part: CrewState, names: MergeNames
 ) -> dict[LogName, tuple[LogName, ...]]:
-    """The names that logs had before."""
-    found = dict(state.former_names)
+    """The former names of logs."""
+    result = dict(state.former_names)
     for was in part.messages:
         log = names.log(was)
-        before = (*((was,) if was != log else ()), *part.former_names.get(was, ()))
-        if before:
-            found[log] = tuple(dict.fromkeys((*found.get(log, ()), *before)))
-    return found
+        former = (*((was,) if was != log else ()), *part.former_names.get(was, ()))
+        if former:
+            result[log] = tuple(dict.fromkeys((*result.get(log, ()), *former)))
+    return result
 
 
-def _outputs(
+def _merged_outputs(
     state: CrewState, part: CrewState, names: MergeNames
 ) -> dict[AgentName, dict[str, Output]]:
-    """The outputs by agent: of those who come, what they set last."""
-    found = dict(state.agent_outputs)
+    """The outputs by agent; of the merged run's agents, those that it has."""
+    result = dict(state.agent_outputs)
     for was, outputs in part.agent_outputs.items():
         agent = names.agent(was)
-        if agent in names.comes or agent not in found:
-            found[agent] = {key: _output(output, names) for key, output in outputs.items()}
-    return found
+        if agent in names.merged_agents or agent not in result:
+            result[agent] = {key: _renamed_output(output, names) for key, output in outputs.items()}
+    return result
 
 
-def _output(output: Output, names: MergeNames) -> Output:
-    parts = tuple(
-        part.model_copy(update={"logs": names.logs(part.logs)}) if part.logs else part
-        for part in output.elements
+def _renamed_output(output: Output, names: MergeNames) -> Output:
+    elements = tuple(
+        element.model_copy(update={"logs": names.logs(element.logs)}) if element.logs else element
+        for element in output.elements
     )
-    return output.model_copy(update={"logs": names.logs(output.logs), "elements": parts})
+    return output.model_copy(update={"logs": names.logs(output.logs), "elements": elements})
 
 
-def _private(state: CrewState, part: CrewState, names: MergeNames) -> dict[str, dict[str, Json]]:
-    """Small values by audience: of those who come, their own as they were."""
-    own = "agent:"
-    found = dict(state.private_context)
+def _private_context(
+    state: CrewState, part: CrewState, names: MergeNames
+) -> dict[str, dict[str, Json]]:
+    """Small values by audience; of the merged run's agents, those that it has."""
+    prefix = "agent:"
+    result = dict(state.private_context)
     for was, values in part.private_context.items():
-        agent = was.removeprefix(own)
-        to = own + names.called.agent(agent) if agent != was else names.called.member(was)
-        comes = agent != was and to.removeprefix(own) in names.comes
-        there = {} if comes else found.get(to, {})
-        found[to] = {**values, **there}
-    return found
+        agent = was.removeprefix(prefix)
+        to = prefix + names.renames.agent(agent) if agent != was else names.renames.member(was)
+        is_transferred = agent != was and to.removeprefix(prefix) in names.merged_agents
+        present = {} if is_transferred else result.get(to, {})
+        result[to] = {**values, **present}
+    return result
 
 
-# -- who may do what, and what is used -------------------------------------------------------
+# -- permissions and usage -------------------------------------------------------------------
 
 
-def _rulings(
+def _permissions(
     state: CrewState, part: CrewState, names: MergeNames
 ) -> dict[str, dict[str, LivePermission]]:
-    """What people ruled in either run: of those who come, the stricter where both say something."""
-    found = {tool: dict(row) for tool, row in state.live_permissions.items()}
-    before = {now: was for was, now in names.called.agents.items()}
+    """The permissions of both runs; for the merged run's agents, the stricter ones."""
+    result = {tool: dict(row) for tool, row in state.live_permissions.items()}
+    former_names = {now: was for was, now in names.renames.agents.items()}
     for tool, row in part.live_permissions.items():
-        here: dict[str, LivePermission] = found.get(tool, {})
-        more: dict[str, LivePermission] = {}
-        for agent in sorted(names.comes):
-            ruled = _ruled(row, before.get(agent, agent))
-            known = _ruled(here, agent)
-            if ruled is not None and (known is None or STRICTNESS[ruled] > STRICTNESS[known]):
-                more[agent] = ruled
-        if more:
-            found[tool] = {**here, **more}
-    return found
+        own: dict[str, LivePermission] = result.get(tool, {})
+        additions: dict[str, LivePermission] = {}
+        for agent in sorted(names.merged_agents):
+            theirs = _permission_of(row, former_names.get(agent, agent))
+            mine = _permission_of(own, agent)
+            if theirs is not None and (mine is None or STRICTNESS[theirs] > STRICTNESS[mine]):
+                additions[agent] = theirs
+        if additions:
+            result[tool] = {**own, **additions}
+    return result
 
 
-def _ruled(row: Mapping[str, LivePermission], agent: str) -> LivePermission | None:
-    """What a tool's rulings say of an agent."""
+def _permission_of(row: Mapping[str, LivePermission], agent: str) -> LivePermission | None:
+    """The permission of an agent for a tool."""
     return row[agent] if agent in row else row.get(EVERYONE)
 
 
@@ -441,17 +443,17 @@ def _maximum_counts(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _usage(state: CrewState, part: CrewState, names: MergeNames) -> dict[AgentName, Usage]:
-    """What each agent used: where both count it, both do from before they parted."""
-    found = dict(state.usage)
+def _merged_usage(state: CrewState, part: CrewState, names: MergeNames) -> dict[AgentName, Usage]:
+    """The usage by agent: where both runs have one, they share that from before a split."""
+    result = dict(state.usage)
     for was, theirs in part.usage.items():
         agent = names.agent(was)
-        mine = found.get(agent)
-        found[agent] = theirs if mine is None else _most(mine, theirs)
-    return found
+        mine = result.get(agent)
+        result[agent] = theirs if mine is None else _maximum_usage(mine, theirs)
+    return result
 
 
-def _most(one: Usage, two: Usage) -> Usage:
+def _maximum_usage(one: Usage, two: Usage) -> Usage:
     return Usage(
         calls=max(one.calls, two.calls),
         tool_calls=max(one.tool_calls, two.tool_calls),

@@ -1,0 +1,100 @@
+"""The steps of the frontier, and the facts that routers read."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from crewlog.ids import AgentName, ContentHash, LogName, NodeName, StepId
+from crewlog.model import Model
+from crewlog.state.model.item import ChildStepProgress
+from crewlog.state.model.turn import Turn
+
+
+class WakingMessage(Model):
+    """The message that started a step."""
+
+    log: LogName
+    """The log that has it."""
+    body: ContentHash
+    """The hash of the message."""
+    by: str = ""
+    """Its sender."""
+    more: int = 0
+    """Later messages that the step is for as well, since the node may have no more waiting
+    steps."""
+
+
+class FrontierStep(Model):
+    """A step that is not done."""
+
+    step: StepId
+    node: NodeName
+    parent: StepId | None = None
+    """The parent step of a child step; none for any other step."""
+    item: int = 0
+    """The number of the item of a child step, from 1; 0 for any other step."""
+    status: Literal["ready", "running", "waiting", "interrupted", "queued"] = "ready"
+    """`waiting` for its requirement or a timer, `interrupted` while it waits for people, `queued`
+    behind an earlier step of its node."""
+    since: int = 0
+    """The journal position of the last change of the status."""
+    reached: int = 0
+    """The journal position at which it became the first step of its node."""
+    requirement: str = ""
+    """The condition that a waiting step needs, as text."""
+    turn: Turn | None = None
+    """The position inside its turn, once it runs."""
+    child_steps: ChildStepProgress | None = None
+    """The progress of a parent step."""
+    deadline: int = 0
+    """When the timer fires that it waits for, or the timeout of a started step, in milliseconds
+    since the epoch; 0: none."""
+    is_detached: bool = False
+    """Whether a change removed its node: its turn runs to its end, and nothing follows."""
+    definition: ContentHash = ContentHash("")
+    """Of a detached step: the definition that has its node; else empty."""
+    redirect: NodeName | None = None
+    """The node that people redirected it to: the run goes there when the step is done."""
+    waking_message: WakingMessage | None = None
+    """The message that woke its agent; none if no message started it."""
+
+    @property
+    def parent_or_self(self) -> StepId:
+        """The parent step of a child step; any other step itself."""
+        return self.parent or self.step
+
+
+class StepError(Model):
+    """The error of a failed step after which the run continued."""
+
+    step: StepId
+    agent: AgentName
+    error: str
+    """The start of the error; the journal has all of it."""
+    position: int
+    """The journal position of the failure."""
+
+
+class Routing(Model):
+    """Completed nodes and arrivals at joins: what LangGraph's routers read."""
+
+    completed: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """The number of completed steps, by node."""
+    arrivals: dict[NodeName, dict[NodeName, int]] = Field(
+        default_factory=dict[NodeName, dict[NodeName, int]]
+    )
+    """The arrivals at a join since its generation started, by join and source. Below zero while
+    arrivals of the generation before are still to come."""
+    completed_before: dict[NodeName, tuple[NodeName, ...]] = Field(
+        default_factory=dict[NodeName, tuple[NodeName, ...]]
+    )
+    """The sources of a join that count as completed since a loop went back behind it."""
+    loops: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often a branch took its loop, since it was last reset."""
+    fired: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often a join had fired when a change altered it: it fires again only for further
+    arrivals."""
+    sent: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often a node was reached without its join, since the join's generation started."""
