@@ -159,7 +159,7 @@ async def test_a_merge_fails_that_waits_too_long_for_the_turn_of_who_was_removed
     move = protocol.next_move(sim.state, other, OP, 9_000, has_drained=False, ending_turns=ends)
     assert move is not None
     assert isinstance(move.entry, j.MergeFailed)
-    assert "b#1 of those who were removed from it did not end within 60 s" in move.entry.reason
+    assert "the turns b#1 of removed agents did not end in 60 s" in move.entry.reason
     assert "crewlog show" in move.entry.reason
     sim.engine.record(move.entry)
     await sim.run()
@@ -180,13 +180,13 @@ async def test_the_graph_stays_as_it_is_while_two_runs_become_one(stage: str) ->
     plan = plan_of(["a", "b", "c"])
     then = CrewState.from_json(sim.state.to_json())
     journal = list(sim.journal)
-    with pytest.raises(ChangeConflict, match="one graph with 'other'") as refused:
+    with pytest.raises(ChangeConflict, match="merge with 'other'") as refused:
         live_change.change_report(sim.engine, PrepareChangeResult(plan=plan.to_json()))
     assert "MergeFailed" in refused.value.remedy
     change = Change(id=CommandId("y"), prompt="other")
-    with pytest.raises(ChangeConflict, match="one graph with 'other'"):
+    with pytest.raises(ChangeConflict, match="merge with 'other'"):
         check(sim.engine, change)
-    with pytest.raises(ChangeConflict, match="one graph with 'other'"):
+    with pytest.raises(ChangeConflict, match="merge with 'other'"):
         roll_back(sim.engine, 3, then, sim.engine.plan, by="ana")
     assert sim.journal == journal
     mine = sim.state.pending_merge
@@ -325,7 +325,7 @@ async def test_a_merged_run_hands_on_nothing_else_and_tells_where_to_ask(
     assert asked.done
     assert isinstance(asked.error, RunAlreadyMerged)
     assert asked.error.message == (
-        "the run 'sim' was merged into 'other'; its channel 'x' is called 'x-2' there"
+        "the run 'sim' was merged into 'other'; its channel 'x' is named 'x-2' there"
     )
     plain = merged("other").model_copy(
         update={"merges": {"m": MergeOutcome(outcome="merged", other=OTHER, position=9)}}

@@ -326,7 +326,8 @@ class RunContext:
         count = len(spec.after)
         if count <= MAX_APPENDED_IDS:
             return spec
-        error = f"it waits for {count:,} others, and at most {MAX_APPENDED_IDS} where it is added to a list"
+        limit = f"at most {MAX_APPENDED_IDS} in a list that grows"
+        error = f"it waits for {count:,} others, and {limit}"
         return spec.model_copy(update={"after": (), "error": error})
 
     def _limit_list_spec(self, name: str, spec: ListSpec) -> ListSpec:

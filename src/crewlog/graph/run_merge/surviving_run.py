@@ -249,7 +249,7 @@ def merged_permissions(
             for agent in known
             if (
                 agent in allowed_in_other and (is_set_in_other or row is None or agent in row)
-                if agent in names.comes
+                if agent in names.merged_agents
                 else agent in allowed
                 and (is_live or row is None or agent in row or agent in removed)
             )
