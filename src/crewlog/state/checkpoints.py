@@ -1,4 +1,4 @@
-"""Which places of a journal are checkpoints."""
+"""Which positions of a journal are checkpoints, and how they are named."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Literal
 from crewlog.ids import RunId
 
 CheckpointKind = Literal["step", "start", "turn", "fork", "rollback", "reopen", "tag"]
-"""What a checkpoint is: the end of a step, the beginning of the run or of a turn of a conversation,
-the end of a turn, where it began as a fork,
-where it was rolled back or reopened, or nothing but a position that people gave a name."""
+"""The kind of a checkpoint: the end of a step, the start of the run or of an exchange, the end of
+an exchange (`turn`), the start as a fork, a rollback, a reopen, or a position with a tag."""
 
 EXCHANGE = "turn:"
-"""What the name of a turn of a conversation begins with; no tag and no step has a `:`."""
+"""The prefix of the name of an exchange; no tag and no step has a `:`."""
 
 _KINDS: Mapping[str, CheckpointKind] = {
     "StepCompleted": "step",
@@ -25,46 +24,50 @@ _KINDS: Mapping[str, CheckpointKind] = {
 
 
 def checkpoint_kind(kind: str, source: str | None, because: str = "") -> CheckpointKind | None:
-    """What kind of checkpoint an entry is by its kind, `source` and `because`; None for none.
+    """The kind of the checkpoint at an entry; none if the entry is none.
 
-    The run, or a turn of it, begins where the first nodes are reached, from none, and for no other
-    reason.
+    The run, or an exchange of it, starts at a `NodesReached` without a source and a reason.
+
+    Args:
+        kind: The kind of the entry.
+        source: Its `source`.
+        because: Its `because`.
     """
-    begins = kind == "NodesReached" and source is None and not because
-    return "start" if begins else _KINDS.get(kind)
+    is_start = kind == "NodesReached" and source is None and not because
+    return "start" if is_start else _KINDS.get(kind)
 
 
 def exchange_name(turn: int) -> str:
-    """What names the end of a turn of a conversation, where a position is asked for."""
+    """The name of the checkpoint at the end of an exchange."""
     return f"{EXCHANGE}{turn}"
 
 
 def exchange_number(name: str) -> int | None:
-    """The turn that such a name means; none where it names something else."""
+    """The exchange of such a name; none for any other name."""
     number = name.removeprefix(EXCHANGE)
     return int(number) if number != name and number.isdecimal() and len(number) < 10 else None
 
 
-def nearest(run: RunId, position: int, known: Iterable[int]) -> str:
-    """Where to go instead of a position that is no checkpoint, as a remedy.
+def nearest(run: RunId, position: int, checkpoints: Iterable[int]) -> str:
+    """The remedy for a position that is no checkpoint: the nearest ones.
 
     Args:
         run: The run.
         position: The position.
-        known: Its checkpoints, in order.
+        checkpoints: The positions of its checkpoints, in order.
     """
     before = after = 0
-    for each in known:
+    for each in checkpoints:
         if each < position:
             before = each
         elif each > position:
             after = each
             break
-    near = " and ".join(f"{run}@{each}" for each in (before, after) if each)
-    listed = f"`crewlog checkpoints {run}` lists them."
-    return f"The nearest: {near}. {listed}" if near else listed
+    neighbors = " and ".join(f"{run}@{each}" for each in (before, after) if each)
+    list_hint = f"`crewlog checkpoints {run}` lists them."
+    return f"The nearest: {neighbors}. {list_hint}" if neighbors else list_hint
 
 
 def no_checkpoint_message(run: RunId, position: int) -> str:
-    """What is said of a position that is no checkpoint."""
+    """The error for a position that is no checkpoint."""
     return f"position {position} of the run {run!r} is no checkpoint"

@@ -1,7 +1,7 @@
-"""The ledger: the live state, the journal of this execution, and what is not stored yet.
+"""The state and the journal of a run, as one execution holds them.
 
-`record` is the one way to add a fact. The ledger keeps the entries that no finished activity has
-stored; every activity's input carries them, so that storing costs no round trip of its own.
+`record` is the only way to add an entry. Entries that no completed activity has stored are part of
+the input of every activity, so storing them needs no call of its own.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from crewlog.state.logs import empty_log_head
 from crewlog.state.model import CrewState
 
 LARGEST_TOLD = 32 * 1024
-"""Bytes of an answer that entries are packed by; less than what is kept outside of histories."""
+"""The most bytes of a call result whose metadata packs entries: larger ones may be kept in external
+storage."""
 
 
 @dataclass(frozen=True)
 class _UnstoredEntry:
-    """An entry on its way to the store, and the heads before it that it extends."""
+    """An entry that is not stored, and the heads that it extends."""
 
     position: int
     data: dict[str, Json]
@@ -55,16 +56,16 @@ class Transaction:
 
 @dataclass
 class Journal:
-    """A run's state and journal, as one execution holds them."""
+    """The state and the journal of a run, as one execution holds them."""
 
     state: CrewState
     entries: list[dict[str, Json]] = field(default_factory=list[dict[str, Json]])
-    """The journal of this execution, as JSON."""
+    """The entries of this execution, as JSON."""
     first: int = 1
     """The position from which on all entries are here."""
     _positions: list[int] = field(default_factory=list[int])
     _unstored: list[_UnstoredEntry] = field(default_factory=list[_UnstoredEntry])
-    _told: dict[ContentHash, dict[str, Json]] = field(
+    _metadata: dict[ContentHash, dict[str, Json]] = field(
         default_factory=dict[ContentHash, dict[str, Json]]
     )
     _batch: Batch | None = None
@@ -77,25 +78,25 @@ class Journal:
 
     @classmethod
     def from_carry(cls, state: CrewState, batch: Batch) -> Journal:
-        """A ledger that begins with entries that another execution recorded and did not store.
+        """A journal that starts with entries that the last execution did not store.
 
         Args:
             state: The state after them.
-            batch: The entries, whole.
+            batch: The entries, unpacked.
         """
-        ledger = cls(state)
+        journal = cls(state)
         if batch.entries:
-            ledger.first = preceding_position(batch.entries[0], batch.first) + 1
-            ledger.entries = list(batch.entries)
-            ledger._positions = list(batch.positions())
+            journal.first = preceding_position(batch.entries[0], batch.first) + 1
+            journal.entries = list(batch.entries)
+            journal._positions = list(batch.positions())
         heads = batch.heads
         for position, data in zip(batch.positions(), batch.entries, strict=True):
-            ledger._unstored.append(_UnstoredEntry(position, data, len(canonical(data)), heads))
-            heads = {}  # those before the first: what is carried together is stored together
-        return ledger
+            journal._unstored.append(_UnstoredEntry(position, data, len(canonical(data)), heads))
+            heads = {}  # the heads before the first entry: a carried batch is stored as one
+        return journal
 
     def record(self, entry: JournalEntry) -> JournalEntry:
-        """Adds a new entry: reduces it into the state, and keeps it until it is stored."""
+        """Adds an entry: folds it into the state, and keeps it until it is stored."""
         transaction = self.transaction
         if transaction.first:
             # The entry is new and has no other owner: no copy is needed.
@@ -108,33 +109,33 @@ class Journal:
         if transaction.depth and not transaction.first:
             transaction.first = self.state.position
         heads: dict[LogName, ContentHash] = {}
-        said = entry.message.logs if entry.message else ()
-        for log in (*said, *(join.log for join in entry.log_merges)):
-            known = before.messages.get(log)
-            heads[log] = known.head if known else empty_log_head(before.run, log)
+        message_logs = entry.message.logs if entry.message else ()
+        for log in (*message_logs, *(merge.log for merge in entry.log_merges)):
+            log_head = before.messages.get(log)
+            heads[log] = log_head.head if log_head else empty_log_head(before.run, log)
         self.entries.append(data)
         self._positions.append(self.state.position)
         self._unstored.append(_UnstoredEntry(self.state.position, data, len(encoded), heads))
         self._batch = None
         return entry
 
-    def learn(self, answer: CallResult) -> None:
-        """Notes what an answer's body tells: entries about it pack smaller.
+    def learn(self, result: CallResult) -> None:
+        """Keeps the metadata of a call's message: entries about it pack smaller.
 
-        Not of a large one, which may be kept outside of the history: losing it must not lose
-        journal entries. And not of one that the store does not have.
+        Not if the store does not have the message. Nor that of a large one: it may be in external
+        storage, whose loss must not lose entries.
         """
-        if answer.stored and len(canonical(answer.to_json())) <= LARGEST_TOLD:
-            self._told[answer.hash] = body_metadata(answer.body)
+        if result.stored and len(canonical(result.to_json())) <= LARGEST_TOLD:
+            self._metadata[result.hash] = body_metadata(result.body)
 
     def batch(self) -> Batch:
-        """What is not stored yet, packed."""
+        """The entries that are not stored, packed."""
         if self._batch is None:
-            self._batch = pack(self.unpacked_batch(), self._told)
+            self._batch = pack(self.unpacked_batch(), self._metadata)
         return self._batch
 
     def unpacked_batch(self) -> Batch:
-        """What is not stored yet, as it is: the packed one leaves out what its history tells."""
+        """The entries that are not stored. Unpacking the packed ones needs the history."""
         if not self._unstored:
             return Batch.EMPTY
         heads: dict[LogName, ContentHash] = {}
@@ -146,22 +147,22 @@ class Journal:
 
     @property
     def unstored_bytes(self) -> int:
-        """The size of the batch, about."""
+        """The approximate size of the batch."""
         return sum(entry.size for entry in self._unstored)
 
     def has_unstored(self, position: int) -> bool:
-        """Whether the store may lack an entry up to `position`."""
+        """Whether an entry up to `position` may not be stored."""
         return bool(self._unstored) and self._unstored[0].position <= position
 
     def mark_stored(self, position: int) -> None:
-        """Notes that the entries up to `position` are stored."""
+        """Records that the entries up to `position` are stored."""
         self._unstored = [entry for entry in self._unstored if entry.position > position]
         self._batch = None
         if not self._unstored:
-            self._told.clear()
+            self._metadata.clear()
 
     def page(self, after: int, limit: int) -> list[tuple[int, dict[str, Json]]]:
         """Entries of this execution at positions above `after`, with their positions."""
         start = bisect_right(self._positions, after)
-        there = slice(start, start + limit)
-        return list(zip(self._positions[there], self.entries[there], strict=True))
+        selected = slice(start, start + limit)
+        return list(zip(self._positions[selected], self.entries[selected], strict=True))

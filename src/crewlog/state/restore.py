@@ -1,9 +1,9 @@
-"""Checkpoints as states to go back to, to fork from, and to take up again: what each makes of one.
+"""Restore a state: for a rollback, a fork or a reopen.
 
-    checkpoint_length(entries)    how far a checkpoint reaches: to the end of its transaction
+    checkpoint_length(entries)    how many entries a checkpoint includes
     rollback_state(now, then)     the run's state after a rollback
     fork_state(then, run)         the first state of a fork
-    reopen_point(run, tail)       from where a run that has ended continues
+    reopen_point(run, tail)       the position from which an ended run continues
     reopen_state(then)            its state from there on
 
 Pure: no plan and no store. One entry records the resulting state (`RunRolledBack`, `RunForked`,
@@ -47,11 +47,10 @@ _ENDS = (j.StopRequested, j.RunStopped, j.RunFailed, j.RunCompleted)
 
 
 def checkpoint_length(entries: Sequence[j.JournalEntry]) -> int | None:
-    """How many of these entries a checkpoint stands for; none where the first one is none.
+    """How many of these entries a checkpoint includes; none if the first one is none.
 
-    A checkpoint is named by one entry: the end of a step, for example. Its state is the one at the
-    end of that entry's transaction: before that, a state would wait for ever for what has happened
-    already.
+    A checkpoint is named by one entry, such as the end of a step. Its state is that at the end of
+    that entry's transaction: an earlier one would wait for ever for what has happened already.
 
     Args:
         entries: The journal from the checkpoint on, at least to the end of its transaction.
@@ -77,34 +76,33 @@ def _rest_of_transaction(entries: Sequence[j.JournalEntry]) -> int:
     return next(others, len(entries))
 
 
-# -- going back ------------------------------------------------------------------------------
+# -- rollback --------------------------------------------------------------------------------
 
 
 class RestoredState(NamedTuple):
-    """Where a run is once it has gone back."""
+    """A restored state, and what has to be done with it."""
 
     state: CrewState
-    """The state, with no question open."""
+    """The state, without open interrupts."""
     questions: tuple[Interrupt, ...]
-    """What was asked there, to be asked anew, with the steps as they are called now."""
+    """Its interrupts, to be raised again, with the new step ids."""
     names: Mapping[StepId, StepId]
-    """What the steps are called now that are taken up again, by what they were called there."""
+    """The new ids of its steps, by their former ones."""
 
 
 def rollback_state(now: CrewState, then: CrewState, *, other_graph: bool = False) -> RestoredState:
-    """The state of a run that goes back from `now` to `then`.
+    """The state of a run after a rollback from `now` to `then`.
 
-    `other_graph` says whether the graph there is another one than the run has: it gets a version
-    of its own then.
+    `other_graph` says whether the graph of then differs: it gets a new version.
 
-    Every step that was under way gets a visit of its own, so that what is done again has keys of
-    its own; its place in its turn stays. A step whose node a change had taken away is not taken up
-    again: the plan of the checkpoint does not have it.
+    Every step that was not done gets a new visit number, so that its calls get new idempotency
+    keys; it keeps the position inside its turn. Detached steps are dropped: the plan of the
+    checkpoint does not have their nodes.
     """
-    known = {*now.visits, *then.visits}
-    visits = {node: max(now.visits.get(node, 0), then.visits.get(node, 0)) for node in known}
-    there = _there(then, now.position)
-    names = _fresh_names([*there.values(), *then.detached_steps.values()], visits)
+    nodes = {*now.visits, *then.visits}
+    visits = {node: max(now.visits.get(node, 0), then.visits.get(node, 0)) for node in nodes}
+    steps = _continuing_steps(then, now.position)
+    names = _new_step_ids([*steps.values(), *then.detached_steps.values()], visits)
     state = then.model_copy(
         update={
             **{name: getattr(now, name) for name in _KEPT_BY_ROLLBACK},
@@ -112,156 +110,161 @@ def rollback_state(now: CrewState, then: CrewState, *, other_graph: bool = False
             "status": "paused" if now.status == "paused" else "running",
             "status_reason": now.status_reason if now.status == "paused" else None,
             "messages": _renamed_logs(then, names),
-            "frontier": _renamed(there, names),
-            "detached_steps": _renamed(then.detached_steps, names),
+            "frontier": _renamed_steps(steps, names),
+            "detached_steps": _renamed_steps(then.detached_steps, names),
             "visits": {node: visits[node] for node in sorted(visits)},
             "interrupts": {},
             "pending_change": None,
             "conversation": without_idle_deadline(then.conversation),
         }
     )
-    return RestoredState(state, tuple(_questions(then, names)), names)
+    return RestoredState(state, tuple(_renamed_interrupts(then, names)), names)
 
 
-def without_idle_deadline(talk: Conversation | None) -> Conversation | None:
-    """A conversation that goes on later: how long it waits for a message is counted anew."""
-    return talk.model_copy(update={"deadline": 0}) if talk is not None and talk.deadline else talk
+def without_idle_deadline(conversation: Conversation | None) -> Conversation | None:
+    """A conversation that continues later: its wait for a message starts anew."""
+    return (
+        conversation.model_copy(update={"deadline": 0})
+        if conversation is not None and conversation.deadline
+        else conversation
+    )
 
 
-def _there(then: CrewState, position: int) -> dict[StepId, FrontierStep]:
-    """The steps that are taken up again; what was queued behind another one moves up."""
-    there = {
+def _continuing_steps(then: CrewState, position: int) -> dict[StepId, FrontierStep]:
+    """The steps that continue; a step queued behind a dropped one moves up."""
+    steps = {
         step: entry for step, entry in _without_deadlines(then).items() if not entry.is_detached
     }
-    return with_queued_steps(there, position) if len(there) < len(then.frontier) else there
+    return with_queued_steps(steps, position) if len(steps) < len(then.frontier) else steps
 
 
 def _without_deadlines(then: CrewState) -> dict[StepId, FrontierStep]:
-    """The frontier of a state that is loaded later: the time of a started step begins anew."""
+    """The frontier of a state that is loaded later: timeouts of started steps start anew."""
     return {
         step: entry.model_copy(update={"deadline": 0}) if entry.deadline and entry.turn else entry
         for step, entry in then.frontier.items()
     }
 
 
-def _fresh_names(
+def _new_step_ids(
     steps: Sequence[FrontierStep], visits: dict[NodeName, int]
 ) -> dict[StepId, StepId]:
     """New ids for steps; `visits` counts them. A parent step comes before its child steps."""
-    names: dict[StepId, StepId] = {}
+    step_ids: dict[StepId, StepId] = {}
     for each in steps:
         if each.parent is not None:
-            names[each.step] = child_step_id(names[each.parent], each.item)
+            step_ids[each.step] = child_step_id(step_ids[each.parent], each.item)
             continue
         visits[each.node] = visits.get(each.node, 0) + 1
-        names[each.step] = step_id(each.node, visits[each.node])
-    return names
+        step_ids[each.step] = step_id(each.node, visits[each.node])
+    return step_ids
 
 
-Names = Mapping[StepId, StepId]
+StepIds = Mapping[StepId, StepId]
 
 
-def _renamed(frontier: Mapping[StepId, FrontierStep], names: Names) -> dict[StepId, FrontierStep]:
-    found: dict[StepId, FrontierStep] = {}
+def _renamed_steps(
+    frontier: Mapping[StepId, FrontierStep], names: StepIds
+) -> dict[StepId, FrontierStep]:
+    result: dict[StepId, FrontierStep] = {}
     for step, entry in frontier.items():
-        mapped, turn = entry.child_steps, entry.turn
-        if mapped is not None:
-            mapped = mapped.model_copy(update={"former_steps": (*mapped.former_steps, step)})
+        progress, turn = entry.child_steps, entry.turn
+        if progress is not None:
+            progress = progress.model_copy(update={"former_steps": (*progress.former_steps, step)})
         if turn is not None:
             turn = turn.with_renamed_entries(partial(_renamed_entry, names=names))
         parent = names[entry.parent] if entry.parent is not None else None
-        changes = {"step": names[step], "parent": parent, "turn": turn, "child_steps": mapped}
-        found[names[step]] = entry.model_copy(update=changes)
-    return found
+        changes = {"step": names[step], "parent": parent, "turn": turn, "child_steps": progress}
+        result[names[step]] = entry.model_copy(update=changes)
+    return result
 
 
-def _renamed_entry(fact: Mapping[str, Json], names: Names) -> dict[str, Json]:
-    """An entry to be, as JSON, under the new name of its step."""
-    made = dict(fact)
-    if made.get("step") in names:
-        made["step"] = names[made["step"]]
-    if ref := made.get("ref"):
+def _renamed_entry(entry: Mapping[str, Json], names: StepIds) -> dict[str, Json]:
+    """An entry of a buffered completion, as JSON, with the new id of its step."""
+    renamed = dict(entry)
+    if renamed.get("step") in names:
+        renamed["step"] = names[renamed["step"]]
+    if ref := renamed.get("ref"):
         logs = _log_names(names)
-        made["ref"] = {**ref, "logs": [logs.get(log, log) for log in ref["logs"]]}
-    return made
+        renamed["ref"] = {**ref, "logs": [logs.get(log, log) for log in ref["logs"]]}
+    return renamed
 
 
-def _log_names(names: Names) -> dict[LogName, LogName]:
+def _log_names(names: StepIds) -> dict[LogName, LogName]:
     return {child_step_log(old): child_step_log(new) for old, new in names.items()}
 
 
-def _renamed_logs(state: CrewState, names: Names) -> dict[LogName, Json]:
+def _renamed_logs(state: CrewState, names: StepIds) -> dict[LogName, Json]:
     logs = _log_names(names)
     return {logs.get(log, log): head for log, head in state.messages.items()}
 
 
-def _questions(then: CrewState, names: Names) -> Iterator[Interrupt]:
-    for asked in then.interrupts.values():
-        if asked.step is None or asked.step in names:
-            step = names[asked.step] if asked.step is not None else None
-            yield asked.model_copy(update={"step": step})
+def _renamed_interrupts(then: CrewState, names: StepIds) -> Iterator[Interrupt]:
+    for interrupt in then.interrupts.values():
+        if interrupt.step is None or interrupt.step in names:
+            step = names[interrupt.step] if interrupt.step is not None else None
+            yield interrupt.model_copy(update={"step": step})
 
 
-# -- forking ---------------------------------------------------------------------------------
+# -- fork ------------------------------------------------------------------------------------
 
 
 def fork_state(then: CrewState, run: RunId) -> RestoredState:
-    """The first state of a run that goes on from where another one was.
+    """The first state of a fork.
 
-    The logs are the other run's, by their heads: nothing is copied. Steps and calls keep their
-    names, since all keys begin with the run. Its questions are its own.
+    Its logs start at the heads of the source run: nothing is copied. Steps and calls keep their
+    ids, since all idempotency keys begin with the run. Its interrupts are its own.
     """
-    there = _there(then, then.position)
-    fresh = CrewState(run=run)
+    steps = _continuing_steps(then, then.position)
+    defaults = CrewState(run=run)
     state = then.model_copy(
         update={
-            **{name: getattr(fresh, name) for name in _RESET_BY_FORK},
+            **{name: getattr(defaults, name) for name in _RESET_BY_FORK},
             "recipe": then.definition,
-            "frontier": there,
+            "frontier": steps,
             "conversation": without_idle_deadline(then.conversation),
         }
     )
-    names = {step: step for step in (*there, *then.detached_steps)}
-    return RestoredState(state, tuple(_questions(then, names)), names)
+    names = {step: step for step in (*steps, *then.detached_steps)}
+    return RestoredState(state, tuple(_renamed_interrupts(then, names)), names)
 
 
-# -- taking up again -------------------------------------------------------------------------
+# -- reopen ----------------------------------------------------------------------------------
 
 
 class ReopenPoint(NamedTuple):
-    """From where a run that has ended goes on."""
+    """The position from which an ended run continues."""
 
     position: int
-    """The position whose state it goes on with."""
+    """The position whose state it continues from."""
     decision: StepId | None = None
-    """The decision that ended it: people are asked before it decides again."""
+    """The branch step that ended it: people are asked before it decides again."""
     landed: tuple[tuple[int, j.JournalEntry], ...] = ()
-    """What was recorded after the answer that ended it, with the positions: calls that were under
-    way when people gave it. What they did is done, and is not done again."""
+    """The entries after the answer that ended it, with their positions: calls that were in flight
+    at that time. They are not repeated."""
 
 
 def reopen_point(
     run: RunId, tail: Sequence[tuple[int, j.JournalEntry]], *, rested: bool = False
 ) -> ReopenPoint:
-    """From where a run that has ended goes on: right before what ended it.
+    """The position from which an ended run continues: right before what ended it.
 
     Args:
         run: The run.
-        tail: The last entries of its journal, with their positions: from before what ended it, or
-            from its beginning.
-        rested: Whether it waited for a message when it ended: nothing was left undone.
+        tail: The last entries of its journal, with their positions: all, or from before its end on.
+        rested: Whether it was idle when it ended: nothing was left to do.
 
     Raises:
-        UsageError: it is done.
+        UsageError: it cannot continue.
     """
     rows = list(tail)
-    while rows and isinstance(rows[-1][1], j.CommandRejected):  # what came too late
+    while rows and isinstance(rows[-1][1], j.CommandRejected):  # rejected after the end
         rows.pop()
     if not rows:
         raise UsageError(f"the journal of the run {run!r} says nothing")
     last = rows[-1][1]
     if isinstance(last, j.RunCompleted) and (last.exchanges or rested):
-        return ReopenPoint(rows[-1][0] - 1)  # nobody had said anything for long enough
+        return ReopenPoint(rows[-1][0] - 1)  # it was idle for too long
     if isinstance(last, j.RunCompleted):
         raise UsageError(
             f"the run {run!r} is completed: there is nothing left to go on with",
@@ -277,11 +280,11 @@ def reopen_point(
         return _before_failure(rows)
     if isinstance(last, j.RunStopped):
         return _before_stop(rows)
-    return ReopenPoint(rows[-1][0])  # it was ended from outside
+    return ReopenPoint(rows[-1][0])  # it was terminated
 
 
 def _before_failure(rows: Sequence[tuple[int, j.JournalEntry]]) -> ReopenPoint:
-    """Before a decision that failed the run; else before the end, after what led to it."""
+    """Before a branch that failed the run; else before the end, after what led to it."""
     first = _transaction_start(rows, len(rows) - 1)
     for position, entry in reversed(rows[first:]):
         if isinstance(entry, j.StepCompleted):
@@ -295,16 +298,16 @@ def _before_failure(rows: Sequence[tuple[int, j.JournalEntry]]) -> ReopenPoint:
 def _before_stop(rows: Sequence[tuple[int, j.JournalEntry]]) -> ReopenPoint:
     """Before the answers that stopped the run, or else before its steps were cancelled."""
     end = _transaction_start(rows, len(rows) - 1)
-    answers = {number for stop in _stops(rows) for number in _answer_that_stops(rows, stop)}
+    answers = {number for stop in _stop_requests(rows) for number in _answer_that_stops(rows, stop)}
     if not answers:
         return ReopenPoint(_position_before(rows, end))
     first = min(answers)
-    landed = [
+    later = [
         row
         for number, row in enumerate(rows[first:end], first)
         if number not in answers and not isinstance(row[1], j.StopRequested)
     ]
-    return ReopenPoint(_position_before(rows, first), landed=tuple(landed))
+    return ReopenPoint(_position_before(rows, first), landed=tuple(later))
 
 
 def _position_before(rows: Sequence[tuple[int, j.JournalEntry]], at: int) -> int:
@@ -318,7 +321,7 @@ def _transaction_start(rows: Sequence[tuple[int, j.JournalEntry]], at: int) -> i
     return at
 
 
-def _stops(rows: Sequence[tuple[int, j.JournalEntry]]) -> Iterator[int]:
+def _stop_requests(rows: Sequence[tuple[int, j.JournalEntry]]) -> Iterator[int]:
     """The requests to stop a run that has stopped: since it began, or was last reopened."""
     for number in reversed(range(len(rows))):
         entry = rows[number][1]
@@ -335,7 +338,7 @@ def _answer_that_stops(rows: Sequence[tuple[int, j.JournalEntry]], stop: int) ->
 
 
 def reopen_state(then: CrewState) -> CrewState:
-    """The state that a run goes on with which had ended: as it was, and at work."""
+    """The state with which an ended run continues."""
     return then.model_copy(
         update={
             "status": "running",
@@ -350,14 +353,14 @@ def reopen_state(then: CrewState) -> CrewState:
 
 
 def steps_without_interrupt(state: CrewState) -> Iterator[tuple[StepId, int | None]]:
-    """Steps and calls that wait for people who are not asked: what failed, and ended its run."""
-    asked = {(q.step, q.call) for q in state.interrupts.values()}
-    steps = {step for step, _ in asked}
+    """The steps and calls of a failed run that wait for people without an interrupt."""
+    interrupted = {(q.step, q.call) for q in state.interrupts.values()}
+    steps = {step for step, _ in interrupted}
     for step, entry in state.frontier.items():
         calls = entry.turn.calls if entry.turn is not None else ()
         waiting = [call.call for call in calls if call.status == "interrupted"]
-        lost = [call for call in waiting if (step, call) not in asked]
-        for call in lost:
+        without_interrupt = [call for call in waiting if (step, call) not in interrupted]
+        for call in without_interrupt:
             yield step, call
-        if entry.status == "interrupted" and not lost and step not in steps:
+        if entry.status == "interrupted" and not without_interrupt and step not in steps:
             yield step, None
