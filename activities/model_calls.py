@@ -29,7 +29,7 @@ from crewlog.activities.heartbeats import Heartbeat
 from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.inputs import Inputs
 from crewlog.activities.model_errors import is_request_rejected, may_be_shorter, model_error
-from crewlog.activities.structured_output import Reading, ResponseFormats, parse_output
+from crewlog.activities.structured_output import ResponseFormats, parse_output
 from crewlog.activities.summaries import Summaries
 from crewlog.activities.tools import ToolLoader
 from crewlog.activities.transcripts import (
@@ -44,13 +44,21 @@ from crewlog.canonical_json import check_depth, hash_json
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.reading import Form
 from crewlog.errors import ModelError, ModelRequestRejected, StoreUnavailable
-from crewlog.ids import RunId, StepId
+from crewlog.ids import ContentHash, RunId, StepId
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
-from crewlog.state.calls import CallModel, CallModelResult, RefusedOperations
+from crewlog.state.calls import (
+    CallModel,
+    CallModelResult,
+    MessageOutcome,
+    MessageUnusable,
+    RefusedOperations,
+    ToolCallsRequested,
+    requested_calls,
+)
 from crewlog.state.drafts import draft_text
 from crewlog.state.excerpt import message_excerpt
-from crewlog.state.finish_reason import finish_reason
+from crewlog.state.finish_reason import Ending, finish_reason
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
 
@@ -210,15 +218,8 @@ class ModelCalls:
         body = cast("dict[str, Json]", redacted_json(message_to_json(ai_message)))
         _check_depth(body, name)
         hash_ = hash_json(body)
-        final = not ai_message.tool_calls and not ai_message.invalid_tool_calls
-        # Also an incomplete reply, since its agent may accept it.
-        output = await parse_output(form, ai_message) if form is not None and final else Reading()
-        bodies = {hash_: body, **output.bodies}
-        draft = None
-        if may_end and not final and message_excerpt(body):
-            text = draft_text(body)
-            draft = hash_json(text)
-            bodies[draft] = text
+        outcome, parts = await _outcome(ai_message, body, ending, form, may_end=may_end)
+        bodies = {hash_: body, **parts}
         if journaled is None:
             stored = journaled = await store_batch_and_bodies(
                 self._store, task.run, task.batch, bodies
@@ -228,19 +229,16 @@ class ModelCalls:
         self._hydrator.add_body(task.run, hash_, body)
         # The message still has the metadata that prices depend on.
         usage = await compute_usage(message, name) + context.usage
-        return CallModelResult(
+        result = CallModelResult(
             body=body,
             hash=hash_,
             usage=usage,
-            ending="" if ending in ("complete", "broken") else ending,
-            reply=output.reply,
-            errors=output.faults,
-            draft=draft,
             window=context.window,
             refused_operations=await self._find_refused_operations(task),
             stored=stored,
             journaled=journaled,
         )
+        return result if outcome is None else result.model_copy(update={"outcome": outcome})
 
     async def _find_refused_operations(self, task: CallModel) -> tuple[RefusedOperations, ...]:
         """Returns the operations of the turn that did not apply after those of other agents."""
@@ -397,6 +395,41 @@ def _config(
             "asked": task.attempt,
         }
     }
+
+
+async def _outcome(
+    message: BaseMessage,
+    body: dict[str, Json],
+    ending: Ending,
+    form: Form | None,
+    *,
+    may_end: bool,
+) -> tuple[MessageOutcome | None, Mapping[ContentHash, Json]]:
+    """Finds the outcome of a call that returned a message, and the other bodies that it names.
+
+    The outcome is none if it follows from the message alone.
+
+    Args:
+        message: The message.
+        body: The same, as it is stored.
+        ending: Its finish reason.
+        form: The form of its agent's structured output; none: it has none.
+        may_end: Whether its text may be what the turn ends with.
+    """
+    if body.get("tool_calls") or body.get("invalid_tool_calls"):
+        if not may_end or not message_excerpt(body):
+            return None, {}
+        text = draft_text(body)
+        draft = hash_json(text)
+        return ToolCallsRequested(calls=requested_calls(body), draft=draft), {draft: text}
+    # Also the text of an unusable message is parsed: its agent may accept it.
+    read = await parse_output(form, message) if form is not None else None
+    bodies: Mapping[ContentHash, Json] = read.bodies if read is not None else {}
+    if ending == "complete" or ending == "broken":
+        return read.message if read is not None else None, bodies
+    if read is None:
+        return MessageUnusable(ending=ending), bodies
+    return MessageUnusable(ending=ending, accepted=read.message), bodies
 
 
 def _model_name(crew: CrewDefinition, agent: AgentDefinition, task: CallModel) -> str:

@@ -22,7 +22,14 @@ from crewlog.definition.reading import Form
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
-from crewlog.state.calls import INLINE_BYTES, OutputValue, StructuredOutput, addressed_items
+from crewlog.state.calls import (
+    INLINE_BYTES,
+    FinalMessage,
+    FinalMessageInvalid,
+    OutputValue,
+    StructuredOutput,
+    addressed_items,
+)
 
 LONG_TEXT = 2_000
 """Characters from which a text is parsed in a thread, so that it delays no other call."""
@@ -33,11 +40,9 @@ _STRICT_KEYS = frozenset({"type", "enum", "const", "items", "properties", "descr
 
 @dataclass(frozen=True)
 class Reading:
-    """The structured output of a final message, with the bodies of large values."""
+    """A final message with its structured output, and the bodies of large values."""
 
-    reply: StructuredOutput | None = None
-    faults: tuple[str, ...] = ()
-    """Why the message is not valid."""
+    message: FinalMessage | FinalMessageInvalid
     bodies: Mapping[ContentHash, Json] = field(default_factory=dict[ContentHash, Json])
 
 
@@ -53,7 +58,8 @@ def _parse(form: Form, text: str) -> Reading:
     reading = form.read(text)
     if reading.faults:
         # They may quote the text of the model.
-        return Reading(faults=tuple(redacted_json(utf8_json(list(reading.faults)))))
+        errors = tuple(redacted_json(utf8_json(list(reading.faults))))
+        return Reading(FinalMessageInvalid(errors=errors))
     outputs: list[OutputValue] = []
     bodies: dict[ContentHash, Json] = {}
     for key, field_value in form.fields(reading.value).items():
@@ -65,7 +71,8 @@ def _parse(form: Form, text: str) -> Reading:
         else:
             outputs.append(OutputValue(key=key, body=hash_json(value), content=value))
     bodies |= {each.body: each.content for each in outputs if each.body is not None}
-    return Reading(StructuredOutput(how=reading.how, outputs=tuple(outputs)), bodies=bodies)
+    output = StructuredOutput(how=reading.how, outputs=tuple(outputs))
+    return Reading(FinalMessage(output=output), bodies)
 
 
 class ResponseFormats:

@@ -32,8 +32,9 @@ from crewlog.ids import (
     ContentHash,
     StepId,
     child_step_id,
+    is_step_id,
     item_number,
-    visit_of,
+    parent_or_self,
 )
 from crewlog.state.excerpt import excerpt
 from crewlog.state.finish_reason import CALL_BLOCKS, is_empty, without_reasoning
@@ -174,7 +175,7 @@ class Transcript:
         if self._step is None or step is None:
             return None
         step = self._current_id(step)
-        other = step != self._step and visit_of(step) == visit_of(self._step)
+        other = step != self._step and parent_or_self(step) == parent_or_self(self._step)
         return item_number(step) if other else None
 
     def _current_id(self, step: StepId) -> StepId:
@@ -217,14 +218,14 @@ def _missing_result(call: str) -> ToolMessage:
 def find_step(message: BaseMessage) -> StepId | None:
     """Returns the step of a model's message, by its id; None: the id names no step."""
     step, _, call = (message.id or "").rpartition("/")
-    return StepId(step) if call.isdecimal() and "#" in step else None
+    return StepId(step) if call.isdecimal() and is_step_id(step) else None
 
 
 def _current_id(other: StepId, step: StepId, former_steps: Sequence[StepId]) -> StepId:
     """Returns the present id of a child step whose visit had another id before a rollback."""
-    if not item_number(other) or visit_of(other) not in former_steps:
+    if not item_number(other) or parent_or_self(other) not in former_steps:
         return other
-    return child_step_id(visit_of(step), item_number(other))
+    return child_step_id(parent_or_self(step), item_number(other))
 
 
 def with_item(

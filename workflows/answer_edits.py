@@ -31,17 +31,22 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import Answer
 
 from crewlog.workflows.activity_options import CHECK_ARGUMENTS_OPTIONS, PREPARE_RUN_OPTIONS
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.command_queue import (
+    CheckedArguments,
+    Preparation,
+    QueuedCommand,
+    RefusedEdit,
+)
 
 
 def prepare(
     engine: Engine, incoming: QueuedCommand, command: Answer, queue: str
-) -> Coroutine[Any, Any, None] | None:
+) -> Coroutine[Any, Any, Preparation] | None:
     """The check that an answer needs; none where it edits nothing that can be checked.
 
     Args:
         engine: The run's engine.
-        incoming: The answer; it gets `checked` and `fault`, or `edited`.
+        incoming: The answer; where the edited call is not open any more, it is prepared already.
         command: The same, parsed.
         queue: The task queue of the run's activities; empty: the workflow's own.
     """
@@ -51,25 +56,19 @@ def prepare(
         return None
     if asked.kind == "approval" and engine.prompt.is_active and action.name == ACTION:
         definition = action.args.get("definition")
-        return _check_definition(
-            engine, incoming, definition if isinstance(definition, dict) else {}
-        )
+        edited: dict[str, Json] = definition if isinstance(definition, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        return _check_definition(engine, edited)
     if asked.kind != "tool_approval" or asked.step is None or action.name != asked.tool:
         return None
-    incoming.checked = True
     if not _is_open(engine, asked, asked.step):
+        incoming.preparation = CheckedArguments()
         return None
-    return _check_arguments(engine, incoming, asked.step, ToolName(asked.tool), action.args, queue)
+    return _check_arguments(engine, asked.step, ToolName(asked.tool), action.args, queue)
 
 
 async def _check_arguments(
-    engine: Engine,
-    incoming: QueuedCommand,
-    step: StepId,
-    tool: ToolName,
-    args: dict[str, Json],
-    queue: str,
-) -> None:
+    engine: Engine, step: StepId, tool: ToolName, args: dict[str, Json], queue: str
+) -> CheckedArguments | RefusedEdit:
     entry = engine.state.frontier.get(step)
     rules = engine.plan.plan_tool_of(entry, tool)
     try:
@@ -86,23 +85,24 @@ async def _check_arguments(
             **CHECK_ARGUMENTS_OPTIONS,
         )
     except ActivityError as error:
-        incoming.fault = CommandRejected(
-            f"the edited arguments of {tool!r} could not be checked: {_error_text(error)}",
-            remedy="The question stays open: send it again, with a new id.",
+        return RefusedEdit(
+            CommandRejected(
+                f"the edited arguments of {tool!r} could not be checked: {_error_text(error)}",
+                remedy="The question stays open: send it again, with a new id.",
+            )
         )
-        return
     if found.fault:
-        incoming.fault = InvalidArguments(
-            found.fault, remedy="The question stays open: correct them, and answer again."
-        )
+        remedy = "The question stays open: correct them, and answer again."
+        return RefusedEdit(InvalidArguments(found.fault, remedy=remedy))
+    return CheckedArguments()
 
 
 async def _check_definition(
-    engine: Engine, incoming: QueuedCommand, definition: dict[str, Json]
-) -> None:
+    engine: Engine, definition: dict[str, Json]
+) -> PrepareRunResult | RefusedEdit:
     draft = engine.prompt.draft
     try:
-        incoming.edited = await workflow.execute_activity(
+        found: PrepareRunResult = await workflow.execute_activity(
             PREPARE_RUN,
             PrepareRun(
                 run=engine.state.run,
@@ -115,10 +115,13 @@ async def _check_definition(
             **PREPARE_RUN_OPTIONS,
         )
     except ActivityError as error:
-        incoming.edited = CommandRejected(
-            f"the edited crew is not valid:\n{_error_text(error)}",
-            remedy="The question stays open: correct the definition, and answer again.",
+        return RefusedEdit(
+            CommandRejected(
+                f"the edited crew is not valid:\n{_error_text(error)}",
+                remedy="The question stays open: correct the definition, and answer again.",
+            )
         )
+    return found
 
 
 def _error_text(error: ActivityError) -> str:

@@ -50,7 +50,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun, spoken
 
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.command_queue import QueuedCommand, RefusedCommand
 
 WIDENINGS_IN_ERROR = 10
 """The most widenings that an error lists."""
@@ -277,8 +277,8 @@ def _side_effects(
                 f"a redirect of {step}, which asks",
                 bypasses.interrupts_of_step(now, step),
             )
-        case Rollback() if isinstance(incoming.prepared, RestoreStateResult):
-            loaded = incoming.prepared
+        case Rollback() if isinstance(incoming.preparation, RestoreStateResult):
+            loaded = incoming.preparation
             then, there = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
             read = bypasses.permission_condition_names(plan)
             yield "grant", "a rollback:", bypasses.restored_permission_conditions(read, now, then)
@@ -415,7 +415,8 @@ async def use_command(engine: Engine, incoming: QueuedCommand) -> None:
         incoming: The command, one of `USED_ONCE`, which the policy permits.
     """
     content: Any = incoming.data
-    if engine.state.is_ended or incoming.refusal is not None or not isinstance(content, dict):
+    is_refused = isinstance(incoming.preparation, RefusedCommand)
+    if engine.state.is_ended or is_refused or not isinstance(content, dict):
         return
     data: dict[str, Any] = content  # pyright: ignore[reportUnknownVariableType]
     command = data.get("id")
@@ -426,9 +427,11 @@ async def use_command(engine: Engine, incoming: QueuedCommand) -> None:
         return  # it has an outcome
     key = _unique_key(engine, incoming, data)
     if key and not await _record_use(key, workflow.info().first_execution_run_id):
-        incoming.refusal = NotPermitted(
-            f"another run of this id has used this {spoken(incoming.name)}",
-            remedy="Send it again by a client, which signs and encrypts it anew.",
+        incoming.preparation = RefusedCommand(
+            NotPermitted(
+                f"another run of this id has used this {spoken(incoming.name)}",
+                remedy="Send it again by a client, which signs and encrypts it anew.",
+            )
         )
 
 

@@ -53,11 +53,13 @@ SPLIT_AT_START = f"{RESERVED}pieces"
 of the execution follow, since each such execution starts split runs of its own."""
 
 
-async def prepare(incoming: QueuedCommand, command: Change, engine: Engine, queue: str) -> None:
+async def prepare(
+    incoming: QueuedCommand, command: Change, engine: Engine, queue: str
+) -> PrepareChangeResult | PrepareMergeResult:
     """Prepares a change: an activity makes the changed definition and its plan.
 
     Args:
-        incoming: The change; it gets `prepared`.
+        incoming: The change; it gets the `rounds` of models that read its prompt.
         command: The same, parsed.
         engine: The engine of the run, which continues meanwhile.
         queue: The task queue of the run's activities; empty: the workflow's own.
@@ -68,9 +70,8 @@ async def prepare(incoming: QueuedCommand, command: Change, engine: Engine, queu
     check(engine, command)
     operation = merge_operation(command)
     if operation is not None:
-        incoming.prepared = await _prepare_merge(engine, operation)
-    else:
-        incoming.prepared = await _prepare_change(incoming, engine, command, queue)
+        return await _prepare_merge(engine, operation)
+    return await _prepare_change(incoming, engine, command, queue)
 
 
 def check(engine: Engine, command: Change) -> None:
@@ -281,7 +282,7 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
         ChangeConflict: the run has another graph than it was made against, or the changed
             definition is another one than expected.
     """
-    prepared, state = incoming.prepared, engine.state
+    prepared, state = incoming.preparation, engine.state
     check(engine, command)
     if isinstance(prepared, PrepareMergeResult):
         return _request_merge(engine, incoming, command, prepared)

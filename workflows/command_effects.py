@@ -33,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.ids import PUBLIC, RESERVED, CommandId
     from crewlog.state import journal as j
     from crewlog.state.body_metadata import arguments_excerpt
-    from crewlog.state.calls import RestoreStateResult
+    from crewlog.state.calls import PrepareRunResult, RestoreStateResult
     from crewlog.state.command_outcomes import may_be_older, outcome_of
     from crewlog.state.excerpt import excerpt
     from crewlog.state.model import CommandOutcome, CrewState, Interrupt
@@ -54,7 +54,12 @@ with workflow.unsafe.imports_passed_through():
     )
 
 from crewlog.workflows import authorization, changes
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.command_queue import (
+    CheckedArguments,
+    QueuedCommand,
+    RefusedCommand,
+    RefusedEdit,
+)
 
 _CONFLICTS = (
     ChangeConflict,
@@ -196,8 +201,8 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
     if engine.state.is_ended:
         raise UsageError(f"the run has ended: it is {engine.state.status}")
     changes.record_usage(engine, incoming)
-    if incoming.refusal is not None:
-        raise incoming.refusal
+    if isinstance(incoming.preparation, RefusedCommand):
+        raise incoming.preparation.error
     if isinstance(command, Change):
         if not incoming.is_update:
             raise CommandRejected(
@@ -345,7 +350,7 @@ def _crew(engine: Engine) -> Engine:
 
 
 def _roll_back(engine: Engine, incoming: QueuedCommand, command: Rollback) -> None:
-    loaded = incoming.prepared
+    loaded = incoming.preparation
     if not isinstance(loaded, RestoreStateResult):
         raise CommandRejected("the checkpoint was not loaded", remedy="Send it with a new id.")
     then, plan = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
@@ -405,12 +410,14 @@ def _edited(interrupt: Interrupt, given: Decision, incoming: QueuedCommand) -> d
             f"{interrupt.id!r} asks about {interrupt.tool!r}, and the edit is of {action.name!r}",
             remedy=f"Edit the arguments of {interrupt.tool!r}, or reject the call.",
         )
-    if incoming.fault is not None:
-        raise incoming.fault
-    if not incoming.checked:
-        _check_is_update(incoming)
-        raise edit_rejection(interrupt)
-    return action.args
+    match incoming.preparation:
+        case RefusedEdit(error):
+            raise error
+        case CheckedArguments():
+            return action.args
+        case _:
+            _check_is_update(incoming)
+            raise edit_rejection(interrupt)
 
 
 def _check_is_update(incoming: QueuedCommand) -> None:
@@ -432,17 +439,18 @@ def _decision(interrupt: Interrupt, given: Decision) -> str:
 
 
 def _answer_draft(engine: Engine, command: Answer, incoming: QueuedCommand) -> str:
-    edited = incoming.edited
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
     check_answer_hash(interrupt, command.hash)
     if given.type == "edit":
-        if isinstance(edited, CommandRejected):
-            raise edited
-        if edited is None:
-            _check_is_update(incoming)
-            raise edit_rejection(interrupt)
-        return engine.prompt.edit(interrupt, edited, by=command.by, command=command.id)
+        match incoming.preparation:
+            case RefusedEdit(error):
+                raise error
+            case PrepareRunResult() as edited:
+                return engine.prompt.edit(interrupt, edited, by=command.by, command=command.id)
+            case _:
+                _check_is_update(incoming)
+                raise edit_rejection(interrupt)
     decision = _decision(interrupt, given)
     reason = given.message if given.type == "reject" and given.message else command.reason
     try:

@@ -85,6 +85,43 @@ COMMAND_MODELS: dict[str, type[Command]] = {
 }
 
 
+@dataclass(frozen=True)
+class CheckedArguments:
+    """The edited arguments of an answer fit the tool, or nothing waits for them any more."""
+
+
+@dataclass(frozen=True)
+class NotPrepared:
+    """The run ended, or the command got its outcome, before the preparation began."""
+
+
+@dataclass(frozen=True)
+class RefusedEdit:
+    """The edit of an answer is not valid. Other reasons to refuse the answer come first."""
+
+    error: CommandRejected
+
+
+@dataclass(frozen=True)
+class RefusedCommand:
+    """The command is refused before it is applied."""
+
+    error: CrewlogError
+
+
+Preparation = (
+    PrepareChangeResult
+    | PrepareMergeResult
+    | RestoreStateResult
+    | PrepareRunResult
+    | CheckedArguments
+    | NotPrepared
+    | RefusedEdit
+    | RefusedCommand
+)
+"""What the preparation of a command led to: the result of its activity, or a refusal."""
+
+
 @dataclass
 class QueuedCommand:
     """A signal or an update, from its handler to its outcome."""
@@ -114,18 +151,8 @@ class QueuedCommand:
     known: CommandOutcome | None = None
     """The outcome that its id has already, where the state does not remember it any more."""
 
-    is_prepared: bool = False
-    """Whether the activity that it needs has ended."""
-    prepared: PrepareChangeResult | PrepareMergeResult | RestoreStateResult | None = None
-    """The result of that activity."""
-    edited: PrepareRunResult | CommandRejected | None = None
-    """Of an answer that edits a definition: the checked definition, or its faults."""
-    fault: CrewlogError | None = None
-    """Of an answer that edits a call's arguments: why they are refused."""
-    checked: bool = False
-    """Whether these arguments were checked."""
-    refusal: CrewlogError | None = None
-    """Why it is refused, found before it is applied."""
+    preparation: Preparation | None = None
+    """What its preparation led to; none before that, and where it needs none."""
     rounds: list[PrepareChangeResult] = field(default_factory=list[PrepareChangeResult])
     """The replies of models that read its prompt."""
 
@@ -165,8 +192,8 @@ class QueuedCommand:
 
     def prepare_again(self) -> None:
         """Forgets the preparation for a graph that the run does not have any more."""
-        self.late = self.is_prepared = self.done = False
-        self.prepared = None
+        self.late = self.done = False
+        self.preparation = None
 
 
 @dataclass(frozen=True)

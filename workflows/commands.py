@@ -29,7 +29,14 @@ with workflow.unsafe.imports_passed_through():
 from crewlog.workflows import answer_edits, authorization, changes, restore
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
 from crewlog.workflows.command_effects import apply_command, doubtful
-from crewlog.workflows.command_queue import InvalidPayload, QueuedCommand, present
+from crewlog.workflows.command_queue import (
+    InvalidPayload,
+    NotPrepared,
+    Preparation,
+    QueuedCommand,
+    RefusedCommand,
+    present,
+)
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.run_merge import RunMerge, forward
 from crewlog.workflows.unauthenticated_signals import UnauthenticatedSignals
@@ -143,7 +150,7 @@ class CommandProcessor:
             if incoming.name == "ask":  # it waits for the result, and records nothing
                 incoming.done = True
                 return
-            if not incoming.is_prepared:
+            if incoming.preparation is None:
                 await self._find_known_outcome(incoming)
                 await restore.prepare_tag(engine, incoming)
                 if self._prepares(incoming):
@@ -188,7 +195,8 @@ class CommandProcessor:
     def _prepares(self, incoming: QueuedCommand) -> bool:
         """Starts the preparation that a command needs; whether it is to be applied later."""
         engine = self._context.engine
-        if not incoming.is_update or incoming.known is not None or incoming.refusal is not None:
+        is_refused = isinstance(incoming.preparation, RefusedCommand)
+        if not incoming.is_update or incoming.known is not None or is_refused:
             return False
         try:
             command = incoming.parse()
@@ -196,19 +204,19 @@ class CommandProcessor:
             return False
         if command.id in engine.state.commands or engine.state.is_ended:
             return False
-        work: Coroutine[Any, Any, None] | None
+        work: Coroutine[Any, Any, Preparation] | None
         if isinstance(command, Change | Rollback):
             if self._context.is_closing:
                 _return(incoming)
                 return True
             if self._is_blocked(incoming, command):
                 return True
-            if incoming.refusal is not None:
+            if incoming.preparation is not None:
                 return False
             if isinstance(command, Change):
                 work = changes.prepare(incoming, command, engine, self._context.task_queue)
             else:
-                work = restore.prepare(engine, incoming, command)
+                work = restore.prepare(engine, command)
         elif isinstance(command, Answer):
             work = answer_edits.prepare(engine, incoming, command, self._context.task_queue)
         else:
@@ -233,18 +241,21 @@ class CommandProcessor:
             if self._has_calls():
                 changes.check_no_pending_change(engine, command)
         except ChangeConflict as error:
-            incoming.refusal = error
+            incoming.preparation = RefusedCommand(error)
             return False
         self._blocked.append(incoming)
         return True
 
-    async def _prepare(self, incoming: QueuedCommand, work: Coroutine[Any, Any, None]) -> None:
+    async def _prepare(
+        self, incoming: QueuedCommand, work: Coroutine[Any, Any, Preparation]
+    ) -> None:
+        preparation: Preparation = NotPrepared()
         try:
-            await work
+            preparation = await work
         except asyncio.CancelledError:
             return
         except CrewlogError as error:
-            incoming.refusal = error
+            preparation = RefusedCommand(error)
         except FailureError as error:
             if not incoming.is_returned:
                 self._bug = error
@@ -253,7 +264,7 @@ class CommandProcessor:
         if incoming.is_returned:  # its activity was cancelled, and its client sends it again
             return
         self._preparing = [each for each in self._preparing if each[0] is not incoming]
-        incoming.is_prepared = True
+        incoming.preparation = preparation
         self.queue.append(incoming)
 
     def _return_unprepared(self) -> None:

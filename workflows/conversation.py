@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.ids import CommandId, ContentHash
     from crewlog.model import Json
     from crewlog.state import journal as j
-    from crewlog.state.calls import CallModelResult
+    from crewlog.state.calls import CallModelResult, ToolCallsRequested
     from crewlog.wire import ConversationView, Response
 
 _RESTORING = ("RunRolledBack", "RunForked", "RunReopened")
@@ -52,7 +52,11 @@ class Responses:
 
         Also of one that calls tools: a turn that reaches its limit of calls ends with its text.
         """
-        self._add_text(result.draft or result.hash, result.body)
+        match result.outcome:
+            case ToolCallsRequested(draft=str(draft)):
+                self._add_text(draft, result.body)
+            case _:
+                self._add_text(result.hash, result.body)
 
     def _add_text(self, body: ContentHash, message: Mapping[str, Json]) -> None:
         if text := text_of(message):

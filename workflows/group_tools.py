@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import Change
 
 from crewlog.workflows import changes
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.command_queue import QueuedCommand, RefusedCommand
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ async def prepare(
     incoming = QueuedCommand("change", {})
     if command.id not in engine.state.commands:
         try:
-            await changes.prepare(incoming, command, engine, queue)
+            incoming.preparation = await changes.prepare(incoming, command, engine, queue)
         except CrewlogError as error:
-            incoming.refusal = error
+            incoming.preparation = RefusedCommand(error)
     return GroupToolChange(request, command, incoming, text.removesuffix(PENDING_ANSWER))
 
 
@@ -111,8 +111,8 @@ def _apply_change(engine: Engine, incoming: QueuedCommand, command: Change) -> s
     """
     if command.id in engine.state.commands:
         return "Done before."
-    if incoming.refusal is not None:
-        raise incoming.refusal
+    if isinstance(incoming.preparation, RefusedCommand):
+        raise incoming.preparation.error
     if engine.state.pending_change is not None:
         raise ChangeConflict(
             "another change of the graph is pending", remedy="Try it again in a moment."

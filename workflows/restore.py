@@ -37,13 +37,18 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import LOCAL_OPTIONS, RESTORE_OPTIONS, SPLIT_OPTIONS
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.command_queue import (
+    NotPrepared,
+    Preparation,
+    QueuedCommand,
+    RefusedCommand,
+)
 from crewlog.workflows.local_activity import execute_local_activity
 
 
-async def prepare(engine: Engine, incoming: QueuedCommand, command: Rollback) -> None:
-    """Loads the state of a rollback's checkpoint, or keeps why the rollback is rejected."""
-    await _load(engine, incoming, command, command.position)
+async def prepare(engine: Engine, command: Rollback) -> Preparation:
+    """Loads the state of a rollback's checkpoint, or refuses the rollback."""
+    return await _load(engine, command, command.position)
 
 
 async def prepare_tag(engine: Engine, incoming: QueuedCommand) -> None:
@@ -59,12 +64,12 @@ async def prepare_tag(engine: Engine, incoming: QueuedCommand) -> None:
     except CommandRejected:
         return  # rejected when it is applied
     if isinstance(command, TagCommand) and command.checkpoint < engine.ledger.first:
-        await _load(engine, incoming, command, command.checkpoint)
+        incoming.preparation = await _load(engine, command, command.checkpoint)
 
 
-async def _load(engine: Engine, incoming: QueuedCommand, command: Command, position: int) -> None:
+async def _load(engine: Engine, command: Command, position: int) -> Preparation:
     if command.id in engine.state.commands or engine.state.is_ended:
-        return
+        return NotPrepared()
     task = RestoreState(
         run=engine.state.run,
         position=position,
@@ -72,11 +77,12 @@ async def _load(engine: Engine, incoming: QueuedCommand, command: Command, posit
         against=engine.plan.definition,
     )
     try:
-        incoming.prepared = await workflow.execute_activity(
+        loaded: RestoreStateResult = await workflow.execute_activity(
             RESTORE_STATE, task, result_type=RestoreStateResult, **RESTORE_OPTIONS
         )
     except ActivityError as error:
-        incoming.refusal = _load_error(error)
+        return RefusedCommand(_load_error(error))
+    return loaded
 
 
 def _load_error(error: ActivityError) -> CrewlogError:

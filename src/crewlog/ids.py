@@ -6,9 +6,12 @@ All ids are plain strings on the wire. Formats:
 | --- | --- | --- |
 | `RunId` | `music-7f3a` | the Temporal workflow id |
 | `StepId` | `backend#2` | node name, `#`, visit number from 1 |
-| | `backend#2.7` | the step of an item: the visit that maps, `.`, item number from 1 |
+| | `backend#2.7` | child step: the id of its parent step, `.`, item number from 1 |
 | `CallKey` | `music-7f3a/backend#2/3` | run, step, call number from 1: an idempotency key |
 | `ContentHash` | 27 characters | see `crewlog.canonical_json` |
+
+No other module takes a step's id apart. Where the step's entry in the state is at hand, its fields
+`node`, `parent` and `item` say the same.
 """
 
 from functools import lru_cache
@@ -64,10 +67,20 @@ def item_number(step: StepId) -> int:
 
 
 @lru_cache(maxsize=CACHED_STEP_IDS)
-def visit_of(step: StepId) -> StepId:
+def parent_or_self(step: StepId) -> StepId:
     """The parent step of a child step; any other step itself."""
-    node, _, visit = step.rpartition("#")
-    return StepId(f"{node}#{visit.partition('.')[0]}")
+    return step_id(node_of(step), visit_number(step))
+
+
+@lru_cache(maxsize=CACHED_STEP_IDS)
+def visit_number(step: StepId) -> int:
+    """The number of a step among those of its node; a child step has its parent's."""
+    return int(step.rpartition("#")[2].partition(".")[0])
+
+
+def is_step_id(name: str) -> bool:
+    """Whether a name is a step's id, and neither an agent's, a node's nor a tag's name."""
+    return "#" in name
 
 
 def idempotency_key(run: RunId, step: StepId, call: int) -> CallKey:
@@ -88,6 +101,12 @@ def private_log(agent: AgentName) -> LogName:
 def child_step_log(step: StepId) -> LogName:
     """The log that only a child step reads; no private log of an agent can have its name."""
     return LogName(f"private:{step}")
+
+
+def step_of_log(log: LogName) -> StepId | None:
+    """The child step that a log is for. Inverse: `child_step_log`; none for any other log."""
+    owner = log.removeprefix("private:")
+    return StepId(owner) if owner != log and is_step_id(owner) else None
 
 
 def named_readers(log: str) -> tuple[str, ...]:

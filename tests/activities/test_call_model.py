@@ -48,7 +48,7 @@ async def test_a_reply_is_stored_with_its_usage_and_tool_calls(model_call, store
     assert (result.usage.calls, result.usage.input_tokens, result.usage.output_tokens) == (
         1, 120, 30,
     )  # fmt: skip
-    (asked,) = result.tools
+    (asked,) = result.outcome.calls
     assert (asked.tool, asked.id) == ("write_file", result.body["tool_calls"][0]["id"])
     assert len(asked.excerpt) == 80
     journal = await store.read_journal(RUN)
@@ -79,7 +79,7 @@ async def test_a_scripted_reply_depends_on_the_transcript_only(model_call, activ
         batch_view = log.batch()
         first = await model_call(definition, log, batch=batch_view, call=number)
         again = await model_call(definition, log, batch=batch_view, call=number)
-        assert (again.body, again.tools, again.usage) == (first.body, first.tools, first.usage)
+        assert (again.body, again.outcome, again.usage) == (first.body, first.outcome, first.usage)
         log.replied(first, "backend", call=number)
         said.append(message_excerpt(first.body))
     assert said == ["one", "stopped", "two", "three"]
@@ -112,8 +112,8 @@ async def test_scripted_failures_end_after_their_number_of_attempts(model_call, 
 
 async def test_invalid_tool_calls_can_be_answered(model_call, log):
     result = await model_call(crew({"agents": {"*": [{"nonsense": True}]}}), log)
-    assert [a.tool for a in result.tools] == ["no_such_tool", "broken_tool"]
-    assert result.tools[1].id == result.body["invalid_tool_calls"][0]["id"]
+    assert [a.tool for a in result.outcome.calls] == ["no_such_tool", "broken_tool"]
+    assert result.outcome.calls[1].id == result.body["invalid_tool_calls"][0]["id"]
 
 
 async def test_a_stalled_model_sends_heartbeats_and_can_be_cancelled(model_call, log, env):
@@ -293,7 +293,7 @@ async def test_parallel_phases_of_one_agent_see_their_own_results(model_call, to
     two = await model_call(definition, log, step=StepId("two#1"))
     log.replied(two, "backend", "private:backend")
     for reply, step in ((two, "two#1"), (one, "one#1")):
-        (asked,) = reply.tools
+        (asked,) = reply.outcome.calls
         result = await tool_call(
             asked.tool, body=reply.body, id=asked.id, step=StepId(step), crew=definition
         )
@@ -321,7 +321,7 @@ async def test_texts_that_are_not_utf8_are_repaired(model_call, log):
     json.dumps(result.body, ensure_ascii=False).encode()
     assert result.body["content"] == "a\ufffdb \U0001f600"
     assert result.body["tool_calls"][0]["args"] == {"k\ufffd": ["\ufffd"]}
-    well, ill = result.tools
+    well, ill = result.outcome.calls
     assert (well.tool, well.excerpt) == ("t\ufffd", "['\ufffd']")
     assert (ill.tool, ill.excerpt) == ("u\ufffd", '{"\ufffd')
     assert result.hash == hash_json(result.body)

@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from covers import covers
 from crewlog.failure_details import failure_details
-from crewlog.state.calls import CallModelResult
+from crewlog.state.calls import CallModelResult, ToolCallsRequested
 from crewlog.state.excerpt import message_excerpt
 from http_model import KEY, http_model
 
@@ -55,7 +55,8 @@ async def test_a_reply_with_its_usage_and_its_price(model_call, log):
 @covers("C74")
 async def test_a_turn_with_a_tool(model_call, tool_call, log, text, brief, end):
     asked = await ask(model_call, log, text)
-    (tool,) = asked.tools
+    assert isinstance(asked.outcome, ToolCallsRequested)
+    (tool,) = asked.outcome.calls
     assert tool.tool == "add"
     log.replied(asked, "backend", "private:backend")
     answer = await tool_call("add", body=asked.body, id=tool.id, batch=log.batch())
@@ -66,7 +67,8 @@ async def test_a_turn_with_a_tool(model_call, tool_call, log, text, brief, end):
 
 async def test_an_empty_reply_ends_the_turn(model_call, log):
     result = await ask(model_call, log, "say nothing")
-    assert (result.body["content"], result.tools, message_excerpt(result.body)) == ("", (), "")
+    assert (result.body["content"], message_excerpt(result.body)) == ("", "")
+    assert not isinstance(result.outcome, ToolCallsRequested)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from crewlog.activities import chat_models
 from crewlog.activities.chat_models import make_provider_model, register
 from crewlog.failure_details import failure_details
+from crewlog.state.calls import MessageUnusable
 from crewlog.state.excerpt import message_excerpt
 from scripted_service import Fails, Says, Script, Service, calls, openai_services
 
@@ -87,7 +88,7 @@ async def test_a_reply_that_is_cut_off_calls_no_tool(
     log.says("go")
     result = await model_call(backend(streaming, model), log, tools=("add",))
     expected = {"length": "cut", "content_filter": "withheld", "because": "unknown"}
-    assert (result.ending, result.tools) == (expected[end], ())
+    assert result.outcome == MessageUnusable(ending=expected[end])
     assert message_excerpt(result.body) == "half"
     assert result.body["response_metadata"]["finish_reason"] == end
 
@@ -100,10 +101,12 @@ async def test_arguments_that_are_not_an_object_get_an_error(
     service(lambda *_: Says(calls('{"a": 1, "b": 2}', arguments, name="add"), end="tool_calls"))
     log.says("go")
     asked = await model_call(backend(streaming, model), log, tools=("add",))
-    assert len(asked.tools) == 2
+    assert len(asked.outcome.calls) == 2
     assert len(asked.body["tool_calls"]) == 1
     log.replied(asked, "backend", "private:backend")
-    answer = await tool_call("add", body=asked.body, id=asked.tools[1].id, batch=log.batch())
+    answer = await tool_call(
+        "add", body=asked.body, id=asked.outcome.calls[1].id, batch=log.batch()
+    )
     assert not answer.ok
     assert "arguments of 'add' cannot be used" in message_excerpt(answer.body)
 
@@ -125,7 +128,7 @@ async def test_a_name_in_each_chunk_is_one_name(model_call, log, service):
     ]
     service(lambda *_: Says(calls(whole, name="add"), "tool_calls", pieces))
     log.says("go")
-    (tool,) = (await model_call(backend(True), log, tools=("add",))).tools
+    (tool,) = (await model_call(backend(True), log, tools=("add",))).outcome.calls
     assert tool.tool == "add"
 
 
@@ -246,7 +249,9 @@ async def test_reasoning_is_sent_back_within_the_turn_only(
     log.says("go")
     asked = await model_call(backend(streaming, model), log, tools=("add",))
     log.replied(asked, "backend", "private:backend")
-    answer = await tool_call("add", body=asked.body, id=asked.tools[0].id, batch=log.batch())
+    answer = await tool_call(
+        "add", body=asked.body, id=asked.outcome.calls[0].id, batch=log.batch()
+    )
     log.returned(answer, "backend")
     final = await model_call(backend(streaming, model), log, call=3)
     mine = [m for m in chat_models.asked[1]["messages"] if m["role"] == "assistant"]
@@ -279,7 +284,9 @@ async def test_calls_with_invalid_arguments_are_sent_back(model_call, tool_call,
     log.says("go")
     asked = await model_call(backend(False), log, tools=("add",))
     log.replied(asked, "backend", "private:backend")
-    answer = await tool_call("add", body=asked.body, id=asked.tools[0].id, batch=log.batch())
+    answer = await tool_call(
+        "add", body=asked.body, id=asked.outcome.calls[0].id, batch=log.batch()
+    )
     log.returned(answer, "backend")
     await model_call(backend(False), log, call=3)
     (mine,) = (m for m in chat_models.asked[1]["messages"] if m["role"] == "assistant")
@@ -306,7 +313,7 @@ async def test_a_rejected_response_format_is_left_out(model_call, log, service):
     for _ in range(2):
         log.says("go")
         result = await model_call(backend(False, reply=form), log)
-        assert result.reply is not None
+        assert result.outcome.output is not None
     assert [("response_format" in each) for each in chat_models.asked] == [True, False, False]
 
 

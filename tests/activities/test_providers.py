@@ -29,7 +29,7 @@ from crewlog.ids import AgentName, StepId
 from crewlog.message_files import files_of
 from crewlog.payload_storage.file_store import FileStore
 from crewlog.state.agent_inputs import AgentInput
-from crewlog.state.calls import CallModelResult
+from crewlog.state.calls import CallModelResult, FinalMessage
 from crewlog.state.excerpt import message_excerpt
 from crewlog.state.finish_reason import finish_reason
 from crewlog.store.in_process import InMemoryStore
@@ -118,11 +118,13 @@ async def test_a_turn_with_thinking_and_a_tool(team: Team, log: Log) -> None:
     asks = Said("I shall add.", THOUGHT, calls=[("add", {"a": 1, "b": 2})])
     tools = ("add",)
     first = await team.ask(log, asks, tools=tools, settings=team.dialect.thinks)
-    assert [(tool.tool, message_excerpt(first.body)) for tool in first.tools] == [
+    assert [(tool.tool, message_excerpt(first.body)) for tool in first.outcome.calls] == [
         ("add", "I shall add.")
     ]
     log.replied(first, "backend", "private:backend")
-    answer = await team.tool_call("add", body=first.body, id=first.tools[0].id, batch=log.batch())
+    answer = await team.tool_call(
+        "add", body=first.body, id=first.outcome.calls[0].id, batch=log.batch()
+    )
     assert message_excerpt(answer.body) == "3"
     log.returned(answer, "backend")
 
@@ -235,7 +237,11 @@ async def test_an_image_of_a_tool_is_stored_and_sent(team: Team, log: Log, tmp_p
     first = await team.ask(log, Said(calls=[("draw", {})]), tools=("draw",))
     log.replied(first, "backend", "private:backend")
     answer = await team.tool_call(
-        "draw", body=first.body, id=first.tools[0].id, batch=log.batch(), crew=crew(tools=DRAW)
+        "draw",
+        body=first.body,
+        id=first.outcome.calls[0].id,
+        batch=log.batch(),
+        crew=crew(tools=DRAW),
     )
     assert answer.ok
     (ref,) = files_of(answer.body)
@@ -279,8 +285,9 @@ async def test_a_structured_output(team: Team, log: Log) -> None:
     result = await team.ask(
         log, Said('{"city": "Rome"}'), definition={"outputs": ["city"], "reply": {"schema": SHAPE}}
     )
-    assert result.reply is not None, result.errors
-    assert [(each.key, each.value) for each in result.reply.outputs] == [("city", "Rome")]
+    assert isinstance(result.outcome, FinalMessage), result.outcome
+    assert result.outcome.output is not None
+    assert [(each.key, each.value) for each in result.outcome.output.outputs] == [("city", "Rome")]
     # The service is held to the schema, in its own words for that.
     (asked,) = team.service.asked
     native = {k: v for k, v in asked.body.items() if k not in ("messages", "contents", "input")}

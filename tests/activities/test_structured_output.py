@@ -22,7 +22,13 @@ from crewlog.canonical_json import hash_json
 from crewlog.ids import AgentName, ContentHash
 from crewlog.model import Json
 from crewlog.redaction import register_secret
-from crewlog.state.calls import CallModelResult
+from crewlog.state.calls import (
+    CallModelResult,
+    FinalMessage,
+    FinalMessageInvalid,
+    MessageUnusable,
+    ToolCallsRequested,
+)
 from crewlog.state.drafts import draft_text
 from crewlog.testing.scripted import recorded_prompts, scripted
 
@@ -34,8 +40,12 @@ def routing(model: str, reply: Any = None, **more: Any) -> Any:
 
 
 def said(result: CallModelResult) -> dict[str, Json]:
-    assert result.reply is not None, result.errors
-    return {o.key: o.value if o.body is None else o.content for o in result.reply.outputs}
+    outcome = result.outcome
+    if isinstance(outcome, MessageUnusable):
+        outcome = outcome.accepted
+    assert isinstance(outcome, FinalMessage), outcome
+    assert outcome.output is not None
+    return {o.key: o.value if o.body is None else o.content for o in outcome.output.outputs}
 
 
 async def test_a_structured_output_is_requested_and_parsed(model_call, log):
@@ -52,8 +62,8 @@ async def test_a_structured_output_is_requested_and_parsed(model_call, log):
 async def test_an_invalid_output_has_faults(model_call, log):
     model = scripted({"agents": {"*": [{"text": '{"next": "nobody"}'}]}})
     result = await model_call(routing(model), log)
-    assert result.reply is None
-    assert result.errors == ("'next': 'nobody' is not one of writer",)
+    errors = ("'next': 'nobody' is not one of writer",)
+    assert result.outcome == FinalMessageInvalid(errors=errors)
     assert result.body["content"] == '{"next": "nobody"}', "it is kept all the same"
 
 
@@ -61,18 +71,18 @@ async def test_a_reply_with_tool_calls_is_not_final(model_call, log):
     call = {"tool": "add", "args": {}}
     model = scripted({"agents": {"*": [{"text": "hm", "tool_calls": [call]}]}})
     result = await model_call(routing(model), log, tools=("add",))
-    assert (result.reply, result.errors) == (None, ())
+    assert isinstance(result.outcome, ToolCallsRequested)
 
 
 async def test_the_text_at_a_limit_is_a_message_of_its_own(model_call, log, store):
     call = {"tool": "add", "args": {"a": "SECRET"}}
     model = scripted({"agents": {"*": [{"text": "So far.", "tool_calls": [call]}]}})
     result = await model_call(crew(model, backend={"on_cap": "end"}), log, tools=("add",))
-    (draft,) = (await store.get_bodies([result.draft])).values()
+    (draft,) = (await store.get_bodies([result.outcome.draft])).values()
     assert draft == draft_text(result.body)
     assert (draft["content"], "SECRET" in json.dumps(draft)) == ("So far.", False)
     assert CallModelResult.model_validate(json.loads(json.dumps(result.to_json()))) == result
-    assert (await model_call(crew(model), log, tools=("add",))).draft is None
+    assert (await model_call(crew(model), log, tools=("add",))).outcome.draft is None
 
 
 async def test_an_incomplete_reply_is_parsed(model_call, log):
@@ -85,7 +95,7 @@ async def test_an_incomplete_reply_is_parsed(model_call, log):
 async def test_an_agent_without_structured_output_gets_no_instructions(model_call, log):
     model = scripted({"agents": {"*": [{"text": "done"}]}})
     result = await model_call(crew(model), log)
-    assert (result.reply, result.errors) == (None, ())
+    assert result.outcome == FinalMessage()
     assert recorded_prompts(model)[0].messages[0]["content"] == "Build it."
 
 
@@ -93,8 +103,7 @@ async def test_a_large_output_is_stored_once(model_call, log, store):
     steps = [{"id": f"s{n}", "agent": "writer", "task": "write " * 9} for n in range(9)]
     model = scripted({"agents": {"*": [{"text": json.dumps({"steps": steps})}]}})
     result = await model_call(routing(model, {"decision": "plan", "among": ["writer"]}), log)
-    assert result.reply is not None
-    found = {output.key: output for output in result.reply.outputs}
+    found = {output.key: output for output in result.outcome.output.outputs}
     body = found["steps"].body
     assert body == hash_json(found["steps"].content)
     assert (await store.get_bodies([body]))[body][0]["after"] == []

@@ -34,7 +34,7 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.restore import fork, roll_back
 from crewlog.graph.run_context import CallRequest
 from crewlog.graph.swap.live_change import accept_change, change_report, swap
-from crewlog.ids import AgentName, CommandId, RunId, StepId, ToolName, item_number, visit_of
+from crewlog.ids import AgentName, CommandId, RunId, StepId, ToolName, item_number, parent_or_self
 from crewlog.state.batch_codec import pack_view
 from crewlog.state.calls import (
     CallModel,
@@ -328,7 +328,7 @@ class World:
             canary = self.canaries[mark]
             if not self._is_for(agent, canary) and not self.is_given(agent, step, canary):
                 self.leaks.append(Leak("shown", agent, step, mark, canary))
-        detached = visit_of(StepId(step)) in self.engine.plan.detached_steps
+        detached = parent_or_self(StepId(step)) in self.engine.plan.detached_steps
         if not whole or detached or item_number(StepId(step)) or self.more:
             return
         for mark, canary in self.canaries.items():

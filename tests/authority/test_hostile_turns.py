@@ -19,7 +19,7 @@ from crewlog.graph.run_context import CallRequest
 from crewlog.ids import FlagName
 from crewlog.reporting.audit.auditor import audit_records
 from crewlog.state import journal as j
-from crewlog.state.calls import CallModelResult, RequestedToolCall
+from crewlog.state.calls import CallModelResult, RequestedToolCall, ToolCallsRequested
 from graph.simulation import Outcome, Simulation, returns, says
 
 CALLS = int(os.environ.get("CREWLOG_HOSTILE_TURNS", "3000"))
@@ -58,7 +58,8 @@ class Stubborn:
         asked = tuple(
             RequestedToolCall(id=f"c{n}", tool=tool, excerpt="{}") for n, tool in enumerate(tools)
         )
-        return CallModelResult(body=body, hash=hash_json(body), tools=asked)
+        outcome = ToolCallsRequested(calls=asked)
+        return CallModelResult(body=body, hash=hash_json(body), outcome=outcome)
 
 
 async def drive(oracle: Oracle, sim: Simulation, rng: random.Random) -> dict[tuple[str, int], str]:

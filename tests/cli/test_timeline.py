@@ -288,7 +288,7 @@ def test_a_pool_says_who_works_on_what_and_how_it_ended() -> None:
     }
     rows = shown(
         {**mapped, "agents": ["web"], "owners": [0, 0]},
-        {"kind": "StepStarted", "step": "work#1.1", "agent": "web"},
+        {"kind": "StepStarted", "step": "work#1.1", "agent": "web", "parent": "work#1", "item": 1},
         {"kind": "StepCompleted", "step": "work#1", "because": "2 items: 1 done, 1 failed"},
     )
     assert "about item 1 (web)" in rows[1]

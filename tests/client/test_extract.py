@@ -85,7 +85,8 @@ def test_a_history_has_the_text_with_which_a_capped_turn_ends() -> None:
     call = {"name": "put", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
     body = {"type": "ai", "content": "So far.", "id": "a#1/1", "name": "a", "tool_calls": [call]}
     draft = draft_text(body)
-    reply = calls.CallModelResult(body=body, hash=hash_json(body), draft=hash_json(draft))
+    outcome = calls.ToolCallsRequested(calls=calls.requested_calls(body), draft=hash_json(draft))
+    reply = calls.CallModelResult(body=body, hash=hash_json(body), outcome=outcome)
     found = extract([Told(Place(calls.CALL_MODEL, "result", 9), reply.to_json())])
     assert found.problems == []
     assert found.bodies == {hash_json(body): body, hash_json(draft): draft}

@@ -24,18 +24,25 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.run_context import CallRequest
 from crewlog.graph.swap.live_change import accept_change, change_report, swap
 from crewlog.graph.swap.report import SwapReport
-from crewlog.ids import CommandId, RunId, visit_of
+from crewlog.ids import CommandId, RunId, visit_number
 from crewlog.state import journal as j
 from crewlog.state.calls import (
     CallModelResult,
     CallToolResult,
+    FinalMessage,
+    FinalMessageInvalid,
+    MessageOutcome,
+    MessageUnusable,
     OutputValue,
     PrepareChangeResult,
     RequestedToolCall,
+    StructuredOutput,
+    ToolCallsRequested,
     ToolReturned,
 )
 from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.drafts import draft_text
+from crewlog.state.finish_reason import BadEnding
 from crewlog.state.fold import fold_journal
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.state.recorder import Journal
@@ -65,7 +72,14 @@ Outcome = CallModelResult | CallToolResult | Failure
 Script = Callable[[CallRequest], Outcome]
 
 
-def says(text: str, *tools: str, **more: Any) -> CallModelResult:
+def says(
+    text: str,
+    *tools: str,
+    reply: StructuredOutput | None = None,
+    errors: tuple[str, ...] = (),
+    ending: BadEnding = "",
+    **more: Any,
+) -> CallModelResult:
     """A model's reply, asking for tools by name."""
     asked = tuple(
         RequestedToolCall(id=f"c{n}", tool=tool, excerpt="{}") for n, tool in enumerate(tools)
@@ -75,9 +89,13 @@ def says(text: str, *tools: str, **more: Any) -> CallModelResult:
         "content": text,
         "tool_calls": [{"id": a.id, "name": a.tool, "args": {}} for a in asked],
     }
-    if tools and "draft" not in more:
-        more["draft"] = hash_json(draft_text(body))
-    return CallModelResult(body=body, hash=hash_json(body), tools=asked, **more)
+    final = FinalMessageInvalid(errors=errors) if errors else FinalMessage(output=reply)
+    outcome: MessageOutcome = final
+    if tools:
+        outcome = ToolCallsRequested(calls=asked, draft=hash_json(draft_text(body)))
+    elif ending:
+        outcome = MessageUnusable(ending=ending, accepted=final)
+    return CallModelResult(body=body, hash=hash_json(body), outcome=outcome, **more)
 
 
 _WRITES = frozenset({"flags", "outputs", "operations", "sends", "goto"})
@@ -123,7 +141,7 @@ class RandomScript:
     def __call__(self, order: CallRequest) -> Outcome:
         call = order.call
         rng = dice(f"{self.seed}/{order.step}/{call.call}/{call.attempt}")
-        visit = int(visit_of(order.step).rpartition("#")[2])
+        visit = visit_number(order.step)
         wild = visit <= 3 and call.call <= 9 and call.attempt == 1
         if wild and rng.random() < 0.06:
             kind = "OutcomeUnknown" if call.tool and rng.random() < 0.6 else "ModelRequestRejected"

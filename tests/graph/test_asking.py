@@ -9,7 +9,12 @@ import pytest
 from crewlog.errors import CommandRejected, InterruptNotOpen, InvalidArguments, NotPermitted
 from crewlog.state.calls import OutputValue
 from crewlog.workflows.command_effects import apply_command
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.command_queue import (
+    CheckedArguments,
+    Preparation,
+    QueuedCommand,
+    RefusedEdit,
+)
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
 
@@ -263,20 +268,25 @@ async def test_tools_of_high_risk_wait_for_a_yes() -> None:
 # -- a yes and its call ----------------------------------------------------------------------
 
 
-async def edit(sim: Simulation, args: dict[str, Any], **more: Any) -> QueuedCommand:
-    action = {"name": more.pop("tool", "act"), "args": args}
+async def edit(
+    sim: Simulation,
+    args: dict[str, Any],
+    preparation: Preparation | None = None,
+    *,
+    tool: str = "act",
+) -> QueuedCommand:
+    action = {"name": tool, "args": args}
     decision = {"type": "edit", "edited_action": action}
     content = {"id": f"e{sim.state.position}", "by": "eve", "interrupt": sim.asked().id}
     incoming = QueuedCommand("answer", {**content, "decisions": [decision]})
-    for name, value in more.items():
-        setattr(incoming, name, value)
+    incoming.preparation = preparation
     await apply_command(sim.engine, incoming)
     return incoming
 
 
 async def test_edited_arguments_are_what_is_approved() -> None:
     sim = await waiting()
-    await edit(sim, {"to": "staging"}, checked=True)
+    await edit(sim, {"to": "staging"}, CheckedArguments())
     (order,) = sim.engine.pending_calls(())
     assert order.call.edited
     assert order.call.arguments != sim.facts("InterruptRaised")[0]["interrupt"]["arguments"]
@@ -288,11 +298,11 @@ async def test_edited_arguments_are_what_is_approved() -> None:
 
 async def test_edited_arguments_that_do_not_fit_leave_the_question_open() -> None:
     sim = await waiting()
-    bad = await edit(sim, {"to": 3}, checked=True, fault=InvalidArguments("to: not a text"))
+    bad = await edit(sim, {"to": 3}, RefusedEdit(InvalidArguments("to: not a text")))
     assert isinstance(bad.error, InvalidArguments)
     unchecked = await edit(sim, {"to": "x"})
     assert isinstance(unchecked.error, CommandRejected)
-    other = await edit(sim, {"to": "x"}, tool="read", checked=True)
+    other = await edit(sim, {"to": "x"}, CheckedArguments(), tool="read")
     assert "'i1' asks about 'act', and the edit is of 'read'" in str(other.error)
     assert sim.asked().id == "i1"
     assert sim.facts("CommandRejected")[0]["error_type"] == "InvalidArguments"

@@ -69,7 +69,7 @@ async def send(
     signature = base64.b64encode(KEYS[who].sign(text)).decode()
     data["proof"] = {"key": public(who), "expires": FOREVER, "signature": signature}
     incoming = QueuedCommand(name, data)
-    incoming.prepared = prepared
+    incoming.preparation = prepared
     await apply_command(sim.engine, incoming)
     return incoming
 

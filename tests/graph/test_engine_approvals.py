@@ -11,7 +11,7 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.interrupts import MOST_BYTES, shorten_arguments
 from crewlog.graph.plan import GraphPlan
 from crewlog.reporting.wire_views import interrupt_view
-from crewlog.state.calls import CallModelResult, RequestedToolCall
+from crewlog.state.calls import CallModelResult, RequestedToolCall, ToolCallsRequested
 from graph.crews import plan_of
 from graph.simulation import Failure, Replies, Simulation, as_json, folded, run, says
 
@@ -262,7 +262,8 @@ def reply(args: Any, *, invalid: bool = False) -> CallModelResult:
         {"invalid_tool_calls": [call]} if invalid else {"tool_calls": [call]}
     )
     asked = RequestedToolCall(id="c0", tool="act", excerpt="notes/a.md")
-    return CallModelResult(body=body, hash=hash_json(body), tools=(asked,))
+    outcome = ToolCallsRequested(calls=(asked,))
+    return CallModelResult(body=body, hash=hash_json(body), outcome=outcome)
 
 
 async def test_people_are_shown_the_call_with_its_arguments_and_its_message() -> None:

@@ -10,13 +10,21 @@ from crewlog.graph.answers import answer, find_interrupt
 from crewlog.graph.engine import Engine
 from crewlog.graph.lowering.plans import lower
 from crewlog.ids import InterruptId, RunId
-from crewlog.state.calls import CallModelResult, CallToolResult, RequestedToolCall, ToolReturned
+from crewlog.state.calls import (
+    CallModelResult,
+    CallToolResult,
+    FinalMessage,
+    RequestedToolCall,
+    ToolCallsRequested,
+    ToolReturned,
+)
 from crewlog.state.journal import RunOutputSet
 
 
 def says(text: str, *tools: RequestedToolCall) -> CallModelResult:
     body: dict[str, Any] = {"type": "ai", "content": text}
-    return CallModelResult(body=body, hash=hash_json(body), tools=tools)
+    outcome = ToolCallsRequested(calls=tools) if tools else FinalMessage()
+    return CallModelResult(body=body, hash=hash_json(body), outcome=outcome)
 
 
 async def engine_of(flow: list[Any], **more: Any) -> Engine:

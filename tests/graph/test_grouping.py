@@ -28,7 +28,7 @@ from crewlog.state.components import ComponentChange
 from crewlog.state.model import CommandOutcome, CrewState, FrontierStep, PendingChange
 from crewlog.wire import Change
 from crewlog.workflows import group_tools as group_changes
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.command_queue import QueuedCommand, RefusedCommand
 from graph.simulation import Outcome, Simulation, as_json, folded, returns, says
 
 OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
@@ -67,10 +67,10 @@ class Living(Simulation):
         try:
             after = apply_operations(self.crew, command.operations)
         except InvalidDefinition as error:
-            incoming.refusal = CommandRejected(str(error))
+            incoming.preparation = RefusedCommand(CommandRejected(str(error)))
         else:
             plan = lower(after)
-            incoming.prepared = PrepareChangeResult(
+            incoming.preparation = PrepareChangeResult(
                 definition=after.to_json(),
                 plan=plan.to_json(),
                 base=lower(self.crew).definition,
@@ -96,8 +96,10 @@ class Living(Simulation):
         self.flights.pop(key, None)
         self.engine.at += 1
         await group_changes.apply(self.engine, made)
-        if made.incoming.prepared and self.engine.plan.definition != lower(self.crew).definition:
-            self.crew = CrewDefinition.from_json(made.incoming.prepared.definition)
+        preparation = made.incoming.preparation
+        is_prepared = isinstance(preparation, PrepareChangeResult)
+        if is_prepared and self.engine.plan.definition != lower(self.crew).definition:
+            self.crew = CrewDefinition.from_json(preparation.definition)
 
 
 async def begun(crew: CrewDefinition, script: Any) -> Living:

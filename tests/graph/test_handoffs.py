@@ -13,7 +13,7 @@ from crewlog.graph.engine import Engine
 from crewlog.graph.inputs import agent_inputs
 from crewlog.graph.lowering.plans import lower
 from crewlog.ids import AgentName, RunId, StepId
-from crewlog.state.calls import CallModelResult, StructuredOutput, addressed_items
+from crewlog.state.calls import CallModelResult, FinalMessage, StructuredOutput, addressed_items
 from crewlog.state.fold import fold_journal
 from crewlog.state.journal import Batch, entry_from_json
 from crewlog.store.projection import project
@@ -47,7 +47,7 @@ async def handed_on(items: Any, **changes: Any) -> Engine:
         for each in outputs
     )
     result = CallModelResult.model_validate(
-        {"body": body, "reply": StructuredOutput(outputs=outputs)}
+        {"body": body, "outcome": FinalMessage(output=StructuredOutput(outputs=outputs))}
     )
     await engine.turns.apply_model_call(StepId("finder#1"), 1, result)
     return engine

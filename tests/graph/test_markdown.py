@@ -13,7 +13,7 @@ from crewlog.graph.engine import Engine
 from crewlog.graph.run_context import CallRequest
 from crewlog.ids import ContentHash, StepId
 from crewlog.reporting.live_run.markdown import run_markdown
-from crewlog.state.calls import CallModelResult, RequestedToolCall
+from crewlog.state.calls import CallModelResult, RequestedToolCall, ToolCallsRequested
 from crewlog.state.excerpt import fenced
 from crewlog.state.model import ChangeRecord, PendingChange
 from crewlog.state.recorder import Journal
@@ -69,7 +69,9 @@ async def test_a_question_about_a_call_shows_its_arguments_as_they_are(text: str
     asked = RequestedToolCall(id="c0", tool="act", excerpt=text)
     calls = [{"id": "c0", "name": "act", "args": {"x": text}}]
     body = {"type": "ai", "content": "", "tool_calls": calls}
-    reply = CallModelResult(body=body, hash=hash_json(body), tools=(asked,))
+    reply = CallModelResult(
+        body=body, hash=hash_json(body), outcome=ToolCallsRequested(calls=(asked,))
+    )
 
     def script(order: CallRequest) -> Outcome:
         if order.call.tool:

@@ -19,7 +19,13 @@ from crewlog.graph.run_context import CallRequest
 from crewlog.reporting.dry_run.runner import dry_run
 from crewlog.reporting.trace.builder import run_trace
 from crewlog.state import journal as j
-from crewlog.state.calls import CallModelResult, OutputValue, StructuredOutput
+from crewlog.state.calls import (
+    CallModelResult,
+    FinalMessage,
+    FinalMessageInvalid,
+    OutputValue,
+    StructuredOutput,
+)
 from crewlog.state.drafts import draft_text
 from crewlog.state.model import CrewState
 from graph.other_plans import other_plan
@@ -376,16 +382,17 @@ class Speaking(RandomScript):
 
     def __call__(self, order: CallRequest) -> Outcome:
         made = super().__call__(order)
-        if not isinstance(made, CallModelResult) or made.tools:
+        if not isinstance(made, CallModelResult) or not isinstance(made.outcome, FinalMessage):
             return made
         rng = dice(f"{self.seed}/{order.step}/{order.call.call}/{order.call.attempt}/said")
         if rng.random() < 0.5:
-            return made.model_copy(update={"errors": ("it is nothing",) * rng.randint(0, 3)})
+            errors = ("it is nothing",) * rng.randint(0, 3)
+            outcome = FinalMessageInvalid(errors=errors) if errors else FinalMessage()
+            return made.model_copy(update={"outcome": outcome})
         large = OutputValue(key="list", body=hash_json(LARGE), content=LARGE)
         fields = rng.sample([OutputValue(key="score", value=rng.choice([0, 0.5, None])), large], 1)
-        return made.model_copy(
-            update={"reply": StructuredOutput(how="lenient", outputs=tuple(fields))}
-        )
+        output = StructuredOutput(how="lenient", outputs=tuple(fields))
+        return made.model_copy(update={"outcome": FinalMessage(output=output)})
 
 
 LARGE = ["x" * 100] * 3

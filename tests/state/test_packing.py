@@ -24,6 +24,7 @@ from crewlog.state.calls import (
     OutputValue,
     ToolReturned,
     View,
+    requested_calls,
 )
 from crewlog.state.excerpt import message_excerpt
 from crewlog.state.logs import batch_links
@@ -69,7 +70,7 @@ def reply(rng: random.Random, step: str, call: int, cost: float = 0.0) -> CallMo
 
 
 def replied(result: CallModelResult, step: str, call: int) -> j.ModelCallCompleted:
-    asked = result.tools
+    asked = requested_calls(result.body)
     return j.ModelCallCompleted(
         at=5,
         step=StepId(step),
@@ -160,7 +161,7 @@ def test_replies_and_results_leave_out_what_their_bodies_tell() -> None:
 )
 def test_an_entry_that_says_otherwise_than_its_body_survives(changed: dict[str, Any]) -> None:
     rng = dice(3)
-    result = next(r for r in (reply(rng, "x#1", 1) for _ in range(50)) if r.tools)
+    result = next(r for r in (reply(rng, "x#1", 1) for _ in range(50)) if requested_calls(r.body))
     entry = replied(result, "x#1", 1).model_copy(update=changed)
     batch = j.Batch(entries=(j.entry_to_json(entry),))
     facts = {result.hash: body_metadata(result.body)}

@@ -9,7 +9,7 @@ import pytest
 
 from crewlog.errors import CommandRejected
 from crewlog.workflows import restore
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.command_queue import Preparation, QueuedCommand, RefusedCommand
 from crewlog.workflows.commands import CommandProcessor
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.run_merge import RunMerge
@@ -40,9 +40,9 @@ def test_other_commands_are_applied_during_a_preparation() -> None:
         processor, _, sim = await processor_of(["a"])
         loaded = asyncio.Event()
 
-        async def prepare(_: object, incoming: QueuedCommand, command: object) -> None:
+        async def prepare(_: object, command: object) -> Preparation:
             await loaded.wait()
-            incoming.refusal = CommandRejected("there is no such checkpoint")
+            return RefusedCommand(CommandRejected("there is no such checkpoint"))
 
         patch.setattr(restore, "prepare", prepare)
         waiting = rollback("r1")
@@ -70,13 +70,13 @@ def test_closing_returns_a_command_that_is_prepared_and_records_nothing(swallows
     async def run(patch: pytest.MonkeyPatch) -> None:
         processor, context, sim = await processor_of(["a"])
 
-        async def prepare(_: object, incoming: QueuedCommand, command: object) -> None:
+        async def prepare(_: object, command: object) -> Preparation:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 if not swallows:
                     raise
-                incoming.refusal = CommandRejected("the checkpoint could not be loaded")
+            return RefusedCommand(CommandRejected("the checkpoint could not be loaded"))
 
         patch.setattr(restore, "prepare", prepare)
         waiting = rollback("r1")

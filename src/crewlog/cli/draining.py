@@ -14,7 +14,6 @@ from crewlog.cli.background import polled
 from crewlog.cli.presence import Server, Worker
 from crewlog.cli.screen import Part, Screen, lasted, plain, text_of
 from crewlog.errors import CrewlogError
-from crewlog.ids import node_of
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -115,7 +114,7 @@ class _Draining:
 
     def _is_waited_for(self, step: StepView) -> bool:
         """Whether the change waits for a step: one that parts a graph, for who leaves alone."""
-        return self._meant is None or self._meant.drains(node_of(step.step))
+        return self._meant is None or self._meant.drains(step.node)
 
     async def _when(self, entry: FrontierStep) -> None:
         if entry.step not in self._began:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from crewlog.cli.screen import Part, Screen, counted, plain
 from crewlog.errors import UsageError
 from crewlog.graph.plan import GraphPlan
+from crewlog.ids import visit_number
 from crewlog.model import Json
 from crewlog.reporting.dry_run.view import (
     ConditionCheckView,
@@ -155,8 +156,8 @@ def _tails(screen: Screen, found: DryRunView) -> None:
 
 
 def _name(step: DryRunStepView) -> str:
-    number = step.step.rpartition("#")[2]
-    again = f" #{number}" if number != "1" else ""
+    number = visit_number(step.step)
+    again = f" #{number}" if number != 1 else ""
     return f"{_SIGNS[step.kind]}{plain(step.node)}{again}"
 
 

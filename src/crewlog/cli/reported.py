@@ -14,7 +14,7 @@ from typing import Any
 
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plain
 from crewlog.definition.replies import RESPONSE
-from crewlog.ids import ContentHash
+from crewlog.ids import ContentHash, child_step_id
 from crewlog.model import Json
 from crewlog.reporting.report.view import (
     DecisionReport,
@@ -168,7 +168,7 @@ def _planned(plan: ItemListReport) -> Iterator[list[Part]]:
         said = planned_item(item)
         yield [
             _glyph(status),
-            (plain(said.id or f"{plan.step}.{number}"), "bold"),
+            (plain(said.id or child_step_id(plan.step, number)), "bold"),
             (plain(said.who), "cyan"),
             plain(excerpt(said.what, _CELL)),
         ]

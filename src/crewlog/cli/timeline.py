@@ -23,7 +23,7 @@ from crewlog.content_blocks import content_text, file_labels, find_file_labels
 from crewlog.definition.replies import RESPONSE
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
-from crewlog.ids import NodeName, StepId, item_number, node_of, visit_of
+from crewlog.ids import NodeName, StepId, item_number, node_of, visit_number
 from crewlog.state import journal as j
 from crewlog.state.body_metadata import argument_changes
 from crewlog.state.excerpt import excerpt, shortened
@@ -273,12 +273,12 @@ class Timeline:
         if entry.agent is None:
             return []
         self._works_at[entry.agent] = node
-        visit = int(visit_of(entry.step).rpartition("#")[2])
+        visit = visit_number(entry.step)
         # Visits that were skipped are none of it: nothing was done there before.
         before = visit - 1 - self._skipped.get(node, 0)
         again = f" again (visit {visit})" if before > 0 else ""
-        item = f" about item {item_number(entry.step)}" if item_number(entry.step) else ""
-        if item and self._named.get(visit_of(entry.step)):
+        item = f" about item {entry.item}" if entry.parent is not None else ""
+        if entry.parent is not None and self._named.get(entry.parent):
             item += f" ({entry.agent})"
         elif str(entry.agent) != str(node):
             again = f" ({entry.agent}){again}"

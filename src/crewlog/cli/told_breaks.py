@@ -9,7 +9,6 @@ from crewlog.cli.screen import plain
 from crewlog.client import Run
 from crewlog.definition.findings import listed
 from crewlog.errors import CrewlogError
-from crewlog.ids import node_of
 from crewlog.state.model import CommandOutcome, CrewState
 
 
@@ -114,7 +113,7 @@ def steps_before(
     asked = [q for q in asked if q.position > outcome.position]
     if asked:
         return Before(state.run, asks=tuple(str(q.step) for q in asked), node=node)
-    steps = [e for e in state.frontier.values() if node in ("*", node_of(e.step))]
+    steps = [e for e in state.frontier.values() if node in ("*", e.node)]
     begun = ("running", "interrupted")
     return Before(
         state.run,

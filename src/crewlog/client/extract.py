@@ -308,9 +308,7 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
             reply = calls.CallModelResult.model_validate(value, extra="ignore")
             out.messages[reply.hash] = reply.body
             _keep(out, item, reply.hash, reply.body)
-            if reply.draft is not None:
-                _keep(out, item, reply.draft, draft_text(reply.body))
-            _keep_outputs(out, item, reply.reply.outputs if reply.reply is not None else ())
+            _keep_parts(out, item, reply)
         case calls.CALL_TOOL, "result":
             answer = calls.CallToolResult.model_validate(value, extra="ignore")
             out.attempts[item.place.activity] = item.place.attempt
@@ -332,6 +330,18 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
         case _:
             return _begin(item, out)
     return ()
+
+
+def _keep_parts(out: Extracted, item: Told, reply: calls.CallModelResult) -> None:
+    """Takes the bodies that the outcome of a model call names."""
+    outcome = reply.outcome
+    match outcome.accepted if isinstance(outcome, calls.MessageUnusable) else outcome:
+        case calls.ToolCallsRequested(draft=str(draft)):
+            _keep(out, item, draft, draft_text(reply.body))
+        case calls.FinalMessage(output=calls.StructuredOutput(outputs=outputs)):
+            _keep_outputs(out, item, outputs)
+        case _:
+            pass
 
 
 def _keep_outputs(out: Extracted, item: Told, outputs: Iterable[calls.OutputValue]) -> None:

@@ -19,7 +19,7 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
-from crewlog.ids import RunId
+from crewlog.ids import RunId, is_step_id
 from crewlog.state.checkpoints import exchange_name, exchange_number, nearest, no_checkpoint_message
 from crewlog.state.journal import RunForked, entry_from_json
 from crewlog.state.model import CrewState
@@ -145,7 +145,7 @@ async def position_of(run: Addressed, at: int | str) -> int:
             remedy=f"`crewlog checkpoints {run.id}` lists the positions.",
             place=f"run {run.id!r}",
         )
-    if "#" in text or exchange_number(text) is not None:
+    if is_step_id(text) or exchange_number(text) is not None:
         return await _ended(run, text)
     tags = await tags_of(run)
     if text not in tags:

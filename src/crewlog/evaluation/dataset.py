@@ -26,7 +26,7 @@ from crewlog.graph.inputs import agent_inputs
 from crewlog.graph.lowering.plans import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.run_context import RunContext
-from crewlog.ids import AgentName, ContentHash, RunId, StepId, item_number, node_of, visit_of
+from crewlog.ids import AgentName, ContentHash, RunId, StepId, item_number, node_of, parent_or_self
 from crewlog.model import Json
 from crewlog.reporting.trace.builder import run_trace
 from crewlog.reporting.trace.view import StepTrace
@@ -192,7 +192,7 @@ class _Reader:
 
     async def _task(self, state: CrewState, step: StepId, agent: AgentName) -> CallModel:
         """A step's model call, as the run would make it in a state."""
-        visit = state.frontier.get(visit_of(step))
+        visit = state.frontier.get(parent_or_self(step))
         definition = ContentHash((visit.definition if visit else "") or state.definition)
         facts = RunContext(await self._plan(definition), Journal(state))
         item: Item | None = None

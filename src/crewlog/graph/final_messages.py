@@ -22,7 +22,17 @@ from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.calls import INLINE_BYTES, CallModelResult, OutputValue, addressed_items
+from crewlog.state.calls import (
+    INLINE_BYTES,
+    CallModelResult,
+    FinalMessage,
+    FinalMessageInvalid,
+    MessageOutcome,
+    MessageUnusable,
+    OutputValue,
+    ToolCallsRequested,
+    addressed_items,
+)
 from crewlog.state.drafts import draft_text
 from crewlog.state.excerpt import excerpt, message_excerpt
 from crewlog.state.finish_reason import ACCEPT_REMEDY, FAULTS, REMEDIES
@@ -50,62 +60,87 @@ class FinalMessages:
     def __init__(self, run: RunContext) -> None:
         self._run = run
 
-    def errors(self, agent: AgentName, step: StepId, result: CallModelResult) -> tuple[str, ...]:
-        """Why a final message cannot be used; empty if it can."""
-        rules = self._run.rules_of(agent, step)
-        if self.is_bad(agent, step, result):
-            return (FAULTS[result.ending],)
-        if rules.reply is None or rules.does:  # an agent without a model has no structured output
-            return ()
-        return () if result.reply is not None else result.errors or _NOT_PARSED
+    def outcome(self, agent: AgentName, step: StepId, result: CallModelResult) -> MessageOutcome:
+        """The outcome of a model call, by the definition of its agent.
 
-    def is_bad(self, agent: AgentName, step: StepId, result: CallModelResult) -> bool:
-        """Whether a message ended badly and `bad_reply` does not accept that.
-
-        The message of an agent with channels may be empty.
+        An unusable message is what it is accepted as if `bad_reply` accepts it. The message of an
+        agent with channels may be empty.
         """
-        if not result.ending or self._run.rules_of(agent, step).bad_reply == "accept":
-            return False
+        found = result.outcome
+        if not isinstance(found, MessageUnusable):
+            return found
+        if self._run.rules_of(agent, step).bad_reply == "accept":
+            return found.accepted
         component = self._run.plan.topology
         may_be_empty = component is not None and agent in component.creatures
-        return not (may_be_empty and result.ending == "empty")
+        return found.accepted if may_be_empty and found.ending == "empty" else found
+
+    def errors(self, agent: AgentName, step: StepId, outcome: MessageOutcome) -> tuple[str, ...]:
+        """Why a final message cannot be used; empty if it can, and if it calls tools."""
+        rules = self._run.rules_of(agent, step)
+        # An agent without a model has no structured output.
+        is_structured = rules.reply is not None and not rules.does
+        match outcome:
+            case MessageUnusable(ending=ending):
+                return (FAULTS[ending],)
+            case FinalMessageInvalid(errors=errors) if is_structured:
+                return errors
+            case FinalMessage(output=None) if is_structured:
+                return _NOT_PARSED
+            case _:
+                return ()
 
     def has_undeliverable_items(
-        self, agent: AgentName, step: StepId, result: CallModelResult
+        self, agent: AgentName, step: StepId, outcome: MessageOutcome
     ) -> bool:
         """Whether a message has addressed items for an output that a change made an ordinary one.
 
         The model wrote them by the definition before, by which no other agent reads the text.
         """
+        output = outcome.output if isinstance(outcome, FinalMessage) else None
+        if output is None:
+            return False
         rules = self._run.rules_of(agent, step).reply
         tagged = rules.tagged if rules is not None else {}
-        outputs = result.reply.outputs if result.reply is not None else ()
-        return any(each.recipients is not None and each.key not in tagged for each in outputs)
+        return any(
+            each.recipients is not None and each.key not in tagged for each in output.outputs
+        )
 
-    def draft(self, agent: AgentName, step: StepId, result: CallModelResult) -> Draft | None:
+    def draft(
+        self, agent: AgentName, step: StepId, result: CallModelResult, outcome: MessageOutcome
+    ) -> Draft | None:
         """The draft in a message that is not final: a turn at its limit ends with it.
 
         A bad message has none.
         """
         ends = self._run.rules_of(agent, step).on_cap == "end"
-        if not ends or self.is_bad(agent, step, result) or not message_excerpt(result.body):
+        if not ends or not message_excerpt(result.body):
             return None
-        if not result.tools:
-            return Draft(body=result.hash, inline=None if result.stored else result.body)
-        if result.draft is None:  # the definition had no `on_cap: end` when the model was called
-            return None
-        return Draft(body=result.draft, inline=None if result.stored else draft_text(result.body))
+        match outcome:
+            case MessageUnusable() | ToolCallsRequested(draft=None):
+                # Without a draft the definition had no `on_cap: end` when the model was called.
+                return None
+            case ToolCallsRequested(draft=str(body)):
+                return Draft(body=body, inline=None if result.stored else draft_text(result.body))
+            case _:
+                return Draft(body=result.hash, inline=None if result.stored else result.body)
 
-    def apply(self, step: StepId, call: int, agent: AgentName, result: CallModelResult) -> None:
+    def apply(
+        self,
+        step: StepId,
+        call: int,
+        agent: AgentName,
+        result: CallModelResult,
+        outcome: MessageOutcome,
+    ) -> None:
         """Sets the outputs of a final message."""
         rules = self._run.rules_of(agent, step)
-        if rules.reply is not None and result.reply is not None:
-            values = _values_by_key(result.reply.outputs)
+        output = outcome.output if isinstance(outcome, FinalMessage) else None
+        if rules.reply is not None and output is not None:
+            values = _values_by_key(output.outputs)
             entry = self._run.state.frontier[step]
             rejected = entry.turn.refused if entry.turn is not None else 0
-            self._record_parsed(
-                step, call, agent, rules.reply, values, result.reply.how, rejected + 1
-            )
+            self._record_parsed(step, call, agent, rules.reply, values, output.how, rejected + 1)
             self._set_fields(step, agent, rules.reply, values, stored=result.stored)
             self._set_response(step, agent, rules.reply, result.hash)
         if rules.on_cap == "end":
@@ -117,6 +152,7 @@ class FinalMessages:
         call: int,
         agent: AgentName,
         result: CallModelResult,
+        outcome: MessageOutcome,
         errors: tuple[str, ...],
     ) -> Literal["again", "fallback", "fail"]:
         """Records a final message that cannot be used.
@@ -127,17 +163,17 @@ class FinalMessages:
         Returns:
             What follows: another model call, the fallback that was applied, or failure.
         """
-        rules, tries = self._expected_output(agent, step, result)
+        is_bad = isinstance(outcome, MessageUnusable)
+        rules, tries = self._expected_output(agent, step, outcome)
         entry = self._run.state.frontier[step]
         if entry.turn is None:
             return "fail"
         attempt = entry.turn.refused + 1
-        is_bad = self.is_bad(agent, step, result)
         # At its limit a turn without a draft cannot end with a bad message.
         capped = self._is_at_limit(agent, step) and is_bad and entry.turn.draft is None
         is_last = capped or attempt >= tries
         has_fallback = rules is not None and rules.fallback is not None
-        uses_fallback = is_last and has_fallback and not self.policy(agent, step, result)
+        uses_fallback = is_last and has_fallback and not self.policy(agent, step, outcome)
         self._run.record(
             j.StructuredOutputRejected(
                 step=step,
@@ -167,22 +203,22 @@ class FinalMessages:
         return rules.on_cap == "end" and calls % rules.max_calls == 0
 
     def _expected_output(
-        self, agent: AgentName, step: StepId, result: CallModelResult
+        self, agent: AgentName, step: StepId, outcome: MessageOutcome
     ) -> tuple[PlanStructuredOutput | None, int]:
         """The structured output of a final message, and how often the model is asked for it."""
         rules = self._run.rules_of(agent, step)
-        if not self.is_bad(agent, step, result):
+        if not isinstance(outcome, MessageUnusable):
             return rules.reply, rules.reply.tries if rules.reply is not None else 1
         return rules.reply, TRIES if rules.bad_reply == "retry" else 1
 
-    def policy(self, agent: AgentName, step: StepId, result: CallModelResult) -> str:
+    def policy(self, agent: AgentName, step: StepId, outcome: MessageOutcome) -> str:
         """The `bad_reply` of a step with a bad message, if it is `ask` or `fail`; else empty."""
         policy = self._run.rules_of(agent, step).bad_reply
-        is_bad = self.is_bad(agent, step, result)
+        is_bad = isinstance(outcome, MessageUnusable)
         return policy if is_bad and policy in ("ask", "fail") else ""
 
     def failure_text(
-        self, agent: AgentName, step: StepId, result: CallModelResult, errors: Sequence[str]
+        self, agent: AgentName, step: StepId, outcome: MessageOutcome, errors: Sequence[str]
     ) -> str:
         """The error of a step that fails because no final message could be used."""
         entry = self._run.state.frontier.get(step)
@@ -198,8 +234,8 @@ class FinalMessages:
             "Describe the expected reply in its prompt, choose another model, or set the "
             "`fallback` of its reply."
         )
-        if self.is_bad(agent, step, result):
-            remedy = f"{REMEDIES[result.ending]}, {ACCEPT_REMEDY}"
+        if isinstance(outcome, MessageUnusable):
+            remedy = f"{REMEDIES[outcome.ending]}, {ACCEPT_REMEDY}"
         return f"the reply of {agent!r} cannot be used, and it was asked {times}: {text}.\n{remedy}"
 
     def end_at_limit(self, step: StepId, agent: AgentName, logs: tuple[LogName, ...]) -> None:

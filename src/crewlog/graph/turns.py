@@ -41,8 +41,11 @@ from crewlog.state import journal as j
 from crewlog.state.calls import (
     CallModelResult,
     CallToolResult,
+    MessageOutcome,
+    MessageUnusable,
     ToolCallDenied,
     ToolCallInvalid,
+    ToolCallsRequested,
 )
 from crewlog.state.excerpt import excerpt, message_excerpt
 from crewlog.state.model import Call, FrontierStep, Turn
@@ -94,13 +97,15 @@ class Turns:
             self._run.record(
                 j.ArtifactOperationsRefused(step=step, agent=agent, **refused.to_json())
             )
+        outcome = self._replies.outcome(agent, step, result)
+        requested = outcome.calls if isinstance(outcome, ToolCallsRequested) else ()
         first = entry.turn.next_call
-        numbers = await self._graph.apply_message(range(first, first + len(result.tools)))
+        numbers = await self._graph.apply_message(range(first, first + len(requested)))
         calls = tuple(
             Call(call=n, tool=tool.tool, id=tool.id, message=result.hash, excerpt=tool.excerpt)
-            for n, tool in zip(numbers, result.tools, strict=True)
+            for n, tool in zip(numbers, requested, strict=True)
         )
-        faults = () if calls else self._replies.errors(agent, step, result)
+        faults = self._replies.errors(agent, step, outcome)
         is_final = not calls and not faults
         has_text = bool(message_excerpt(result.body))
         logs = (
@@ -108,7 +113,7 @@ class Turns:
             if is_final
             else (self._run.step_log(step, agent),)
         )
-        if is_final and self._replies.has_undeliverable_items(agent, step, result):
+        if is_final and self._replies.has_undeliverable_items(agent, step, outcome):
             logs = (private_log(agent),)
         self._run.record(
             j.ModelCallCompleted(
@@ -123,17 +128,17 @@ class Turns:
                 append=is_final and self._run.has_list_reducer(f"{agent}.text"),
                 refused=bool(faults),
                 ending=result.ending,
-                draft=None if is_final else self._replies.draft(agent, step, result),
+                draft=None if is_final else self._replies.draft(agent, step, result, outcome),
                 window=result.window,
                 without_model=composed,
                 delay=result.delay,
             )
         )
         if faults:
-            await self._refuse(step, number, result, faults)
+            await self._refuse(step, number, result, outcome, faults)
         elif is_final:
             self._wakes.wake_along_output_wires(agent, result.hash, logs)
-            self._replies.apply(step, number, agent, result)
+            self._replies.apply(step, number, agent, result, outcome)
             await self.end(step, ())
         for call in calls:
             decision = await self._authorize_call(step, agent, call)
@@ -143,23 +148,28 @@ class Turns:
                 await self._ask_for_approval(step, call, result, decision)
 
     async def _refuse(
-        self, step: StepId, number: int, result: CallModelResult, faults: tuple[str, ...]
+        self,
+        step: StepId,
+        number: int,
+        result: CallModelResult,
+        outcome: MessageOutcome,
+        faults: tuple[str, ...],
     ) -> None:
         """Repeats a model call whose final message is not valid, or uses the fallback, or fails."""
         agent = self._run.agent_of(step)
         if agent is None:
             return
-        match self._replies.reject(step, number, agent, result, faults):
+        match self._replies.reject(step, number, agent, result, outcome, faults):
             case "again":
                 await self._check_turn_limit(step)
             case "fallback":
                 await self.end(step, ())
             case "fail":
                 calls = calls_of(self._run.state.frontier[step])
-                error = self._replies.failure_text(agent, step, result, faults)
-                is_bad = self._replies.is_bad(agent, step, result)
+                error = self._replies.failure_text(agent, step, outcome, faults)
+                is_bad = isinstance(outcome, MessageUnusable)
                 error_type: FoundError = "BadReply" if is_bad else "ReplyInvalid"
-                policy = self._replies.policy(agent, step, result)
+                policy = self._replies.policy(agent, step, outcome)
                 await self._fail_turn(step, calls[-1].call, error, error_type, policy)
 
     async def apply_tool_call(self, step: StepId, number: int, result: CallToolResult) -> None:

@@ -23,7 +23,9 @@ Ending = Literal["complete", "cut", "refused", "withheld", "empty", "unknown", "
 - `unknown`: the table lacks the provider's word; or there is no word and the message is empty.
 - `broken`: the service failed while it answered. The call is retried like a failed call.
 """
-BadEnding = Literal["", "cut", "refused", "withheld", "empty", "unknown"]
+BadFinishReason = Literal["cut", "refused", "withheld", "empty", "unknown"]
+"""Why a message is not usable."""
+BadEnding = Literal["", BadFinishReason]
 """Why a message is not usable; empty for a usable one."""
 
 _WORDS: Mapping[Ending, frozenset[str]] = {

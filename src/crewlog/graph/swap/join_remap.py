@@ -24,7 +24,7 @@ from crewlog.definition.phases import reachable
 from crewlog.graph.joins import complete_generations, dependents, times_met
 from crewlog.graph.loops import Loops, forward_edges
 from crewlog.graph.plan import GraphPlan, Join
-from crewlog.ids import NodeName, StepId
+from crewlog.ids import NodeName, StepId, step_id
 from crewlog.state.model import CrewState, FrontierStep
 
 Counts = dict[NodeName, int]
@@ -314,7 +314,7 @@ class JoinRemap:
             steps = [s for s, e in self.frontier.items() if e.node == name]
             last = steps[-1] if steps else None
             number = self._visits.get(name, 0) - self.retracted_count(name)
-            if last is None or last != f"{name}#{number}":
+            if last is None or last != step_id(name, number):
                 break
             entry = self.frontier[last]
             if entry.status == "interrupted" or has_started(entry, self._state):

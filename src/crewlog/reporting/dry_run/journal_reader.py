@@ -16,7 +16,7 @@ from crewlog.definition.conditions import (
 from crewlog.definition.findings import listed
 from crewlog.graph.joins import missing_sources
 from crewlog.graph.plan import ASK_HUMAN, SKIP, GraphPlan, PlanNode
-from crewlog.ids import AgentName, NodeName, RunId, StepId, item_number, node_of, visit_of
+from crewlog.ids import AgentName, NodeName, RunId, StepId, item_number, node_of, parent_or_self
 from crewlog.model import Json
 from crewlog.reporting.drawing.labels import ON_ERROR, outgoing_edges
 from crewlog.reporting.dry_run.view import (
@@ -113,7 +113,7 @@ class _JournalReader:
                 self._add_steps(entry, before)
             case j.RequirementMet():
                 self._add_check(entry.step, "when", waived=entry.waived)
-            case j.StepStarted() if not item_number(entry.step):
+            case j.StepStarted(parent=None):
                 self._add_check(entry.step, "only_if")
             case j.ParentStepStarted():
                 self._add_check(entry.step, "only_if")
@@ -123,7 +123,7 @@ class _JournalReader:
             case j.OutputSet():
                 self._add_output(entry.agent, f"{entry.agent}.{entry.key}", entry.value)
             case j.StepFailed():
-                draft = self.steps[visit_of(entry.step)]
+                draft = self.steps[parent_or_self(entry.step)]
                 draft.outcome, draft.because = "failed", f"failed: {entry.error}"
             case j.StepCompleted() if not item_number(entry.step):
                 self._end_step(entry)
@@ -224,7 +224,7 @@ class _JournalReader:
         for step, entry in self.state.frontier.items():
             node = self.plan.nodes[entry.node]
             if AgentName(agent) in node.agents and entry.status == "running":
-                self.steps[visit_of(step)].sets[name] = value
+                self.steps[parent_or_self(step)].sets[name] = value
                 return
 
     def _end_step(self, entry: j.StepCompleted) -> None:

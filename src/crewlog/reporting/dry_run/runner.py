@@ -21,7 +21,7 @@ from crewlog.model import Json
 from crewlog.reporting.dry_run.journal_reader import dry_run_view
 from crewlog.reporting.dry_run.view import DryRunEnd, DryRunView
 from crewlog.state import journal as j
-from crewlog.state.calls import CallModelResult, OutputValue, StructuredOutput
+from crewlog.state.calls import CallModelResult, FinalMessage, OutputValue, StructuredOutput
 from crewlog.state.model import Interrupt
 
 STEP_LIMIT = 200
@@ -150,7 +150,8 @@ class _DryRunner:
             OutputValue(key=key, value=assumed[key]) for key in structured if key in assumed
         )
         read = StructuredOutput(outputs=fields) if rules.reply else None
-        reply = CallModelResult(body=body, hash=hash_json(body), reply=read)
+        outcome = FinalMessage(output=read)
+        reply = CallModelResult(body=body, hash=hash_json(body), outcome=outcome)
         await self.engine.turns.apply_model_call(request.step, request.call.call, reply)
 
     def _chosen_answer(self, interrupt: Interrupt) -> str:

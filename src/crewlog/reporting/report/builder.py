@@ -16,6 +16,7 @@ from crewlog.ids import (
     ContentHash,
     RunId,
     StepId,
+    child_step_id,
     item_number,
 )
 from crewlog.model import Json
@@ -307,7 +308,7 @@ def _item_lists(notes: _JournalNotes, trace: TraceView) -> Iterator[ItemListRepo
             continue
         source, of, items = notes.item_lists[step.step]
         statuses = {item.step: item.status for item in step.items}
-        numbered = [statuses.get(StepId(f"{step.step}.{n}"), "") for n in range(1, of + 1)]
+        numbered = [statuses.get(child_step_id(step.step, n), "") for n in range(1, of + 1)]
         yield ItemListReport(
             step=step.step, source=source, of=of, items=items, statuses=tuple(numbered)
         )

@@ -21,9 +21,9 @@ from crewlog.ids import (
     item_number,
     named_readers,
     node_of,
+    parent_or_self,
     private_log,
     step_id,
-    visit_of,
 )
 from crewlog.reporting.events.view import Event, event_view
 from crewlog.reporting.trace.view import CallTrace, InterruptTrace, StepTrace, TraceView
@@ -172,7 +172,7 @@ class _TraceBuilder:
         self._visits = merged_visit_numbers(self._visits, part, names)
 
     def _restore_steps(self, position: int, at: int, state: CrewState) -> None:
-        for step, found in sorted(state.frontier.items(), key=lambda pair: item_number(pair[0])):
+        for step, found in sorted(state.frontier.items(), key=lambda pair: pair[1].item):
             again = self._add_step(step, position, at)
             if found.status == "running" or found.turn is not None:
                 again.status, again.started, again.began = "running", at, position
@@ -210,7 +210,7 @@ class _TraceBuilder:
 
     def _add_step(self, step: StepId, position: int, at: int) -> StepTrace:
         made = StepTrace(step=step, node=node_of(step), reached=at, position=position)
-        visit = self._open_steps.get(visit_of(step)) if item_number(step) else None
+        visit = self._open_steps.get(parent_or_self(step)) if item_number(step) else None
         (visit.items if visit is not None else self.trace.steps).append(made)
         self._open_steps[step] = made
         self._last_steps[made.node] = made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import model_validator
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 from typing_extensions import override
 
 from crewlog.canonical_json import hash_json
@@ -73,6 +73,14 @@ def _last_started_step(batch: Any) -> str:
             return ""
 
 
+class NamedOutcome(Model):
+    """A way in which a call ends whose `kind` is part of its JSON."""
+
+    @model_serializer(mode="wrap")
+    def _with_kind(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Json]:
+        return {"kind": type(self).model_fields["kind"].default, **serialize(self)}
+
+
 class CallResult(Model):
     """The message of a call. As JSON it leaves out the metadata that the body has."""
 
@@ -108,6 +116,8 @@ class CallResult(Model):
                     **fields,
                     "usage": usage_with_metadata(fields["usage"], metadata["usage"]),
                 }
+            if isinstance(fields.get("outcome"), dict) and "outcome" in metadata:
+                fields = {**fields, "outcome": {**metadata["outcome"], **fields["outcome"]}}
             return {**metadata, **fields}
         return data  # pyright: ignore[reportUnknownVariableType]
 
@@ -118,4 +128,8 @@ class CallResult(Model):
         if "usage" in metadata:
             data["usage"] = usage_without_metadata(data.get("usage", {}), metadata["usage"])
             metadata["usage"] = {}
+        if "outcome" in metadata and "outcome" in data:
+            known: dict[str, Json] = metadata["outcome"]
+            data["outcome"] = {k: v for k, v in data["outcome"].items() if known.get(k) != v}
+            metadata["outcome"] = {}
         return {key: value for key, value in data.items() if metadata.get(key) != value}

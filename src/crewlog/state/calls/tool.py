@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, model_serializer
+from pydantic import Discriminator, Field, Tag
 from typing_extensions import override
 
 from crewlog.authority.bindings import Approval
 from crewlog.ids import AgentName, ContentHash, NodeName, RunId, ToolName, idempotency_key
 from crewlog.model import Json, Model
-from crewlog.state.calls.call import CallInput, CallResult
+from crewlog.state.calls.call import CallInput, CallResult, NamedOutcome
 from crewlog.state.calls.output import OutputValue
 from crewlog.state.calls.quota import CallQuota
 
@@ -95,13 +95,7 @@ class ToolReturned(Model):
     """The nodes that a LangGraph `Command` goes to: a handoff."""
 
 
-class _NamedOutcome(Model):
-    @model_serializer(mode="wrap")
-    def _with_kind(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Json]:
-        return {"kind": type(self).model_fields["kind"].default, **serialize(self)}
-
-
-class GraphOperationsReturned(_NamedOutcome):
+class GraphOperationsReturned(NamedOutcome):
     """A group tool ran: its agent wants to change its component.
 
     The workflow checks that the agent may, and answers the call with the result of the change.
@@ -112,7 +106,7 @@ class GraphOperationsReturned(_NamedOutcome):
     """The operations, as `crewlog.definition.operations` in JSON."""
 
 
-class ToolCallInvalid(_NamedOutcome):
+class ToolCallInvalid(NamedOutcome):
     """The call names no tool, or its arguments are not valid: the model may repair it."""
 
     kind: Literal["invalid"] = "invalid"
@@ -120,7 +114,7 @@ class ToolCallInvalid(_NamedOutcome):
     """Whether no attempt of the call has started: then the quotas of the run do not count it."""
 
 
-class ToolCallDenied(_NamedOutcome):
+class ToolCallDenied(NamedOutcome):
     """The activity did not authorize the call; the journal has the reason, too."""
 
     kind: Literal["denied"] = "denied"

@@ -34,8 +34,10 @@ from crewlog.ids import (
     is_artifact,
     item_number,
     node_of,
+    parent_or_self,
     step_id,
-    visit_of,
+    step_of_log,
+    visit_number,
 )
 from crewlog.ids import child_step_id as step_of_item
 from crewlog.model import Json
@@ -93,10 +95,10 @@ class MergeNames(NamedTuple):
     def step(self, step: StepId) -> StepId:
         """The id of a step."""
         if item := item_number(step):
-            return step_of_item(self.step(visit_of(step)), item)
+            return step_of_item(self.step(parent_or_self(step)), item)
         node = node_of(step)
         now = self.nodes.get(node, node)
-        return step_id(now, int(step.rpartition("#")[2]) + self.visit_offsets.get(now, 0))
+        return step_id(now, visit_number(step) + self.visit_offsets.get(now, 0))
 
     def agent(self, name: AgentName) -> AgentName:
         """The name of an agent."""
@@ -105,10 +107,9 @@ class MergeNames(NamedTuple):
     def log(self, log: LogName) -> LogName:
         """The name of a log."""
         if log.startswith(PRIVATE):
-            own = log.removeprefix(PRIVATE)
-            if "#" in own:
-                return child_step_log(self.step(StepId(own)))
-            return LogName(PRIVATE + self.renames.agent(own))
+            if (step := step_of_log(log)) is not None:
+                return child_step_log(self.step(step))
+            return LogName(PRIVATE + self.renames.agent(log.removeprefix(PRIVATE)))
         if is_artifact(log):
             return artifact_log(self.renames.artifact(log.removeprefix(_ARTIFACT)))
         return LogName(self.renames.log(log))
@@ -206,7 +207,7 @@ def merged_interrupts(merged: CrewState, names: MergeNames) -> tuple[Interrupt, 
     return tuple(
         interrupt.model_copy(update={"step": names.step(interrupt.step)})
         for interrupt in merged.interrupts.values()
-        if interrupt.step is not None and node_of(visit_of(interrupt.step)) in names.nodes
+        if interrupt.step is not None and node_of(interrupt.step) in names.nodes
     )
 
 
