@@ -246,17 +246,16 @@ def _expected(entry: Entry, metadata: Mapping[str, Json]) -> Entry:
     expected = dict(metadata)
     tool_calls = expected.pop("calls", None)
     calls: Any = entry.get("calls")
-    if tool_calls and isinstance(calls, list):
-        expected["calls"] = _numbered_calls(
-            tool_calls, calls[0].get("call", 0), entry["ref"]["body"]
-        )  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    if tool_calls and not isinstance(calls, int | None):
+        first: int = calls[0].get("call", 0)
+        expected["calls"] = _numbered_calls(tool_calls, first, entry["ref"]["body"])
     return expected
 
 
 def _numbered_calls(
     tool_calls: Iterable[Mapping[str, Json]], first: int, message: str
 ) -> list[Entry]:
-    """The calls of an entry: `asked` with their numbers and their message."""
+    """The calls of an entry: `tool_calls` with their numbers and their message."""
     calls: list[Entry] = []
     for n, call_ in enumerate(tool_calls, first):
         call = {"call": n, **call_, "message": message}
