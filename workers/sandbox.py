@@ -39,7 +39,7 @@ from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers.activity_ids import ActivityIds, create_activity_ids
 from crewlog.workers.history_progress import QUERY_WITHOUT_TASK, Progress, has_history_events
 from crewlog.workers.instance_host import Host, NoHost, WorkerHost
-from crewlog.workflows.command_queue import TOGETHER, contents
+from crewlog.workflows.commands.queue import TOGETHER, contents
 
 PASSED_THROUGH: dict[str, str] = {
     "langgraph": "large, and pure as it is driven here: no Pregel loop, no I/O, async routers",
@@ -79,7 +79,7 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.workflows.interceptors": "classes without module state; loaded by the worker",
     "crewlog.workflows.execution": "classes without module state; imported anew they cost 5 ms",
     "crewlog.workflows.authorization": "pure functions, and one that waits; no module state",
-    "crewlog.workflows.command_queue": "classes without module state",
+    "crewlog.workflows.commands": "classes without module state, and a table of functions",
     "crewlog.workflows.local_activity": "a function that waits; no module state",
 }
 """Never the root package: all of its modules would pass through, without reasons.
@@ -122,7 +122,7 @@ class SandboxedInstance(WorkflowInstance):
       own, after the rest. The commands in the history would then have an order that no replay can
       produce, and the run could not continue. So the second order is always used.
     - A crew's run gets the signals of an activation as one; see
-      `crewlog.workflows.command_queue`.
+      `crewlog.workflows.commands.queue`.
     - In an encrypted run, results name their calls; see `crewlog.workers.activity_ids`.
     """
 

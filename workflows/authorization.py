@@ -4,7 +4,7 @@ The loop authorizes each command once, before anything is done for it. It does s
 policy changed while the command was prepared. An open policy costs nothing here.
 
 An expiry is compared with the time at which a command arrived. Updates arrive with a workflow task,
-whose time is the same in each replay. Signals do not (`command_queue.now`): for a signal with a
+whose time is the same in each replay. Signals do not (`commands.queue.now`): for a signal with a
 valid signature, a local activity records the time in the history.
 """
 
@@ -50,7 +50,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun, spoken
 
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
-from crewlog.workflows.command_queue import QueuedCommand, RefusedCommand
+from crewlog.workflows.commands.queue import QueuedCommand, RefusedCommand
 
 WIDENINGS_IN_ERROR = 10
 """The most widenings that an error lists."""

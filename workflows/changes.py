@@ -45,7 +45,7 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import PREPARE_BY_PROMPT_OPTIONS, PREPARE_CHANGE_OPTIONS
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.local_activity import execute_local_activity_or_fallback
 
 SPLIT_AT_START = f"{RESERVED}pieces"

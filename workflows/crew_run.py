@@ -47,6 +47,7 @@ with workflow.unsafe.imports_passed_through():
         BUSY,
         CLOSING,
         PAYLOAD_HASH,
+        UPDATES,
         WORKFLOW_TYPE,
         AskRun,
         ChangeResult,
@@ -57,7 +58,7 @@ with workflow.unsafe.imports_passed_through():
     )
 
 from crewlog.workflows import authorization, restore
-from crewlog.workflows.command_queue import (
+from crewlog.workflows.commands.queue import (
     TOGETHER,
     InvalidPayload,
     QueuedCommand,
@@ -269,82 +270,37 @@ class CrewRun:
                     remedy="Send the signal 'message', and wait for the result of the workflow."
                 ),
             )
-        self._check_update("ask", raw)
+        self._check_update("ask", [raw])
 
-    @workflow.update(name="answer")
-    async def answer(self, raw: RawValue) -> dict[str, Any]:
-        """Answers an interrupt; see `Answer` and `CommandResult`."""
-        return await self._update("answer", raw)
+    @workflow.update(dynamic=True)
+    async def on_update(self, name: str, args: Sequence[RawValue]) -> dict[str, Any]:
+        """Applies a command of `wire.COMMANDS`, and returns its result."""
+        return await self._update(name, args)
 
-    @answer.validator
-    def check_answer(self, raw: RawValue) -> None:
-        """Rejects what is not an `Answer`, and everything while the run continues as new."""
-        self._check_update("answer", raw)
+    @on_update.validator
+    def check_update(self, name: str, args: Sequence[RawValue]) -> None:
+        """Rejects what is no command of its name, and everything while the run continues as new."""
+        if name not in UPDATES:
+            error = CommandRejected(
+                f"there is no update {name!r}", remedy=f"Updates: {', '.join(UPDATES)}."
+            )
+            raise failure(error)
+        self._check_update(name, args)
 
-    @workflow.update(name="change")
-    async def change(self, raw: RawValue) -> dict[str, Any]:
-        """Changes the crew of the live run; see `Change` and `ChangeResult`."""
-        return await self._update("change", raw)
-
-    @change.validator
-    def check_change(self, raw: RawValue) -> None:
-        """Rejects what is not a `Change`; see `check_answer`."""
-        self._check_update("change", raw)
-
-    @workflow.update(name="edit_state")
-    async def edit_state(self, raw: RawValue) -> dict[str, Any]:
-        """Sets values of the state; see `EditState` and `CommandResult`."""
-        return await self._update("edit_state", raw)
-
-    @edit_state.validator
-    def check_edit_state(self, raw: RawValue) -> None:
-        """Rejects what is not an `EditState`; see `check_answer`."""
-        self._check_update("edit_state", raw)
-
-    @workflow.update(name="redirect")
-    async def redirect(self, raw: RawValue) -> dict[str, Any]:
-        """Sends the run to another node than the next one; see `Redirect` and `CommandResult`."""
-        return await self._update("redirect", raw)
-
-    @redirect.validator
-    def check_redirect(self, raw: RawValue) -> None:
-        """Rejects what is not a `Redirect`; see `check_answer`."""
-        self._check_update("redirect", raw)
-
-    @workflow.update(name="rollback")
-    async def rollback(self, raw: RawValue) -> dict[str, Any]:
-        """Returns the run to a checkpoint; see `Rollback` and `CommandResult`."""
-        return await self._update("rollback", raw)
-
-    @rollback.validator
-    def check_rollback(self, raw: RawValue) -> None:
-        """Rejects what is not a `Rollback`; see `check_answer`."""
-        self._check_update("rollback", raw)
-
-    @workflow.update(name="set_permission")
-    async def set_permission(self, raw: RawValue) -> dict[str, Any]:
-        """Sets a permission for a tool; see `SetPermission` and `CommandResult`."""
-        return await self._update("set_permission", raw)
-
-    @set_permission.validator
-    def check_set_permission(self, raw: RawValue) -> None:
-        """Rejects what is not a `SetPermission`; see `check_answer`."""
-        self._check_update("set_permission", raw)
-
-    def _check_update(self, name: str, raw: RawValue) -> None:
+    def _check_update(self, name: str, args: Sequence[RawValue]) -> None:
         if self._is_closing():
             raise closing_error()
         try:
-            data = read_client_args([raw])
-            if self._encrypted and is_plain(raw.payload):
+            data = read_client_args(args)
+            if self._encrypted and any(is_plain(each.payload) for each in args):
                 data = InvalidPayload(NOT_ENCRYPTED)
             parse(name, data)
         except CrewlogError as error:
             raise failure(error) from error
 
-    async def _update(self, name: str, raw: RawValue) -> dict[str, Any]:
+    async def _update(self, name: str, args: Sequence[RawValue]) -> dict[str, Any]:
         """Queues a command, and waits for its outcome."""
-        incoming = receive_command(name, [raw])
+        incoming = receive_command(name, args)
         incoming.arrived, incoming.is_update = now(), True
         self._inbox.append(incoming)
         await workflow.wait_condition(lambda: incoming.done)

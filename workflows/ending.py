@@ -20,8 +20,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import ArtifactResult, RunResult
 
 from crewlog.workflows.activity_options import STORE_OPTIONS
-from crewlog.workflows.command_queue import InvalidPayload, present
-from crewlog.workflows.commands import CommandProcessor
+from crewlog.workflows.commands.processor import CommandProcessor
+from crewlog.workflows.commands.queue import InvalidPayload, present
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.conversation import Responses
 from crewlog.workflows.graph_changes import GraphChanges

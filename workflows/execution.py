@@ -31,8 +31,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine
     from crewlog.ids import StepId
 
-from crewlog.workflows.command_queue import QueuedCommand
-from crewlog.workflows.commands import CommandProcessor
+from crewlog.workflows.commands.processor import CommandProcessor
+from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.conversation import Responses
 from crewlog.workflows.ending import Ended, ExecutionEnd

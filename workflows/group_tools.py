@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import Change
 
 from crewlog.workflows import changes
-from crewlog.workflows.command_queue import QueuedCommand, RefusedCommand
+from crewlog.workflows.commands.queue import QueuedCommand, RefusedCommand
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import LOCAL_OPTIONS, RESTORE_OPTIONS, SPLIT_OPTIONS
-from crewlog.workflows.command_queue import (
+from crewlog.workflows.commands.queue import (
     NotPrepared,
     Preparation,
     QueuedCommand,

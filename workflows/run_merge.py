@@ -53,7 +53,7 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import PREPARE_CHANGE_OPTIONS, STORE_OPTIONS
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.local_activity import execute_activity, execute_local_activity_or_fallback
 
 PREPARE_TIMEOUT = timedelta(seconds=60)

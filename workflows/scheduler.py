@@ -52,7 +52,7 @@ from crewlog.workflows.call_outcomes import (
     StoreWait,
     failure_outcome,
 )
-from crewlog.workflows.command_queue import now
+from crewlog.workflows.commands.queue import now
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.conversation import Responses
 from crewlog.workflows.persistence import JournalWriter

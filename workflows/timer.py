@@ -9,7 +9,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.times import moment_words
 
-from crewlog.workflows.command_queue import now
+from crewlog.workflows.commands.queue import now
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.run_merge import RunMerge
 
@@ -18,7 +18,7 @@ LONGEST_TIMER = 30 * 86_400_000
 
 PUNCTUAL = 2000
 """Milliseconds of delay up to which a timer counts as on time, so that a replay makes the same
-journal; see `command_queue.now`. A later timer was delayed by an outage of the server."""
+journal; see `commands.queue.now`. A later timer was delayed by an outage of the server."""
 
 
 class RunTimer:

@@ -20,7 +20,7 @@ from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import AddPhase
 from crewlog.errors import CommandRejected, InterruptNotOpen
-from crewlog.workflows.unauthenticated_signals import MAX_REJECTIONS
+from crewlog.workflows.commands.unauthenticated_signals import MAX_REJECTIONS
 
 from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, tool, until
 

@@ -14,7 +14,7 @@ from temporalio.common import RawValue
 
 from crewlog.client import Run
 from crewlog.errors import CommandRejected, InterruptNotOpen
-from crewlog.workflows.unauthenticated_signals import MAX_REJECTIONS
+from crewlog.workflows.commands.unauthenticated_signals import MAX_REJECTIONS
 
 from .harness import LIMIT, Site, calls, tool
 

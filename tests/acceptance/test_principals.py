@@ -29,9 +29,9 @@ from crewlog.state.calls import STORE_BATCH
 from crewlog.usage import Usage
 from crewlog.wire import WORKFLOW_TYPE, InitialMessage, InitialState
 from crewlog.workers.sandbox import sandbox
+from crewlog.workflows.commands.unauthenticated_signals import MAX_REJECTIONS
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.interceptors import StartArgumentInterceptor
-from crewlog.workflows.unauthenticated_signals import MAX_REJECTIONS
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
 

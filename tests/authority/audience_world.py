@@ -46,8 +46,8 @@ from crewlog.state.calls import (
 from crewlog.state.model import CrewState
 from crewlog.state.recorder import Journal
 from crewlog.store.in_process import InMemoryStore
-from crewlog.workflows.command_effects import apply_command
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.commands.effects import apply_command
+from crewlog.workflows.commands.queue import QueuedCommand
 
 MARK = re.compile(r"<<(\d+)>>")
 NAMES = ("ann", "bob", "cid", "dee")

@@ -29,8 +29,7 @@ from crewlog.authority.principals import (
 from crewlog.authority.signatures import APPROVE, EVERYWHERE, SCHEDULE, START, Signature
 from crewlog.definition.policy import RIGHTS, Policy, public_key_bytes
 from crewlog.model import Model
-from crewlog.wire import SIGNALS, UPDATES, AskRun, ForkSource, StartRun, refusal_text
-from crewlog.workflows.command_queue import COMMAND_MODELS
+from crewlog.wire import COMMANDS, SIGNALS, UPDATES, AskRun, ForkSource, StartRun, refusal_text
 
 ADA, BOB, EVE = (Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2, 3))
 RUN, NOW = "music-7f3a", 1_800_000_000_000
@@ -176,7 +175,8 @@ def test_every_command_has_its_right_and_others_need_the_highest() -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [StartRun, ForkSource, AskRun, *dict.fromkeys(COMMAND_MODELS.values())]
+    "model",
+    [StartRun, ForkSource, AskRun, *dict.fromkeys(each.content for each in COMMANDS.values())],
 )
 def test_each_field_of_each_command_is_signed(model: type[Model]) -> None:
     """Whatever a build adds to commands is under the signature: nothing but the proof is not."""

@@ -46,8 +46,8 @@ from crewlog.state.finish_reason import BadEnding
 from crewlog.state.fold import fold_journal
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.state.recorder import Journal
-from crewlog.workflows.command_effects import apply_command
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.commands.effects import apply_command
+from crewlog.workflows.commands.queue import QueuedCommand
 from graph.crews import agents_in, plan_of
 
 RUN = RunId("sim")

@@ -8,8 +8,8 @@ import pytest
 
 from crewlog.errors import CommandRejected, InterruptNotOpen, InvalidArguments, NotPermitted
 from crewlog.state.calls import OutputValue
-from crewlog.workflows.command_effects import apply_command
-from crewlog.workflows.command_queue import (
+from crewlog.workflows.commands.effects import apply_command
+from crewlog.workflows.commands.queue import (
     CheckedArguments,
     Preparation,
     QueuedCommand,

@@ -27,8 +27,8 @@ from crewlog.state.calls import RestoreStateResult
 from crewlog.state.model import CrewState, Output, Turn
 from crewlog.wire import InitialState, StartRun
 from crewlog.workflows.authorization import authorize_start, check_initial_state
-from crewlog.workflows.command_effects import apply_command
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.commands.effects import apply_command
+from crewlog.workflows.commands.queue import QueuedCommand
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation, final
 

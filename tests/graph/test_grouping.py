@@ -28,7 +28,7 @@ from crewlog.state.components import ComponentChange
 from crewlog.state.model import CommandOutcome, CrewState, FrontierStep, PendingChange
 from crewlog.wire import Change
 from crewlog.workflows import group_tools as group_changes
-from crewlog.workflows.command_queue import QueuedCommand, RefusedCommand
+from crewlog.workflows.commands.queue import QueuedCommand, RefusedCommand
 from graph.simulation import Outcome, Simulation, as_json, folded, returns, says
 
 OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])

@@ -17,8 +17,8 @@ from crewlog.state.components import Rename
 from crewlog.state.model import MergeOutcome
 from crewlog.state.run_merge.protocol import OUTCOMES_KEPT
 from crewlog.workflows import run_merge
-from crewlog.workflows.command_effects import apply_command
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.commands.effects import apply_command
+from crewlog.workflows.commands.queue import QueuedCommand
 from graph.simulation import RUN, Simulation, as_json, folded
 from graph.test_taking_in import EDGE, OTHER, PAIR, begin, crew, prepared
 

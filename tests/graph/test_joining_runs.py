@@ -24,7 +24,7 @@ from crewlog.state.run_merge import protocol
 from crewlog.wire import Change
 from crewlog.workflows import run_merge as merging_runs
 from crewlog.workflows.changes import check
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.run_merge import MAX_NOTIFICATIONS, RunMerge
 from graph.crews import plan_of
 from graph.simulation import RUN, Failure, Replies, Simulation, Witness, folded, says

@@ -12,8 +12,8 @@ from crewlog.errors import CommandConflict
 from crewlog.state.carry import Carry
 from crewlog.state.fold import fold
 from crewlog.state.journal import entry_from_json
-from crewlog.workflows.command_effects import apply_command, doubtful
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.commands.effects import apply_command, doubtful
+from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.ending import CARRIED_BYTES
 from graph.crews import plan_of
 from graph.simulation import Simulation, final

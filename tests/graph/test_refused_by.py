@@ -9,8 +9,8 @@ import pytest
 from crewlog.cli.auditing import said
 from crewlog.reporting.audit.auditor import audit_records
 from crewlog.state import journal as j
-from crewlog.workflows.command_effects import apply_command
-from crewlog.workflows.command_queue import QueuedCommand
+from crewlog.workflows.commands.effects import apply_command
+from crewlog.workflows.commands.queue import QueuedCommand
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
 

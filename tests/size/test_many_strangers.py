@@ -18,7 +18,7 @@ import pytest
 
 from acceptance.harness import LIMIT, Site, calls, tool, until
 from crewlog.client import Run, keys
-from crewlog.workflows.unauthenticated_signals import (
+from crewlog.workflows.commands.unauthenticated_signals import (
     MAX_REJECTIONS,
     PARSE_WORK,
     SIGNALS_PER_ENTRY,

@@ -9,8 +9,8 @@ import pytest
 
 from crewlog.errors import CommandRejected
 from crewlog.workflows import restore
-from crewlog.workflows.command_queue import Preparation, QueuedCommand, RefusedCommand
-from crewlog.workflows.commands import CommandProcessor
+from crewlog.workflows.commands.processor import CommandProcessor
+from crewlog.workflows.commands.queue import Preparation, QueuedCommand, RefusedCommand
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.run_merge import RunMerge
 from graph.crews import plan_of

@@ -28,7 +28,7 @@ from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers import history_progress
 from crewlog.workers.instance_host import has_no_pending_task
 from crewlog.workers.sandbox import ENDED_EARLY, SandboxedInstance, sandbox
-from crewlog.workflows.command_queue import TOGETHER, apart
+from crewlog.workflows.commands.queue import TOGETHER, apart
 from curious import Curious
 from shared import Lab
 

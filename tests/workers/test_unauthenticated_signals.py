@@ -17,9 +17,9 @@ from crewlog.errors import NotPermitted
 from crewlog.graph.engine import Engine
 from crewlog.ids import RESERVED
 from crewlog.workflows import authorization
-from crewlog.workflows.command_effects import apply_command
-from crewlog.workflows.command_queue import InvalidPayload, QueuedCommand, UndecodedPayload
-from crewlog.workflows.unauthenticated_signals import (
+from crewlog.workflows.commands.effects import apply_command
+from crewlog.workflows.commands.queue import InvalidPayload, QueuedCommand, UndecodedPayload
+from crewlog.workflows.commands.unauthenticated_signals import (
     BYTES_PER_WORK,
     MAX_REJECTIONS,
     PARSE_WORK,

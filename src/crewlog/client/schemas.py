@@ -40,35 +40,18 @@ from crewlog.state.journal import JournalEntry
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DIRECTORY = Path("docs/schemas")
 
-TAKES: dict[str, type[Model]] = {
-    "StartRun": wire.StartRun,
-    "Command": wire.Command,
-    "InterruptCommand": wire.InterruptCommand,
-    "MessageCommand": wire.MessageCommand,
-    "Answer": wire.Answer,
-    "AskRun": wire.AskRun,
-    "Page": wire.Page,
-    "TagCommand": wire.TagCommand,
-    "Change": wire.Change,
-    "EditState": wire.EditState,
-    "Redirect": wire.Redirect,
-    "Rollback": wire.Rollback,
-    "SetPermission": wire.SetPermission,
-    "PermissionsQuery": wire.PermissionsQuery,
-}
-GIVES: dict[str, type[Model]] = {
-    "RunResult": wire.RunResult,
-    "CommandResult": wire.CommandResult,
-    "ChangeResult": wire.ChangeResult,
-    "RunView": wire.RunView,
-    "StateView": wire.StateView,
-    "GraphView": wire.GraphView,
-    "InterruptView": wire.InterruptView,
-    "JournalPage": wire.JournalPage,
-    "CheckpointPage": wire.CheckpointPage,
-    "PermissionsPage": wire.PermissionsPage,
-    "ConversationView": wire.ConversationView,
-}
+_ARGUMENTS: list[type[Model]] = [
+    wire.StartRun,
+    *(command.content for command in wire.COMMANDS.values()),
+    *(query.argument for query in wire.QUERIES.values() if query.argument),
+]
+_RESULTS: list[type[Model]] = [
+    wire.RunResult,
+    *(command.result for command in wire.COMMANDS.values() if command.result),
+    *(query.result for query in wire.QUERIES.values()),
+]
+TAKES: dict[str, type[Model]] = {model.__name__: model for model in _ARGUMENTS}
+GIVES: dict[str, type[Model]] = {model.__name__: model for model in _RESULTS}
 VIEWS: dict[str, type[Model]] = {
     "ArtifactDiffView": ArtifactDiffView,
     "AuditRecordView": AuditRecordView,
@@ -89,34 +72,26 @@ VIEWS: dict[str, type[Model]] = {
 """The view models: what commands print with `--json`."""
 REPORTING = "reporting"
 """The folder with the schemas of the view models."""
+
+
+def _handler(
+    takes: type[Model] | None, gives: type[Model] | None, *, many: bool = False
+) -> dict[str, Json]:
+    models = {"takes": takes, "gives": gives}
+    names = {key: model.__name__ for key, model in models.items() if model is not None}
+    return {**names, "many": True} if many else {**names}
+
+
 INDEX: dict[str, dict[str, dict[str, Json]]] = {
-    "start": {wire.WORKFLOW_TYPE: {"takes": "StartRun", "gives": "RunResult"}},
-    "signals": {
-        "pause": {"takes": "Command"},
-        "resume": {"takes": "Command"},
-        "stop": {"takes": "Command"},
-        "interrupt": {"takes": "InterruptCommand"},
-        "message": {"takes": "MessageCommand"},
-        "tag": {"takes": "TagCommand"},
-    },
+    "start": {wire.WORKFLOW_TYPE: _handler(wire.StartRun, wire.RunResult)},
+    "signals": {name: _handler(wire.COMMANDS[name].content, None) for name in wire.SIGNALS},
     "updates": {
-        "ask": {"takes": "AskRun", "gives": "RunResult"},
-        "answer": {"takes": "Answer", "gives": "CommandResult"},
-        "change": {"takes": "Change", "gives": "ChangeResult"},
-        "edit_state": {"takes": "EditState", "gives": "CommandResult"},
-        "redirect": {"takes": "Redirect", "gives": "CommandResult"},
-        "rollback": {"takes": "Rollback", "gives": "CommandResult"},
-        "set_permission": {"takes": "SetPermission", "gives": "CommandResult"},
+        name: _handler(wire.COMMANDS[name].content, wire.COMMANDS[name].result)
+        for name in wire.UPDATES
     },
     "queries": {
-        "status": {"gives": "RunView"},
-        "state": {"gives": "StateView"},
-        "graph": {"gives": "GraphView"},
-        "interrupts": {"gives": "InterruptView", "many": True},
-        "journal": {"takes": "Page", "gives": "JournalPage"},
-        "checkpoints": {"takes": "Page", "gives": "CheckpointPage"},
-        "permissions": {"takes": "PermissionsQuery", "gives": "PermissionsPage"},
-        "conversation": {"gives": "ConversationView"},
+        name: _handler(query.argument, query.result, many=query.is_list)
+        for name, query in wire.QUERIES.items()
     },
 }
 

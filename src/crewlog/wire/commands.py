@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -13,9 +15,30 @@ from crewlog.canonical_json import hash_json
 from crewlog.definition.operations import Operation
 from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
 from crewlog.message_files import MOST_FILES, FileRef
-from crewlog.model import Json
+from crewlog.model import Json, Model
 from crewlog.wire.protocol import LARGEST_POSITION
+from crewlog.wire.results import ChangeResult, CommandResult, RunResult
 from crewlog.wire.start import WireInput, check_prompt_fields
+
+__all__ = [
+    "COMMANDS",
+    "SIGNALS",
+    "UPDATES",
+    "Answer",
+    "AskRun",
+    "Change",
+    "Command",
+    "CommandType",
+    "Decision",
+    "EditState",
+    "EditedAction",
+    "InterruptCommand",
+    "MessageCommand",
+    "Redirect",
+    "Rollback",
+    "SetPermission",
+    "TagCommand",
+]
 
 DIGEST = 12
 """Characters of a command's digest: 72 bits."""
@@ -275,25 +298,31 @@ class SetPermission(Command):
         return data if self.do is not None else {**data, "agents": data.get("agents")}
 
 
-class Page(WireInput):
-    """The part of a journal, or of the checkpoints, that a query returns."""
+@dataclass(frozen=True)
+class CommandType:
+    """How a command is sent, and the models of its content and its result."""
 
-    after: int = Field(default=0, ge=0)
-    """The position after which the page begins."""
-    limit: int = Field(default=200, ge=1, le=1000)
-    """The largest number of elements."""
+    sent_as: Literal["signal", "update"]
+    content: type[Command]
+    result: type[Model] | None = None
+    """None: a signal has no result."""
 
 
-class PermissionsQuery(WireInput):
-    """The part of the permission matrix that a query returns."""
-
-    agents: tuple[str, ...] = Field(default=(), max_length=1000)
-    """The agents. Empty: all."""
-    tools: tuple[str, ...] = Field(default=(), max_length=1000)
-    """The tools. Empty: all."""
-    checks: bool = False
-    """Whether to return each check of each cell."""
-    after: int = Field(default=0, ge=0)
-    """The number of cells to skip, row by row."""
-    limit: int = Field(default=200, ge=1, le=1000)
-    """The largest number of cells."""
+COMMANDS: Mapping[str, CommandType] = {
+    "pause": CommandType("signal", Command),
+    "resume": CommandType("signal", Command),
+    "stop": CommandType("signal", Command),
+    "interrupt": CommandType("signal", InterruptCommand),
+    "message": CommandType("signal", MessageCommand),
+    "tag": CommandType("signal", TagCommand),
+    "ask": CommandType("update", AskRun, RunResult),
+    "answer": CommandType("update", Answer, CommandResult),
+    "change": CommandType("update", Change, ChangeResult),
+    "edit_state": CommandType("update", EditState, CommandResult),
+    "redirect": CommandType("update", Redirect, CommandResult),
+    "rollback": CommandType("update", Rollback, CommandResult),
+    "set_permission": CommandType("update", SetPermission, CommandResult),
+}
+"""The commands by their names. The handlers, the schemas and the clients follow this table."""
+SIGNALS = tuple(name for name, each in COMMANDS.items() if each.sent_as == "signal")
+UPDATES = tuple(name for name, each in COMMANDS.items() if each.sent_as == "update")

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 
+__all__ = [
+    "BUSY",
+    "CLOSING",
+    "LARGEST_POSITION",
+    "NOTIFY_MERGE",
+    "PAYLOAD_HASH",
+    "SEARCH_ATTRIBUTES",
+    "STORE_WAIT",
+    "TASK_QUEUE",
+    "WORKFLOW_TYPE",
+    "noun",
+    "refusal_text",
+    "spoken",
+]
+
 WORKFLOW_TYPE = "CrewRun"
 TASK_QUEUE = "crewlog"
 """The default task queue."""
 
-SIGNALS = ("pause", "resume", "stop", "interrupt", "message", "tag")
-UPDATES = ("ask", "answer", "change", "edit_state", "redirect", "rollback", "set_permission")
-QUERIES = (
-    "status",
-    "state",
-    "graph",
-    "interrupts",
-    "journal",
-    "checkpoints",
-    "permissions",
-    "conversation",
-)
 NOTIFY_MERGE = "notify_merge"
 """The signal by which a run asks another run to read its stored state, for a run merge."""
 PAYLOAD_HASH = "payload_hash"

@@ -11,6 +11,20 @@ from crewlog.model import Json, Model
 from crewlog.run_status import EndReason, RunStatus
 from crewlog.usage import Usage
 
+__all__ = [
+    "ArtifactResult",
+    "BlockedNodeView",
+    "ChangeReport",
+    "ChangeResult",
+    "CommandResult",
+    "ComponentChangeView",
+    "RenameView",
+    "Response",
+    "RunResult",
+    "StepChange",
+    "StepFate",
+]
+
 
 class CommandResult(Model):
     """A command was applied."""

@@ -14,6 +14,16 @@ from crewlog.message_files import MOST_FILES, FileRef
 from crewlog.model import Json, Model
 from crewlog.wire.protocol import LARGEST_POSITION
 
+__all__ = [
+    "ForkSource",
+    "InitialMessage",
+    "InitialState",
+    "SplitSource",
+    "StartRun",
+    "WireInput",
+    "is_prompt",
+]
+
 
 class WireInput(Model):
     """The base of all models that clients send. An unknown field is an error that names it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
@@ -20,6 +22,33 @@ from crewlog.model import Json, Model
 from crewlog.run_status import EndReason, RunStatus
 from crewlog.usage import Usage
 from crewlog.wire.results import Response
+from crewlog.wire.start import WireInput
+
+__all__ = [
+    "QUERIES",
+    "CheckpointPage",
+    "CheckpointView",
+    "ConversationView",
+    "EntryView",
+    "GraphView",
+    "InterruptView",
+    "JournalPage",
+    "LivePermissionView",
+    "LogView",
+    "OutcomeView",
+    "OutputView",
+    "Page",
+    "PermissionCheckView",
+    "PermissionView",
+    "PermissionsPage",
+    "PermissionsQuery",
+    "QueryType",
+    "QuotaUseView",
+    "QuotaView",
+    "RunView",
+    "StateView",
+    "StepView",
+]
 
 
 class StepView(Model):
@@ -406,3 +435,51 @@ class ConversationView(Model):
     """The deadline for the next message, in milliseconds since the epoch; 0: none."""
     last: Response | None = None
     """The last response."""
+
+
+class Page(WireInput):
+    """The part of a journal, or of the checkpoints, that a query returns."""
+
+    after: int = Field(default=0, ge=0)
+    """The position after which the page begins."""
+    limit: int = Field(default=200, ge=1, le=1000)
+    """The largest number of elements."""
+
+
+class PermissionsQuery(WireInput):
+    """The part of the permission matrix that a query returns."""
+
+    agents: tuple[str, ...] = Field(default=(), max_length=1000)
+    """The agents. Empty: all."""
+    tools: tuple[str, ...] = Field(default=(), max_length=1000)
+    """The tools. Empty: all."""
+    checks: bool = False
+    """Whether to return each check of each cell."""
+    after: int = Field(default=0, ge=0)
+    """The number of cells to skip, row by row."""
+    limit: int = Field(default=200, ge=1, le=1000)
+    """The largest number of cells."""
+
+
+@dataclass(frozen=True)
+class QueryType:
+    """The models of a query's argument and result."""
+
+    result: type[Model]
+    argument: type[Model] | None = None
+    """None: the query has no argument."""
+    is_list: bool = False
+    """Whether the result is a list."""
+
+
+QUERIES: Mapping[str, QueryType] = {
+    "status": QueryType(RunView),
+    "state": QueryType(StateView),
+    "graph": QueryType(GraphView),
+    "interrupts": QueryType(InterruptView, is_list=True),
+    "journal": QueryType(JournalPage, Page),
+    "checkpoints": QueryType(CheckpointPage, Page),
+    "permissions": QueryType(PermissionsPage, PermissionsQuery),
+    "conversation": QueryType(ConversationView),
+}
+"""The queries by their names."""

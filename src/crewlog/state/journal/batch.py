@@ -12,6 +12,8 @@ from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json, Model
 from crewlog.state.journal.union import entry_position
 
+__all__ = ["Batch"]
+
 _KIND = itemgetter("kind")
 
 

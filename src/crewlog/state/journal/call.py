@@ -14,6 +14,19 @@ from crewlog.state.journal.entry import Entry, MessageRef
 from crewlog.state.model import Call, CallDelay, Draft, ListedCallResult
 from crewlog.usage import Usage
 
+__all__ = [
+    "CallEntry",
+    "CompletionBuffered",
+    "ModelCallCompleted",
+    "PermissionDenied",
+    "QuotaConsumed",
+    "QuotaReleased",
+    "StructuredOutputParsed",
+    "StructuredOutputRejected",
+    "ToolCallCompleted",
+    "TurnLimitReached",
+]
+
 
 class ModelCallCompleted(Entry):
     """A model replied."""
@@ -185,3 +198,16 @@ class QuotaReleased(Entry):
     step: StepId
     call: int
     quotas: tuple[str, ...]
+
+
+CallEntry = (
+    ModelCallCompleted
+    | StructuredOutputParsed
+    | StructuredOutputRejected
+    | TurnLimitReached
+    | ToolCallCompleted
+    | CompletionBuffered
+    | PermissionDenied
+    | QuotaConsumed
+    | QuotaReleased
+)

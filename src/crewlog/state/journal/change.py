@@ -12,6 +12,19 @@ from crewlog.model import Json, Model
 from crewlog.state.journal.entry import Entry
 from crewlog.state.journal.step import ReachedNode
 
+__all__ = [
+    "AgentPermissionSet",
+    "ChangeAccepted",
+    "ChangeEntry",
+    "ComponentEvent",
+    "DefinitionChanged",
+    "GraphReplacement",
+    "GraphSwapped",
+    "Remap",
+    "SwapFailed",
+    "ToolPermissionSet",
+]
+
 
 class ChangeAccepted(Entry):
     """A change that leads to another graph was accepted: the run drains for the swap."""
@@ -166,3 +179,13 @@ class AgentPermissionSet(Entry):
     by: str = ""
     reason: str = ""
     command: CommandId | None = None
+
+
+ChangeEntry = (
+    ChangeAccepted
+    | GraphSwapped
+    | SwapFailed
+    | DefinitionChanged
+    | ToolPermissionSet
+    | AgentPermissionSet
+)

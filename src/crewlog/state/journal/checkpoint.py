@@ -11,6 +11,14 @@ from crewlog.model import Json
 from crewlog.state.claim import ClaimedAgent
 from crewlog.state.journal.entry import Entry
 
+__all__ = [
+    "CheckpointEntry",
+    "CheckpointTagged",
+    "RunForked",
+    "RunReopened",
+    "RunRolledBack",
+]
+
 
 class CheckpointTagged(Entry):
     """People tagged a checkpoint."""
@@ -68,3 +76,6 @@ class RunReopened(Entry):
     reason: str = ""
     claimed: dict[AgentName, ClaimedAgent] = Field(default_factory=dict[AgentName, ClaimedAgent])
     """With its recipe: the agents that return from ended runs, which then do not continue them."""
+
+
+CheckpointEntry = CheckpointTagged | RunRolledBack | RunForked | RunReopened

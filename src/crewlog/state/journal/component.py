@@ -14,6 +14,19 @@ from crewlog.state.journal.change import ComponentEvent, GraphReplacement
 from crewlog.state.journal.entry import Entry, LogMerge
 from crewlog.state.split import RemainingBudget, SplitContents
 
+__all__ = [
+    "ComponentChanged",
+    "ComponentEntry",
+    "LogsMerged",
+    "MergeAccepted",
+    "MergeFailed",
+    "MergeOffered",
+    "MergeRequested",
+    "RunEndedByMerge",
+    "RunMerged",
+    "SplitRun",
+]
+
 
 class SplitRun(Model):
     """A run that a split makes."""
@@ -218,3 +231,15 @@ class LogsMerged(Entry):
     @override
     def log_source_run_ids(self) -> tuple[RunId, ...]:
         return self.parents
+
+
+ComponentEntry = (
+    ComponentChanged
+    | RunMerged
+    | MergeRequested
+    | MergeAccepted
+    | MergeOffered
+    | MergeFailed
+    | RunEndedByMerge
+    | LogsMerged
+)

@@ -12,6 +12,17 @@ from crewlog.model import Json
 from crewlog.run_status import EndReason
 from crewlog.state.journal.entry import Entry, MessageRef
 
+__all__ = [
+    "AgentsWoken",
+    "ConversationEntry",
+    "ExchangeEnded",
+    "ExchangeStarted",
+    "IdleDeadlineSet",
+    "IdleStarted",
+    "MessageAdded",
+    "MessageQueued",
+]
+
 
 class MessageAdded(Entry):
     """A message of people, of the run input or of an agent was added."""
@@ -120,3 +131,14 @@ class IdleDeadlineSet(Entry):
     kind: Literal["IdleDeadlineSet"] = "IdleDeadlineSet"
     deadline: int
     """In milliseconds since the epoch."""
+
+
+ConversationEntry = (
+    MessageAdded
+    | AgentsWoken
+    | IdleStarted
+    | MessageQueued
+    | ExchangeStarted
+    | ExchangeEnded
+    | IdleDeadlineSet
+)

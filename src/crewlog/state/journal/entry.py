@@ -5,6 +5,8 @@ from __future__ import annotations
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json, Model
 
+__all__ = ["Entry", "LogMerge", "MessageRef"]
+
 
 class MessageRef(Model):
     """A message that an entry adds to logs."""

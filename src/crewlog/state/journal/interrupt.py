@@ -9,6 +9,14 @@ from crewlog.model import Json
 from crewlog.state.journal.entry import Entry
 from crewlog.state.model import Interrupt
 
+__all__ = [
+    "BreakpointSet",
+    "InterruptAnswered",
+    "InterruptDeadlineSet",
+    "InterruptEntry",
+    "InterruptRaised",
+]
+
 
 class InterruptRaised(Entry):
     """The run asked people."""
@@ -57,3 +65,6 @@ class BreakpointSet(Entry):
     by: str = ""
     reason: str = ""
     command: CommandId | None = None
+
+
+InterruptEntry = InterruptRaised | InterruptAnswered | InterruptDeadlineSet | BreakpointSet

@@ -11,6 +11,18 @@ from crewlog.model import Json, Model
 from crewlog.state.item_specs import ItemSpec, ListSpec
 from crewlog.state.journal.entry import Entry, MessageRef
 
+__all__ = [
+    "AddressedItemUndelivered",
+    "ArtifactOperationsApplied",
+    "ArtifactOperationsRefused",
+    "Edit",
+    "OutputEntry",
+    "OutputSet",
+    "RunOutputSet",
+    "StateEdited",
+    "WriteRefused",
+]
+
 
 class RunOutputSet(Entry):
     """A run output was set."""
@@ -176,3 +188,14 @@ class StateEdited(Entry):
     by: str = ""
     reason: str = ""
     command: CommandId | None = None
+
+
+OutputEntry = (
+    RunOutputSet
+    | OutputSet
+    | AddressedItemUndelivered
+    | WriteRefused
+    | ArtifactOperationsApplied
+    | ArtifactOperationsRefused
+    | StateEdited
+)

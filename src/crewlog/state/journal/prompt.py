@@ -10,6 +10,17 @@ from crewlog.state.journal.entry import Entry
 from crewlog.state.model import PromptDiagnostic
 from crewlog.usage import Usage
 
+__all__ = [
+    "DefinitionApproved",
+    "DefinitionEdited",
+    "DefinitionRejected",
+    "PromptCompileFailed",
+    "PromptCompiled",
+    "PromptEntry",
+    "PromptRead",
+    "PromptReceived",
+]
+
 
 class PromptReceived(Entry):
     """The run was started with a prompt: it has no crew yet."""
@@ -85,3 +96,14 @@ class DefinitionRejected(Entry):
     definition: ContentHash
     by: str = ""
     reason: str = ""
+
+
+PromptEntry = (
+    PromptReceived
+    | PromptRead
+    | PromptCompiled
+    | PromptCompileFailed
+    | DefinitionEdited
+    | DefinitionApproved
+    | DefinitionRejected
+)

@@ -11,6 +11,19 @@ from crewlog.model import Json
 from crewlog.run_status import EndReason
 from crewlog.state.journal.entry import Entry
 
+__all__ = [
+    "CommandRejected",
+    "ExecutionContinuedAsNew",
+    "Paused",
+    "RunCompleted",
+    "RunEntry",
+    "RunFailed",
+    "RunResumed",
+    "RunStarted",
+    "RunStopped",
+    "StopRequested",
+]
+
 
 class RunStarted(Entry):
     """The run started."""
@@ -115,3 +128,16 @@ class CommandRejected(Entry):
     """Of an answer: the interrupt."""
     tried: str = ""
     """Of an answer: the start of its decision or edited arguments."""
+
+
+RunEntry = (
+    RunStarted
+    | ExecutionContinuedAsNew
+    | Paused
+    | RunResumed
+    | StopRequested
+    | RunCompleted
+    | RunStopped
+    | RunFailed
+    | CommandRejected
+)

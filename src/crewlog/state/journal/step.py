@@ -10,6 +10,24 @@ from crewlog.ids import AgentName, CommandId, LogName, NodeName, StepId
 from crewlog.model import Model
 from crewlog.state.journal.entry import Entry
 
+__all__ = [
+    "BranchTargetRefused",
+    "ItemsRefused",
+    "NodesReached",
+    "ParentStepStarted",
+    "ReachedNode",
+    "RequirementMet",
+    "StepCancelled",
+    "StepCompleted",
+    "StepEntry",
+    "StepFailed",
+    "StepRedirected",
+    "StepRetried",
+    "StepStarted",
+    "TimerFired",
+    "TimerStarted",
+]
+
 
 class ReachedNode(Model):
     """A node that gets a step."""
@@ -196,3 +214,20 @@ class TimerFired(Entry):
 
     kind: Literal["TimerFired"] = "TimerFired"
     step: StepId
+
+
+StepEntry = (
+    NodesReached
+    | BranchTargetRefused
+    | StepStarted
+    | ParentStepStarted
+    | ItemsRefused
+    | RequirementMet
+    | StepCompleted
+    | StepFailed
+    | StepRetried
+    | StepCancelled
+    | StepRedirected
+    | TimerStarted
+    | TimerFired
+)

@@ -8,171 +8,37 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from crewlog.model import Json
-from crewlog.state.journal.call import (
-    CompletionBuffered,
-    ModelCallCompleted,
-    PermissionDenied,
-    QuotaConsumed,
-    QuotaReleased,
-    StructuredOutputParsed,
-    StructuredOutputRejected,
-    ToolCallCompleted,
-    TurnLimitReached,
-)
-from crewlog.state.journal.change import (
-    AgentPermissionSet,
-    ChangeAccepted,
-    DefinitionChanged,
-    GraphSwapped,
-    SwapFailed,
-    ToolPermissionSet,
-)
-from crewlog.state.journal.checkpoint import CheckpointTagged, RunForked, RunReopened, RunRolledBack
-from crewlog.state.journal.component import (
-    ComponentChanged,
-    LogsMerged,
-    MergeAccepted,
-    MergeFailed,
-    MergeOffered,
-    MergeRequested,
-    RunEndedByMerge,
-    RunMerged,
-)
-from crewlog.state.journal.conversation import (
-    AgentsWoken,
-    ExchangeEnded,
-    ExchangeStarted,
-    IdleDeadlineSet,
-    IdleStarted,
-    MessageAdded,
-    MessageQueued,
-)
-from crewlog.state.journal.interrupt import (
-    BreakpointSet,
-    InterruptAnswered,
-    InterruptDeadlineSet,
-    InterruptRaised,
-)
-from crewlog.state.journal.output import (
-    AddressedItemUndelivered,
-    ArtifactOperationsApplied,
-    ArtifactOperationsRefused,
-    OutputSet,
-    RunOutputSet,
-    StateEdited,
-    WriteRefused,
-)
-from crewlog.state.journal.prompt import (
-    DefinitionApproved,
-    DefinitionEdited,
-    DefinitionRejected,
-    PromptCompiled,
-    PromptCompileFailed,
-    PromptRead,
-    PromptReceived,
-)
-from crewlog.state.journal.run import (
-    CommandRejected,
-    ExecutionContinuedAsNew,
-    Paused,
-    RunCompleted,
-    RunFailed,
-    RunResumed,
-    RunStarted,
-    RunStopped,
-    StopRequested,
-)
-from crewlog.state.journal.step import (
-    BranchTargetRefused,
-    ItemsRefused,
-    NodesReached,
-    ParentStepStarted,
-    RequirementMet,
-    StepCancelled,
-    StepCompleted,
-    StepFailed,
-    StepRedirected,
-    StepRetried,
-    StepStarted,
-    TimerFired,
-    TimerStarted,
-)
+from crewlog.state.journal.call import CallEntry
+from crewlog.state.journal.change import ChangeEntry
+from crewlog.state.journal.checkpoint import CheckpointEntry
+from crewlog.state.journal.component import ComponentEntry
+from crewlog.state.journal.conversation import ConversationEntry
+from crewlog.state.journal.interrupt import InterruptEntry
+from crewlog.state.journal.output import OutputEntry
+from crewlog.state.journal.prompt import PromptEntry
+from crewlog.state.journal.run import RunEntry
+from crewlog.state.journal.step import StepEntry
+
+__all__ = [
+    "JournalEntry",
+    "entry_from_json",
+    "entry_position",
+    "entry_to_json",
+    "is_contiguous",
+    "preceding_position",
+]
 
 JournalEntry = Annotated[
-    RunStarted
-    | PromptReceived
-    | PromptRead
-    | PromptCompiled
-    | PromptCompileFailed
-    | DefinitionEdited
-    | DefinitionApproved
-    | DefinitionRejected
-    | MessageAdded
-    | NodesReached
-    | BranchTargetRefused
-    | AgentsWoken
-    | IdleStarted
-    | MessageQueued
-    | ExchangeStarted
-    | ExchangeEnded
-    | IdleDeadlineSet
-    | StepStarted
-    | ParentStepStarted
-    | ItemsRefused
-    | RequirementMet
-    | ModelCallCompleted
-    | StructuredOutputParsed
-    | StructuredOutputRejected
-    | TurnLimitReached
-    | ToolCallCompleted
-    | CompletionBuffered
-    | PermissionDenied
-    | QuotaConsumed
-    | QuotaReleased
-    | RunOutputSet
-    | OutputSet
-    | AddressedItemUndelivered
-    | WriteRefused
-    | ArtifactOperationsApplied
-    | ArtifactOperationsRefused
-    | StepCompleted
-    | StepFailed
-    | StepRetried
-    | InterruptRaised
-    | InterruptAnswered
-    | InterruptDeadlineSet
-    | BreakpointSet
-    | Paused
-    | RunResumed
-    | StopRequested
-    | StepCancelled
-    | CommandRejected
-    | ExecutionContinuedAsNew
-    | ChangeAccepted
-    | GraphSwapped
-    | ComponentChanged
-    | RunMerged
-    | MergeRequested
-    | MergeAccepted
-    | MergeOffered
-    | MergeFailed
-    | RunEndedByMerge
-    | SwapFailed
-    | DefinitionChanged
-    | ToolPermissionSet
-    | AgentPermissionSet
-    | StateEdited
-    | StepRedirected
-    | TimerStarted
-    | TimerFired
-    | CheckpointTagged
-    | RunRolledBack
-    | RunForked
-    | LogsMerged
-    | RunReopened
-    | RunCompleted
-    | RunStopped
-    | RunFailed,
+    RunEntry
+    | PromptEntry
+    | ConversationEntry
+    | StepEntry
+    | CallEntry
+    | OutputEntry
+    | InterruptEntry
+    | ChangeEntry
+    | ComponentEntry
+    | CheckpointEntry,
     Field(discriminator="kind"),
 ]
 """One fact of a run."""

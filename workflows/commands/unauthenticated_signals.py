@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.ids import RESERVED
     from crewlog.state import journal as j
 
-from crewlog.workflows.command_queue import QueuedCommand, UndecodedPayload
+from crewlog.workflows.commands.queue import QueuedCommand, UndecodedPayload
 
 MAX_REJECTIONS = 100
 """Signals that an execution rejects one by one."""

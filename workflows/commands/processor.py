@@ -26,10 +26,11 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.calls import FIND_COMMAND, FindCommand, FindCommandResult
     from crewlog.wire import NOTIFY_MERGE, Answer, Change, Rollback
 
-from crewlog.workflows import answer_edits, authorization, changes, restore
+from crewlog.workflows import authorization, changes, restore
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
-from crewlog.workflows.command_effects import apply_command, doubtful
-from crewlog.workflows.command_queue import (
+from crewlog.workflows.commands import answer_edits
+from crewlog.workflows.commands.effects import apply_command, doubtful
+from crewlog.workflows.commands.queue import (
     InvalidPayload,
     NotPrepared,
     Preparation,
@@ -37,9 +38,9 @@ from crewlog.workflows.command_queue import (
     RefusedCommand,
     present,
 )
+from crewlog.workflows.commands.unauthenticated_signals import UnauthenticatedSignals
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.run_merge import RunMerge, forward
-from crewlog.workflows.unauthenticated_signals import UnauthenticatedSignals
 
 FOR_CREWS = ("message", "interrupt")
 """Commands that are deferred until the run has a crew."""

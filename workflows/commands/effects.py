@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from temporalio import workflow
 
@@ -54,7 +55,7 @@ with workflow.unsafe.imports_passed_through():
     )
 
 from crewlog.workflows import authorization, changes
-from crewlog.workflows.command_queue import (
+from crewlog.workflows.commands.queue import (
     CheckedArguments,
     QueuedCommand,
     RefusedCommand,
@@ -72,6 +73,39 @@ _CONFLICTS = (
 """Refusals that are of a kind of their own."""
 LONGEST_BY = 200
 """Characters of a name that a refusal keeps."""
+
+C = TypeVar("C", bound=Command)
+EFFECTS: dict[str, Callable[[Engine, QueuedCommand, Any], Awaitable[str]]] = {}
+"""What records a command, by the command's name; returns the detail of its result. `ask` records
+nothing, and `changes.apply` records a change."""
+
+
+def _effect(
+    name: str,
+    content: type[C],
+) -> Callable[
+    [Callable[[Engine, QueuedCommand, C], Awaitable[str]]],
+    Callable[[Engine, QueuedCommand, C], Awaitable[str]],
+]:
+    """Registers the effect of a command.
+
+    Args:
+        name: The name of the command.
+        content: The model of its content.
+    """
+
+    def register(
+        function: Callable[[Engine, QueuedCommand, C], Awaitable[str]],
+    ) -> Callable[[Engine, QueuedCommand, C], Awaitable[str]]:
+        EFFECTS[name] = function
+        return function
+
+    return register
+
+
+def _origin(command: Command) -> dict[str, Any]:
+    """The sender, the reason and the id of a command, as its entry has them."""
+    return {"by": command.by, "reason": command.reason, "command": command.id}
 
 
 def id_of(incoming: QueuedCommand) -> str:
@@ -213,7 +247,7 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
         incoming.late = applied is None
         return applied.result if applied is not None else None
     authorization.check_manual_command(engine, incoming, command)
-    detail = await _record_effect(engine, incoming, command)
+    detail = await EFFECTS[incoming.name](engine, incoming, command)
     outcome = engine.state.commands[command.id]
     return CommandResult(
         id=command.id, position=outcome.position, detail=detail, digest=outcome.hash
@@ -224,96 +258,102 @@ def _is_dry_run(data: Any) -> bool:
     return isinstance(data, dict) and data.get("dry_run") is True  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
-async def _record_effect(engine: Engine, incoming: QueuedCommand, command: Command) -> str:
-    who: dict[str, Any] = {"by": command.by, "reason": command.reason, "command": command.id}
-    match incoming.name, command:
-        case "pause", _:
-            if engine.state.status != "running":
-                raise CommandRejected(
-                    f"the run is {engine.state.status}; only a running one pauses"
-                )
-            engine.record(j.Paused(**who))
-        case "resume", _:
-            if engine.state.status != "paused":
-                raise _not_paused(engine.state)
-            engine.record(j.RunResumed(**who))
-        case "stop", _:
-            engine.record(j.StopRequested(**who))
-        case "interrupt", InterruptCommand():
-            if command.node != "*" and command.node not in engine.plan.nodes:
-                raise CommandRejected(
-                    f"there is no node {command.node!r}",
-                    remedy=f"Nodes: {', '.join(engine.plan.nodes)}.",
-                )
-            engine.record(j.BreakpointSet(node=command.node, **who))
-        case "message", MessageCommand():
-            return await _hear(engine, command)
-        case "rollback", Rollback():
-            _roll_back(engine, incoming, command)
-        case "answer", Answer():
-            if engine.prompt.is_active:
-                return _answer_draft(engine, command, incoming)
-            return await _respond(engine, command, incoming)
-        case _:
-            return await _by_hand(engine, incoming.name, command, who)
+@_effect("pause", Command)
+async def _pause(engine: Engine, _: QueuedCommand, command: Command) -> str:
+    if engine.state.status != "running":
+        raise CommandRejected(f"the run is {engine.state.status}; only a running one pauses")
+    engine.record(j.Paused(**_origin(command)))
     return ""
 
 
-async def _hear(engine: Engine, said: MessageCommand) -> str:
-    """A message: to a conversation it begins a turn, or waits for one."""
-    said = _with_new_name(engine.state, said)
-    if said.to == PUBLIC and engine.exchanges.is_conversation:
-        return await engine.exchanges.receive(
-            said.text, by=said.by, command=said.id, files=said.files
+@_effect("resume", Command)
+async def _resume(engine: Engine, _: QueuedCommand, command: Command) -> str:
+    if engine.state.status != "paused":
+        raise _not_paused(engine.state)
+    engine.record(j.RunResumed(**_origin(command)))
+    return ""
+
+
+@_effect("stop", Command)
+async def _stop(engine: Engine, _: QueuedCommand, command: Command) -> str:
+    engine.record(j.StopRequested(**_origin(command)))
+    return ""
+
+
+@_effect("interrupt", InterruptCommand)
+async def _interrupt(engine: Engine, _: QueuedCommand, command: InterruptCommand) -> str:
+    if command.node != "*" and command.node not in engine.plan.nodes:
+        raise CommandRejected(
+            f"there is no node {command.node!r}",
+            remedy=f"Nodes: {', '.join(engine.plan.nodes)}.",
         )
-    check_log(engine.plan, said.to, engine.state.frontier.values())
-    body = engine.say(
-        said.text,
-        by=said.by,
-        to=said.to,
-        message_id=said.id,
-        command=said.id,
-        files=said.files,
-    )
-    engine.wakes.wake_readers(said.to, body, said.by)
+    engine.record(j.BreakpointSet(node=command.node, **_origin(command)))
     return ""
 
 
-def _with_new_name(state: CrewState, said: MessageCommand) -> MessageCommand:
-    """A message that was said to a run which is part of this one, to whom that run meant."""
-    if said.original_run is None:
-        return said
-    renamed = state.merged_runs.get(said.original_run)
+@_effect("message", MessageCommand)
+async def _message(engine: Engine, _: QueuedCommand, command: MessageCommand) -> str:
+    """Adds a message. In a conversation it starts an exchange, or waits for the current one."""
+    message = _with_new_name(engine.state, command)
+    if message.to == PUBLIC and engine.exchanges.is_conversation:
+        return await engine.exchanges.receive(
+            message.text, by=message.by, command=message.id, files=message.files
+        )
+    check_log(engine.plan, message.to, engine.state.frontier.values())
+    body = engine.say(
+        message.text,
+        by=message.by,
+        to=message.to,
+        message_id=message.id,
+        command=message.id,
+        files=message.files,
+    )
+    engine.wakes.wake_readers(message.to, body, message.by)
+    return ""
+
+
+def _with_new_name(state: CrewState, message: MessageCommand) -> MessageCommand:
+    """A message to a run that was merged into this one, with the new name of its log."""
+    if message.original_run is None:
+        return message
+    renamed = state.merged_runs.get(message.original_run)
     if renamed is None:
         raise CommandRejected(
-            f"it was said to the run {said.original_run!r}, which is no part of this one",
-            remedy=f"Send it to {said.original_run}, without `original_run`.",
+            f"the run {message.original_run!r} was not merged into this one",
+            remedy=f"Send the message to {message.original_run}, without `original_run`.",
         )
-    return said.model_copy(update={"to": renamed_log(said.to, renamed)})
+    return message.model_copy(update={"to": renamed_log(message.to, renamed)})
 
 
-async def _by_hand(engine: Engine, name: str, command: Command, who: dict[str, Any]) -> str:
-    """What people do to a run besides changing its graph."""
-    match command:
-        case TagCommand():
-            return tag(engine, command.checkpoint, command.tag, by=command.by, command=command.id)
-        case EditState():
-            return edit_state(_crew(engine), command.set, command.delete, **who)
-        case Redirect():
-            return await redirect(_crew(engine), command.node, command.step, cut=command.cut, **who)
-        case SetPermission() if command.graph_version not in (None, engine.state.graph_version):
-            raise ChangeConflict(
-                f"it was decided for graph v{command.graph_version}, and the run has "
-                f"v{engine.state.graph_version}",
-                remedy=f"Look at what holds now: `crewlog permissions {engine.state.run}`.",
-            )
-        case SetPermission() if command.do is not None:
-            do = None if command.do == "inherit" else command.do
-            return set_agent_permission(_crew(engine), command.tool, command.agent, do, **who)
-        case SetPermission():
-            return set_permission(_crew(engine), command.tool, command.agents, **who)
-        case _:
-            raise CommandRejected(f"{name!r} is not understood")
+@_effect("tag", TagCommand)
+async def _tag(engine: Engine, _: QueuedCommand, command: TagCommand) -> str:
+    return tag(engine, command.checkpoint, command.tag, by=command.by, command=command.id)
+
+
+@_effect("edit_state", EditState)
+async def _edit_state(engine: Engine, _: QueuedCommand, command: EditState) -> str:
+    return edit_state(_crew(engine), command.set, command.delete, **_origin(command))
+
+
+@_effect("redirect", Redirect)
+async def _redirect(engine: Engine, _: QueuedCommand, command: Redirect) -> str:
+    return await redirect(
+        _crew(engine), command.node, command.step, cut=command.cut, **_origin(command)
+    )
+
+
+@_effect("set_permission", SetPermission)
+async def _set_permission(engine: Engine, _: QueuedCommand, command: SetPermission) -> str:
+    if command.graph_version not in (None, engine.state.graph_version):
+        raise ChangeConflict(
+            f"the permission was decided for graph v{command.graph_version}, and the run has "
+            f"v{engine.state.graph_version}",
+            remedy=f"Read the current permissions: `crewlog permissions {engine.state.run}`.",
+        )
+    if command.do is None:
+        return set_permission(_crew(engine), command.tool, command.agents, **_origin(command))
+    do = None if command.do == "inherit" else command.do
+    return set_agent_permission(_crew(engine), command.tool, command.agent, do, **_origin(command))
 
 
 def _not_paused(state: CrewState) -> CommandRejected:
@@ -349,7 +389,8 @@ def _crew(engine: Engine) -> Engine:
     return engine
 
 
-def _roll_back(engine: Engine, incoming: QueuedCommand, command: Rollback) -> None:
+@_effect("rollback", Rollback)
+async def _roll_back(engine: Engine, incoming: QueuedCommand, command: Rollback) -> str:
     loaded = incoming.preparation
     if not isinstance(loaded, RestoreStateResult):
         raise CommandRejected("the checkpoint was not loaded", remedy="Send it with a new id.")
@@ -369,9 +410,17 @@ def _roll_back(engine: Engine, incoming: QueuedCommand, command: Rollback) -> No
         reason=command.reason,
         command=command.id,
     )
+    return ""
 
 
-async def _respond(engine: Engine, command: Answer, incoming: QueuedCommand) -> str:
+@_effect("answer", Answer)
+async def _answer(engine: Engine, incoming: QueuedCommand, command: Answer) -> str:
+    if engine.prompt.is_active:
+        return _answer_draft(engine, command, incoming)
+    return await _answer_crew(engine, command, incoming)
+
+
+async def _answer_crew(engine: Engine, command: Answer, incoming: QueuedCommand) -> str:
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
     check_answer_hash(interrupt, command.hash)

@@ -50,39 +50,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.model import CommandOutcome
     from crewlog.validation_errors import faults_of
-    from crewlog.wire import (
-        SIGNALS,
-        Answer,
-        AskRun,
-        Change,
-        Command,
-        CommandResult,
-        EditState,
-        InterruptCommand,
-        MessageCommand,
-        Redirect,
-        Rollback,
-        SetPermission,
-        TagCommand,
-        spoken,
-    )
-
-
-COMMAND_MODELS: dict[str, type[Command]] = {
-    "pause": Command,
-    "resume": Command,
-    "stop": Command,
-    "interrupt": InterruptCommand,
-    "message": MessageCommand,
-    "tag": TagCommand,
-    "answer": Answer,
-    "ask": AskRun,
-    "change": Change,
-    "edit_state": EditState,
-    "redirect": Redirect,
-    "rollback": Rollback,
-    "set_permission": SetPermission,
-}
+    from crewlog.wire import COMMANDS, SIGNALS, Command, CommandResult, spoken
 
 
 @dataclass(frozen=True)
@@ -346,15 +314,15 @@ def parse(name: str, data: Any) -> Command:
     Raises:
         CommandRejected: with what is wrong, field by field.
     """
-    model = COMMAND_MODELS.get(name)
-    if model is None:
+    command_type = COMMANDS.get(name)
+    if command_type is None:
         raise CommandRejected(
             f"there is no signal {name!r}", remedy=f"Signals: {', '.join(SIGNALS)}."
         )
     if isinstance(data, InvalidPayload):
         raise CommandRejected(f"{spoken(name)}: {data.reason}")
     try:
-        return model.model_validate(data)
+        return command_type.content.model_validate(data)
     except ValidationError as error:
         faults = faults_of(error, "its content")
         raise CommandRejected(

@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import Answer
 
 from crewlog.workflows.activity_options import CHECK_ARGUMENTS_OPTIONS, PREPARE_RUN_OPTIONS
-from crewlog.workflows.command_queue import (
+from crewlog.workflows.commands.queue import (
     CheckedArguments,
     Preparation,
     QueuedCommand,
