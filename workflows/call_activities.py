@@ -131,7 +131,7 @@ def _approval(engine: Engine, request: CallRequest) -> dict[str, Any]:
 
 def _step_call(engine: Engine, request: CallRequest) -> dict[str, Any]:
     """The fields of the input of each call; few bytes, since the history keeps each input."""
-    batch = engine.ledger.batch()
+    batch = engine.journal.batch()
     step = engine.state.frontier[request.step]
     same = str(step.node) == request.agent
     return {

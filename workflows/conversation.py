@@ -67,7 +67,7 @@ class Responses:
         state = engine.state
         if state.conversation is None or state.position == self._position:
             return
-        entries = engine.ledger.page(self._position, len(engine.ledger.entries))
+        entries = engine.journal.page(self._position, len(engine.journal.entries))
         self._position = state.position
         for _, data in entries:
             if data["kind"] == "ExchangeStarted":

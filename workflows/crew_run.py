@@ -216,9 +216,9 @@ class CrewRun:
 
     def _continue(self, data: Any) -> Execution:
         carry = read_carry(data)
-        ledger = Journal.from_carry(CrewState.from_json(carry.state), carry.batch)
+        journal = Journal.from_carry(CrewState.from_json(carry.state), carry.batch)
         plan = GraphPlan.from_json(carry.plan) if carry.plan else NO_PLAN
-        engine = Engine(plan, ledger, carry.prompt)
+        engine = Engine(plan, journal, carry.prompt)
         engine.at = at = _started_at()
         self._inbox[:0] = [
             *(
@@ -234,8 +234,10 @@ class CrewRun:
             search_attributes=carry.search_attributes,
             responses=Responses(
                 Response.from_json(carry.response) if carry.response else None,
-                ledger.state.conversation.message if ledger.state.conversation is not None else "",
-                position=ledger.state.position,
+                journal.state.conversation.message
+                if journal.state.conversation is not None
+                else "",
+                position=journal.state.position,
             ),
         )
 

@@ -158,7 +158,7 @@ class ExecutionEnd:
             END_RUN,
             EndRun(
                 run=state.run,
-                batch=self._context.engine.ledger.batch(),
+                batch=self._context.engine.journal.batch(),
                 state=state.to_json(),
                 outputs=tuple(sorted(bodies)),
                 notifications=self._run_merge.take_notifications(state),
@@ -167,7 +167,7 @@ class ExecutionEnd:
             summary="stores the end",
             **STORE_OPTIONS,
         )
-        self._context.engine.ledger.mark_stored(state.position)
+        self._context.engine.journal.mark_stored(state.position)
         self._visibility.update()
         return result
 
@@ -188,8 +188,8 @@ class ExecutionEnd:
                 execution=self._context.engine.state.execution + 1, because=because
             )
         )
-        batch = self._context.engine.ledger.unpacked_batch()
-        is_small = self._context.engine.ledger.unstored_bytes <= CARRIED_BYTES
+        batch = self._context.engine.journal.unpacked_batch()
+        is_small = self._context.engine.journal.unstored_bytes <= CARRIED_BYTES
         # The stored policy authorizes forks of the run, so a new one is stored at once.
         if not (changes.is_swapped and is_small) or changes.has_new_policy:
             await self._writer.flush(snapshot=True)

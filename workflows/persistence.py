@@ -47,10 +47,10 @@ class JournalWriter:
     def __init__(self, context: ExecutionContext, has_commands: Callable[[], bool]) -> None:
         self._context = context
         self._has_commands = has_commands
-        state, ledger = context.engine.state, context.engine.ledger
+        state, journal = context.engine.state, context.engine.journal
         # An execution that continued as new without storing left the snapshot to this one.
-        is_overdue = state.execution > 1 and ledger.unstored_bytes > 0
-        self._snapshot_due = 0 if is_overdue else ledger.first - 1 + SNAPSHOT_AFTER
+        is_overdue = state.execution > 1 and journal.unstored_bytes > 0
+        self._snapshot_due = 0 if is_overdue else journal.first - 1 + SNAPSHOT_AFTER
         """The position from which on the next flush stores a snapshot."""
         self._batch_in_flight: BatchInFlight | None = None
         """A batch that is stored while commands are applied."""
@@ -64,11 +64,11 @@ class JournalWriter:
 
     async def wait_until_stored(self, position: int) -> None:
         """Waits until the journal is stored up to a position; stores it if nothing else does."""
-        ledger = self._context.engine.ledger
-        while ledger.has_unstored(position):
+        journal = self._context.engine.journal
+        while journal.has_unstored(position):
             if self._batch_waiters:
                 await workflow.wait_condition(
-                    lambda: not (self._batch_waiters and ledger.has_unstored(position))
+                    lambda: not (self._batch_waiters and journal.has_unstored(position))
                 )
             else:
                 await self.flush()
@@ -105,7 +105,7 @@ class JournalWriter:
         self, *, snapshot: bool = False, notifications: tuple[MergeNotification, ...] = ()
     ) -> BatchInFlight | None:
         """Starts to store the rest of the journal; none if there is none."""
-        batch = self._context.engine.ledger.batch()
+        batch = self._context.engine.journal.batch()
         if not batch.entries:
             return None
         state = self._context.engine.state
@@ -133,4 +133,4 @@ class JournalWriter:
             await batch.task
         finally:
             self._batch_waiters -= 1
-        self._context.engine.ledger.mark_stored(batch.position)
+        self._context.engine.journal.mark_stored(batch.position)

@@ -63,7 +63,7 @@ async def prepare_tag(engine: Engine, incoming: QueuedCommand) -> None:
         command = incoming.parse()
     except CommandRejected:
         return  # rejected when it is applied
-    if isinstance(command, TagCommand) and command.checkpoint < engine.ledger.first:
+    if isinstance(command, TagCommand) and command.checkpoint < engine.journal.first:
         incoming.preparation = await _load(engine, command, command.checkpoint)
 
 
@@ -73,7 +73,7 @@ async def _load(engine: Engine, command: Command, position: int) -> Preparation:
     task = RestoreState(
         run=engine.state.run,
         position=position,
-        batch=engine.ledger.batch(),
+        batch=engine.journal.batch(),
         against=engine.plan.definition,
     )
     try:
@@ -155,11 +155,11 @@ async def restore_run(
         checkpoint = start.fork.position
         engine = restore.fork(plan, then, run, by=start.by, at=at, checkpoint=checkpoint)
     else:
-        ledger = Journal(last)
+        journal = Journal(last)
         point = ReopenPoint(loaded.position, StepId(loaded.decision) if loaded.decision else None)
         engine = restore.reopen(
             plan,
-            ledger,
+            journal,
             then,
             point,
             by=start.by,

@@ -141,7 +141,7 @@ class CallScheduler:
             if isinstance(outcome, CallSucceeded | GraphChangeRequested) and not (
                 isinstance(outcome.result, PrepareRunResult) or not outcome.result.journaled
             ):
-                self._context.engine.ledger.mark_stored(completion.stored)
+                self._context.engine.journal.mark_stored(completion.stored)
             if self._context.engine.state.is_ended:
                 continue
             if not self._context.engine.prompt.is_active:
@@ -211,7 +211,7 @@ class CallScheduler:
                 self._context.engine.pending_calls(self.tasks), range(room), strict=False
             )
         ]
-        if self._context.engine.ledger.unstored_bytes * len(requests) > FLUSH_BYTES:
+        if self._context.engine.journal.unstored_bytes * len(requests) > FLUSH_BYTES:
             await self._writer.flush()
         for request in requests:
             key = (request.step, request.call.call)

@@ -107,7 +107,7 @@ async def refused(site: Site, kind: str, run: str, activity: str, argument: dict
 async def forged(crew: dict[str, Any], run: str, position: int, *, by: str) -> dict[str, Any]:
     """What an execution would carry that was one of the run."""
     engine = await Engine.begin(lower(load_data(crew)), RunId(run), input_text="go", by=by, at=1)
-    batch = engine.ledger.unpacked_batch() if not position else Batch.EMPTY
+    batch = engine.journal.unpacked_batch() if not position else Batch.EMPTY
     state = engine.state.to_json() | ({"position": position} if position else {})
     carry = Carry(plan=engine.plan.to_json(), state=state, batch=batch)
     return {"carry": carry.to_json()}

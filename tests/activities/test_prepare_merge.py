@@ -48,9 +48,9 @@ async def stored(store: InMemoryStore, run: RunId, definition: CrewDefinition) -
 
 
 async def keep(store: InMemoryStore, sim: Simulation) -> None:
-    ledger = sim.engine.ledger
-    await store.append(sim.state.run, ledger.unpacked_batch())
-    ledger.mark_stored(sim.state.position)
+    journal = sim.engine.journal
+    await store.append(sim.state.run, journal.unpacked_batch())
+    journal.mark_stored(sim.state.position)
 
 
 async def prepared(

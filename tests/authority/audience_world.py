@@ -354,7 +354,7 @@ class World:
     async def show_all(self) -> None:
         """Lets every agent of the crew look."""
         for agent in self.layout["agents"]:
-            batch, name = self.engine.ledger.batch(), AgentName(agent)
+            batch, name = self.engine.journal.batch(), AgentName(agent)
             task = CallModel(
                 run=self.engine.state.run,
                 step=StepId(f"{agent}#1"),
@@ -452,7 +452,7 @@ class World:
             self.refusals.append(error.message)
 
     async def _call(self, order: CallRequest) -> Any:
-        engine, call, batch = self.engine, order.call, self.engine.ledger.batch()
+        engine, call, batch = self.engine, order.call, self.engine.journal.batch()
         said: dict[str, Any] = {
             "run": engine.state.run,
             "step": order.step,
@@ -503,7 +503,7 @@ class World:
             )
             return
         if result.journaled:
-            engine.ledger.mark_stored(position)
+            engine.journal.mark_stored(position)
         there = order.step in engine.state.frontier
         writes = list(self.of(agent)["agents"][agent]["writes"])
         for mark in map(int, MARK.findall(json.dumps(result.to_json()))):
@@ -573,11 +573,11 @@ class World:
             case "restore":
                 await self._drain()
                 state, plan = self.engine.state.to_json(), self.engine.plan.to_json()
-                ledger = Journal.from_carry(
-                    CrewState.from_json(state), self.engine.ledger.unpacked_batch()
+                journal = Journal.from_carry(
+                    CrewState.from_json(state), self.engine.journal.unpacked_batch()
                 )
                 at = self.engine.at
-                self.engine = Engine(GraphPlan.from_json(json.loads(json.dumps(plan))), ledger)
+                self.engine = Engine(GraphPlan.from_json(json.loads(json.dumps(plan))), journal)
                 self.engine.at = at
             case _:
                 self.worker.restart()
@@ -663,10 +663,10 @@ class World:
     async def back(self, *, forks: bool) -> None:
         to, then, plan, layout, (canaries, gone) = self.rng.choice(self.places)
         # As the activity does that loads the checkpoint: what is before it is in the store.
-        whole = await self.worker.activities._batches.unpack_batch(self.engine.ledger.batch())  # pyright: ignore
+        whole = await self.worker.activities._batches.unpack_batch(self.engine.journal.batch())  # pyright: ignore
         if whole.entries:
             await self.store.append(self.engine.state.run, whole)
-        self.engine.ledger.mark_stored(self.engine.state.position)
+        self.engine.journal.mark_stored(self.engine.state.position)
         if forks:
             self.flights.clear()
             self._commands += 1

@@ -333,7 +333,7 @@ class KindsWorld(ContextWorld):
         """
         run = self.engine.state.run
         after = self.seen[1] if self.seen[0] == run else 0
-        for at, entry in self.engine.ledger.page(after, 10_000):
+        for at, entry in self.engine.journal.page(after, 10_000):
             self.seen = (run, at)
             body = (
                 entry.get("ref", {}).get("inline", {})
@@ -401,10 +401,10 @@ class KindsWorld(ContextWorld):
 
     async def cases(self) -> None:
         """Searches the inputs of the run's data set: each has what its stage saw, and no more."""
-        whole = await self.worker.activities._batches.unpack_batch(self.engine.ledger.batch())  # pyright: ignore
+        whole = await self.worker.activities._batches.unpack_batch(self.engine.journal.batch())  # pyright: ignore
         if whole.entries:
             await self.store.append(self.engine.state.run, whole)
-        self.engine.ledger.mark_stored(self.engine.state.position)
+        self.engine.journal.mark_stored(self.engine.state.position)
         rows = await self.store.read_journal(self.engine.state.run)
         items = [entry_view(row.position, row.entry) for row in rows]
 

@@ -91,7 +91,7 @@ async def test_a_prompt_has_no_text_of_a_log_that_the_agent_does_not_read(
     tmp_path: Path, hot: bool
 ) -> None:
     scene = await Scene.made()
-    batch = scene.engine.ledger.batch()
+    batch = scene.engine.journal.batch()
     await scene.store.append(RUN, unpack(batch, {}))
     activities = CrewActivities(scene.store, workspace=tmp_path)
     for agent in READS:
@@ -142,7 +142,7 @@ async def test_a_worker_refuses_what_the_run_should_not_have_sent(
         agent=AgentName("plain"),
         definition=scene.definition,
         view=View(heads={LogName(log): logs[LogName(of)].head for log, of in heads.items()}),
-        batch=scene.engine.ledger.batch(),
+        batch=scene.engine.journal.batch(),
         item=item,
     )
     activities = CrewActivities(scene.store, workspace=tmp_path)
@@ -163,7 +163,7 @@ def _forked(engine: Engine, run: str) -> Engine:
 
 def _reopened(engine: Engine) -> Engine:
     end = ReopenPoint(engine.state.position)
-    return reopen(engine.plan, engine.ledger, engine.state, end, by="eve", at=3)
+    return reopen(engine.plan, engine.journal, engine.state, end, by="eve", at=3)
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["lives", "taken up again"])
@@ -181,11 +181,11 @@ async def test_a_fork_of_a_fork_refuses_the_heads_that_its_ancestors_would(
     first = _forked(scene.engine, "fork")
     engine = _forked(first, "fork-of-fork")
     if again:  # what is before its end is stored
-        await scene.store.append(engine.state.run, unpack(engine.ledger.batch(), {}))
-        engine.ledger.mark_stored(engine.state.position)
+        await scene.store.append(engine.state.run, unpack(engine.journal.batch(), {}))
+        engine.journal.mark_stored(engine.state.position)
         engine = _reopened(engine)
     runs = [scene.engine, first, engine, stranger]
-    batches = [unpack(each.ledger.batch(), {}) for each in runs]
+    batches = [unpack(each.journal.batch(), {}) for each in runs]
     for each, batch in zip(runs, batches, strict=True):
         if stored or each is not engine:
             await scene.store.append(each.state.run, batch)

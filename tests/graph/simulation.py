@@ -406,7 +406,7 @@ def _does(name: str) -> dict[str, Any]:
 
 @dataclass
 class Witness(Journal):
-    """A ledger that keeps the live state after every entry."""
+    """A journal that keeps the live state after every entry."""
 
     states: list[CrewState] = field(default_factory=list[CrewState])
 
@@ -463,7 +463,7 @@ class Simulation:
     @property
     def journal(self) -> list[dict[str, Any]]:
         """The whole journal, over all engines."""
-        return [*self._before, *self.engine.ledger.entries]
+        return [*self._before, *self.engine.journal.entries]
 
     def facts(self, kind: str) -> list[dict[str, Any]]:
         """The journal's entries of a kind."""
@@ -598,11 +598,11 @@ class Simulation:
         """Goes on in a fresh engine from the state as JSON, as continue-as-new does."""
         plan = json.loads(json.dumps(self.engine.plan.to_json()))
         state = json.loads(json.dumps(self.state.to_json()))
-        self._before += self.engine.ledger.entries
+        self._before += self.engine.journal.entries
         self.restored.append(self.state)
-        ledger = type(self.engine.ledger)(CrewState.from_json(state))
+        journal = type(self.engine.journal)(CrewState.from_json(state))
         at = self.engine.at
-        self.engine = Engine(GraphPlan.from_json(plan), ledger)
+        self.engine = Engine(GraphPlan.from_json(plan), journal)
         self.engine.at = at
 
     async def change(

@@ -327,7 +327,7 @@ async def test_a_yes_of_another_run_is_none() -> None:
     await sim.command("pause")
     await sim.answer("approve")
     other = sim.state.model_copy(update={"run": "another"})
-    sim.engine.ledger.state = other
+    sim.engine.journal.state = other
     await sim.command("resume")
     await sim.settle()
     assert not list(sim.engine.pending_calls(()))

@@ -58,7 +58,7 @@ async def test_another_command_under_a_used_id_is_a_conflict(
     assert refused.error.remedy
     assert sim.state.commands["x"] == known
     assert sim.state.model_dump(exclude={"position", "execution_trace"}) == before
-    told = [e for e in sim.engine.ledger.entries if e["kind"] == "CommandRejected"][-1]
+    told = [e for e in sim.engine.journal.entries if e["kind"] == "CommandRejected"][-1]
     assert (told["error_type"], "command" in told) == ("CommandConflict", False)
 
 

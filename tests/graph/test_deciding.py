@@ -257,7 +257,7 @@ async def test_who_is_not_asked_decides_no_question(
         state, asked = sim.engine.state, sim.asked()
         if to is not None:
             changed = asked.model_copy(update={"to": (to,), "escalated": True})
-            sim.engine.ledger.state = state.model_copy(update={"interrupts": {asked.id: changed}})
+            sim.engine.journal.state = state.model_copy(update={"interrupts": {asked.id: changed}})
         prepared, content = None, {}
         if way == "rollback":
             then = state.model_copy(update={"flags": {"closed": True, "ok": True}})

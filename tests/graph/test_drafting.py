@@ -68,10 +68,10 @@ def answer(draft: Engine, asked: Interrupt, decision: str, reason: str = "") -> 
 
 
 def assert_folds(draft: Engine) -> None:
-    entries = [j.entry_from_json(data) for data in draft.ledger.entries]
+    entries = [j.entry_from_json(data) for data in draft.journal.entries]
     assert fold_journal(RUN, entries) == draft.state
     assert CrewState.from_json(draft.state.to_json()) == draft.state
-    batch = j.Batch(first=1, entries=tuple(draft.ledger.entries))
+    batch = j.Batch(first=1, entries=tuple(draft.journal.entries))
     assert unpack(pack(batch, {}), {}) == batch
 
 
@@ -105,7 +105,7 @@ async def test_what_is_approved_is_the_hash_and_it_alone_begins() -> None:
     assert draft.prompt.is_ready
     draft.at = 5000
     await draft.prompt.start_crew()
-    started = draft.ledger.entries[-3]
+    started = draft.journal.entries[-3]
     assert (started["kind"], started["started_at"], started["definition"]) == (
         "RunStarted",
         1000,
@@ -155,7 +155,7 @@ def test_a_rejection_stops_the_run() -> None:
         answer(draft, asked, "maybe")
     answer(draft, asked, "reject", "not now")
     assert (draft.state.status, draft.state.interrupts) == ("stopped", {})
-    assert draft.ledger.entries[-1]["because"] == "bo rejected the crew: not now"
+    assert draft.journal.entries[-1]["because"] == "bo rejected the crew: not now"
     assert_folds(draft)
 
 

@@ -95,9 +95,9 @@ class Steps:
         await sim.settle()
         self.took.append(time.thread_time_ns() - began)
         self.carried.append(_size(sim.state.to_json()))
-        self.sent.append(_size(sim.engine.ledger.batch().to_json()))
-        sim.engine.ledger.mark_stored(sim.state.position)
-        assert sim.engine.ledger.batch() == Batch.EMPTY
+        self.sent.append(_size(sim.engine.journal.batch().to_json()))
+        sim.engine.journal.mark_stored(sim.state.position)
+        assert sim.engine.journal.batch() == Batch.EMPTY
 
 
 def _size(data: object) -> int:

@@ -22,7 +22,7 @@ async def crews() -> list[Simulation]:
 async def test_folding_the_journal_gives_the_live_state_after_every_entry() -> None:
     for sim in await crews():
         state = CrewState(run=RUN)
-        live = sim.engine.ledger.states  # type: ignore[attr-defined]
+        live = sim.engine.journal.states  # type: ignore[attr-defined]
         for entry, then in zip(sim.journal, live, strict=True):
             state = fold(state, j.entry_from_json(entry))
             assert as_json(state) == as_json(then), entry
@@ -31,7 +31,7 @@ async def test_folding_the_journal_gives_the_live_state_after_every_entry() -> N
 
 async def test_the_state_survives_json_at_every_position() -> None:
     for sim in await crews():
-        for state in sim.engine.ledger.states[::5]:  # type: ignore[attr-defined]
+        for state in sim.engine.journal.states[::5]:  # type: ignore[attr-defined]
             assert as_json(CrewState.from_json(state.to_json())) == as_json(state)
             assert CrewState.from_json(state.to_json()) == state
 
@@ -236,7 +236,7 @@ async def test_questions_are_answered_once_and_numbered_without_gaps() -> None:
 
 async def test_no_question_outlives_its_step() -> None:
     for sim in await crews():
-        for state in sim.engine.ledger.states:  # type: ignore[attr-defined]
+        for state in sim.engine.journal.states:  # type: ignore[attr-defined]
             if state.is_ended or state.status == "stopping":
                 continue
             steps = {q.step for q in state.interrupts.values() if q.step is not None}

@@ -294,8 +294,8 @@ async def test_a_phase_is_skipped_that_needs_a_tool_its_agent_may_not_call() -> 
 async def test_what_is_permitted_when_the_phase_is_reached_counts() -> None:
     sim = await Simulation.begin(plan_of(["b", {"agent": "a", "needs": ["read"]}], tools=ACT))
     await sim.settle()
-    ledger = sim.engine.ledger
-    ledger.state = ledger.state.model_copy(update={"tool_permissions": {"read": ()}})
+    journal = sim.engine.journal
+    journal.state = journal.state.model_copy(update={"tool_permissions": {"read": ()}})
     await sim.run()
     (skipped,) = [e for e in sim.facts("StepCompleted") if e.get("skipped")]
     assert "permissions do not let 'a' call 'read'" in skipped["because"]

@@ -96,7 +96,7 @@ async def test_a_tool_that_was_forbidden_in_the_meantime_is_refused() -> None:
     sim = await Simulation.begin(plan, Replies({"a#1": [says("", "act")]}))
     assert sim.engine.check("a", "act").allowed  # type: ignore[arg-type]
     forbidden = {**sim.state.tool_permissions, "act": ()}
-    sim.engine.ledger.state = sim.state.model_copy(update={"tool_permissions": forbidden})
+    sim.engine.journal.state = sim.state.model_copy(update={"tool_permissions": forbidden})
     await sim.run()
     assert sim.facts("PermissionDenied")[0]["reason"] == "permissions do not let 'a' call 'act'"
 

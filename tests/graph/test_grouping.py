@@ -557,7 +557,7 @@ async def test_a_call_of_what_was_done_or_cannot_be_done_now_is_answered(
     sim = await begun(crew, Calls(("group_add_node", spawn(crew))))
     await sim.finish("root#1")
     made = sim.prepared(sim.flights["root#1", 2], (asked(spawn(crew)),))
-    sim.engine.ledger.state = sim.state.model_copy(update=state)
+    sim.engine.journal.state = sim.state.model_copy(update=state)
     await group_changes.apply(sim.engine, made)
     assert answers(sim) == [(ok, said)]
     assert not sim.facts("ComponentChanged")

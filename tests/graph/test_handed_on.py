@@ -66,7 +66,7 @@ async def one_of_two() -> Simulation:
     """A signed run that took in another one, which had taken in a third."""
     one, two, crews = await pair(policy=POLICY)
     older = (Rename(kind="channel", graph=THIRD, was="news", now="x"),)
-    two.engine.ledger.state = two.state.model_copy(update={"merged_runs": {THIRD: older}})
+    two.engine.journal.state = two.state.model_copy(update={"merged_runs": {THIRD: older}})
     await send(two, signed(OTHER, "early", text="early", to="channel:x"))
     assert heard(two) == {"channel:x": ["early"]}
     apply_merge(one.engine, prepared(one, two, crews, **EDGE), op="m")
@@ -222,7 +222,7 @@ async def test_an_open_run_asks_nobody_and_goes_by_the_names_of_there() -> None:
 async def test_the_last_runs_that_were_taken_in_are_known() -> None:
     one, two, crews = await pair(policy=POLICY)
     older = {RunId(f"r{n}"): () for n in range(OUTCOMES_KEPT)}
-    one.engine.ledger.state = one.state.model_copy(update={"merged_runs": {OTHER: (), **older}})
+    one.engine.journal.state = one.state.model_copy(update={"merged_runs": {OTHER: (), **older}})
     apply_merge(one.engine, prepared(one, two, crews, **EDGE), op="m")
     assert [*one.state.merged_runs] == [*[*older][1:], OTHER]
     assert one.state.merged_runs[OTHER]

@@ -76,7 +76,7 @@ async def test_each_item_reaches_whom_it_names_and_nobody_else() -> None:
     engine = await handed_on(ITEMS)
     numbers = {who: [item["n"] for item in seen(engine, who)] for who in ("ann", "bob", "cid")}
     assert numbers == {"ann": [1, 2, 4], "bob": [2, 3, 4], "cid": [4, 5]}
-    facts = [e for _, e in engine.ledger.page(0, 100) if e["kind"] == "AddressedItemUndelivered"]
+    facts = [e for _, e in engine.journal.page(0, 100) if e["kind"] == "AddressedItemUndelivered"]
     assert [(each["item"], each["recipients"]) for each in facts] == [
         (6, "'nobody'"),
         (7, "nobody"),
@@ -99,7 +99,7 @@ async def test_another_reply_hands_on_anew_and_large_items_are_bodies() -> None:
     (part,) = agent_inputs(engine, AgentName("ann"), StepId("ann#1"))[0].elements
     (value,) = addressed_items("context", [large], "for")
     assert part.body == value.body
-    facts = [e for _, e in engine.ledger.page(0, 100)]
+    facts = [e for _, e in engine.journal.page(0, 100)]
     journal = [entry_from_json(each) for each in facts]
     assert part.body not in project(RunId("r"), Batch(entries=tuple(facts))).bodies, "it is stored"
     assert fold_journal(RunId("r"), journal) == engine.state

@@ -203,7 +203,7 @@ async def test_a_merge_that_a_run_was_ended_in_has_failed_when_it_is_taken_up() 
     found = reopen_point(RUN, list(enumerate(map(j.entry_from_json, journal), 1)))
     then = folded(journal[: found.position])
     engine = reopen(sim.engine.plan, Witness(sim.state), then, found, by="ana", at=20_000)
-    kinds = [entry["kind"] for entry in engine.ledger.entries]  # type: ignore[attr-defined]
+    kinds = [entry["kind"] for entry in engine.journal.entries]  # type: ignore[attr-defined]
     assert kinds[:2] == ["MergeFailed", "RunReopened"]
     assert engine.state.pending_merge is None
     assert engine.state.merges[OP].outcome == "failed"

@@ -59,7 +59,7 @@ async def send(sim: Simulation, sort: Sort, count: int = COMMANDS) -> None:
         said = {"id": f"c-{n:032x}", "by": "eve", **content}
         await apply_command(sim.engine, QueuedCommand(name, said))
         # As activities store the journal meanwhile: what waits for that is bounded by itself.
-        sim.engine.ledger.mark_stored(sim.state.position)
+        sim.engine.journal.mark_stored(sim.state.position)
 
 
 @pytest.mark.parametrize("sort", SORTS.values(), ids=SORTS)
@@ -97,11 +97,11 @@ async def test_an_old_id_is_told_from_a_new_one() -> None:
     doubtful(sim.engine, other)
     await apply_command(sim.engine, other)
     assert isinstance(other.error, CommandConflict)
-    assert [e for e in sim.engine.ledger.entries if e.get("command") == "one"] == [
-        sim.engine.ledger.entries[first.result.position - 1]
+    assert [e for e in sim.engine.journal.entries if e.get("command") == "one"] == [
+        sim.engine.journal.entries[first.result.position - 1]
     ]
 
-    sim.engine.ledger.mark_stored(sim.state.position)
+    sim.engine.journal.mark_stored(sim.state.position)
     assert doubtful(sim.engine, QueuedCommand("message", {"id": "one", "text": "pay now"})) == "one"
     assert doubtful(sim.engine, QueuedCommand("message", {"id": "new", "text": "pay now"})) == ""
     assert doubtful(sim.engine, QueuedCommand("message", {"text": "no id"})) == ""
@@ -115,7 +115,7 @@ async def test_a_malformed_command_with_an_old_id_gets_no_outcome() -> None:
     bad = QueuedCommand("message", {"id": "one", "text": ""})
     doubtful(sim.engine, bad)
     await apply_command(sim.engine, bad)
-    told = sim.engine.ledger.entries[-1]
+    told = sim.engine.journal.entries[-1]
     assert (told["kind"], "command" in told) == ("CommandRejected", False)
 
 
@@ -124,6 +124,6 @@ async def test_the_fold_gives_the_same() -> None:
     start = sim.state
     await send(sim, SORTS["refused, with long ids"], 300)
     state = start
-    for data in sim.engine.ledger.entries[start.position :]:
+    for data in sim.engine.journal.entries[start.position :]:
         state = fold(state, entry_from_json(data))
     assert state == sim.state

@@ -261,7 +261,7 @@ async def test_a_pool_does_what_a_simple_model_of_it_does_whatever_happens(seed:
 @pytest.mark.parametrize("seed", range(60, 90))
 async def test_a_pool_that_goes_back_does_the_rest_and_no_more(seed: int) -> None:
     sim, naive, rng = await mapped_at_random(seed)
-    states = sim.engine.ledger.states  # type: ignore[attr-defined]
+    states = sim.engine.journal.states  # type: ignore[attr-defined]
     await sim.run()
     ends = [at for at, e in enumerate(sim.journal, 1) if e["kind"] == "StepCompleted"]
     items = [at for at in ends if item_number(StepId(sim.journal[at - 1]["step"]))]

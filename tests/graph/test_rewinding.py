@@ -90,8 +90,8 @@ def simulation(plan: GraphPlan, engine: Engine, seed: int) -> Simulation:
 
 
 async def begun(plan: GraphPlan, seed: int) -> Simulation:
-    ledger = Witness(CrewState(run=RUN))
-    engine = await Engine.begin(plan, RUN, input_text="Go.", by="eve", at=1, ledger=ledger)
+    journal = Witness(CrewState(run=RUN))
+    engine = await Engine.begin(plan, RUN, input_text="Go.", by="eve", at=1, journal=journal)
     return simulation(plan, engine, seed)
 
 
@@ -182,7 +182,7 @@ async def test_forward_again_from_any_checkpoint_ends_the_same() -> None:
         )
         sim = await begun(plan, seed)
         rests = await forward(sim)
-        states = sim.engine.ledger.states  # type: ignore[attr-defined]
+        states = sim.engine.journal.states  # type: ignore[attr-defined]
         rng = dice(f"places/{seed}")
         places = places_of(sim.journal)
         assert places[0][0] == 1 + [e["kind"] for e in sim.journal].index("NodesReached")
@@ -204,8 +204,8 @@ async def test_forward_again_from_any_checkpoint_ends_the_same() -> None:
             assert not set(engine.state.frontier) & set(states[at - 1].frontier)
             await forward(again)
             assert end_of(again.state) == end_of(sim.state), (seed, to)
-            assert_visits_are_new(sim.journal[: now.position], again.engine.ledger.entries)
-            assert_folds([*sim.journal[: now.position], *again.engine.ledger.entries], again)
+            assert_visits_are_new(sim.journal[: now.position], again.engine.journal.entries)
+            assert_folds([*sim.journal[: now.position], *again.engine.journal.entries], again)
     assert {"running", "question", "item", "ready", "waiting"} <= kinds
 
 
@@ -224,13 +224,13 @@ async def test_a_fork_from_any_checkpoint_ends_as_the_run_did() -> None:
         plan = random_plan(dice(seed), pooled=seed % 3 == 0, routed=seed % 5 == 1)
         sim = await begun(plan, seed)
         await forward(sim)
-        states = sim.engine.ledger.states  # type: ignore[attr-defined]
+        states = sim.engine.journal.states  # type: ignore[attr-defined]
         places = places_of(sim.journal)
         for _, at in dice(f"fork/{seed}").sample(places, min(PLACES, len(places))):
             then: CrewState = states[at - 1]
             run = RunId("other")
-            ledger = Witness(CrewState(run=run, position=at))
-            engine = fork(plan, then, run, by="ana", at=10_000, ledger=ledger)
+            journal = Witness(CrewState(run=run, position=at))
+            engine = fork(plan, then, run, by="ana", at=10_000, journal=journal)
             made = engine.state
             assert (made.run, made.started_at, made.recipe) == (run, 10_000, then.definition)
             assert made.source is not None
@@ -242,7 +242,7 @@ async def test_a_fork_from_any_checkpoint_ends_as_the_run_did() -> None:
             await forward(again)
             assert end_of(again.state) == end_of(sim.state), (seed, at)
             state = CrewState(run=run, position=at)
-            for entry in engine.ledger.entries:
+            for entry in engine.journal.entries:
                 state = fold(state, j.entry_from_json(json.loads(json.dumps(entry))))
             assert as_json(state) == as_json(again.state)
 
@@ -253,7 +253,7 @@ async def test_a_run_that_was_stopped_anywhere_goes_on_and_ends_the_same() -> No
         plan = random_plan(dice(seed), pooled=seed % 3 == 0, routed=seed % 5 == 1)
         sim = await begun(plan, seed)
         rests = await forward(sim)
-        states = sim.engine.ledger.states  # type: ignore[attr-defined]
+        states = sim.engine.journal.states  # type: ignore[attr-defined]
         rng = dice(f"stop/{seed}")
         for rest in rng.sample(rests, min(PLACES, len(rests))):
             now: CrewState = states[rest - 1]
@@ -267,14 +267,14 @@ async def test_a_run_that_was_stopped_anywhere_goes_on_and_ends_the_same() -> No
                 await halted.command("stop")
             await halted.settle()
             assert halted.state.status == "stopped"
-            journal = [*sim.journal[:rest], *halted.engine.ledger.entries]
+            journal = [*sim.journal[:rest], *halted.engine.journal.entries]
             again = taken_up(plan, journal, halted.state, seed)
             assert list(again.state.frontier) == list(now.frontier)
             assert again.state.interrupts == now.interrupts
             assert again.state.execution == now.execution + 1
             await forward(again)
             assert end_of(again.state) == end_of(sim.state), (seed, rest)
-            assert_folds([*journal, *again.engine.ledger.entries], again)
+            assert_folds([*journal, *again.engine.journal.entries], again)
             stopped += 1
     assert stopped > CREWS
 
@@ -367,7 +367,7 @@ async def test_what_lands_after_the_answer_that_ends_the_run_is_not_done_again()
     await again.answer("retry", "i1")
     await again.run()
     assert again.asked().kind == "ask"
-    assert_folds([*sim.journal, *again.engine.ledger.entries], again)
+    assert_folds([*sim.journal, *again.engine.journal.entries], again)
 
 
 async def test_a_call_that_ended_the_run_is_made_again_by_a_yes_of_its_own() -> None:

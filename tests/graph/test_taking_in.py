@@ -146,8 +146,8 @@ async def test_what_waits_in_the_other_run_goes_on_here() -> None:
 async def test_the_limit_of_steps_holds_for_each_run_alone() -> None:
     crews = crew(PAIR, limits={"steps": 3}), crew(PAIR, limits={"steps": 50, "tokens": 900})
     one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
-    one.engine.ledger.state = one.state.model_copy(update={"steps": 1, "step_limit_raises": 1})
-    two.engine.ledger.state = two.state.model_copy(update={"steps": 90, "step_limit_raises": 2})
+    one.engine.journal.state = one.state.model_copy(update={"steps": 1, "step_limit_raises": 1})
+    two.engine.journal.state = two.state.model_copy(update={"steps": 90, "step_limit_raises": 2})
     apply_merge(one.engine, prepared(one, two, crews, **EDGE), op="m")
     assert (one.state.steps, one.state.step_limit_raises) == (1, 1)
 
@@ -180,7 +180,9 @@ async def test_messages_in_its_channels_are_heard_and_the_edge_holds() -> None:
     assert view.former_names[LogName("channel:x-2")] == ("channel:x",)
     assert view.former_names[LogName("private:a-2")] == ("private:a",)
     assert as_json(folded(one.journal)) == as_json(one.state)
-    found = run_trace((at, entry_from_json(data)) for at, data in one.engine.ledger.page(0, 10_000))
+    found = run_trace(
+        (at, entry_from_json(data)) for at, data in one.engine.journal.page(0, 10_000)
+    )
     assert {each.step for each in found.steps} == {*one.ran(), "a-2#1", "b-2#1"}
 
 
@@ -231,7 +233,7 @@ async def test_an_artifact_that_both_have_changed_is_refused() -> None:
     part = two.state.model_copy(update={"messages": {log: other}})
     made = made.model_copy(update={"state": transferred_state(part)})
     mine = {**one.state.messages, log: LogHead(head=hash_json("1"), length=1)}
-    one.engine.ledger.state = one.state.model_copy(update={"messages": mine})
+    one.engine.journal.state = one.state.model_copy(update={"messages": mine})
     before = as_json(one.state)
     with pytest.raises(ComponentConflict, match="both changed the artifact 'doc'"):
         apply_merge(one.engine, made, op="m")
@@ -272,7 +274,7 @@ async def test_what_both_had_left_is_put_together_of_those_who_had_parted(
     limits = {"limits": {"tokens": 1000}}
     crews = crew({"a": {"listen": ["x"]}}, **limits), crew({"b": {"listen": ["y"]}}, **limits)
     one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
-    one.engine.ledger.state = one.state.model_copy(update={"added_budgets": {"tokens": -700.0}})
+    one.engine.journal.state = one.state.model_copy(update={"added_budgets": {"tokens": -700.0}})
     part = two.state.model_copy(update={"added_budgets": {"tokens": -300.0}})
     made = prepared(one, two, crews, op="connect", sender="a", listener="b").model_copy(
         update={"state": transferred_state(part), "adds_budgets": together}
@@ -291,7 +293,7 @@ async def test_quotas_that_are_called_otherwise_count_all_the_same(kin: bool) ->
     )
     one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
     (key,) = [each.key for each in lower(crews[0]).checks]
-    one.engine.ledger.state = one.state.model_copy(update={"quotas": {key: 4}})
+    one.engine.journal.state = one.state.model_copy(update={"quotas": {key: 4}})
     part = two.state.model_copy(update={"quotas": {key: 7}})
     made = prepared(one, two, crews, op="connect", sender="a", listener="a")
     ((was, now),) = made.quotas.items()
@@ -313,7 +315,7 @@ async def test_usage_counts_once() -> None:
         update={"usage": {AgentName("b"): Usage(calls=3)}, "quotas": {"k": 2, "l": 1}}
     )
     mine = {"usage": {AgentName("a"): Usage(calls=1)}, "quotas": {"k": 3}}
-    one.engine.ledger.state = one.state.model_copy(update=mine)
+    one.engine.journal.state = one.state.model_copy(update=mine)
     apply_merge(one.engine, made.model_copy(update={"state": transferred_state(part)}), op="m")
     assert one.state.usage == {"a": Usage(calls=1), "b-2": Usage(calls=3)}
     assert one.state.quotas == {"k": 3, "l": 1}
@@ -441,7 +443,7 @@ async def test_the_fact_says_what_became_of_the_graphs_and_by_whom() -> None:
 async def test_while_a_run_drains_for_a_change_no_merge_is_made() -> None:
     one, _, made = await pair()
     changing = PendingChange(command="c", graph_version=2, definition=one.state.definition)
-    one.engine.ledger.state = one.state.model_copy(update={"pending_change": changing})
+    one.engine.journal.state = one.state.model_copy(update={"pending_change": changing})
     with pytest.raises(ChangeConflict, match="changed while the merge"):
         apply_merge(one.engine, made, op="m")
 
@@ -462,7 +464,7 @@ async def test_questions_get_numbers_of_this_run_and_are_asked_as_it_asks() -> N
         for number, step in ((4, "a#1"), (6, "b#1"))
     }
     part = two.state.model_copy(update={"interrupts": asked})
-    one.engine.ledger.state = one.state.model_copy(update={"interrupt_count": 2})
+    one.engine.journal.state = one.state.model_copy(update={"interrupt_count": 2})
     apply_merge(one.engine, made.model_copy(update={"state": transferred_state(part)}), op="m")
     found = [
         (q.id, q.step, q.question, q.deadline, q.to, q.escalated)
@@ -483,7 +485,7 @@ async def test_an_artifact_goes_on_as_the_side_has_it_that_changed_it() -> None:
     log, old = LogName("artifact:doc"), LogHead(head=hash_json("1"), length=1)
     part = two.state.model_copy(update={"messages": {log: old}})
     mine = LogHead(head=hash_json("2"), length=2)
-    one.engine.ledger.state = one.state.model_copy(
+    one.engine.journal.state = one.state.model_copy(
         update={"messages": {**one.state.messages, log: mine}}
     )
     update = {"state": transferred_state(part), "artifact_heads": {log: old.head}}

@@ -56,7 +56,7 @@ async def test_differences_backwards_are_the_same_ones() -> None:
     flip = {"added": "removed", "removed": "added", "changed": "changed"}
     seen: set[str] = set()
     for seed in range(24):
-        states = (await crew_run(seed)).engine.ledger.states  # type: ignore[attr-defined]
+        states = (await crew_run(seed)).engine.journal.states  # type: ignore[attr-defined]
         for old, new in zip(states[::7], states[5::7], strict=False):
             there, back = state_diff(old, new).changes, state_diff(new, old).changes
             assert {(c.section, c.name, c.kind) for c in there} == {

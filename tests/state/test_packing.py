@@ -130,16 +130,16 @@ def test_replies_and_results_leave_out_what_their_bodies_tell() -> None:
             ),
             j.StepCompleted(at=6, step=StepId(step)),
         ]
-        ledger = Journal(CrewState(run=RUN))
-        ledger.learn(result)
-        ledger.learn(answer)
+        journal = Journal(CrewState(run=RUN))
+        journal.learn(result)
+        journal.learn(answer)
         for entry in entries:
-            ledger.record(entry)
-        packed = through_json(ledger.batch())
+            journal.record(entry)
+        packed = through_json(journal.batch())
         assert set(required_bodies(packed)) == {result.hash, answer.hash}
         bodies = {each.hash: body_metadata(each.body) for each in (result, answer)}
         whole = unpack(packed, bodies)
-        assert json.dumps(whole.entries) == json.dumps(ledger.entries), "in the same order, too"
+        assert json.dumps(whole.entries) == json.dumps(journal.entries), "in the same order, too"
         for short in packed.entries[:2]:
             assert short.keys() <= {"kind", "at", "ref", "calls", "usage", "agent", "ms"}
         saved += len(json.dumps(whole.entries)) - len(json.dumps(packed.entries))
@@ -238,24 +238,24 @@ def test_large_answers_are_not_relied_on() -> None:
     for size in (100, 40_000):
         body = message_to_json(AIMessage("x" * size, id="x#1/1", name="x"))
         result = CallModelResult(body=body, hash=hash_json(body))
-        ledger = Journal(CrewState(run=RUN))
-        ledger.learn(result)
-        ledger.record(replied(result, "x#1", 1))
-        assert bool(set(required_bodies(ledger.batch()))) is (size == 100)
+        journal = Journal(CrewState(run=RUN))
+        journal.learn(result)
+        journal.record(replied(result, "x#1", 1))
+        assert bool(set(required_bodies(journal.batch()))) is (size == 100)
 
 
 def test_a_small_answer_in_a_large_result_is_not_relied_on() -> None:
     body = message_to_json(ToolMessage("set", tool_call_id="i", name="t", id="x#1/2"))
     large = OutputValue(key="k", body=hash_json("y" * 40_000), content="y" * 40_000)
     answer = CallToolResult(body=body, hash=hash_json(body), outcome=ToolReturned(outputs=(large,)))
-    ledger = Journal(CrewState(run=RUN))
-    ledger.learn(answer)
+    journal = Journal(CrewState(run=RUN))
+    journal.learn(answer)
     ref = j.MessageRef(body=answer.hash, logs=(LogName("private:x"),))
     returned = j.ToolCallCompleted(
         step=StepId("x#1"), call=2, agent=AgentName("x"), tool="t", ref=ref
     )
-    ledger.record(returned)
-    assert not set(required_bodies(ledger.batch()))
+    journal.record(returned)
+    assert not set(required_bodies(journal.batch()))
 
 
 @pytest.mark.parametrize(

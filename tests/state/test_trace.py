@@ -121,7 +121,7 @@ async def test_a_rollback_begins_what_it_brings_back_anew() -> None:
     sim = await (await Simulation.begin(plan_of(["a", "b"]))).run()
     found = entries(sim)
     at = next(n for n, e in found if isinstance(e, j.StepStarted) and e.step == "b#1")
-    then = next(s for s in sim.engine.ledger.states if s.position == at)  # type: ignore[attr-defined]
+    then = next(s for s in sim.engine.journal.states if s.position == at)  # type: ignore[attr-defined]
     kept = {key: value for key, value in then.to_json().items() if key not in NEVER_RESTORED}
     back = j.RunRolledBack(at=90, to=at, state=kept)
     again = [e for n, e in found if n > at]
@@ -140,7 +140,7 @@ async def test_a_call_that_was_retried_before_a_rollback_is_timed_from_that() ->
     sim = await (await Simulation.begin(plan_of(["a"]))).run()
     found = entries(sim)
     at = next(n for n, e in found if isinstance(e, j.StepStarted))
-    then = next(s for s in sim.engine.ledger.states if s.position == at)  # type: ignore[attr-defined]
+    then = next(s for s in sim.engine.journal.states if s.position == at)  # type: ignore[attr-defined]
     kept = {key: value for key, value in then.to_json().items() if key not in NEVER_RESTORED}
     retried = j.StepRetried(at=20, step=StepId("a#1"), call=1)
     back = j.RunRolledBack(at=90, to=at, state=kept)
@@ -199,7 +199,7 @@ async def test_what_was_changed_between_checkpoints_adds_up() -> None:
         sim = await crew_run(seed)
         found = entries(sim)
         ends = [n for n, e in found if isinstance(e, j.StepCompleted)]
-        states = {s.position: s for s in sim.engine.ledger.states}  # type: ignore[attr-defined]
+        states = {s.position: s for s in sim.engine.journal.states}  # type: ignore[attr-defined]
         told = changes_by_position(RUN, found, ends)
         assert list(told) == ends
         for before, after in pairwise(ends):

@@ -28,9 +28,9 @@ async def test_the_question_is_open_again_where_it_was_asked() -> None:
 
     found = reopen_point(RUN, list(enumerate(entries, 1)))
     then = fold_at_positions(fold_journal(RUN, entries[: found.position]), found.landed)
-    ledger = Journal(sim.state)
-    reopen(plan, ledger, then, found, by="ana", at=9_000)
-    entries += [entry_from_json(data) for data in ledger.entries]
+    journal = Journal(sim.state)
+    reopen(plan, journal, then, found, by="ana", at=9_000)
+    entries += [entry_from_json(data) for data in journal.entries]
     trace = run_trace(enumerate(entries, 1))
     first, again = (step for step in trace.steps if step.step == "gate#1")
     assert [(q.id, q.decision) for q in first.asked] == [("i1", "withdrawn")]

@@ -18,10 +18,10 @@ class LongRun:
     run = RUN
 
     def __init__(self, simulation: Simulation) -> None:
-        ledger = simulation.engine.ledger
-        assert isinstance(ledger, Witness)
-        self.entries = tuple(ledger.entries)
-        self.states: list[CrewState] = ledger.states
+        journal = simulation.engine.journal
+        assert isinstance(journal, Witness)
+        self.entries = tuple(journal.entries)
+        self.states: list[CrewState] = journal.states
 
     def batch(self, first: int = 1, last: int = 0) -> Batch:
         """The entries from `first` to `last`, by default all, both included."""

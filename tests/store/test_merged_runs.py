@@ -225,26 +225,26 @@ def test_what_lacks_before_it_is_told() -> None:
     assert gaps(join(cut[2:]), places[-1]) == [(1, 2)]
 
 
-def test_a_ledger_pages_and_carries_over_it() -> None:
+def test_a_journal_pages_and_carries_over_it() -> None:
     batch, one = batches()
-    ledger = Journal(CrewState(run=one.run))
+    journal = Journal(CrewState(run=one.run))
     for entry in batch.entries:
-        ledger.record(j.entry_from_json(entry))
+        journal.record(j.entry_from_json(entry))
     places = list(batch.positions())
-    assert ledger.state.position == places[-1]
-    whole = ledger.unpacked_batch()
+    assert journal.state.position == places[-1]
+    whole = journal.unpacked_batch()
     assert (whole.first, whole.entries) == (batch.first, batch.entries)
     for after in (0, 1, 2, 3, LATER, LATER + 2, LATER + 9):
         wanted = [place for place in places if place > after]
-        assert [at for at, _ in ledger.page(after, 100)] == wanted
-        assert [at for at, _ in ledger.page(after, 1)] == wanted[:1]
+        assert [at for at, _ in journal.page(after, 100)] == wanted
+        assert [at for at, _ in journal.page(after, 1)] == wanted[:1]
     for stored in places[:-1]:
-        ledger.mark_stored(stored)
-        carried = Journal.from_carry(ledger.state, ledger.unpacked_batch())
+        journal.mark_stored(stored)
+        carried = Journal.from_carry(journal.state, journal.unpacked_batch())
         left = [place for place in places if place > stored]
         assert [at for at, _ in carried.page(0, 100)] == left
         assert carried.first == stored + 1
-        assert carried.unpacked_batch() == ledger.unpacked_batch()
+        assert carried.unpacked_batch() == journal.unpacked_batch()
     fresh = Journal(CrewState(run=one.run, position=2))
     fresh.record(j.entry_from_json(batch.entries[2]))
     assert fresh.first == 3

@@ -126,7 +126,7 @@ def doubtful(engine: Engine, incoming: QueuedCommand) -> str:
         return ""
     if not may_be_older(state.older_commands, command):
         return ""
-    batch = engine.ledger.unpacked_batch()
+    batch = engine.journal.unpacked_batch()
     for position, entry in zip(batch.positions(), batch.entries, strict=True):
         if entry.get("command") == command:
             incoming.known = outcome_of(j.entry_from_json(entry), position)
@@ -141,7 +141,7 @@ async def apply_command(engine: Engine, incoming: QueuedCommand) -> None:
         incoming: The command.
     """
     try:
-        with engine.ledger.transaction:
+        with engine.journal.transaction:
             incoming.result = await _apply(engine, incoming)
     except CrewlogError as error:
         incoming.error = error

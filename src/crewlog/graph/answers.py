@@ -80,7 +80,7 @@ async def answer(
     Raises:
         StopAnswer: the answer ends the run.
     """
-    with engine.ledger.transaction:
+    with engine.journal.transaction:
         await _apply_answer(
             engine, interrupt, decision, by, command, reason=reason, args=args, expired=expired
         )
@@ -263,7 +263,7 @@ async def answer_expired_interrupts(engine: Engine) -> None:
         if state.status != "running" or state.is_draining:
             return
         if interrupt.id in state.interrupts and engine.timers.has_expired(interrupt):
-            with engine.ledger.transaction:
+            with engine.journal.transaction:
                 await _answer_by_policy(engine, interrupt)
 
 

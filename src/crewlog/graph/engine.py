@@ -72,12 +72,12 @@ class Engine(RunContext):
 
     Args:
         plan: The run's plan.
-        ledger: Its journal: empty, or carried from the execution before.
+        journal: Its journal: empty, or carried from the execution before.
         draft: The start of a run whose prompt is not compiled and approved yet.
     """
 
-    def __init__(self, plan: GraphPlan, ledger: Journal, draft: PromptCarry | None = None) -> None:
-        super().__init__(plan, ledger)
+    def __init__(self, plan: GraphPlan, journal: Journal, draft: PromptCarry | None = None) -> None:
+        super().__init__(plan, journal)
         self.prompt = PromptCompilation(self, draft, self.use, self._start_drafted_crew)
         self.wakes = Wakes(self)
         self.turns = Turns(self, self.wakes, self._end_turn, self.fail_step)
@@ -113,7 +113,7 @@ class Engine(RunContext):
         by: str,
         at: int,
         command: CommandId | None = None,
-        ledger: Journal | None = None,
+        journal: Journal | None = None,
         initial_state: InitialState | None = None,
         files: tuple[FileRef, ...] = (),
     ) -> Engine:
@@ -122,7 +122,7 @@ class Engine(RunContext):
         Raises:
             UsageError: the initial state has a value or message that does not fit the crew.
         """
-        engine = cls(plan, ledger or Journal(CrewState(run=run)))
+        engine = cls(plan, journal or Journal(CrewState(run=run)))
         engine.at = at
         await engine._start_crew(
             input_text, by=by, command=command, initial_state=initial_state, files=files
@@ -218,7 +218,7 @@ class Engine(RunContext):
         """Ends a stopping run: its steps are cancelled."""
         info = self.state.status_reason
         because = " ".join(part for part in (info.by, info.reason) if part) if info else ""
-        with self.ledger.transaction:
+        with self.journal.transaction:
             for step in list(self.state.frontier):
                 self.record(j.StepCancelled(step=step))
             self.record(j.RunStopped(because=because))
@@ -312,7 +312,7 @@ class Engine(RunContext):
         self, step: StepId, number: int, error: str, error_type: str
     ) -> None:
         """Applies a call that failed after all retries, by the `on_error` of its agent."""
-        with self.ledger.transaction:
+        with self.journal.transaction:
             if step == STEP:
                 self.prompt.apply_failure(error, error_type)
             elif self._unapplied_call(step, number) is not None:
@@ -348,7 +348,7 @@ class Engine(RunContext):
             error_type: The name of the error's type.
             policy: A value of `on_error` that overrides theirs.
         """
-        with self.ledger.transaction:
+        with self.journal.transaction:
             agent = self.agent_of(step)
             entry = self.state.frontier[step]
             node = self.plan.node_of(entry)
@@ -418,7 +418,7 @@ class Engine(RunContext):
                 continue
             limit = duration_words(self.plan.node_of(entry).timeout or 0)
             error = f"it took longer than its timeout of {limit}"
-            with self.ledger.transaction:
+            with self.journal.transaction:
                 self.withdraw(entry.step)
                 await self.fail_step(entry.step, None, error, TIMEOUT)
 
@@ -434,13 +434,13 @@ class Engine(RunContext):
 
     async def skip_step(self, step: StepId, *, because: str) -> None:
         """Skips a step by an answer of people. Outputs that people set since its start stay."""
-        with self.ledger.transaction:
+        with self.journal.transaction:
             reset_outputs(self, step)
             await self._complete(step, because=because, skipped=True)
 
     async def end_redirected_step(self, step: StepId, *, because: str) -> None:
         """Ends a step and its child steps at once; the run continues at the redirect's target."""
-        with self.ledger.transaction:
+        with self.journal.transaction:
             self._cancel_child_steps(step)
             if start_position(self, step):
                 reset_outputs(self, step)
@@ -457,7 +457,7 @@ class Engine(RunContext):
         """Follows a branch's edge whose limit is reached, and resets the count."""
         node = self.state.frontier[step].node
         branch = self.plan.nodes[node].decide
-        with self.ledger.transaction:
+        with self.journal.transaction:
             if branch is not None:
                 self.record(j.StepCompleted(step=step, because="people let it go again"))
                 await self._route(node, (branch.go,), because="again", loop=True, reset_limit=True)
@@ -629,7 +629,7 @@ class Engine(RunContext):
             self.ask("ask", question, step=step, options=options, limit_reached=limit)
             return
         is_used_up = is_branch_limit_reached(self.plan, name, state.routing, because)
-        with self.ledger.transaction:
+        with self.journal.transaction:
             self.record(j.StepCompleted(step=step, because=because, used_up=is_used_up))
             if outcome == FAIL:
                 self.fail(f"{name}: {because}", "retry_budget_exhausted" if is_used_up else "")
@@ -666,7 +666,7 @@ class Engine(RunContext):
                 limit_reached=limit,
             )
             return
-        with self.ledger.transaction:
+        with self.journal.transaction:
             self.record(j.StepCompleted(step=step, because=choice.because))
             if choice.target == FAIL:
                 self.fail(f"{name}: {choice.because}", limit)
@@ -740,7 +740,7 @@ class Engine(RunContext):
         lost = "; ".join(lost_targets(entry, handoff, self.plan.nodes))
         because = "; ".join(filter(None, (because, lost)))
         handoff = [target for target in handoff if target in self.plan.nodes]
-        with self.ledger.transaction:
+        with self.journal.transaction:
             self.withdraw(step)
             if entry.parent is not None:
                 await self.child_steps.complete_child_step(

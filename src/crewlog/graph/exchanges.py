@@ -116,7 +116,7 @@ class Exchanges:
 
     async def start_next(self) -> None:
         """Starts the exchange of the first message in the queue."""
-        with self._run.ledger.transaction:
+        with self._run.journal.transaction:
             queued: QueuedMessage = self._run.state.message_queue[0]
             ref = j.MessageRef(body=queued.body, logs=queued.logs)
             asks = self._run.is_shown_as_request(queued.logs)
@@ -161,7 +161,7 @@ class Exchanges:
 
     def end(self, error: str = "", end_reason: EndReason = "") -> None:
         """Ends the exchange with a response, and the conversation if `ends_on` holds."""
-        with self._run.ledger.transaction:
+        with self._run.journal.transaction:
             run, state = self._run, self._run.state
             conversation = state.conversation or Conversation(exchange=state.exchanges + 1)
             error = error or state.error
@@ -194,7 +194,7 @@ class Exchanges:
         self, error: str, withdraw: Callable[..., None], end_reason: EndReason = "failed"
     ) -> None:
         """Ends the exchange at once and cancels its steps; the conversation continues."""
-        with self._run.ledger.transaction:
+        with self._run.journal.transaction:
             for step in list(self._run.state.frontier):
                 withdraw(step)
                 self._run.record(j.StepCancelled(step=step))

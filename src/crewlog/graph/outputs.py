@@ -48,7 +48,7 @@ def record_write(
         step: The step that writes.
     """
     if not entry.reducer:
-        run.ledger.record(entry)
+        run.journal.record(entry)
         return
     key, by, there = _key_writer_and_value(run, entry)
     body = entry.body if isinstance(entry, j.OutputSet) else None
@@ -75,7 +75,7 @@ def record_write(
     written = (
         entry.value if body is not None else value_to_record(entry.reducer, value, entry.value)
     )
-    run.ledger.record(entry.model_copy(update={"value": written}))
+    run.journal.record(entry.model_copy(update={"value": written}))
 
 
 def output_entry(

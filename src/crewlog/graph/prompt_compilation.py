@@ -110,13 +110,13 @@ class PromptCompilation:
             reader=draft.reader,
             model=draft.model,
             replies=draft.replies,
-            batch=self._run.ledger.batch(),
+            batch=self._run.journal.batch(),
             attempt=draft.attempt,
         )
 
     def apply_result(self, result: CompilePromptResult) -> None:
         """Applies the result of a call that compiles."""
-        with self._run.ledger.transaction:
+        with self._run.journal.transaction:
             if result.reply is not None:
                 replies = (*self._active_draft.replies, result.reply)
                 self._update_draft(replies=replies, attempt=1)

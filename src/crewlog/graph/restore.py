@@ -74,7 +74,7 @@ def roll_back(
             remedy="Roll back once `GraphSwapped` or `SwapFailed` is in its journal.",
         )
     check_no_merge(now)
-    with engine.ledger.transaction:
+    with engine.journal.transaction:
         _roll_back(engine, to, then, plan, by=by, **who)
 
 
@@ -102,7 +102,7 @@ def fork(
     by: str,
     at: int,
     checkpoint: int = 0,
-    ledger: Journal | None = None,
+    journal: Journal | None = None,
 ) -> Engine:
     """A new run that starts from a checkpoint of another run.
 
@@ -113,10 +113,10 @@ def fork(
         by: Who starts it.
         at: The time, in milliseconds since the epoch.
         checkpoint: The position that the command names.
-        ledger: The new run's journal; by default an empty one at that position.
+        journal: The new run's journal; by default an empty one at that position.
     """
     forked = fork_state(then, run)
-    journal = ledger or Journal(CrewState(run=run, position=then.position))
+    journal = journal or Journal(CrewState(run=run, position=then.position))
     engine = Engine(_with_detached_steps(plan, forked), journal)
     engine.at = at
     # The numbers of interrupts continue: the journal has the answered ones of the other run, too.
@@ -167,7 +167,7 @@ def start_split_run(
 
 def reopen(
     plan: GraphPlan,
-    ledger: Journal,
+    journal: Journal,
     then: CrewState,
     point: ReopenPoint,
     *,
@@ -182,7 +182,7 @@ def reopen(
 
     Args:
         plan: The plan to continue with.
-        ledger: The journal of the run.
+        journal: The journal of the run.
         then: Its state right before the end.
         point: The position of that state, and the branch that ended the run.
         by: The principal.
@@ -190,11 +190,11 @@ def reopen(
         reason: Why.
         claimed: Agents that return from ended runs with the recipe.
     """
-    engine = Engine(plan, ledger)
+    engine = Engine(plan, journal)
     engine.at = at
     if then.idle is not None:  # its idle time starts again
         then = then.model_copy(update={"idle": None})
-    with ledger.transaction:
+    with journal.transaction:
         if (change := engine.state.pending_change) is not None:
             error = "the run was terminated first"
             engine.record(j.SwapFailed(graph_version=change.graph_version, error=error))

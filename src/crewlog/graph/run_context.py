@@ -108,15 +108,15 @@ class CallRequest(NamedTuple):
 class RunContext:
     """A run's plan and journal, and what follows from both."""
 
-    def __init__(self, plan: GraphPlan, ledger: Journal) -> None:
+    def __init__(self, plan: GraphPlan, journal: Journal) -> None:
         self.plan = plan
-        self.ledger = ledger
+        self.journal = journal
         self.at = 0
         """The time of new entries, in milliseconds since the epoch."""
         self.digest = ""
         """The hash of the command that is being applied; its outcome gets it."""
 
-    state: CrewState = cast("CrewState", property(attrgetter("ledger.state")))
+    state: CrewState = cast("CrewState", property(attrgetter("journal.state")))
     """The live state. The getter is no Python function, since a step reads it 100 times."""
 
     def waits_for_calls(self, step: StepId) -> bool:
@@ -138,7 +138,7 @@ class RunContext:
         """
         kind = type(entry)  # compared by `is`: the sandbox makes `isinstance` four calls
         if kind in _ENDS and self._has_unfinished_work():
-            with self.ledger.transaction:
+            with self.journal.transaction:
                 self._fail_unfinished()
                 self.record(entry)
             return
@@ -153,7 +153,7 @@ class RunContext:
         # The entry is new and has no other owner. A copy would cost a step some 50 Python calls.
         vars(entry).update(update)
         entry.model_fields_set.update(update)
-        self.ledger.record(entry)
+        self.journal.record(entry)
 
     def _has_unfinished_work(self) -> bool:
         """Whether a swap, or a run merge without an offer, is pending."""

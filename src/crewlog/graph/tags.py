@@ -31,7 +31,7 @@ def tag(
             f"there is no checkpoint {checkpoint} yet",
             remedy=f"The journal is at position {position}.",
         )
-    if checkpoint >= run.ledger.first:  # an earlier one is checked in the store
+    if checkpoint >= run.journal.first:  # an earlier one is checked in the store
         known = list(_checkpoints(run))
         if checkpoint not in known:
             of = run.state.run
@@ -55,6 +55,6 @@ def tag(
 
 def _checkpoints(run: RunContext) -> Iterator[int]:
     """The checkpoints of this execution."""
-    for position, data in run.ledger.page(0, len(run.ledger.entries)):
+    for position, data in run.journal.page(0, len(run.journal.entries)):
         if checkpoint_kind(data["kind"], data.get("source"), data.get("because", "")) is not None:
             yield position

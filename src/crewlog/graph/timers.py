@@ -150,7 +150,7 @@ class Timers:
 
     async def continue_wait(self, entry: FrontierStep, node: PlanNode) -> None:
         """Completes a started step of a wait whose deadline is over."""
-        with self._run.ledger.transaction:
+        with self._run.journal.transaction:
             if entry.status == "waiting":
                 if not self._has_fired(entry):
                     return
@@ -168,7 +168,7 @@ class Timers:
             deadline = due_in(node.within, self._run.at)
             self._run.record(j.TimerStarted(step=entry.step, deadline=deadline))
         elif self._has_fired(entry):
-            with self._run.ledger.transaction:
+            with self._run.journal.transaction:
                 self._run.record(j.TimerFired(step=entry.step))
                 await self._give_up_requirement(entry, late=True)
 

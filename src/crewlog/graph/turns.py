@@ -81,7 +81,7 @@ class Turns:
             result: The message.
             composed: Whether its agent has no model; see `crewlog.graph.agents_without_model`.
         """
-        with self._run.ledger.transaction:
+        with self._run.journal.transaction:
             await self._apply_model_call(step, number, result, composed=composed)
 
     async def _apply_model_call(
@@ -92,7 +92,7 @@ class Turns:
         model_calls = {c.call for c in calls_of(entry) if c.tool is None}
         if entry is None or entry.turn is None or agent is None or number not in model_calls:
             return
-        self._run.ledger.learn(result)
+        self._run.journal.learn(result)
         for refused in result.refused_operations:
             self._run.record(
                 j.ArtifactOperationsRefused(step=step, agent=agent, **refused.to_json())
@@ -174,7 +174,7 @@ class Turns:
 
     async def apply_tool_call(self, step: StepId, number: int, result: CallToolResult) -> None:
         """Applies the result of a tool call, or buffers it until earlier calls are applied."""
-        with self._run.ledger.transaction:
+        with self._run.journal.transaction:
             await self._apply_tool_call(step, number, result)
 
     async def _apply_tool_call(self, step: StepId, number: int, result: CallToolResult) -> None:
@@ -183,7 +183,7 @@ class Turns:
         call = next((c for c in calls_of(entry) if c.call == number), None)
         if entry is None or agent is None or call is None or call.tool is None:
             return
-        self._run.ledger.learn(result)
+        self._run.journal.learn(result)
         match result.outcome:
             case ToolCallDenied() | ToolCallInvalid(unmade=True):
                 self.release_quotas(step, call)
@@ -507,14 +507,14 @@ class Turns:
         goto = turn.goto + completed.goto
         turn = turn.model_copy(update={"returned": turn.returned + 1, "goto": goto})
         model_next = await self._graph.apply_tool_result(turn)
-        self._run.ledger.record(completed.model_copy(update={"model_next": model_next}))
+        self._run.journal.record(completed.model_copy(update={"model_next": model_next}))
         for entry in writes:
             if isinstance(entry, j.RunOutputSet | j.OutputSet):
                 record_write(self._run, entry, step)
             elif isinstance(entry, j.ArtifactOperationsApplied):
-                self._run.ledger.record(drop_stale_result(entry, self._run.state))
+                self._run.journal.record(drop_stale_result(entry, self._run.state))
             else:
-                self._run.ledger.record(entry)
+                self._run.journal.record(entry)
             if isinstance(entry, j.MessageAdded):
                 self._wakes.wake_readers(
                     entry.ref.logs[0], entry.ref.body, entry.by, AgentName(entry.by)

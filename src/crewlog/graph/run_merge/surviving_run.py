@@ -87,9 +87,9 @@ def apply_merge(
     check_consistency(plan, report.remap, state, after)
     if lost := {*merged_steps(other, names)} - {*after.frontier}:
         raise InternalError(f"the merge would lose {', '.join(sorted(lost))}")
-    with engine.ledger.transaction:
+    with engine.journal.transaction:
         for entry in (*withdrawn, *entries):
-            engine.ledger.record(entry)
+            engine.journal.record(entry)
     engine.use(plan)
 
 

@@ -289,9 +289,9 @@ def _apply_component_change(
         after = fold(after, entry)
     plan = with_detached_steps(old, plan, after.frontier, after.detached_steps)
     check_consistency(plan, report.remap, state, after, moved)
-    with engine.ledger.transaction:
+    with engine.journal.transaction:
         for entry in entries:
-            engine.ledger.record(entry)
+            engine.journal.record(entry)
     engine.use(plan)
 
 
@@ -355,9 +355,9 @@ def swap(engine: Engine) -> SwapResult:
         engine.pending_plan = None
         engine.record(j.SwapFailed(graph_version=pending.graph_version, error=text[:2000]))
         return SwapResult(engine, error)
-    with engine.ledger.transaction:
+    with engine.journal.transaction:
         for entry in entries:
-            engine.ledger.record(entry)
+            engine.journal.record(entry)
     return SwapResult(swapped)
 
 
@@ -373,7 +373,7 @@ def _prepare_swap(engine: Engine, pending: PendingChange) -> tuple[Engine, list[
         after = fold(after, entry)
     plan = with_detached_steps(old, new, after.frontier, after.detached_steps)
     check_consistency(plan, report.remap, state, after)
-    swapped = Engine(plan, engine.ledger)
+    swapped = Engine(plan, engine.journal)
     swapped.at = engine.at
     return swapped, entries
 

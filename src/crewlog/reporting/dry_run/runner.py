@@ -56,7 +56,7 @@ async def dry_run(
     """
     runner = _DryRunner(plan, flags or {}, outputs or {}, errors or {})
     end, because = await runner.run(step_limit)
-    entries = [j.entry_from_json(data) for data in runner.engine.ledger.entries]
+    entries = [j.entry_from_json(data) for data in runner.engine.journal.entries]
     return dry_run_view(plan, entries, end=end, because=because).model_copy(
         update={
             "flags": dict(flags or {}),

@@ -115,7 +115,7 @@ def interrupt_views(engine: Engine) -> list[InterruptView]:
 
 def journal_page(engine: Engine, page: Page) -> JournalPage:
     """The result of the query `journal`."""
-    journal = engine.ledger
+    journal = engine.journal
     return JournalPage(
         entries=tuple(
             entry_view(position, data) for position, data in journal.page(page.after, page.limit)
@@ -128,7 +128,7 @@ def journal_page(engine: Engine, page: Page) -> JournalPage:
 
 def checkpoint_page(engine: Engine, page: Page) -> CheckpointPage:
     """The result of the query `checkpoints`."""
-    journal = engine.ledger
+    journal = engine.journal
     tags: dict[int, list[str]] = {}
     for tag, position in engine.state.tags.items():
         tags.setdefault(position, []).append(tag)
@@ -165,7 +165,7 @@ def permissions_page(engine: Engine, query: PermissionsQuery) -> PermissionsPage
     """The result of the query `permissions`: no cells as long as the run has no crew."""
     plan, state = engine.plan, engine.state
     found, total = cells(
-        RunContext(plan, engine.ledger),
+        RunContext(plan, engine.journal),
         query.agents,
         query.tools,
         after=query.after,

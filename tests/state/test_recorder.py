@@ -1,4 +1,4 @@
-"""The ledger: what is not stored yet, cut anywhere, adds up to the whole journal."""
+"""A journal in memory: its unstored batches, cut anywhere, add up to the whole journal."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ async def replayed(sim: Simulation, rng: random.Random, store: InMemoryStore) ->
     """Records the run again, and stores what is not stored at random places.
 
     An activity that is under way while others are scheduled stores what they store too, and the
-    ledger hears of it late or never.
+    journal hears of it late or never.
     """
-    ledger = Journal(CrewState(run=RUN))
+    journal = Journal(CrewState(run=RUN))
     batches: list[j.Batch] = []
     under_way: list[int] = []
     for data in sim.journal:
-        ledger.record(j.entry_from_json(data))
+        journal.record(j.entry_from_json(data))
         if rng.random() < 0.3:
-            batches.append(unpack(ledger.batch(), {}))
-            under_way.append(ledger.state.position)
+            batches.append(unpack(journal.batch(), {}))
+            under_way.append(journal.state.position)
         if under_way and rng.random() < 0.3:
-            ledger.mark_stored(under_way.pop(rng.randrange(len(under_way))))
-    batches.append(unpack(ledger.batch(), {}))
+            journal.mark_stored(under_way.pop(rng.randrange(len(under_way))))
+    batches.append(unpack(journal.batch(), {}))
     for batch in rng.sample(batches, len(batches)):
         await store.append(RUN, batch)
     return batches
@@ -94,7 +94,7 @@ async def test_every_batch_says_where_it_joins_on() -> None:
             assert set(batch.heads) == {link.log for link in mine}
 
 
-async def test_a_ledger_that_goes_on_from_a_state_joins_on() -> None:
+async def test_a_journal_that_goes_on_from_a_state_joins_on() -> None:
     sim = await crew_run(3)
     for cut in range(1, len(sim.journal), 7):
         first = Journal(CrewState(run=RUN))
@@ -110,22 +110,22 @@ async def test_a_ledger_that_goes_on_from_a_state_joins_on() -> None:
         assert links == recomputed(sim.journal)
 
 
-async def test_a_ledger_that_begins_with_what_was_carried_joins_on() -> None:
+async def test_a_journal_that_begins_with_what_was_carried_joins_on() -> None:
     for seed in SEEDS:
         rng, sim, store = dice(seed), await crew_run(seed), InMemoryStore()
-        ledger = Journal(CrewState(run=RUN))
+        journal = Journal(CrewState(run=RUN))
         for data in sim.journal:
-            ledger.record(j.entry_from_json(data))
+            journal.record(j.entry_from_json(data))
             if rng.random() < 0.2:
-                await store.append(RUN, unpack(ledger.batch(), {}))
-                ledger.mark_stored(ledger.state.position)
+                await store.append(RUN, unpack(journal.batch(), {}))
+                journal.mark_stored(journal.state.position)
             if rng.random() < 0.2:
-                carried = j.Batch.from_json(ledger.unpacked_batch().to_json())
-                ledger = Journal.from_carry(CrewState.from_json(ledger.state.to_json()), carried)
-                assert ledger.unpacked_batch() == carried
-                assert [data for _, data in ledger.page(0, 999)] == list(carried.entries)
-        await store.append(RUN, unpack(ledger.batch(), {}))
-        assert ledger.state == sim.state
+                carried = j.Batch.from_json(journal.unpacked_batch().to_json())
+                journal = Journal.from_carry(CrewState.from_json(journal.state.to_json()), carried)
+                assert journal.unpacked_batch() == carried
+                assert [data for _, data in journal.page(0, 999)] == list(carried.entries)
+        await store.append(RUN, unpack(journal.batch(), {}))
+        assert journal.state == sim.state
         rows = await store.read_journal(RUN)
         assert [row.entry for row in rows] == sim.journal
         links = recomputed(sim.journal)
@@ -136,10 +136,10 @@ async def test_a_ledger_that_begins_with_what_was_carried_joins_on() -> None:
 
 
 def entries(count: int, run: str = "r") -> Journal:
-    ledger = Journal(CrewState(run=RUN, position=10))
+    journal = Journal(CrewState(run=RUN, position=10))
     for n in range(count):
-        ledger.record(j.RunFailed(error=f"{run}{n}"))
-    return ledger
+        journal.record(j.RunFailed(error=f"{run}{n}"))
+    return journal
 
 
 @pytest.mark.parametrize(
@@ -147,38 +147,38 @@ def entries(count: int, run: str = "r") -> Journal:
     [(0, 2, [11, 12]), (10, 2, [11, 12]), (11, 9, [12, 13, 14]), (13, 1, [14]), (14, 5, [])],
 )
 def test_pages_have_the_positions_of_the_run(after: int, limit: int, expected: list[int]) -> None:
-    ledger = entries(4)
-    page = ledger.page(after, limit)
+    journal = entries(4)
+    page = journal.page(after, limit)
     assert [position for position, _ in page] == expected
     assert [data["error"] for _, data in page] == [f"r{at - 11}" for at in expected]
 
 
 def test_what_is_stored_leaves_the_batch_and_its_size() -> None:
-    ledger = entries(3)
-    whole = ledger.unstored_bytes
-    assert ledger.has_unstored(11)
-    ledger.mark_stored(12)
-    assert (ledger.has_unstored(12), ledger.has_unstored(13)) == (False, True)
-    assert ledger.batch().first == 13
-    assert len(ledger.batch().entries) == 1
-    assert 0 < ledger.unstored_bytes < whole
-    ledger.mark_stored(11)
-    assert len(ledger.batch().entries) == 1, "what is stored stays stored"
-    ledger.mark_stored(13)
-    assert not ledger.has_unstored(13)
-    assert ledger.batch() == j.Batch.EMPTY
-    assert ledger.unstored_bytes == 0
-    assert len(ledger.entries) == 3
+    journal = entries(3)
+    whole = journal.unstored_bytes
+    assert journal.has_unstored(11)
+    journal.mark_stored(12)
+    assert (journal.has_unstored(12), journal.has_unstored(13)) == (False, True)
+    assert journal.batch().first == 13
+    assert len(journal.batch().entries) == 1
+    assert 0 < journal.unstored_bytes < whole
+    journal.mark_stored(11)
+    assert len(journal.batch().entries) == 1, "what is stored stays stored"
+    journal.mark_stored(13)
+    assert not journal.has_unstored(13)
+    assert journal.batch() == j.Batch.EMPTY
+    assert journal.unstored_bytes == 0
+    assert len(journal.entries) == 3
 
 
 def test_a_message_that_waits_for_its_turn_is_in_no_log_yet() -> None:
-    ledger = entries(1)
+    journal = entries(1)
     ref = j.MessageRef(body=ContentHash("b"), logs=(LogName("public"),))
-    ledger.record(j.MessageQueued(ref=ref, command=CommandId("c1")))
-    ledger.record(j.MessageAdded(ref=ref))
-    links = list(batch_links(ledger.state.run, ledger.unpacked_batch()))
-    assert [link.position for link in links] == [ledger.state.position]
-    assert links[0].head == ledger.state.messages[LogName("public")].head
+    journal.record(j.MessageQueued(ref=ref, command=CommandId("c1")))
+    journal.record(j.MessageAdded(ref=ref))
+    links = list(batch_links(journal.state.run, journal.unpacked_batch()))
+    assert [link.position for link in links] == [journal.state.position]
+    assert links[0].head == journal.state.messages[LogName("public")].head
 
 
 @pytest.mark.parametrize("cut", range(6))
@@ -189,8 +189,8 @@ def test_batches_that_join_logs_join_on_wherever_they_are_cut(cut: int) -> None:
         return j.MessageAdded(ref=j.MessageRef(body=hash_json(logs), logs=logs))
 
     one, other = Journal(CrewState(run=RUN)), Journal(CrewState(run=RunId("other")))
-    for ledger in (one, other):
-        ledger.record(said(public))
+    for journal in (one, other):
+        journal.record(said(public))
     other.record(said(channel))
     theirs = other.state.messages
     heads = {log: at.head for log, at in one.state.messages.items()}
