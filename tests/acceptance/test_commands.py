@@ -164,6 +164,21 @@ async def test_malformed_and_unknown_signals_are_journaled(crews: Site) -> None:
     assert [e.command for e in rejected] == [None] * 6 + ["p", "m", "d", "c"]
 
 
+@pytest.mark.parametrize("name", ["dance", "pause"])
+async def test_an_update_that_is_no_update_is_rejected(crews: Site, name: str) -> None:
+    run = await at_work(crews)
+    handle = crews.temporal.get_workflow_handle(run.id)
+    with pytest.raises(WorkflowUpdateFailedError) as caught:
+        await handle.execute_update(name, {"id": "u"}, id="u")
+    assert isinstance(caught.value.cause, ApplicationError)
+    assert caught.value.cause.type == "CommandRejected"
+    assert f"there is no update {name!r}" in str(caught.value.cause)
+    crews.open_gate(run, "g")
+    assert (await run.result(LIMIT)).status == "completed"
+    assert await crews.entries(run, "CommandRejected") == []
+    assert await crews.entries(run, "Paused") == []
+
+
 async def test_many_malformed_signals_are_counted(crews: Site) -> None:
     run = await at_work(crews)
     handle = crews.temporal.get_workflow_handle(run.id)

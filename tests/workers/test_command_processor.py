@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected
+from crewlog.wire import COMMANDS
 from crewlog.workflows import restore
+from crewlog.workflows.commands.effects import EFFECTS
 from crewlog.workflows.commands.processor import CommandProcessor
 from crewlog.workflows.commands.queue import Preparation, QueuedCommand, RefusedCommand
 from crewlog.workflows.context import ExecutionContext
@@ -33,6 +35,10 @@ async def processor_of(plan: list[Any]) -> tuple[CommandProcessor, ExecutionCont
 def rollback(id: str) -> QueuedCommand:
     data = {"id": id, "position": 1, "by": "ana"}
     return QueuedCommand("rollback", data, at=2, arrived=2, is_update=True)
+
+
+def test_every_command_has_an_effect() -> None:
+    assert {*EFFECTS} == {*COMMANDS} - {"ask", "change"}
 
 
 def test_other_commands_are_applied_during_a_preparation() -> None:

@@ -1,4 +1,4 @@
-"""How the entries of a conversation change the state; `crewlog.state.fold` calls these.
+"""How entries of a conversation change the state.
 
 An exchange starts the routing anew: completed nodes, arrivals and counts of branches. Visit numbers
 and exchange numbers continue. Run outputs, outputs and the transcript stay. Errors and the lists
@@ -7,21 +7,42 @@ that several steps add to are reset, since those of the last exchange are not of
 
 from __future__ import annotations
 
-from typing import Any
-
-from crewlog.ids import CommandId, NodeName
-from crewlog.run_status import EndReason, error_end_reason
+from crewlog.ids import CommandId
 from crewlog.state import journal as j
 from crewlog.state.conversation import Conversation, QueuedMessage, Response
+from crewlog.state.fold.handlers import Changes, handles
+from crewlog.state.fold.step import add_steps
 from crewlog.state.frontier import ERROR
-from crewlog.state.model import CrewState, Routing
-
-Changes = dict[str, Any]
-ASK_HUMAN = "ask_human"
-"""Where a branch goes at its limit if people may raise that."""
+from crewlog.state.model import CrewState, Idle, Routing, WakingMessage
 
 
-def fold_message_queued(state: CrewState, entry: j.MessageQueued, _position: int) -> Changes:
+@handles(j.MessageAdded)
+def _fold_message_added(_state: CrewState, entry: j.MessageAdded, _position: int) -> Changes:
+    return {"request": entry.ref.body} if entry.asks else {}
+
+
+@handles(j.AgentsWoken)
+def _fold_agents_woken(state: CrewState, entry: j.AgentsWoken, position: int) -> Changes:
+    frontier, visits = dict(state.frontier), dict(state.visits)
+    message = WakingMessage(log=entry.log, body=entry.body, by=entry.by)
+    add_steps(frontier, visits, [j.ReachedNode(node=node) for node in entry.to], position, message)
+    for node in entry.also:
+        waiting = [e for e in frontier.values() if e.node == node and e.waking_message is not None]
+        if waiting and (last := waiting[-1].waking_message) is not None:
+            waking_message = last.model_copy(update={"more": last.more + 1})
+            frontier[waiting[-1].step] = waiting[-1].model_copy(
+                update={"waking_message": waking_message}
+            )
+    return {"frontier": frontier, "visits": visits, "idle": None}
+
+
+@handles(j.IdleStarted)
+def _fold_idle_started(_state: CrewState, entry: j.IdleStarted, position: int) -> Changes:
+    return {"idle": Idle(deadline=entry.deadline, position=position)}
+
+
+@handles(j.MessageQueued)
+def _fold_message_queued(state: CrewState, entry: j.MessageQueued, _position: int) -> Changes:
     """A message waits for its exchange; one whose exchange was rolled back comes first."""
     message = QueuedMessage(
         body=entry.ref.body,
@@ -36,7 +57,8 @@ def fold_message_queued(state: CrewState, entry: j.MessageQueued, _position: int
     }
 
 
-def fold_exchange_started(state: CrewState, entry: j.ExchangeStarted, position: int) -> Changes:
+@handles(j.ExchangeStarted)
+def _fold_exchange_started(state: CrewState, entry: j.ExchangeStarted, position: int) -> Changes:
     """An exchange starts."""
     before = state.conversation or Conversation()
     conversation = Conversation(
@@ -81,7 +103,8 @@ def fold_exchange_started(state: CrewState, entry: j.ExchangeStarted, position: 
     }
 
 
-def fold_exchange_ended(state: CrewState, entry: j.ExchangeEnded, position: int) -> Changes:
+@handles(j.ExchangeEnded)
+def _fold_exchange_ended(state: CrewState, entry: j.ExchangeEnded, position: int) -> Changes:
     """An exchange ends; the run waits for the next message."""
     before = state.conversation or Conversation()
     response = Response(
@@ -105,56 +128,9 @@ def fold_exchange_ended(state: CrewState, entry: j.ExchangeEnded, position: int)
     }
 
 
-def fold_idle_deadline_set(state: CrewState, entry: j.IdleDeadlineSet, _position: int) -> Changes:
+@handles(j.IdleDeadlineSet)
+def _fold_idle_deadline_set(state: CrewState, entry: j.IdleDeadlineSet, _position: int) -> Changes:
     """The wait for the next message gets another deadline."""
     if state.conversation is None:
         return {}
     return {"conversation": state.conversation.model_copy(update={"deadline": entry.deadline})}
-
-
-def fold_branch_target_refused(
-    state: CrewState, entry: j.BranchTargetRefused, _position: int
-) -> Changes:
-    """A branch did not go where the output said: the response of the exchange may report that."""
-    changes: Changes = {}
-    if entry.used_up:
-        reason: EndReason = "" if entry.goes == ASK_HUMAN else "route_limit_reached"
-        changes = limit_changes(entry.because, reason, state.frontier[entry.step].node)
-    if entry.tried is not None:
-        count = state.execution_count.get(entry.tried, 0) + 1
-        changes["execution_count"] = {**state.execution_count, entry.tried: count}
-    if state.conversation is not None:
-        changes["conversation"] = state.conversation.model_copy(update={"warning": entry.because})
-    return changes
-
-
-def limit_changes(why: str, reason: EndReason, node: NodeName) -> Changes:
-    """What changes when a limit is reached: the run warns of it.
-
-    Args:
-        why: Which limit, and by what.
-        reason: The end reason; empty if people are asked whether to continue.
-        node: The node that reached it.
-    """
-    changes = {"warning": f"A limit was reached: {why}."}
-    return {**changes, "limit_reached": reason, "limit_node": node} if reason else changes
-
-
-def failed_step_warning(state: CrewState, entry: j.StepFailed) -> Changes:
-    """The warning that the run continues without a failed step.
-
-    It does not quote the error, which may contain what only the agent may see.
-    """
-    if entry.agent is None or entry.has_stand_in:
-        return {}
-    changes = {
-        "warning": f"The run went on without {entry.step}, which failed: {entry.error_type}."
-    }
-    reason = error_end_reason(entry.error_type)
-    node = state.frontier[entry.step].node
-    return {**changes, "limit_reached": reason, "limit_node": node} if reason else changes
-
-
-def exchange_error(state: CrewState, error: str) -> Changes:
-    """The last error of an exchange, when a step of a conversation fails."""
-    return {} if state.conversation is None else {"error": error}
