@@ -396,7 +396,7 @@ async def test_who_asks_a_run_in_a_merge_is_answered_when_that_has_ended(
     if asked == "who stays":
         assert await three.merged(second) == one.id
     else:
-        with pytest.raises(CommandRejected, match=f"part of '{one.id}' by now"):
+        with pytest.raises(CommandRejected, match=f"was merged into '{one.id}'"):
             await three.merged(second)
     # It would ask again, and be answered then.
     assert (time.monotonic() - began) * 1000 < READ_INTERVAL / 2

@@ -40,8 +40,8 @@ CHANGES = {
         (VERSION, f"{FROM_1}{VERSION}"),
         ("    search_attributes: bool = False", "    knows_attributes: bool = False"),
         (
-            '    """Whether the server knows',
-            "    read_from: int = 2\n" + '    """Whether the server knows',
+            '    """Whether the server has',
+            "    read_from: int = 2\n" + '    """Whether the server has',
         ),
     ),
     "workflows/crew_run.py": (
