@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from crewlog.ids import FlagName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.fold import fold, fold_journal
+from crewlog.state.fold.handlers import HANDLERS
 from crewlog.state.model import CrewState
 from graph.simulation import as_json, crew_run
 
@@ -80,3 +81,16 @@ def test_equal_traces_mean_equal_journals() -> None:
         for found in ([one], [other], [one, other], [other, one], [one, one])
     }
     assert len(heads) == 5
+
+
+def test_every_entry_kind_without_a_handler_changes_no_field_of_the_state() -> None:
+    """Their message, their command and the trace are folded for every kind."""
+    kinds = {kind.__name__ for kind in get_args(get_args(j.JournalEntry)[0])}
+    assert kinds - {kind.__name__ for kind in HANDLERS} == {
+        "AddressedItemUndelivered",
+        "ArtifactOperationsRefused",
+        "CommandRejected",
+        "DefinitionRejected",
+        "LogsMerged",
+        "PermissionDenied",
+    }

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from crewlog.ids import AgentName
 from crewlog.state import journal as j
+from crewlog.state.edits import fold_state_edited
 from crewlog.state.fold.handlers import Changes, handles, turn_of, with_item, with_step
-from crewlog.state.model import CrewState, Output
+from crewlog.state.model import CrewState, ListElement, Output
 from crewlog.state.reducers import (
+    CONFLICTS,
     appended_values,
+    conflict_count,
     element_position,
+    output_with_write,
     reduced_value,
 )
 
@@ -53,3 +57,35 @@ def outputs_with(
     """The outputs of all agents with one output set."""
     outputs = with_item(state.agent_outputs.get(agent, {}), key, output)
     return with_item(state.agent_outputs, agent, outputs)
+
+
+@handles(j.OutputSet)
+def _fold_output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
+    current = find_output(state, entry.agent, entry.key)
+    if entry.append:
+        element = ListElement(
+            value=entry.value,
+            body=entry.body,
+            position=element_position(state, entry.step, position),
+            logs=entry.logs,
+            spec=next(iter(entry.specs), None),
+        )
+        output = output_with_write(entry.reducer, current, element, position)
+    else:
+        output = Output(
+            value=reduced_value(entry.reducer, current.value if current else None, entry.value),
+            body=entry.body,
+            position=position,
+            items=entry.items,
+            spec=entry.spec,
+            logs=entry.logs,
+        )
+    return {"agent_outputs": outputs_with(state, entry.agent, entry.key, output)}
+
+
+@handles(j.WriteRefused)
+def _fold_write_refused(state: CrewState, _entry: j.WriteRefused, _position: int) -> Changes:
+    return {"flags": with_item(state.flags, CONFLICTS, conflict_count(state.flags) + 1)}
+
+
+handles(j.StateEdited)(fold_state_edited)
