@@ -150,7 +150,7 @@ async def until_ended(run: Run) -> None:
 async def continue_as_new(site: Site) -> Run:
     """Several executions: lanes with parallel tools are cut in mid-turn, a join in its middle."""
     batch = calls(("nap", {"seconds": 0.05}), ("echo", {"text": "x"}))
-    agents: dict[str, Any] = {f"lane{i}": [*[batch] * (3 + i), {"text": "done"}] for i in range(2)}
+    agents: dict[str, Any] = {f"lane{i}": [*[batch] * (5 + i), {"text": "done"}] for i in range(2)}
     tools = {"nap": tool("nap"), "echo": tool("echo")}
     crew = site.crew({**agents, "end": [{"text": "E"}]}, tools=tools, limits={"events": 50})
     crew["agents"]["closer"] = crew["agents"].pop("end")
