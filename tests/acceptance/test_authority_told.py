@@ -123,7 +123,9 @@ async def test_bad_input_is_told_alike_to_any_client_and_in_the_audit(crews: Sit
         if "wire.md" not in remedy:  # what is no command at all never gets into a history
             told.append((name, cause.message))
     records = [each async for each in run.audit(kinds=["refusal"])]
-    assert [(each.what, each.who) for each in records] == [(name, "ana") for name, _ in told]
+    assert [(each.action, each.principal) for each in records] == [
+        (name, "ana") for name, _ in told
+    ]
     for record, (_, message) in zip(records, told, strict=True):
         first, *more = (line.strip() for line in message.splitlines())
         assert record.reason.startswith(first)

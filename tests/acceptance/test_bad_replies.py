@@ -147,7 +147,7 @@ async def test_the_policy_says_what_follows(
         result, report = await run.result(SECONDS), await run.report()
         assert result.outputs["a"]["text"] == text
         assert result.warning.startswith("The reply of 'a' is taken as it is: ")
-        assert [step.accepted for step in report.steps] == ["withheld", ""]
+        assert [step.accepted_ending for step in report.steps] == ["withheld", ""]
     else:
         with pytest.raises(RunFailed, match="withheld"):
             await run.result(SECONDS)

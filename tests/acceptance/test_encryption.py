@@ -512,7 +512,7 @@ async def test_why_a_call_is_made_again_is_told_to_who_has_the_key(
     run = await crews.start(crew)
     gateway = crews.client().gateway
     async with asyncio.timeout(LIMIT):
-        while not any(c.waits for c in await pending_calls(gateway, run.id)):  # noqa: ASYNC110 - the server tells
+        while not any(c.is_waiting for c in await pending_calls(gateway, run.id)):  # noqa: ASYNC110 - the server tells
             await asyncio.sleep(0.02)
     (call,) = await pending_calls(gateway, run.id)
     assert (call.step, call.error_type, call.attempt) == ("a#1", "ModelUnavailable", 2)

@@ -48,10 +48,10 @@ async def test_a_feature_is_planned_approved_built_tested_and_mended(site: Site)
     assert result.outputs["tests"]["passed"] is True
     found = await run.report()
     steps = {step.step: step for step in found.steps}
-    bugs = {bug["agent"]: bug for bug in steps["tests#1"].sets["tests.signals"].plain}
+    bugs = {bug["agent"]: bug for bug in steps["tests#1"].values["tests.signals"].plain}
     assert {(bug["type"], bug["severity"]) for bug in bugs.values()} == {("test_failure", "error")}
     assert "test_ten_or_more_of_one_are_ten_percent_cheaper: " in bugs["pricing"]["detail"]
-    assert steps["tests#2"].sets["tests.passed"].plain is True
+    assert steps["tests#2"].values["tests.passed"].plain is True
     # Only whom the review names works again, and once.
     assert [item.agent for item in steps["workers#1"].items] == ["pricing", "cart", "writer"]
     assert [item.agent for item in steps["rework#2"].items] == ["pricing"]
@@ -67,7 +67,7 @@ async def test_a_feature_is_planned_approved_built_tested_and_mended(site: Site)
     assert phases[-1] == "finisher#1"
     workspace = site.root / "workspace" / run.id
     assert "count >= 10" in (workspace / "shop/pricing.py").read_text()
-    assert [each.of for each in found.item_lists] == [3, 1]
+    assert [each.item_count for each in found.item_lists] == [3, 1]
     assert [each.by for each in found.decisions if each.kind == "person"] == ["ana"]
     assert {"router", "planner", "reviewer", "judge"} == {
         each.by for each in found.decisions if each.kind == "reply"

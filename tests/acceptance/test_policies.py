@@ -309,7 +309,7 @@ STEPS = {"tests": "begin#1", "compiler": "compiler#1", "linter": "linter#1"}
 async def verdict(run: Run, step: str) -> tuple[bool, list[dict[str, Any]]]:
     """Whether what was looked at in a step has passed, and the signals."""
     (found,) = [each for each in (await run.report()).steps if each.step == step]
-    sets = {key.partition(".")[2]: value.plain for key, value in found.sets.items()}
+    sets = {key.partition(".")[2]: value.plain for key, value in found.values.items()}
     return sets["passed"], sets["signals"]
 
 

@@ -62,8 +62,8 @@ async def test_a_step_that_is_tried_again_says_why_and_when(crews: Site) -> None
     assert (call.attempt, call.max_attempts, call.error_type) == (2, 5, "ModelUnavailable")
     assert "lets 'a' fail" in call.error
     assert call.next_at is not None
-    assert call.asked_at is not None
-    assert call.next_at == call.attempt_at > call.asked_at
+    assert call.scheduled_at is not None
+    assert call.next_at == call.attempt_at > call.scheduled_at
 
     result = await run.result(LIMIT)
     assert result.status == "completed"
@@ -129,7 +129,7 @@ async def test_a_call_that_no_worker_takes_names_its_queue(crews: Site) -> None:
     )
     run = await site.start(crew)
     call = await seen(site, run, "worker")
-    assert (call.step, call.tool, call.polled) == ("a#1", "echo", False)
+    assert (call.step, call.tool, call.has_pollers) == ("a#1", "echo", False)
     assert (call.attempt, call.task_queue) == (1, "nobody-there")
     page = " ".join((await command_line(site, "show", run.id)).split())
     assert "· waiting" in page

@@ -87,8 +87,8 @@ def test_a_node_is_explained_with_what_bounds_its_agent() -> None:
     assert scout.groups == author.groups == ("desk",)
     assert scout.rules == ("send is called by scout and author at most 5 per run",)
     assert author.rules[1] == "calls of every tool by author wait for a person's yes"
-    assert scout.bounded == ("people are asked where its confidence is below 0.7",)
-    assert author.bounded == ("it works for scout, and may no more than that one",)
+    assert scout.restrictions == ("people are asked where its confidence is below 0.7",)
+    assert author.restrictions == ("it works for scout, and may no more than that one",)
 
 
 def test_a_node_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,8 +133,8 @@ def test_who_lacks_what_no_ruling_gives_is_told_what_does() -> None:
 
 def test_a_refusal_in_the_audit_is_of_a_ruling_and_not_of_a_name_on_the_wire() -> None:
     record = AuditRecord(
-        position=1, at=1, kind="refusal", who="ben", what="set_permission", outcome="refused",
-        reason="this set_permission has no signature\nSign it.",
+        position=1, at=1, kind="refusal", principal="ben", action="set_permission",
+        outcome="refused", reason="this set_permission has no signature\nSign it.",
     )  # fmt: skip
     assert said(record) == "ben's ruling was refused: this ruling has no signature. Sign it."
     faults = record.model_copy(update={"reason": "no crew:\nc.yaml:1  no agent 'x'.\n    Add it"})
@@ -143,7 +143,7 @@ def test_a_refusal_in_the_audit_is_of_a_ruling_and_not_of_a_name_on_the_wire() -
 
 def test_the_audit_says_with_what_a_call_was_made() -> None:
     record = AuditRecord(
-        position=1, at=1, kind="call", who="clerk", what="refund", outcome="returned",
+        position=1, at=1, kind="call", principal="clerk", action="refund", outcome="returned",
         detail="kim 15", agent="clerk", tool="refund", step="clerk#1",
     )  # fmt: skip
     assert said(record) == "clerk in clerk#1 called refund kim 15: returned"
@@ -250,7 +250,7 @@ def test_the_audit_of_a_run_that_ended(crewlog: Cli, guarded: str) -> None:
     ):
         assert words in page.out, page.out
     lines = crewlog("audit", guarded, "--json", "--kind", "check", "--tool", "send").records
-    assert [(r["who"], r["outcome"], r["rule"]) for r in lines] == [
+    assert [(r["principal"], r["outcome"], r["rule"]) for r in lines] == [
         ("first", "denied", "rules[0]"),
         ("second", "allowed", ""),
     ]

@@ -290,7 +290,7 @@ def test_a_run_is_changed_while_its_question_is_open(crewlog: Cli) -> None:
     dry = crewlog("change", run, "--edit", "agent.first.tools=[nosuch]", "--dry-run")
     assert dry.code == 2
     refused = crewlog("audit", run, "--kind", "refusal", "--json").records
-    assert [(r["who"], r["what"], "'nosuch'" in r["reason"]) for r in refused] == [
+    assert [(r["principal"], r["action"], "'nosuch'" in r["reason"]) for r in refused] == [
         ("ops", "change", True)
     ]
     other = crewlog("change", run, "--edit", "agent.first.prompt=Other.", "--id", "c1")

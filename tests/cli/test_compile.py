@@ -246,7 +246,7 @@ def test_the_document_has_every_clause_with_what_it_became(
     for each in clauses:
         assert set(each) == {
             *("clause", "line", "column", "start", "end", "text", "kind"),
-            *("status", "why", "parts"),
+            *("status", "reason", "parts"),
         }
         text = Path("partial.md").read_text()[each["start"] : each["end"]]
         assert " ".join(text.split()) == each["text"]
@@ -413,7 +413,7 @@ def test_a_crew_of_a_part_of_a_prompt_asks_people_before_anything_else(
     assert plan.nodes[NodeName("approve_crew")].ask is not None
     first, second, *_ = document(capsys, "validate", "crew.yaml", "--dry-run")["dry_run"]["steps"]
     assert first["node"] == "approve_crew"
-    assert "approve_crew" in second["why"]
+    assert "approve_crew" in second["reason"]
 
 
 def test_an_agent_may_have_the_name_of_the_question(capsys: pytest.CaptureFixture[str]) -> None:
@@ -625,7 +625,7 @@ def test_a_crew_file_has_a_dry_run_too(capsys: pytest.CaptureFixture[str]) -> No
     assert "13 visits · 1 question" in found
     data = document(capsys, "validate", "crew.yaml", "--dry-run", "--assume", "approved")
     assert data["valid"] is True
-    assert data["dry_run"]["questions"] == []
+    assert data["dry_run"]["interrupts"] == []
 
 
 STANDS_IN = """\
@@ -648,7 +648,7 @@ def test_a_dry_run_assumes_that_a_step_fails(
     assert [each["node"] for each in data["steps"]] == ["collector", "vendor", "archive", "printer"]
     assert data["errors"] == {"vendor": "no answer"}
     without = document(capsys, "compile", "vendor.md", "--dry-run")["dry_run"]
-    assert [each["node"] for each in without["never"]] == ["archive"]
+    assert [each["node"] for each in without["unreached_nodes"]] == ["archive"]
     assert run_cli(["compile", "vendor.md", "--dry-run", "--assume", "vender.error"]) == 2
     assert "Did you mean 'vendor'?" in capsys.readouterr().err
 

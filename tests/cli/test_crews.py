@@ -221,8 +221,8 @@ def test_a_registered_crew_is_explained_by_its_name(crews: Cli, name: str) -> No
     told = crews("explain", name, "checker", "--json")
     assert told.code == 0, told.err
     (found,) = told.records
-    assert (found["crew"], found["node"], found["waits_for"]) == (name, "checker", ["writer"])
-    rights = {each["tool"]: each["allowed"] for each in found["tools"]}
+    assert (found["crew"], found["node"], found["sources"]) == (name, "checker", ["writer"])
+    rights = {each["tool"]: each["is_allowed"] for each in found["tools"]}
     assert (rights["git_log"], rights["write_file"]) == (True, False)
     unknown = crews("explain", name, "cheker", "--json")
     assert (unknown.code, unknown.out) == (2, "")

@@ -155,11 +155,11 @@ def test_runs_are_traced_and_compared(crewlog: Cli, runs: tuple[str, str]) -> No
     found = crewlog("trace", run, "--step", "second", "--json", "--full").records[0]
     (step,) = found["steps"]
     assert (step["step"], step["status"]) == ("second#1", "completed")
-    assert step["asked"][0]["decision"] == "withdrawn"
+    assert step["interrupts"][0]["decision"] == "withdrawn"
     assert step["calls"][0]["content"]["content"] == "ok"
     wrong = crewlog("trace", run, "--step", "secnd")
     assert "Did you mean 'second'?" in wrong.err
     parted = crewlog("trace", run, "--diff", other)
     assert parted.code == 0, parted.err
     assert "they part at second#1" in parted.out
-    assert crewlog("trace", run, "--diff", run, "--json").records[0]["parts_at"] is None
+    assert crewlog("trace", run, "--diff", run, "--json").records[0]["first_difference"] is None

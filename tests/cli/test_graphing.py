@@ -76,7 +76,7 @@ def test_who_hears_whom_is_shown(
     assert run_cli(["graph", "pond.yaml", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     (keeper,) = [each for each in told["creatures"] if each["root"]]
-    assert (keeper["name"], keeper["listens"], keeper["privileged"]) == (
+    assert (keeper["name"], keeper["wake_channels"], keeper["privileged"]) == (
         "keeper",
         ["reports"],
         True,
@@ -84,7 +84,7 @@ def test_who_hears_whom_is_shown(
     assert told["channels"][1] == {
         "name": "reports",
         "senders": [],
-        "wired": ["scout"],
+        "wire_sources": ["scout"],
         "listeners": ["keeper"],
     }
     monkeypatch.setenv("COLUMNS", "60")

@@ -160,7 +160,7 @@ def test_what_a_model_can_not_put_into_a_part_is_a_fault_with_its_reason(
     found = compiled(capsys, "notes.md", code=2)
     (remark,) = [each for each in found["remarks"] if each["severity"] == "error"]
     assert (remark["code"], remark["line"], remark["column"]) == ("not_understood", 3, 37)
-    assert (found["clauses"][4]["status"], found["clauses"][4]["why"]) == (
+    assert (found["clauses"][4]["status"], found["clauses"][4]["reason"]) == (
         "cannot",
         "style is no part of a crew",
     )

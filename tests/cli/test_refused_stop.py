@@ -117,7 +117,7 @@ def test_a_stop_that_nobody_signed_is_refused_by_the_worker_that_it_brings(
     assert gone.code == 2, gone.out
     assert "'i9' is not open" in gone.err
     records = crewlog("audit", run, "--kind", "refusal", "--json", CREWLOG_KEY=key).records
-    told = [(each["what"], each["who"]) for each in records]
+    told = [(each["action"], each["principal"]) for each in records]
     assert told[0] == ("stop", "unverified eve")
     assert {*told[1:]} == {("answer", "ada")}  # it is sent until the worker has come
     done = crewlog("stop", run, CREWLOG_KEY=key)

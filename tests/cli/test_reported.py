@@ -23,12 +23,12 @@ REPORT = ReportView.model_validate(
         "run": "shop-1",
         "crew": "feature",
         "summary": {"value": "word " * 400 + "last"},
-        "summarized_by": "finisher",
+        "summary_agent": "finisher",
         "item_lists": [
             {
                 "step": "work#1",
                 "source": "planner.steps",
-                "of": 1,
+                "item_count": 1,
                 "items": {"value": ITEMS},
                 "statuses": ["completed"],
             }
@@ -39,7 +39,7 @@ REPORT = ReportView.model_validate(
                 "node": "tests",
                 "agent": "tests",
                 "tools": ["run", "run", "look"],
-                "sets": {"tests.signals": {"value": SIGNALS}, "tests.passed": {"value": False}},
+                "values": {"tests.signals": {"value": SIGNALS}, "tests.passed": {"value": False}},
             }
         ],
         "decisions": [
@@ -50,7 +50,7 @@ REPORT = ReportView.model_validate(
                 "decision": 'plan: steps = [{"id": "prices", "agent"…',
             }
         ],
-        "agents": {"tests": {"steps": 1, "sets": {"tests.signals": {"value": SIGNALS}}}},
+        "agents": {"tests": {"steps": 1, "values": {"tests.signals": {"value": SIGNALS}}}},
         "outputs": {
             "planner": {"steps": {"value": ITEMS}, "response": {"value": "{}"}},
             "tests": {"signals": {"value": SIGNALS}, "passed": {"value": False}},
@@ -114,9 +114,9 @@ def test_open_questions_have_their_answer_and_accepted_replies_their_ending(
             "run": "r",
             "status": "waiting",
             "summary": {"value": "half a"},
-            "summarized_by": "w",
+            "summary_agent": "w",
             "summary_ending": "cut",
-            "steps": [{"step": "w#1", "node": "w", "agent": "w", "accepted": "cut"}],
+            "steps": [{"step": "w#1", "node": "w", "agent": "w", "accepted_ending": "cut"}],
             "interrupts": [
                 {"id": "i1", "question": "Go on?", "answer_command": "crewlog answer r i1 yes|no"}
             ],

@@ -164,7 +164,7 @@ def test_what_is_left_has_somebody_who_works_on_it(crewlog: Cli, folder: Path) -
     assert "a says" in crewlog("diff", f"{run}@1", f"{run}@{place}", cwd=folder).out
     assert "a says" in crewlog("checkpoints", run, "--diff", cwd=folder).out
     parted = json.loads(crewlog("trace", run, "--diff", fork, "--json", cwd=folder).out)
-    assert [s["differs"] for s in parted["steps"] if s["step"] == "a#1"] == [[]]
+    assert [s["differences"] for s in parted["steps"] if s["step"] == "a#1"] == [[]]
     asked = [crewlog("interrupt", fork, "--node", "b", "--by", "eve") for _ in range(2)]
     assert ["asked for already" in each.out for each in asked] == [False, True]
     assert "asks before b (by eve)" in crewlog("show", fork).out

@@ -96,9 +96,9 @@ def test_a_resumed_run_is_traced_with_its_open_question(crewlog: Cli, waiting: s
     resumed = crewlog("resume", waiting)
     assert resumed.code == 0, resumed.err
     steps = crewlog("trace", waiting, "--step", "gate", "--json").records[0]["steps"]
-    (question,) = steps[-1]["asked"]
-    assert (question["id"], question["answered"]) == ("i1", None)
-    assert steps[0]["asked"][0]["decision"] == "withdrawn"
+    (question,) = steps[-1]["interrupts"]
+    assert (question["id"], question["answered_at"]) == ("i1", None)
+    assert steps[0]["interrupts"][0]["decision"] == "withdrawn"
 
 
 def test_a_list_tells_all_that_a_run_waits_for(crewlog: Cli, project: Path) -> None:

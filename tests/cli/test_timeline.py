@@ -342,7 +342,9 @@ def test_what_was_only_skipped_before_is_not_done_again() -> None:
 
 def test_a_trace_tells_a_large_value_by_its_text() -> None:
     step = StepTrace(step=StepId("critic#1"), node=NodeName("critic"))
-    step.calls = [CallTrace(call=1, start=5, body=ContentHash("b" * 27), result="All is well.")]
+    step.calls = [
+        CallTrace(call=1, scheduled_at=5, body=ContentHash("b" * 27), result="All is well.")
+    ]
     assert _is(None, step, {"body": "b" * 27}) == "All is well."
     assert _is(None, step, {"body": "c" * 27}) == "(long: --full shows it)"
     assert _is(None, step, {"body": "b", "more": 1}) == '{"body": "b", "more": 1}'

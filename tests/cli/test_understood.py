@@ -263,7 +263,7 @@ def test_what_a_model_accounts_for_is_shown_with_its_reason(
     found = accounted("Paint the shed blue. No, wait, not that.", (status, why), ("talk", ""))
     assert rows_of(found)[0] == Row(1, "Paint the shed blue.", [shown])
     document = as_json(found)["clauses"][0]
-    assert (document["status"], document["why"], document["parts"]) == (status, why, [])
+    assert (document["status"], document["reason"], document["parts"]) == (status, why, [])
 
 
 def test_a_crew_that_could_not_run_has_no_graph_and_no_parts() -> None:

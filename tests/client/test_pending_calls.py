@@ -63,15 +63,15 @@ async def test_a_rate_limit_is_told_from_other_failures(crewlog_local: CrewlogLo
     run = await crewlog_local.start(crew, timeout=120)
     gateway = (await crewlog_local.client()).gateway
     async with asyncio.timeout(60):
-        while not any(c.waits for c in await pending_calls(gateway, run.id)):  # noqa: ASYNC110 - the server tells
+        while not any(c.is_waiting for c in await pending_calls(gateway, run.id)):  # noqa: ASYNC110 - the server tells
             await asyncio.sleep(0.02)
     (call,) = await pending_calls(gateway, run.id)
     await run.terminate("seen")
     assert (call.reason, call.attempt, call.step) == ("rate_limit", 2, "a#1")
     assert "Rate limit reached" in call.error
     assert call.next_at is not None
-    assert call.asked_at is not None
-    assert call.next_at - call.asked_at >= 20_000
+    assert call.scheduled_at is not None
+    assert call.next_at - call.scheduled_at >= 20_000
     assert "waits for a rate limit: attempt 2 of " in pending_words(call)
 
 

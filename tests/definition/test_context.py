@@ -100,7 +100,7 @@ def test_they_are_explained() -> None:
     window = {"last": 5, "summary": "extract"}
     found = explain(crew(b={"window": window, "inputs": ["a.text"], "shares": ["public"]}), "b")
     shown = "of what was said before its turn it is shown its last 5 messages at most"
-    assert found.bounded == (
+    assert found.restrictions == (
         f"{shown}, and the beginnings of others",
         "it is shown a.text by name",
         "its outputs are for who reads public",

@@ -106,9 +106,9 @@ def test_permissions_and_approvals_hold_for_the_memorys_tools() -> None:
     definition = crew(permissions={"memory_write": []}, approvals={"memory_read": None})
     assert not check(definition)
     access = {each.tool: each for each in explain(definition, "a").tools}  # type: ignore[arg-type]
-    assert not access["memory_write"].allowed
-    assert access["memory_read"].approval
-    assert access["memory_read"].why == "it reads agent:a and public"
+    assert not access["memory_write"].is_allowed
+    assert access["memory_read"].needs_approval
+    assert access["memory_read"].reason == "it reads agent:a and public"
     (fault,) = check(CrewDefinition.from_json(_plain() | {"permissions": {"memory_read": []}}))
     assert "comes with 'memory:'" in fault.remedy
     changed = apply_operations(crew(), [EditPermission(tool="memory_write", agents=("a",))])

@@ -43,7 +43,7 @@ async def test_the_feature_crew_of_the_prompt_plans_builds_and_mends(
     assert result.outputs["tests"]["passed"] is True
     assert str(result.outputs["finisher"]["text"]).startswith("The shop has prices")
     # The tests find the fault before the reviewer, who has it mended by the one whose it is.
-    found = [step.sets["tests.passed"].plain for step in report.steps if step.agent == "tests"]
+    found = [step.values["tests.passed"].plain for step in report.steps if step.agent == "tests"]
     assert found == [False, True], [step.step for step in report.steps]
     written = (lab.root / "workspace" / run.id / "shop/pricing.py").read_text()
     assert "count >= 10" in written

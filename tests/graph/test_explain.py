@@ -47,14 +47,14 @@ MORE: dict[str, Any] = {
 
 def test_an_agent_is_explained_whole() -> None:
     found = explain(crew(FLOW, AGENTS, **MORE), "writer")
-    assert (found.kind, found.agent, found.entry) == ("agent", "writer", True)
+    assert (found.kind, found.agent, found.is_entry_point) == ("agent", "writer", True)
     assert found.path == ("flow", 0)
     assert (found.task, found.prompt, found.model) == ("Draft the notes.", "Write.", "openai:x")
-    assert [(way.to, way.when) for way in found.sent_by] == [
+    assert [(way.to, way.condition) for way in found.incoming_edges] == [
         ("after_checker", "not approved (≤ 3)"),
         ("gate", "writer"),
     ]
-    assert [way.to for way in found.follows] == ["checker"]
+    assert [way.to for way in found.outgoing_edges] == ["checker"]
     assert found.reads == ("public", "private:writer")
     assert found.writes == ("public",)
     assert found.limits["max_calls"] == 7
@@ -62,18 +62,18 @@ def test_an_agent_is_explained_whole() -> None:
 
 def test_each_tool_has_a_reason() -> None:
     found = explain(crew(FLOW, AGENTS, **MORE), "writer")
-    tools = {each.tool: (each.allowed, each.why, each.approval) for each in found.tools}
+    tools = {each.tool: (each.is_allowed, each.reason, each.needs_approval) for each in found.tools}
     assert tools == {
         "write_file": (True, "permissions name it", False),
         "deploy": (True, "among its tools", True),
         "read_file": (False, "not among its tools", False),
         "delete": (False, "permissions let nobody call it", False),
     }
-    assert [each.allowed for each in found.tools] == [True, True, False, False]
+    assert [each.is_allowed for each in found.tools] == [True, True, False, False]
     deploy = next(each for each in found.tools if each.tool == "deploy")
-    assert (deploy.effects, deploy.repeat, deploy.risk) == ("external", "never", "high")
+    assert (deploy.effects, deploy.retry_mode, deploy.risk) == ("external", "never", "high")
     inherits = explain(crew(FLOW, AGENTS, **MORE), "publisher")
-    why = {each.tool: each.why for each in inherits.tools}
+    why = {each.tool: each.reason for each in inherits.tools}
     assert why["read_file"] == "it has every tool"
     assert why["write_file"] == "permissions let only writer call it"
 
@@ -84,9 +84,9 @@ def test_what_an_agent_decides_is_told() -> None:
     assert (found.pattern, found.model) == ("review_loop", "openai:other")
     assert found.reads == ("public", "group:editors", "private:checker")
     assert found.writes == ("group:editors",)
-    tools = {each.tool: each.why for each in found.tools if each.allowed}
+    tools = {each.tool: each.reason for each in found.tools if each.is_allowed}
     assert tools["set_flag"].startswith("it declares approved")
-    denied = {each.tool: each.why for each in found.tools if not each.allowed}
+    denied = {each.tool: each.reason for each in found.tools if not each.is_allowed}
     assert denied["write_file"] == "permissions let only writer call it"
 
 
@@ -105,7 +105,7 @@ def test_what_a_pattern_made_says_so() -> None:
 def test_decisions_and_questions_are_explained() -> None:
     definition = crew(FLOW, AGENTS, **MORE)
     decision = explain(definition, "after_checker")
-    assert [(way.to, way.when) for way in decision.follows] == [
+    assert [(way.to, way.condition) for way in decision.outgoing_edges] == [
         ("writer", "not approved (≤ 3)"),
         ("people", "else, after 3 times"),
         ("gate", "the condition does not hold"),
@@ -113,7 +113,7 @@ def test_decisions_and_questions_are_explained() -> None:
     asked = explain(definition, "gate")
     assert (asked.kind, asked.question) == ("ask", "Publish?")
     assert asked.options == ("yes", "writer", "no")
-    assert [(way.to, way.when) for way in asked.follows] == [
+    assert [(way.to, way.condition) for way in asked.outgoing_edges] == [
         ("writer", "writer"),
         ("end", "no"),
         ("publisher", ""),
@@ -127,15 +127,15 @@ def test_decisions_and_questions_are_explained() -> None:
         ),
         "skipped unless approved",
     )
-    assert [way.to for way in last.follows] == ["end"]
+    assert [way.to for way in last.outgoing_edges] == ["end"]
 
 
 def test_joins_are_counted() -> None:
     flow = [{"parallel": ["a", "b", "c"], "join": 2}, "d", {"agent": "e", "after": ["a", "d"]}]
     definition = crew(flow)
     d = explain(definition, "d")
-    assert (d.waits_for, d.need) == (("a", "b", "c"), 2)
-    assert [(way.to, way.counted) for way in explain(definition, "a").follows] == [
+    assert (d.sources, d.need) == (("a", "b", "c"), 2)
+    assert [(way.to, way.join) for way in explain(definition, "a").outgoing_edges] == [
         ("d", "once 2 of a, b and c are done"),
         ("e", "once d is done, too"),
     ]

@@ -48,7 +48,7 @@ async def test_a_signal_that_there_is_not() -> None:
 async def test_the_audit_names_them() -> None:
     entry = await refused(NOT_POSSIBLE)
     (record,) = [each for each in audit_records([(1, entry)]) if each.kind == "refusal"]
-    assert (record.who, record.what, record.outcome) == ("ben", "interrupt", "refused")
+    assert (record.principal, record.action, record.outcome) == ("ben", "interrupt", "refused")
 
 
 EDIT: dict[str, Any] = {

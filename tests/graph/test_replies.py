@@ -374,7 +374,7 @@ async def test_the_timeline_and_the_trace_tell_of_tries() -> None:
     step = run_trace(enumerate(entries, 1)).steps[0]
     assert [(call.call, call.ok) for call in step.calls] == [(1, False), (2, False)]
     assert step.calls[0].errors == ["'next' is missing"]
-    assert step.sets["router.next"] == "billing"
+    assert step.values["router.next"] == "billing"
 
 
 class Speaking(RandomScript):

@@ -112,4 +112,4 @@ def test_it_is_drawn_and_explained() -> None:
     rule = "route_1: where router.next says: billing or general (≤ 1 each), else end"
     assert rule in plan.rules
     told = explain(definition, "route_1")
-    assert [way.to for way in told.follows] == ["billing", "general", "end"]
+    assert [way.to for way in told.outgoing_edges] == ["billing", "general", "end"]

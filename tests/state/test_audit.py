@@ -35,7 +35,7 @@ def audit_of(sim: Simulation, **wanted: Any) -> list[AuditRecord]:
 
 
 def said(records: list[AuditRecord]) -> list[tuple[str, str, str, str]]:
-    return [(r.kind, r.who, r.what, r.outcome) for r in records]
+    return [(r.kind, r.principal, r.action, r.outcome) for r in records]
 
 
 async def a_run() -> Simulation:
@@ -56,14 +56,14 @@ async def a_run() -> Simulation:
 async def test_every_call_of_a_reply_has_its_check() -> None:
     sim = await a_run()
     checks = audit_of(sim, kinds=("check",))
-    assert [(r.what, r.outcome, r.call) for r in checks] == [
+    assert [(r.action, r.outcome, r.call) for r in checks] == [
         ("read", "allowed", 2),
         ("secret", "denied", 3),
         ("act", "asked", 4),
         ("gone", "denied", 5),
         ("read", "allowed", 6),
     ]
-    assert {r.who for r in checks} == {"a"}
+    assert {r.principal for r in checks} == {"a"}
     assert all(r.reason and r.step == "a#1" and r.agent == "a" for r in checks)
     (question,) = audit_of(sim, kinds=("question",))
     assert (question.interrupt, question.tool, question.agent) == ("i1", "act", "a")
@@ -104,17 +104,17 @@ async def test_commands_and_refusals() -> None:
     await sim.command("set_permission", tool="nothing", agents=[])
     await sim.command("message", text="Hello.")
     commands = audit_of(sim, kinds=("command",))
-    assert [(r.what, r.outcome) for r in commands] == [
+    assert [(r.action, r.outcome) for r in commands] == [
         ("start", "applied"),
         ("set_permission", "applied"),
         ("message", "applied"),
     ]
-    assert commands[0].who == "eve"
+    assert commands[0].principal == "eve"
     assert commands[1].detail == "nobody may call read"
     assert (commands[1].reason, commands[1].tool) == ("too loud", "read")
     assert commands[1].command
     (refusal,) = audit_of(sim, kinds=("refusal",))
-    assert refusal.what == "set_permission"
+    assert refusal.action == "set_permission"
     assert "there is no tool 'nothing'" in refusal.reason
     assert audit_of(sim, tool="read", kinds=("command",)) == [commands[1]]
     assert audit_of(sim, since=sim.engine.at + 1) == []
@@ -140,10 +140,14 @@ async def test_a_ruling_and_its_outcome() -> None:
     await sim.command("set_permission", tool="act", agent="b", do="allow", by="ana")
     await sim.run()
     (check,) = audit_of(sim, kinds=("check",))
-    assert (check.outcome, check.who) == ("allowed", "b")
+    assert (check.outcome, check.principal) == ("allowed", "b")
     assert check.reason.startswith("people allowed 'b' to call 'act': set at run time by ana")
     (ruling,) = audit_of(sim, tool="act", kinds=("command",))
-    assert (ruling.what, ruling.who, ruling.detail) == ("set_permission", "ana", "b may call act")
+    assert (ruling.action, ruling.principal, ruling.detail) == (
+        "set_permission",
+        "ana",
+        "b may call act",
+    )
 
 
 async def test_a_call_that_a_worker_refuses_is_no_call() -> None:
@@ -203,7 +207,7 @@ async def test_no_check_is_missing_or_told_twice(seed: int) -> None:
     assert made <= allowed
     assert {(r.step, r.call) for r in records if r.kind == "call"} <= allowed
     # What is permitted to nobody never runs.
-    assert {r.outcome for r in checks if r.what == ToolName("secret")} <= {"denied"}
+    assert {r.outcome for r in checks if r.action == ToolName("secret")} <= {"denied"}
     refusals = [r for r in records if r.kind == "refusal"]
     assert len(refusals) == len(run.facts("CommandRejected"))
 

@@ -49,7 +49,7 @@ async def test_it_tells_the_plan_who_decided_and_what_came_of_it() -> None:
     found = report_on(sim)
     assert (found.status, found.run, found.crew) == ("completed", "sim", "t")
     (plan,) = found.item_lists
-    assert (plan.source, plan.of, plan.items.plain) == ("p.steps", 2, ITEMS)
+    assert (plan.source, plan.item_count, plan.items.plain) == ("p.steps", 2, ITEMS)
     assert plan.statuses == ("completed", "completed")
     told = [(each.kind, each.by, each.decision) for each in found.decisions]
     assert ("person", "ana", "Build it so? approve") in told
@@ -59,7 +59,7 @@ async def test_it_tells_the_plan_who_decided_and_what_came_of_it() -> None:
     assert found.agents[AgentName("p")].tools == {"plan": 1}
     assert found.outputs[AgentName("p")]["steps"].plain == ITEMS
     assert found.flags[FlagName("ok")] is True
-    assert found.summarized_by == "last"
+    assert found.summary_agent == "last"
     assert found.usage == sum(sim.state.usage.values(), type(found.usage)())
 
 
@@ -89,7 +89,7 @@ async def test_of_any_run_it_is_made_and_is_what_the_state_says() -> None:
         found = report_on(sim)
         assert ReportView.model_validate_json(found.model_dump_json()) == found
         assert (found.status, found.position) == (sim.state.status, sim.state.position)
-        assert found.steps_taken == sim.state.steps
+        assert found.step_count == sim.state.steps
         assert f" · {counted(sim.state.steps, 'step')} · " in "\n".join(in_markdown(found))
         assert {step.step for step in found.steps} >= set(sim.state.frontier) - {
             item.step for step in found.steps for item in step.items

@@ -49,7 +49,7 @@ async def test_a_step_with_its_calls_inputs_and_outputs() -> None:
     trace = traced(sim)
     assert (trace.run, trace.crew, trace.status) == ("sim", "t", "completed")
     a, b = trace.steps
-    assert (a.status, a.agent, a.went, a.sets) == ("completed", "a", ("b",), {"a.score": 3})
+    assert (a.status, a.agent, a.next_nodes, a.values) == ("completed", "a", ("b",), {"a.score": 3})
     assert (a.reads, b.reads) == ({"public": 1}, {"public": 2})
     assert [(c.tool, c.ok, c.ms) for c in a.calls[1:4]] == [
         ("read", True, 12),
@@ -57,13 +57,13 @@ async def test_a_step_with_its_calls_inputs_and_outputs() -> None:
         ("secret", False, 0),
     ]
     assert a.calls[0].usage.input_tokens == 7
-    assert a.calls[3].denied
+    assert a.calls[3].denial_reason
     assert [c.tool for c in a.calls] == [None, "read", "act", "secret", None]
     assert a.calls[4].result == "a#1 is done"
     assert (a.usage.input_tokens, a.usage.tool_calls) == (7, 3)
-    assert a.started is not None
-    assert a.ended is not None
-    assert a.reached <= a.started < a.ended == b.reached
+    assert a.started_at is not None
+    assert a.ended_at is not None
+    assert a.reached_at <= a.started_at < a.ended_at == b.reached_at
     assert sim.journal[(a.checkpoint or 0) - 1]["kind"] == "StepCompleted"
 
 
@@ -79,10 +79,10 @@ async def test_questions_errors_and_retries() -> None:
     await sim.answer("retry")
     await sim.run()
     a = step(traced(sim), "a#1")
-    (asked,) = a.asked
+    (asked,) = a.interrupts
     assert (asked.kind, asked.decision, asked.by) == ("step_failed", "retry", "eve")
-    assert asked.answered is not None
-    assert asked.answered - asked.raised >= 500
+    assert asked.answered_at is not None
+    assert asked.answered_at - asked.raised_at >= 500
     assert (a.calls[0].errors, a.calls[0].retries, a.retries) == (["broke"], 1, 1)
     assert (a.calls[0].ok, a.status) == (True, "completed")
     assert a.calls[0].ms is not None
@@ -96,7 +96,7 @@ async def test_items_are_nested_in_their_visit() -> None:
     trace = traced(await (await Simulation.begin(plan, script)).run())
     assert [s.step for s in trace.steps] == ["a#1", "b#1"]
     visit = trace.steps[1]
-    assert (visit.of, visit.status) == (2, "completed")
+    assert (visit.item_count, visit.status) == (2, "completed")
     assert [(i.step, i.status, len(i.calls)) for i in visit.items] == [
         ("b#1.1", "completed", 1),
         ("b#1.2", "completed", 1),
@@ -113,7 +113,7 @@ async def test_what_people_did_is_an_event_and_a_cut_step_is_skipped() -> None:
     trace = traced(sim)
     assert [event.kind for event in trace.events] == ["StateEdited", "StepRedirected"]
     a = step(trace, "a#1")
-    assert (a.status, a.because, a.went) == ("skipped", "redirected to b by eve", ("b",))
+    assert (a.status, a.because, a.next_nodes) == ("skipped", "redirected to b by eve", ("b",))
     assert a.calls[0].ok is None
 
 
@@ -131,7 +131,7 @@ async def test_a_rollback_begins_what_it_brings_back_anew() -> None:
         ("b#1", "completed"),
         ("b#1", "completed"),
     ]
-    assert (trace.steps[2].started, trace.steps[2].agent) == (90, "b")
+    assert (trace.steps[2].started_at, trace.steps[2].agent) == (90, "b")
     assert [event.kind for event in trace.events] == ["RunRolledBack"]
     assert trace.status == "completed"
 
@@ -160,7 +160,7 @@ async def test_every_step_and_call_of_random_runs_is_there_once() -> None:
             e["step"] for e in sim.facts("StepStarted") if item_number(e["step"])
         }
         ended = {e["step"]: e for e in [*sim.facts("StepCompleted"), *sim.facts("StepCancelled")]}
-        assert {s.step for s in trace.all_steps() if s.ended is not None} == set(ended)
+        assert {s.step for s in trace.all_steps() if s.ended_at is not None} == set(ended)
         answered = {
             (e["step"], e["call"])
             for e in [*sim.facts("ModelCallCompleted"), *sim.facts("ToolCallCompleted")]
@@ -169,9 +169,11 @@ async def test_every_step_and_call_of_random_runs_is_there_once() -> None:
         calls = [(s.step, c.call) for s in trace.all_steps() for c in s.calls]
         assert len(set(calls)) == len(calls)
         assert answered == {
-            (s.step, c.call) for s in trace.all_steps() for c in s.calls if c.end is not None
+            (s.step, c.call) for s in trace.all_steps() for c in s.calls if c.ended_at is not None
         }
-        asked = [a.id for s in trace.all_steps() for a in s.asked] + [a.id for a in trace.asked]
+        asked = [a.id for s in trace.all_steps() for a in s.interrupts] + [
+            a.id for a in trace.interrupts
+        ]
         assert len(asked) == len(sim.facts("InterruptRaised"))
         assert trace.status == sim.state.status
 
@@ -210,11 +212,11 @@ async def test_two_runs_part_where_the_first_step_differs() -> None:
     plan = plan_of(["a", "b", "c"], {"b": {"tools": ["read"]}}, tools=TOOLS)
     one = traced(await (await Simulation.begin(plan)).run())
     two = traced(await (await Simulation.begin(plan)).run())
-    assert [pair.differs for pair in trace_diff(one, two).steps] == [(), (), ()]
+    assert [pair.differences for pair in trace_diff(one, two).steps] == [(), (), ()]
     script = Replies({"b#1": [says("", "read"), says("other")]})
     three = traced(await (await Simulation.begin(plan, script)).run())
     pairs = trace_diff(one, three).steps
-    assert [(p.step, p.differs) for p in pairs] == [
+    assert [(p.step, p.differences) for p in pairs] == [
         ("a#1", ()),
         ("b#1", ("calls", "results")),
         ("c#1", ()),
@@ -239,4 +241,4 @@ async def test_a_fork_begins_with_what_it_was_forked_from() -> None:
     forked = j.RunForked(at=7, run=RUN, source=RUN, to=base.position, state=kept)
     trace = run_trace([(base.position + 1, forked)])
     assert [(s.step, s.status) for s in trace.steps] == [("b#1", "running")]
-    assert (trace.run, trace.crew, trace.started) == ("sim", "t", 7)
+    assert (trace.run, trace.crew, trace.started_at) == ("sim", "t", 7)

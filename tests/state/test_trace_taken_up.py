@@ -23,8 +23,8 @@ async def test_the_question_is_open_again_where_it_was_asked() -> None:
     assert sim.state.status == "stopped"
     entries = [entry_from_json(data) for data in sim.journal]
     (gate,) = [step for step in run_trace(enumerate(entries, 1)).steps if step.node == "gate"]
-    (left,) = gate.asked
-    assert (left.decision, left.answered) == ("withdrawn", gate.ended)
+    (left,) = gate.interrupts
+    assert (left.decision, left.answered_at) == ("withdrawn", gate.ended_at)
 
     found = reopen_point(RUN, list(enumerate(entries, 1)))
     then = fold_at_positions(fold_journal(RUN, entries[: found.position]), found.landed)
@@ -33,8 +33,8 @@ async def test_the_question_is_open_again_where_it_was_asked() -> None:
     entries += [entry_from_json(data) for data in journal.entries]
     trace = run_trace(enumerate(entries, 1))
     first, again = (step for step in trace.steps if step.step == "gate#1")
-    assert [(q.id, q.decision) for q in first.asked] == [("i1", "withdrawn")]
-    (question,) = again.asked
+    assert [(q.id, q.decision) for q in first.interrupts] == [("i1", "withdrawn")]
+    (question,) = again.interrupts
     assert (question.id, question.question) == (InterruptId("i1"), "On?")
-    assert (question.answered, question.raised) == (None, asked_at)
-    assert (trace.status, trace.asked) == ("running", [])
+    assert (question.answered_at, question.raised_at) == (None, asked_at)
+    assert (trace.status, trace.interrupts) == ("running", [])

@@ -209,7 +209,7 @@ def said(record: AuditRecord) -> str:
     from crewlog.cli.timeline import sentences  # noqa: PLC0415
     from crewlog.wire import noun, refusal_text  # noqa: PLC0415
 
-    who = plain(record.who)
+    who = plain(record.principal)
     detail = plain(record.detail)
     reason = refusal_text(sentences(record.reason))
     at = f" in {record.step}" if record.step else ""
@@ -217,7 +217,7 @@ def said(record: AuditRecord) -> str:
     because = f": {reason}" if reason else ""
     because = because.replace(": Refused: ", ": ", 1)  # as the model is told it
     about = f" {detail}" if detail else ""
-    what = plain(record.what)
+    what = plain(record.action)
     match record.kind:
         case "check":
             verb = {"allowed": "may call", "asked": "must wait with", "denied": "may not call"}

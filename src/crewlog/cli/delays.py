@@ -25,9 +25,9 @@ def pending_words(call: PendingCall) -> str:
 def pending_cause(call: PendingCall) -> str:
     """Why it waits, whole, with what to do."""
     if call.reason == "worker":
-        if call.polled is False:
+        if call.has_pollers is False:
             return no_worker(call.task_queue)
-        return f"the workers of {call.task_queue!r} are busy" if call.polled else ""
+        return f"the workers of {call.task_queue!r} are busy" if call.has_pollers else ""
     if not call.error:
         return ""
     failed = f"attempt {call.attempt - 1} failed: {call.error}"

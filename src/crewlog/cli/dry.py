@@ -113,10 +113,10 @@ def show_dry_run(screen: Screen, found: DryRunView) -> None:
     width = max((len(_name(each)) for each in found.steps), default=0)
     for number, step in enumerate(found.steps, 1):
         _step(screen, number, step, width)
-        for asked in found.questions:
+        for asked in found.interrupts:
             if asked.step == step.step:
                 _question(screen, asked, width)
-    for asked in found.questions:
+    for asked in found.interrupts:
         if asked.step is None:
             _question(screen, asked, width)
     text, style = _ENDS[found.end]
@@ -133,24 +133,24 @@ def _question(screen: Screen, asked: DryRunInterruptView, width: int) -> None:
 
 
 def _tails(screen: Screen, found: DryRunView) -> None:
-    if found.unmet:
+    if found.unmet_requirements:
         screen.line("")
         screen.line(("  Requirements that nothing met", "bold"))
-        for unmet in found.unmet:
+        for unmet in found.unmet_requirements:
             screen.wrapped(
                 [("  ! ", "yellow"), plain(unmet.node), " "],
-                f"needs {plain(unmet.requirement)}; {unmet.then}",
+                f"needs {plain(unmet.requirement)}; {unmet.alternative}",
                 indent=4,
             )
-    if found.never:
+    if found.unreached_nodes:
         screen.line("")
         screen.line(("  Never reached", "bold"))
-        width = max(len(each.node) for each in found.never)
-        for never in found.never:
+        width = max(len(each.node) for each in found.unreached_nodes)
+        for never in found.unreached_nodes:
             head: list[Part] = [("  · ", "yellow"), plain(never.node).ljust(width), "  "]
             indent = min(6 + width, screen.width // 2)
-            screen.wrapped(head, plain(never.why), indent=indent)
-    questions = counted(len(found.questions), "question")
+            screen.wrapped(head, plain(never.reason), indent=indent)
+    questions = counted(len(found.interrupts), "question")
     screen.line("")
     screen.line((f"  {counted(len(found.steps), 'visit')} · {questions}", "dim"))
 
@@ -163,21 +163,21 @@ def _name(step: DryRunStepView) -> str:
 
 def _step(screen: Screen, number: int, step: DryRunStepView, width: int) -> None:
     head: list[Part] = [(f"  {number:>3}  ", "dim"), (_name(step).ljust(width), "bold"), "  "]
-    screen.wrapped(head, plain(step.why), indent=_indent(screen, width), style="dim")
+    screen.wrapped(head, plain(step.reason), indent=_indent(screen, width), style="dim")
     for looked in step.conditions:
         sign = ("✓ ", "green") if looked.holds else ("✗ ", "yellow")
         _beneath(screen, width, sign, _looked(looked, step))
     if step.items is not None:
         _beneath(screen, width, ("⇉ ", "cyan"), f"a step for each of {counted(step.items, 'item')}")
-    if step.sets:
-        sets = ", ".join(f"{plain(k)} = {_shown(v)}" for k, v in step.sets.items())
+    if step.values:
+        sets = ", ".join(f"{plain(k)} = {_shown(v)}" for k, v in step.values.items())
         _beneath(screen, width, ("⚑ ", "cyan"), f"sets {sets} (assumed)")
     if step.outcome == "skipped" and not any(not c.holds for c in step.conditions):
         _beneath(screen, width, ("· ", "yellow"), f"skipped: {plain(step.because)}")
     if step.outcome == "failed":
         goes = f" → {plain(', '.join(step.to))}" if step.to else ""
         _beneath(screen, width, ("✗ ", "red"), f"{plain(step.because)}{goes}")
-    for join in step.unfilled:
+    for join in step.incomplete_joins:
         if join.missing:
             missing = ", ".join(plain(each) for each in join.missing)
             _beneath(screen, width, ("◌ ", "dim"), f"{plain(join.node)} still waits for {missing}")

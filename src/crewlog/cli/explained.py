@@ -29,8 +29,8 @@ _REPEAT = {
 def origin(compiled: CompiledPrompt, found: ExplanationView) -> list[ClauseAccount]:
     """The clauses that a node comes from: its own, its agent's and those of its rights."""
     mine = tuple(found.path)
-    agents = {("agents", str(each)) for each in (found.agent, *found.among) if each}
-    tools = {str(each.tool) for each in found.tools if each.allowed}
+    agents = {("agents", str(each)) for each in (found.agent, *found.item_agents) if each}
+    tools = {str(each.tool) for each in found.tools if each.is_allowed}
     numbers = {
         number
         for source in compiled.sources
@@ -46,7 +46,7 @@ def show_explanation(
     screen: Screen, found: ExplanationView, compiled: CompiledPrompt | None = None
 ) -> None:
     """All that there is to say of a node."""
-    who = f"agent {found.agent}" if found.agent else f"agents {', '.join(found.among)}"
+    who = f"agent {found.agent}" if found.agent else f"agents {', '.join(found.item_agents)}"
     kind = {
         "agent": who,
         "decide": "decision",
@@ -64,36 +64,38 @@ def show_explanation(
         _words(screen, compiled, found)
     _rows(screen, "made by", [found.part] if found.part else [])
     _rows(screen, "waits for", [_waits(found), *found.conditions])
-    _rows(screen, "sent here by", [_sender(way) for way in found.sent_by])
+    _rows(screen, "sent here by", [_sender(way) for way in found.incoming_edges])
     if found.question is not None:
         _rows(screen, "asks", [f"{found.question} [{' / '.join(found.options)}]"])
-    _rows(screen, "may follow", [_follower(way) for way in found.follows])
+    _rows(screen, "may follow", [_follower(way) for way in found.outgoing_edges])
     if found.agent is None:
         return
     screen.line("")
     _rows(screen, "task", [found.task] if found.task else [])
     _rows(screen, "prompt", [found.prompt] if found.prompt else [])
     _rows(screen, "model", [found.model] if found.model else [])
-    _rows(screen, "does in order" if found.in_order else "does", found.does)
+    _rows(screen, "does in order" if found.in_order else "does", found.tool_calls)
     _rows(screen, "works by", [found.pattern] if found.pattern else [])
     screen.line("")
     _rows(screen, "reads", [", ".join(found.reads)])
     _rows(screen, "writes", [", ".join((*found.writes, f"private:{found.agent}"))])
-    _rows(screen, "sees", [", ".join(found.sees)] if found.sees else [])
-    _rows(screen, "changes", [", ".join(found.changes)] if found.changes else [])
+    _rows(screen, "sees", [", ".join(found.readable_artifacts)] if found.readable_artifacts else [])
+    _rows(
+        screen, "changes", [", ".join(found.writable_artifacts)] if found.writable_artifacts else []
+    )
     _rows(screen, "groups", [", ".join(found.groups)] if found.groups else [])
     _rows(screen, "rules", found.rules)
-    _rows(screen, "bounded", found.bounded)
+    _rows(screen, "bounded", found.restrictions)
     _rows(screen, "sets", [_sets(found)] if found.flags or found.outputs else [])
-    _tools(screen, "may call", [each for each in found.tools if each.allowed])
-    _tools(screen, "may not call", [each for each in found.tools if not each.allowed])
+    _tools(screen, "may call", [each for each in found.tools if each.is_allowed])
+    _tools(screen, "may not call", [each for each in found.tools if not each.is_allowed])
     screen.line("")
     from crewlog.graph.lowering.coordination_rules import on_error_text  # noqa: PLC0415 - slow to import
 
     limits = found.limits
     bounds = (
         "no model is asked"
-        if found.does
+        if found.tool_calls
         else f"{limits['max_calls']} model calls a turn, {limits['timeout']:g} s each, "
         f"{limits['attempts']} tries"
     )
@@ -108,9 +110,11 @@ def _words(screen: Screen, compiled: CompiledPrompt, found: ExplanationView) -> 
 
 
 def _waits(found: ExplanationView) -> str:
-    names = [plain(each) for each in found.waits_for]
+    names = [plain(each) for each in found.sources]
     if not names:
-        return "nothing: the run starts with it" if found.entry else "nothing: it is sent to"
+        return (
+            "nothing: the run starts with it" if found.is_entry_point else "nothing: it is sent to"
+        )
     if found.need == len(names):
         return " and ".join(names) if len(names) < 3 else f"all of {', '.join(names)}"
     if found.need == 1:
@@ -119,13 +123,13 @@ def _waits(found: ExplanationView) -> str:
 
 
 def _sender(way: EdgeView) -> str:
-    return f"{way.to}, where {way.when}" if way.when else way.to
+    return f"{way.to}, where {way.condition}" if way.condition else way.to
 
 
 def _follower(way: EdgeView) -> str:
     to = "the end" if way.to == "end" else way.to
-    where = f", where {way.when}" if way.when else ""
-    return f"{to}{where}" + (f", {way.counted}" if way.counted else "")
+    where = f", where {way.condition}" if way.condition else ""
+    return f"{to}{where}" + (f", {way.join}" if way.join else "")
 
 
 def _sets(found: ExplanationView) -> str:
@@ -144,14 +148,14 @@ def _tools(screen: Screen, label: str, tools: Sequence[ToolAccessView]) -> None:
             ((f"  {'' if number else label}").ljust(_LABEL + 2), "bold"),
             plain(each.tool).ljust(width) + "  ",
         ]
-        notes = [each.why]
-        if each.allowed and each.effects in _EFFECTS and _EFFECTS[each.effects]:
+        notes = [each.reason]
+        if each.is_allowed and each.effects in _EFFECTS and _EFFECTS[each.effects]:
             notes.append(_EFFECTS[each.effects])
-        if each.allowed and each.repeat:
-            notes.append(_REPEAT.get(each.repeat, each.repeat))
+        if each.is_allowed and each.retry_mode:
+            notes.append(_REPEAT.get(each.retry_mode, each.retry_mode))
         if each.risk == "high":
             notes.append("high risk")
-        if each.approval:
+        if each.needs_approval:
             head.append(("waits for approval; ", "yellow"))
         indent = min(_LABEL + 4 + width, screen.width // 2)
         screen.wrapped(head, plain("; ".join(notes)), indent=indent, style="dim")

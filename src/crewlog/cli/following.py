@@ -257,7 +257,7 @@ async def _follow(
     async def stalls() -> Waits:
         told = await client.gateway.describe(run.id)
         calls = await pending_calls(client.gateway, run.id, told)
-        waits = [call for call in calls if call.waits]
+        waits = [call for call in calls if call.is_waiting]
         return Waits(await stalled(client.gateway, run.id, told), waits)
 
     follower = Follower(

@@ -77,7 +77,7 @@ def show_report(screen: Screen, found: ReportView) -> None:
         screen.line(("  ✗ ", "red"), (plain(said), "red"), crop=True)
     _text(screen, "asked for", _said(found.input))
     if not found.exchanges:
-        by = f"result, by {plain(found.summarized_by)}{_acceptance(found.summary_ending)}"
+        by = f"result, by {plain(found.summary_agent)}{_acceptance(found.summary_ending)}"
         _text(screen, by, _said(found.summary, None))
     for each in found.exchanges[:-_EXCHANGES][:1]:
         more = len(found.exchanges) - _EXCHANGES
@@ -144,8 +144,8 @@ def brief_lines(text: str, most: int) -> str:
 
 
 def _head(found: ReportView) -> str:
-    took = lasted(found.started, found.ended or None)
-    done = found.steps_taken  # as `run` and `ps` count them
+    took = lasted(found.started_at, found.ended_at or None)
+    done = found.step_count  # as `run` and `ps` count them
     return " · ".join(filter(None, [found.status, took, counted(done, "step"), _used(found.usage)]))
 
 
@@ -158,7 +158,7 @@ def _used(used: Usage) -> str:
 
 def _counts(plan: ItemListReport) -> str:
     done = sum(status == "completed" for status in plan.statuses)
-    return f"{done} of {plan.of} done"
+    return f"{done} of {plan.item_count} done"
 
 
 def _planned(plan: ItemListReport) -> Iterator[list[Part]]:
@@ -198,16 +198,16 @@ def _step(found: ReportView, step: StepReport, pad: str) -> list[Part]:
     own = f"{step.agent or ''}."
     sets = ", ".join(
         _set(key.removeprefix(own), value)
-        for key, value in step.sets.items()
+        for key, value in step.values.items()
         if _own(key) and value.plain != ""
     )
     called = ", ".join(
         f"{tool} ({count})" if count > 1 else tool for tool, count in Counter(step.tools).items()
     )
-    ended = _acceptance(step.accepted).strip(" ()")
+    ended = _acceptance(step.accepted_ending).strip(" ()")
     notes = filter(None, [step.because, ended, "; ".join(step.errors), called, sets])
     return [
-        (clock(step.started - found.started) if step.started else "", "dim"),
+        (clock(step.started_at - found.started_at) if step.started_at else "", "dim"),
         _glyph(step.status),
         (f"{pad}{plain(step.step)}", "bold" if not pad else ""),
         (plain(step.agent) if step.agent and str(step.agent) != step.node else "", "cyan"),
@@ -220,7 +220,7 @@ def _decisions(found: ReportView) -> Iterator[list[Part]]:
     for each in found.decisions:
         glyph, style = _KINDS[each.kind]
         yield [
-            (clock(each.at - found.started), "dim"),
+            (clock(each.at - found.started_at), "dim"),
             (glyph, style),
             (plain(each.by), "cyan"),
             plain(_decided(each)),
@@ -234,7 +234,7 @@ def _decided(each: DecisionReport) -> str:
 
 def _agents(found: ReportView) -> Iterator[list[Part]]:
     for name, agent in found.agents.items():
-        keys = ", ".join(key.partition(".")[2] or key for key in agent.sets if _own(key))
+        keys = ", ".join(key.partition(".")[2] or key for key in agent.values if _own(key))
         made = ", ".join(
             f"{counted(count, 'operation')} on {key}" for key, count in agent.artifacts.items()
         )
@@ -264,7 +264,7 @@ def _results(found: ReportView) -> Iterator[list[Part]]:
 
 def _artifacts(found: ReportView) -> Iterator[list[Part]]:
     for name, made in found.artifacts.items():
-        refused = f", {made.refused} refused" if made.refused else ""
+        refused = f", {made.refused_operations} refused" if made.refused_operations else ""
         yield [
             (plain(name), "cyan"),
             counted(made.versions, "change"),
@@ -330,7 +330,7 @@ def in_markdown(found: ReportView) -> Iterator[str]:
     if found.error:
         yield from ["", f"**It failed:** {fenced(excerpt(sentences(found.error), _LONGEST))}"]
     yield from _quoted("Asked for", _said(found.input))
-    by = f"Result, by {fenced(found.summarized_by)}" if found.summarized_by else "Result"
+    by = f"Result, by {fenced(found.summary_agent)}" if found.summary_agent else "Result"
     by += _acceptance(found.summary_ending)
     if not found.exchanges:
         yield from _quoted(by, _said(found.summary, None))

@@ -132,7 +132,7 @@ async def see(client: Client, run_id: str) -> Sight:
 
     async def with_waits(sight: Sight) -> Sight:
         now = doing(calls) if sight.status == "running" else sight.status
-        waits = [call for call in calls if call.waits]
+        waits = [call for call in calls if call.is_waiting]
         sight = replace(sight, stalled=stalls, pending=waits, status=now)
         return await _with_prompt(client, sight)
 

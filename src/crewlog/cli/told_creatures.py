@@ -84,7 +84,7 @@ def _notes(name: AgentName, own: ChannelAgent, graph: Component, plan: GraphPlan
 
 
 def _channel(use: ChannelView) -> list[tuple[str, str]]:
-    speaks = [*use.senders, *(f"{name} (wire)" for name in use.wired)]
+    speaks = [*use.senders, *(f"{name} (wire)" for name in use.wire_sources)]
     hears = (_names(use.listeners), "") if use.listeners else ("nobody", "yellow")
     return [(plain(use.name), "bold"), (_names(speaks), ""), hears]
 

@@ -72,8 +72,8 @@ def show_trace(screen: Screen, found: Traced, *, full: bool) -> None:
             _event(screen, trace, each)
         else:
             _step(screen, found, each, depth=depths.get(each.node, 0), full=full)
-    for asked in trace.asked:
-        screen.line(*_question(asked, trace.started, 0), crop=True)
+    for asked in trace.interrupts:
+        screen.line(*_question(asked, trace.started_at, 0), crop=True)
     if trace.error:
         screen.line("")
         screen.line(("  ✗ ", "red"), plain(trace.error))
@@ -82,13 +82,13 @@ def show_trace(screen: Screen, found: Traced, *, full: bool) -> None:
 def _begun(each: StepTrace | EventView) -> tuple[int, int]:
     if isinstance(each, EventView):
         return (each.at, each.position)
-    return (each.started or each.reached, each.began or each.position)
+    return (each.started_at or each.reached_at, each.start_position or each.position)
 
 
 def _head(screen: Screen, found: Traced) -> None:
     trace = found.trace
-    took = lasted(trace.started, trace.ended)
-    steps = [step for step in trace.all_steps() if step.started is not None]
+    took = lasted(trace.started_at, trace.ended_at)
+    steps = [step for step in trace.all_steps() if step.started_at is not None]
     used = sum((step.usage for step in trace.steps), Usage())
     screen.line(
         ("  crew ", "dim"),
@@ -113,14 +113,16 @@ def _depths(trace: TraceView) -> dict[str, int]:
     nodes = {step.node for step in trace.steps}
     found: dict[str, int] = {}
     for step in sorted(trace.steps, key=lambda s: s.node.count(".")):
-        found[step.node] = found.get(step.within, 0) + 1 if step.within in nodes else 0
+        found[step.node] = (
+            found.get(step.pattern_agent, 0) + 1 if step.pattern_agent in nodes else 0
+        )
     return found
 
 
 def _event(screen: Screen, trace: TraceView, event: EventView) -> None:
     """What the timeline says of it: the same words in both."""
     line = Timeline()
-    line.started = trace.started
+    line.started = trace.started_at
     rows = [*line.feed(entry_from_json(event.entry)), *line.settle()]
     for row in rows:
         where = f"{row.node}: " if row.node else ""
@@ -145,11 +147,11 @@ def _step(
     full: bool,
     pooled: bool = False,
 ) -> None:
-    start = found.trace.started
+    start = found.trace.started_at
     glyph, style = _STATUSES[step.status]
     pad = "  " * depth
-    began = step.started if step.started is not None else step.reached
-    took = lasted(began, step.ended) if step.started is not None else ""
+    began = step.started_at if step.started_at is not None else step.reached_at
+    took = lasted(began, step.ended_at) if step.started_at is not None else ""
     screen.line(
         (f"  {clock(began - start):>5}  ", "dim"),
         pad,
@@ -179,16 +181,16 @@ def _about(step: StepTrace, *, pooled: bool) -> Iterator[Part]:
     other = step.agent is not None and str(step.agent) != step.node
     if other and (pooled or not item_number(step.step)):
         yield f"  {plain(str(step.agent))}"
-    if step.of:
-        yield f"  {counted(step.of, 'item')}"
+    if step.item_count:
+        yield f"  {counted(step.item_count, 'item')}"
     if step.retries:
         yield (f"  tried again {counted(step.retries, 'time')}", "yellow")
-    if step.accepted:
-        yield (f"  {step.accepted}, accepted", "yellow")
+    if step.accepted_ending:
+        yield (f"  {step.accepted_ending}, accepted", "yellow")
     if step.status != "completed":
         yield (f"  {step.status}", _STATUSES[step.status][1])
-    if step.waited_for and step.started is None and step.ended is None:
-        yield (f"  for {plain(step.waited_for)}", "yellow")
+    if step.requirement and step.started_at is None and step.ended_at is None:
+        yield (f"  for {plain(step.requirement)}", "yellow")
 
 
 def _reads(step: StepTrace) -> str:
@@ -197,21 +199,21 @@ def _reads(step: StepTrace) -> str:
 
 def _inside(found: Traced, step: StepTrace) -> Iterator[list[Part]]:
     """What happened in a step: calls, questions, errors, what it set, where it went."""
-    start = found.trace.started
+    start = found.trace.started_at
     lines: list[tuple[int, list[Part]]] = []
     for call in step.calls:
         pending = found.pending(step.step, call.call) if call.ok is None else None
-        lines.append((call.start, _call(call, start, pending)))
-        lines.extend((call.start, _error(error, indent=6)) for error in call.errors)
+        lines.append((call.scheduled_at, _call(call, start, pending)))
+        lines.extend((call.scheduled_at, _error(error, indent=6)) for error in call.errors)
         if pending is not None and (cause := pending_cause(pending)):
-            lines.append((call.start, _error(cause, indent=6)))
-    lines += [(asked.raised, _question(asked, start, 2)) for asked in step.asked]
+            lines.append((call.scheduled_at, _error(cause, indent=6)))
+    lines += [(asked.raised_at, _question(asked, start, 2)) for asked in step.interrupts]
     yield from (line for _, line in sorted(lines, key=lambda pair: pair[0]))
     yield from (_error(error) for error in step.errors)
-    for name, value in step.sets.items():
+    for name, value in step.values.items():
         yield [("= ", "yellow"), f"{plain(name)} = {_is(found, step, value)}"]
-    if step.went or step.because:
-        goes = ", ".join(step.went)
+    if step.next_nodes or step.because:
+        goes = ", ".join(step.next_nodes)
         why = f"{': ' if goes else ''}{plain(step.because)}" if step.because else ""
         yield [("→ ", "magenta"), f"{goes}{why}"]
 
@@ -225,7 +227,7 @@ def _call(call: CallTrace, start: int, pending: PendingCall | None) -> list[Part
     style = "cyan" if call.ok is None else "" if call.ok else "red"
     name = plain(call.tool or _answerer(call))
     parts: list[Part] = [
-        (f"{clock(call.start - start):>5} ", "dim"),
+        (f"{clock(call.scheduled_at - start):>5} ", "dim"),
         (f"{glyph} ", style),
         ("⚙ " if call.tool else "", ""),
         (name, "bold" if call.tool else ""),
@@ -243,8 +245,8 @@ def _call(call: CallTrace, start: int, pending: PendingCall | None) -> list[Part
         parts.append((f"  {tokens}", "dim"))
     if call.retries:
         parts.append((f"  tried again {counted(call.retries, 'time')}", "yellow"))
-    if call.denied:
-        parts.append((f"  ⊘ {plain(call.denied)}", "red"))
+    if call.denial_reason:
+        parts.append((f"  ⊘ {plain(call.denial_reason)}", "red"))
     elif call.result:
         parts.append(f"  {plain(call.result)}")
     return parts
@@ -252,7 +254,7 @@ def _call(call: CallTrace, start: int, pending: PendingCall | None) -> list[Part
 
 def _answerer(call: CallTrace) -> str:
     """Who answers what is no call of a tool."""
-    return "result" if call.composed else f"model {call.model}".rstrip()
+    return "result" if call.without_model else f"model {call.model}".rstrip()
 
 
 def _delay(delay: CallDelay) -> str:
@@ -269,13 +271,13 @@ def _ms(ms: int) -> str:
 
 
 def _question(asked: InterruptTrace, start: int, indent: int) -> list[Part]:
-    waited = lasted(asked.raised, asked.answered)
+    waited = lasted(asked.raised_at, asked.answered_at)
     answer = f"  {asked.decision}{f' by {asked.by}' if asked.by else ''} after {waited}"
     return [
-        (f"{' ' * (2 - indent)}{clock(asked.raised - start):>5} ", "dim"),
+        (f"{' ' * (2 - indent)}{clock(asked.raised_at - start):>5} ", "dim"),
         (f"? {plain(asked.id)} {plain(asked.question)}", "yellow"),
         (
-            plain(answer) and f"  {plain(answer)}" if asked.answered is not None else "  open",
+            plain(answer) and f"  {plain(answer)}" if asked.answered_at is not None else "  open",
             "green",
         ),
     ]
@@ -285,7 +287,7 @@ def _contents(screen: Screen, found: Traced, step: StepTrace, pad: str) -> None:
     """Whole arguments and results of a step's calls."""
     indent = 13 + len(pad)
     for call in step.calls:
-        title = f"{call.call} {call.tool or ('result' if call.composed else 'model')}"
+        title = f"{call.call} {call.tool or ('result' if call.without_model else 'model')}"
         if (arguments := _arguments(found, step, call)) is not None:
             screen.line(" " * (indent - 2), (f"{plain(title)} was given", "dim"))
             screen.paragraph(json.dumps(arguments, ensure_ascii=False, indent=1), indent=indent)
@@ -355,17 +357,17 @@ def show_parting(screen: Screen, one: Traced, two: Traced, *, full: bool) -> Non
     rows: list[list[Part]] = []
     same = 0
     for pair in pairs:
-        if not pair.differs:
+        if not pair.differences:
             same += 1
             if not full:
                 continue
         rows.append(_pair(pair))
-        if pair.differs and pair.one and pair.other:
+        if pair.differences and pair.one and pair.other:
             rows += [["", ("  " + name, "dim"), text] for name, text in _ways(pair)]
-    if found.parts_at is None:
+    if found.first_difference is None:
         screen.line("  the same ", (f"in {counted(same, 'step')}", "dim"))
         return
-    screen.line("  they part at ", (plain(found.parts_at), "bold yellow"))
+    screen.line("  they part at ", (plain(found.first_difference), "bold yellow"))
     screen.line(f"  {counted(same, 'step')} the same", ("" if full else ", not shown", "dim"))
     screen.line("")
     screen.rows(("", "", f"{ours} | {theirs}"), rows)
@@ -376,42 +378,45 @@ def _pair(pair: StepPair) -> list[Part]:
         side = "the second" if pair.one is None else "the first"
         return [("±", "yellow"), (plain(pair.step), "bold"), f"only in {side}"]
     sides = " | ".join(
-        f"{each.status} {lasted(each.started or each.reached, each.ended)}".strip()
+        f"{each.status} {lasted(each.started_at or each.reached_at, each.ended_at)}".strip()
         for each in (pair.one, pair.other)
     )
-    sign: Part = ("~", "yellow") if pair.differs else ("=", "dim")
-    return [sign, (plain(pair.step), "bold" if pair.differs else "dim"), (sides, "dim")]
+    sign: Part = ("~", "yellow") if pair.differences else ("=", "dim")
+    return [sign, (plain(pair.step), "bold" if pair.differences else "dim"), (sides, "dim")]
 
 
 def _ways(pair: StepPair) -> Iterator[tuple[str, str]]:
-    for name in pair.differs:
+    for name in pair.differences:
         sides = [_side(name, each) for each in (pair.one, pair.other) if each is not None]
-        yield name, " | ".join(sides)
+        yield name.replace("_", " "), " | ".join(sides)
 
 
 def _side(name: str, step: StepTrace) -> str:
     match name:
         case "calls":
             tools = [f"{call.tool} {call.arguments}".strip() for call in step.calls if call.tool]
-            asked = sum(c.tool is None and not c.composed for c in step.calls)
+            asked = sum(c.tool is None and not c.without_model for c in step.calls)
             said = f"{asked} of a model"
             return ", ".join([said, *map(plain, tools)])
         case "results":
-            last = next((c for c in reversed(step.calls) if c.end is not None), None)
+            last = next((c for c in reversed(step.calls) if c.ended_at is not None), None)
             return _value(last.result) if last else "none"
         case "answers":
-            return ", ".join(f"{a.id} {plain(a.decision) or 'open'}" for a in step.asked) or "none"
+            return (
+                ", ".join(f"{a.id} {plain(a.decision) or 'open'}" for a in step.interrupts)
+                or "none"
+            )
         case "errors":
             found = [*step.errors, *(e for call in step.calls for e in call.errors)]
             return ", ".join(_first(each) for each in found) or "none"
-        case "sets":
+        case "values":
             return (
-                ", ".join(f"{plain(k)} = {_is(None, step, v)}" for k, v in step.sets.items())
+                ", ".join(f"{plain(k)} = {_is(None, step, v)}" for k, v in step.values.items())
                 or "nothing"
             )
-        case "went":
-            return ", ".join(step.went) or "nowhere"
+        case "next_nodes":
+            return ", ".join(step.next_nodes) or "nowhere"
         case _:
             return plain(
-                {"status": step.status, "agent": step.agent, "items": step.of}.get(name, "")
+                {"status": step.status, "agent": step.agent, "items": step.item_count}.get(name, "")
             )

@@ -164,7 +164,7 @@ def _only(found: TraceView, wanted: str, run_id: str) -> None:
             remedy=did_you_mean(wanted, names, f"`crewlog trace {run_id}` shows them all."),
             place=f"run {run_id!r}",
         )
-    found.events, found.asked = [], []
+    found.events, found.interrupts = [], []
 
 
 async def _bodies(client: Client, found: TraceView) -> Mapping[Any, Json]:
@@ -174,6 +174,6 @@ async def _bodies(client: Client, found: TraceView) -> Mapping[Any, Json]:
 
     calls = [call for step in found.all_steps() for call in step.calls]
     wanted = {hash_ for call in calls for hash_ in (call.body, call.message) if hash_}
-    sets = [value for step in found.all_steps() for value in step.sets.values()]
+    sets = [value for step in found.all_steps() for value in step.values.values()]
     wanted |= {ContentHash(body) for value in sets if (body := body_of(value))}
     return await stored(client, wanted)

@@ -212,7 +212,7 @@ def clause_view(account: ClauseAccount) -> ClauseView:
         text=clause.text,
         kind=clause.kind,
         status=account.status,
-        why=account.why,
+        reason=account.why,
         parts=account.parts,
     )
 

@@ -550,7 +550,7 @@ class Client(Session):
         if seen.status != "running":
             return seen
         calls = await calls_of(self.gateway, seen.run, description)
-        waiting = tuple(call for call in calls if call.waits)
+        waiting = tuple(call for call in calls if call.is_waiting)
         return replace(seen, status=doing(calls), pending=waiting)
 
     async def _with_whole_wait(self, seen: RunSummary) -> RunSummary:

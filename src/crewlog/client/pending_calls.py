@@ -80,23 +80,23 @@ async def pending_calls(
     """
     description = description or await gateway.describe(run)
     found = await _calls_of(gateway, run, description)
-    ids = {pending.activity_id for pending, call in found if call.waits}
+    ids = {pending.activity_id for pending, call in found if call.is_waiting}
     if not ids:
         return [call for _, call in found]
     queues = {call.task_queue for _, call in found if call.reason == "worker"}
-    named, polled = await asyncio.gather(
-        _inputs(gateway, run, description, ids), _polled(gateway, queues)
+    named, has_pollers = await asyncio.gather(
+        _inputs(gateway, run, description, ids), _find_pollers(gateway, queues)
     )
     calls: list[PendingCall] = []
     for pending, call in found:
         more: dict[str, Any] = {}
         if (known := named.get(pending.activity_id)) is not None:
-            task, asked_at = known
-            more = {"step": task.step, "call": task.call, "asked_at": asked_at}
+            task, scheduled_at = known
+            more = {"step": task.step, "call": task.call, "scheduled_at": scheduled_at}
             more["agent"] = task.agent or str(node_of(task.step))
             more["tool"] = task.tool if isinstance(task, CallTool) else ""
         if call.reason == "worker":
-            more["polled"] = polled.get(call.task_queue)
+            more["has_pollers"] = has_pollers.get(call.task_queue)
         calls.append(replace(call, **more))
     return calls
 
@@ -131,7 +131,7 @@ def doing(calls: Iterable[PendingCall]) -> Literal["running", "retrying", "waiti
         calls: All of its calls that have not answered.
     """
     found = [*calls]
-    if not found or not all(call.waits for call in found):
+    if not found or not all(call.is_waiting for call in found):
         return "running"
     return "retrying" if any(call.attempt > 1 for call in found) else "waiting"
 
@@ -258,7 +258,7 @@ async def _scheduled(
             return
 
 
-async def _polled(gateway: Gateway, queues: Iterable[str]) -> dict[str, bool]:
+async def _find_pollers(gateway: Gateway, queues: Iterable[str]) -> dict[str, bool]:
     """Whether workers ask for the calls of task queues; of those of which the server says so."""
     found: dict[str, bool] = {}
     for queue in sorted(queues):

@@ -76,12 +76,14 @@ async def dataset(client: Client, run: str, stages: Sequence[str] = ()) -> list[
         for step in turns
         if step.status == "completed" and _replied(step) and (not stages or step.agent in stages)
     ]
-    places = {at for step, _ in wanted for at in (step.began, step.checkpoint)}
+    places = {at for step, _ in wanted for at in (step.start_position, step.checkpoint)}
     states = _states(RunId(run), entries, places)
     reader = _Reader(await client.store(), RunId(run), entries)
     return [
-        await reader.case(states[step.began or 0], states[step.checkpoint or 0], step, agent)
-        for step, agent in sorted(wanted, key=lambda each: each[0].began or 0)
+        await reader.case(
+            states[step.start_position or 0], states[step.checkpoint or 0], step, agent
+        )
+        for step, agent in sorted(wanted, key=lambda each: each[0].start_position or 0)
     ]
 
 
@@ -168,7 +170,7 @@ class _Reader:
             output=await self._output(step, agent, await self._task(after, step.step, agent)),
             model=models[-1].model if models else "",
             usage=step.usage,
-            ms=(step.ended or 0) - (step.started or 0),
+            ms=(step.ended_at or 0) - (step.started_at or 0),
         )
 
     async def _input(self, task: CallModel) -> StageInput:
@@ -220,7 +222,7 @@ class _Reader:
     async def _output(self, step: StepTrace, agent: AgentName, task: CallModel) -> StageOutput:
         """What a step set and did, and what it said at last."""
         facts = self._facts(step)
-        sets = {k: v for k, v in step.sets.items() if k != f"{agent}.{RESPONSE}"}
+        sets = {k: v for k, v in step.values.items() if k != f"{agent}.{RESPONSE}"}
         own = False
         for fact in facts:
             if isinstance(fact, SETTING):
@@ -264,7 +266,7 @@ class _Reader:
     def _facts(self, step: StepTrace) -> list[JournalEntry]:
         """What happened while a step was at work; not all of it is its own."""
         base = self._entries[0][0]
-        first, last = step.began or 0, step.checkpoint or 0
+        first, last = step.start_position or 0, step.checkpoint or 0
         return [entry for _, entry in self._entries[first - base + 1 : last - base + 1]]
 
 

@@ -52,9 +52,9 @@ class EdgeView(Model):
 
     to: str
     """The node at its other end, `people`, or `end`."""
-    when: str = ""
+    condition: str = ""
     """When the run takes it; empty: always."""
-    counted: str = ""
+    join: str = ""
     """What else the target waits for; empty: nothing."""
 
 
@@ -62,14 +62,14 @@ class ToolAccessView(Model):
     """Whether the agent of a node may call a tool."""
 
     tool: ToolName
-    allowed: bool
-    why: str
+    is_allowed: bool
+    reason: str
     """Why, or why not."""
-    approval: bool = False
+    needs_approval: bool = False
     """Whether a call needs an approval."""
     effects: str = ""
     """`read`, `write` or `external`."""
-    repeat: str = ""
+    retry_mode: str = ""
     """The retry mode: `safe`, `keyed` or `never`."""
     risk: str = "low"
 
@@ -89,7 +89,7 @@ class ClauseView(Model):
     kind: str
     status: str
     """Its status in the clause ledger; `open`: the ledger has no entry for it."""
-    why: str
+    reason: str
     """The reason for the status, for people."""
     parts: tuple[str, ...]
     """The parts of the crew that come from it, as text."""
@@ -102,23 +102,23 @@ class ExplanationView(Model):
     node: NodeName
     kind: Literal["agent", "decide", "ask", "wait", "route"]
     agent: AgentName | None = None
-    among: tuple[AgentName, ...] = ()
+    item_agents: tuple[AgentName, ...] = ()
     """The agents that an item of its list may name."""
     path: tuple[str | int, ...] = ()
     """Its path in the definition."""
     part: str = ""
     """The builder or pattern that made it: `the pattern 'review_loop' of 'author'`; else empty."""
-    entry: bool = False
+    is_entry_point: bool = False
     """Whether it is an entry point."""
-    waits_for: tuple[NodeName, ...] = ()
+    sources: tuple[NodeName, ...] = ()
     """The sources of its join."""
     need: int = 0
     """The number of sources that the join waits for."""
     conditions: tuple[str, ...] = ()
     """Its conditions and timeouts with their alternatives, as sentences."""
-    follows: tuple[EdgeView, ...] = ()
+    outgoing_edges: tuple[EdgeView, ...] = ()
     """The edges from it."""
-    sent_by: tuple[EdgeView, ...] = ()
+    incoming_edges: tuple[EdgeView, ...] = ()
     """The edges to it that are not part of its join; `to` is the source."""
     question: str | None = None
     options: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ class ExplanationView(Model):
     prompt: str | None = None
     description: str | None = None
     model: str | None = None
-    does: tuple[str, ...] = ()
+    tool_calls: tuple[str, ...] = ()
     """Of an agent without a model: its tool calls, with the arguments."""
     in_order: bool = False
     """Whether it makes these calls one after another."""
@@ -136,9 +136,9 @@ class ExplanationView(Model):
     """The logs that it may read."""
     writes: tuple[LogName, ...] = ()
     """The logs of its final messages."""
-    sees: tuple[str, ...] = ()
+    readable_artifacts: tuple[str, ...] = ()
     """The artifacts that it may read; `AGENT.notes` are scratch notes."""
-    changes: tuple[str, ...] = ()
+    writable_artifacts: tuple[str, ...] = ()
     """The artifacts that its tools may change."""
     tools: tuple[ToolAccessView, ...] = ()
     """All tools of the crew; those that it may call come first."""
@@ -146,7 +146,7 @@ class ExplanationView(Model):
     """Its groups."""
     rules: tuple[str, ...] = ()
     """The permissions of the crew that apply to it, as sentences."""
-    bounded: tuple[str, ...] = ()
+    restrictions: tuple[str, ...] = ()
     """Its parent agent, its structured output, and what it reads, as sentences."""
     flags: tuple[str, ...] = ()
     """The run outputs that it may set."""
@@ -180,15 +180,15 @@ def explain(definition: CrewDefinition, node: str) -> ExplanationView:
         "node": name,
         "kind": found.kind,
         "agent": found.agent,
-        "among": found.among,
+        "item_agents": found.among,
         "path": phase_path,
         "part": part,
-        "entry": found.entry,
-        "waits_for": found.join.of if found.join else (),
+        "is_entry_point": found.entry,
+        "sources": found.join.of if found.join else (),
         "need": found.join.need if found.join else 0,
         "conditions": tuple(_conditions(found)),
-        "follows": tuple(_outgoing_views(plan, name, found)),
-        "sent_by": tuple(_incoming_views(plan, name)),
+        "outgoing_edges": tuple(_outgoing_views(plan, name, found)),
+        "incoming_edges": tuple(_incoming_views(plan, name)),
     }
     if found.ask is not None:
         data |= {"question": found.ask.question, "options": found.ask.options}
@@ -246,13 +246,13 @@ def _item_conditions(node: PlanNode) -> Iterator[str]:
 
 def _outgoing_views(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[EdgeView]:
     for target, why in outgoing_edges(node, plan.nodes):
-        yield EdgeView(to=target, when=why)
+        yield EdgeView(to=target, condition=why)
     if node.route is not None and node.route.otherwise == ASK_HUMAN:
-        yield EdgeView(to="people", when="else")
+        yield EdgeView(to="people", condition="else")
     if node.route is not None and NEXT not in (node.route.otherwise, node.route.used_up):
         return
     if node.decide is not None and node.decide.otherwise == ASK_HUMAN:
-        yield EdgeView(to="people", when=f"else, after {node.decide.at_most} times")
+        yield EdgeView(to="people", condition=f"else, after {node.decide.at_most} times")
     following = dependents(plan)[name]
     when = "the condition does not hold" if node.decide is not None else ""
     if node.route is not None:
@@ -267,16 +267,16 @@ def _outgoing_views(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator
             counted = f"with the first of {listed(join.of)}"
         elif join is not None and others:
             counted = f"once {join.need} of {listed(join.of)} are done"
-        yield EdgeView(to=target, when=when, counted=counted)
+        yield EdgeView(to=target, condition=when, join=counted)
     if not following:
-        yield EdgeView(to=END, when=when)
+        yield EdgeView(to=END, condition=when)
 
 
 def _incoming_views(plan: GraphPlan, name: NodeName) -> Iterator[EdgeView]:
     for source, node in plan.nodes.items():
         for target, why in outgoing_edges(node, plan.nodes):
             if target == name:
-                yield EdgeView(to=source, when=why)
+                yield EdgeView(to=source, condition=why)
 
 
 def _agent(
@@ -293,13 +293,17 @@ def _agent(
         "prompt": agent.prompt or None,
         "description": agent.description,
         "model": None if agent.does else agent.model or definition.model,
-        "does": tuple(map(_call_text, agent.does)),
+        "tool_calls": tuple(map(_call_text, agent.does)),
         "in_order": agent.in_order,
         "pattern": agent.pattern.use if agent.pattern else None,
         "reads": (*rules.reads, private_log(name)),
         "writes": rules.writes,
-        "sees": tuple(n for n, a in plan.artifacts.items() if _is_named(name, a.readers)),
-        "changes": tuple(n for n, a in plan.artifacts.items() if _is_named(name, a.writers)),
+        "readable_artifacts": tuple(
+            n for n, a in plan.artifacts.items() if _is_named(name, a.readers)
+        ),
+        "writable_artifacts": tuple(
+            n for n, a in plan.artifacts.items() if _is_named(name, a.writers)
+        ),
         "tools": tuple(_tools(definition, plan, name, rules)),
         "groups": tuple(g for g, members in definition.groups.items() if name in members),
         "rules": tuple(
@@ -307,7 +311,7 @@ def _agent(
             for rule in definition_permissions(definition)
             if rule.agents is None or name in rule.agents
         ),
-        "bounded": (*_limits_of(agent), *_view_limits(definition, agent)),
+        "restrictions": (*_limits_of(agent), *_view_limits(definition, agent)),
         "flags": rules.flags,
         "outputs": rules.outputs,
         "limits": {
@@ -370,28 +374,33 @@ def _tools(
         found.append(
             ToolAccessView(
                 tool=ToolName(tool),
-                allowed=decision.allowed,
-                why=_access_reason(
+                is_allowed=decision.allowed,
+                reason=_access_reason(
                     tool, name, definition, decision.reason, allowed=decision.allowed
                 ),
-                approval=decision.outcome == "ask",
+                needs_approval=decision.outcome == "ask",
                 effects=made.effects,
-                repeat=made.repeat,
+                retry_mode=made.repeat,
                 risk=made.risk,
             )
         )
-    yield from sorted(found, key=lambda each: not each.allowed)
+    yield from sorted(found, key=lambda each: not each.is_allowed)
     yield from _memory_tool_access(definition, plan, name, rules)
     if rules.scratch:
         for tool in SCRATCH_TOOLS:
             if tool in rules.tools:
                 why = "it makes notes" if tool == "note" else "it sees notes"
-                yield ToolAccessView(tool=ToolName(tool), allowed=True, why=why, effects="state")
+                yield ToolAccessView(
+                    tool=ToolName(tool), is_allowed=True, reason=why, effects="state"
+                )
     for built_in in BUILT_IN_TOOLS:
         if built_in in rules.tools:
             sets = rules.flags if built_in == "set_flag" else rules.outputs
             yield ToolAccessView(
-                tool=built_in, allowed=True, why=f"it declares {listed(sets)}", effects="state"
+                tool=built_in,
+                is_allowed=True,
+                reason=f"it declares {listed(sets)}",
+                effects="state",
             )
 
 
@@ -431,13 +440,13 @@ def _memory_tool_access(
         why = f"it {way}s {listed(memory_scopes(definition, name, way))}"
         yield ToolAccessView(
             tool=ToolName(tool),
-            allowed=allowed,
-            why=why
+            is_allowed=allowed,
+            reason=why
             if allowed
             else _access_reason(tool, name, definition, decision.reason, allowed=False),
-            approval=decision.outcome == "ask",
+            needs_approval=decision.outcome == "ask",
             effects=way,
-            repeat="safe",
+            retry_mode="safe",
         )
 
 

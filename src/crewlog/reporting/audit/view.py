@@ -22,9 +22,9 @@ class AuditRecord(Model):
     """`check`: whether an agent may call a tool. `call`: a tool call with its result. `question`:
     an interrupt. `decision`: an answer, or a decision about a definition. `command`: a command that
     was applied. `refusal`: a command that was refused."""
-    who: str = ""
+    principal: str = ""
     """The agent, or the principal of a decision or command; empty: the run itself, or unknown."""
-    what: str
+    action: str
     """The tool, the kind of the interrupt, or the name of the command on the wire."""
     outcome: str
     """Of a check `allowed`, `asked` or `denied`; of a call `returned` or `failed`; of a question
@@ -80,7 +80,7 @@ class AuditFilter(Model):
     def matches(self, record: AuditRecord) -> bool:
         """Whether the filter selects a record."""
         return (
-            (not self.agent or self.agent in (record.agent, record.who))
+            (not self.agent or self.agent in (record.agent, record.principal))
             and (not self.tool or record.tool == self.tool)
             and (not self.kinds or record.kind in self.kinds)
             and (not self.outcome or record.outcome == self.outcome)

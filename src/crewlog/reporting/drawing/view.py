@@ -18,11 +18,11 @@ class ChannelAgentView(Model):
     """An agent with channels."""
 
     name: str
-    listens: tuple[str, ...]
+    wake_channels: tuple[str, ...]
     """Channels in which a message wakes the agent."""
-    sends: tuple[str, ...]
+    writable_channels: tuple[str, ...]
     """Channels that the agent may write to."""
-    wires: tuple[str, ...]
+    output_wires: tuple[str, ...]
     """Output wires: agents, or `channel:NAME`."""
     parent: str | None
     """The parent agent."""
@@ -45,7 +45,7 @@ class ChannelView(Model):
     name: str
     senders: tuple[str, ...]
     """Agents that may write to it."""
-    wired: tuple[str, ...]
+    wire_sources: tuple[str, ...]
     """Agents with an output wire to it."""
     listeners: tuple[str, ...]
     """Agents that a message in it wakes."""
@@ -69,7 +69,7 @@ class GraphDrawingView(Model):
     creatures: tuple[ChannelAgentView, ...] = ()
     """The agents with channels, by name."""
     channels: tuple[ChannelView, ...] = ()
-    away: dict[AgentName, RunId] = Field(default_factory=dict[AgentName, RunId])
+    remote_agents: dict[AgentName, RunId] = Field(default_factory=dict[AgentName, RunId])
     """The agents that a split moved to other runs, with these runs."""
 
 
@@ -97,7 +97,7 @@ def graph_drawing(
         url=url,
         creatures=_channel_agents(plan, statuses),
         channels=channel_views(plan.topology) if plan.topology is not None else (),
-        away={AgentName(name): RunId(run) for name, run in plan.away.items()},
+        remote_agents={AgentName(name): RunId(run) for name, run in plan.away.items()},
     )
 
 
@@ -111,9 +111,9 @@ def _channel_agents(
     return tuple(
         ChannelAgentView(
             name=name,
-            listens=agent.listen,
-            sends=agent.send,
-            wires=agent.wires,
+            wake_channels=agent.listen,
+            writable_channels=agent.send,
+            output_wires=agent.wires,
             parent=agent.parent,
             beside=agent.beside,
             root=name == root,
@@ -134,7 +134,7 @@ def channel_views(component: Component) -> tuple[ChannelView, ...]:
         ChannelView(
             name=name,
             senders=tuple(each for each, agent in agents if name in agent.send),
-            wired=tuple(each for each, agent in agents if CHANNEL + name in agent.wires),
+            wire_sources=tuple(each for each, agent in agents if CHANNEL + name in agent.wires),
             listeners=component.listeners(name),
         )
         for name in sorted({*component.channels, *named})

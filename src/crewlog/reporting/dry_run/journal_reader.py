@@ -51,9 +51,9 @@ def dry_run_view(
     return DryRunView(
         crew=plan.crew,
         steps=tuple(_step(each, plan) for each in reader.steps.values()),
-        questions=tuple(reader.questions),
-        unmet=tuple(reader.unmet.values()),
-        never=tuple(_unreached_nodes(plan, reader, end)),
+        interrupts=tuple(reader.questions),
+        unmet_requirements=tuple(reader.unmet.values()),
+        unreached_nodes=tuple(_unreached_nodes(plan, reader, end)),
         end=end,
         because=because,
     )
@@ -82,14 +82,14 @@ def _step(draft: _Draft, plan: GraphPlan) -> DryRunStepView:
         node=name,
         kind=node.kind,
         agent=node.agent,
-        why=draft.why,
+        reason=draft.why,
         conditions=tuple(draft.conditions),
         outcome=draft.outcome,
         because=draft.because,
         items=draft.items,
-        sets=draft.sets,
+        values=draft.sets,
         to=draft.to,
-        unfilled=draft.unfilled,
+        incomplete_joins=draft.unfilled,
     )
 
 
@@ -255,7 +255,7 @@ class _JournalReader:
             if node.for_each is not None and asked.detail == node.for_each:
                 then = "people are asked: look again, skip this, or stop"
                 self.unmet[name] = UnmetRequirementView(
-                    node=name, requirement=node.for_each, then=then
+                    node=name, requirement=node.for_each, alternative=then
                 )
             else:
                 self._add_blocked_requirement(name, node)
@@ -268,7 +268,7 @@ class _JournalReader:
             SKIP: "it is skipped, and what waits for it goes on",
         }.get(node.otherwise, f"{node.otherwise} runs in its place")
         condition = render_condition(node.when)
-        self.unmet[name] = UnmetRequirementView(node=name, requirement=condition, then=then)
+        self.unmet[name] = UnmetRequirementView(node=name, requirement=condition, alternative=then)
         check = self.check(node.when, "when")
         for step, draft in self.steps.items():
             if node_of(step) == name and draft.outcome == "open" and not check.holds:
@@ -299,7 +299,9 @@ def _unreached_nodes(
     visited = {node_of(step) for step in reader.steps}
     for name, node in plan.nodes.items():
         if name not in visited:
-            yield UnreachedNodeView(node=name, why=_unreached_reason(plan, reader, name, node, end))
+            yield UnreachedNodeView(
+                node=name, reason=_unreached_reason(plan, reader, name, node, end)
+            )
 
 
 def _unreached_reason(

@@ -57,7 +57,7 @@ class DryRunStepView(Model):
     node: NodeName
     kind: Literal["agent", "decide", "ask", "wait", "route"]
     agent: AgentName | None = None
-    why: str
+    reason: str
     """Why the node was reached."""
     conditions: tuple[ConditionCheckView, ...] = ()
     """The conditions that were checked, in order."""
@@ -67,11 +67,11 @@ class DryRunStepView(Model):
     """Why it was skipped or failed, or what a branch or an answer selected."""
     items: int | None = None
     """The number of its child steps; none if it has no list."""
-    sets: dict[str, Json] = Field(default_factory=dict[str, Json])
+    values: dict[str, Json] = Field(default_factory=dict[str, Json])
     """The outputs that it is assumed to set."""
     to: tuple[NodeName, ...] = ()
     """The nodes that follow."""
-    unfilled: tuple[IncompleteJoinView, ...] = ()
+    incomplete_joins: tuple[IncompleteJoinView, ...] = ()
     """The joins that it arrived at and did not start."""
 
 
@@ -80,7 +80,7 @@ class UnmetRequirementView(Model):
 
     node: NodeName
     requirement: str
-    then: str
+    alternative: str
     """What follows: an interrupt, a skipped step, or another node."""
 
 
@@ -88,7 +88,7 @@ class UnreachedNodeView(Model):
     """A node without a step."""
 
     node: NodeName
-    why: str
+    reason: str
 
 
 class DryRunView(Model):
@@ -103,11 +103,11 @@ class DryRunView(Model):
     """The assumed errors, by node or by agent."""
     steps: tuple[DryRunStepView, ...] = ()
     """The steps, in the order in which their nodes were reached."""
-    questions: tuple[DryRunInterruptView, ...] = ()
+    interrupts: tuple[DryRunInterruptView, ...] = ()
     """The interrupts, in order."""
-    unmet: tuple[UnmetRequirementView, ...] = ()
+    unmet_requirements: tuple[UnmetRequirementView, ...] = ()
     """The requirements that were not met."""
-    never: tuple[UnreachedNodeView, ...] = ()
+    unreached_nodes: tuple[UnreachedNodeView, ...] = ()
     """The nodes that were not reached, in the order of the plan."""
     end: DryRunEnd = "completed"
     because: str = ""

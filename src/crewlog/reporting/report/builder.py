@@ -69,13 +69,13 @@ def run_report(entries: Iterable[tuple[int, j.JournalEntry]]) -> ReportView:
         end_reason=state.end_reason,
         error=state.error if state.status == "failed" else "",
         position=state.position,
-        started=trace.started,
-        ended=trace.ended or 0,
+        started_at=trace.started_at,
+        ended_at=trace.ended_at or 0,
         input=notes.input,
         summary=text,
-        summarized_by=last,
+        summary_agent=last,
         summary_ending=_ending(trace, last, text),
-        steps_taken=state.steps,
+        step_count=state.steps,
         steps=steps,
         item_lists=tuple(_item_lists(notes, trace)),
         decisions=tuple(notes.decisions),
@@ -258,13 +258,13 @@ def _step(step: StepTrace) -> StepReport:
         agent=step.agent,
         status=step.status,
         because=step.because,
-        accepted=step.accepted,
-        started=step.started or 0,
-        ms=step.ended - step.started if step.ended and step.started else 0,
+        accepted_ending=step.accepted_ending,
+        started_at=step.started_at or 0,
+        ms=step.ended_at - step.started_at if step.ended_at and step.started_at else 0,
         tools=tuple(call.tool for call in step.calls if call.tool),
         errors=tuple(errors),
         retries=step.retries,
-        sets={key: _set(value) for key, value in step.sets.items()},
+        values={key: _set(value) for key, value in step.values.items()},
         usage=step.usage,
         items=tuple(map(_step, sorted(step.items, key=lambda item: item_number(item.step)))),
     )
@@ -297,8 +297,8 @@ def _ending(trace: TraceView, agent: AgentName | None, text: Value) -> BadEnding
     """Why an agent's final message was used although incomplete."""
     calls = (call for step in trace.all_steps() if step.agent == agent for call in step.calls)
     for call in calls:
-        if call.accepted and call.body == text.body:
-            return call.accepted
+        if call.accepted_ending and call.body == text.body:
+            return call.accepted_ending
     return ""
 
 
@@ -310,7 +310,7 @@ def _item_lists(notes: _JournalNotes, trace: TraceView) -> Iterator[ItemListRepo
         statuses = {item.step: item.status for item in step.items}
         numbered = [statuses.get(child_step_id(step.step, n), "") for n in range(1, of + 1)]
         yield ItemListReport(
-            step=step.step, source=source, of=of, items=items, statuses=tuple(numbered)
+            step=step.step, source=source, item_count=of, items=items, statuses=tuple(numbered)
         )
 
 
@@ -320,15 +320,15 @@ def _agents(
     found: dict[AgentName, dict[str, Any]] = {}
     for step in trace.all_steps():
         agent = step.agent
-        if agent is None or step.started is None:
+        if agent is None or step.started_at is None:
             continue
-        fields = found.setdefault(agent, {"steps": 0, "retries": 0, "tools": {}, "sets": {}})
+        fields = found.setdefault(agent, {"steps": 0, "retries": 0, "tools": {}, "values": {}})
         fields["steps"] += 1
         fields["retries"] += step.retries
         for call in step.calls:
             if call.tool:
                 fields["tools"][call.tool] = fields["tools"].get(call.tool, 0) + 1
-        fields["sets"] |= {key: _set(value) for key, value in step.sets.items()}
+        fields["values"] |= {key: _set(value) for key, value in step.values.items()}
     for name, fields in found.items():
         texts = state.agent_outputs.get(name, {}).get(TEXT)
         fields["errors"] = sum(error.agent == name for error in notes.errors)
@@ -348,6 +348,6 @@ def _artifact(made: list[tuple[AgentName, int, int]]) -> ArtifactReport:
     return ArtifactReport(
         versions=len(made),
         operations=sum(count for _, count, _ in made),
-        refused=sum(refused for _, _, refused in made),
+        refused_operations=sum(refused for _, _, refused in made),
         agents=tuple(dict.fromkeys(who for who, _, _ in made)),
     )

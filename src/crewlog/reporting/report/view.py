@@ -60,9 +60,9 @@ class StepReport(Model):
     """As in `StepTrace`: `completed`, `skipped`, `cancelled`, …"""
     because: str = ""
     """Why the step was skipped, or why its end reached other nodes."""
-    accepted: BadEnding = ""
+    accepted_ending: BadEnding = ""
     """Why its last AI message was used although incomplete; empty if it was complete."""
-    started: int = 0
+    started_at: int = 0
     """Milliseconds since the epoch; 0: not started."""
     ms: int = 0
     """Its duration."""
@@ -71,7 +71,7 @@ class StepReport(Model):
     errors: tuple[str, ...] = ()
     """The errors of all attempts, also if the step was completed."""
     retries: int = 0
-    sets: dict[str, Value] = Field(default_factory=dict[str, Value])
+    values: dict[str, Value] = Field(default_factory=dict[str, Value])
     """The values that it set: run outputs by name, outputs by `agent.key`."""
     usage: Usage = Usage()
     items: tuple[StepReport, ...] = ()
@@ -85,7 +85,7 @@ class ItemListReport(Model):
     """The parent step."""
     source: str
     """The output that holds the list: `agent.output`."""
-    of: int
+    item_count: int
     """The number of items."""
     items: Value = Value()
     """The list at the start of the parent step."""
@@ -128,7 +128,7 @@ class AgentReport(Model):
     usage: Usage = Usage()
     tools: dict[str, int] = Field(default_factory=dict[str, int])
     """The number of its calls, by tool."""
-    sets: dict[str, Value] = Field(default_factory=dict[str, Value])
+    values: dict[str, Value] = Field(default_factory=dict[str, Value])
     """The values that it set last: run outputs by name, outputs by `agent.key`."""
     artifacts: dict[str, int] = Field(default_factory=dict[str, int])
     """The number of its operations that were applied, by artifact."""
@@ -141,7 +141,7 @@ class ArtifactReport(Model):
 
     versions: int = 0
     operations: int = 0
-    refused: int = 0
+    refused_operations: int = 0
     """Operations that could not be applied."""
     agents: tuple[AgentName, ...] = ()
     """The agents that changed it, in the order of their first operations."""
@@ -194,19 +194,19 @@ class ReportView(Model):
     """Why it ended, as in `RunResult`; empty: not ended."""
     position: int = 0
     """The journal position that the report is about."""
-    started: int = 0
-    """Milliseconds since the epoch, as `ended`."""
-    ended: int = 0
+    started_at: int = 0
+    """Milliseconds since the epoch, as `ended_at`."""
+    ended_at: int = 0
     """0: not ended."""
     input: Value = Value()
     """The run input."""
     summary: Value = Value()
     """The last final message of the run."""
-    summarized_by: AgentName | None = None
+    summary_agent: AgentName | None = None
     """The agent of that message."""
     summary_ending: BadEnding = ""
     """Why that message was used although incomplete; empty if it was complete."""
-    steps_taken: int = 0
+    step_count: int = 0
     """The number of started steps, as `RunResult.steps`: child steps, but not their parents."""
     steps: tuple[StepReport, ...] = ()
     """In the order in which they were reached."""

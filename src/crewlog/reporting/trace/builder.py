@@ -132,14 +132,14 @@ class _TraceBuilder:
         match entry:
             case j.RunStarted():
                 trace.run, trace.crew = entry.run, entry.crew
-                trace.started = trace.started or entry.started_at or entry.at
+                trace.started_at = trace.started_at or entry.started_at or entry.at
             case j.PromptReceived():
-                trace.run, trace.started = entry.run, entry.at
+                trace.run, trace.started_at = entry.run, entry.at
             case j.RunForked() | j.RunRolledBack() | j.RunReopened():
                 if isinstance(entry, j.RunForked):
-                    trace.run, trace.started = entry.run, entry.at
+                    trace.run, trace.started_at = entry.run, entry.at
                     trace.crew = str(entry.state.get("crew", ""))
-                trace.ended, trace.status, trace.error = None, "running", ""
+                trace.ended_at, trace.status, trace.error = None, "running", ""
                 then = CrewState.from_json({**entry.state, "run": trace.run})
                 self._restore_state(position, entry.at, then)
             case j.GraphReplacement():
@@ -148,14 +148,14 @@ class _TraceBuilder:
                     self._apply_merge(position, entry)
             case j.RunCompleted() | j.RunStopped() | j.RunFailed() | j.RunEndedByMerge():
                 self._withdraw(self._interrupts.values(), entry.at)
-                trace.ended, trace.status = entry.at, _ENDS[entry.kind]
+                trace.ended_at, trace.status = entry.at, _ENDS[entry.kind]
                 trace.error = entry.error if isinstance(entry, j.RunFailed) else ""
             case _:
                 pass
 
     def _restore_state(self, position: int, at: int, state: CrewState) -> None:
         for under_way in self._open_steps.values():
-            under_way.status, under_way.ended = "undone", at
+            under_way.status, under_way.ended_at = "undone", at
         self._open_steps.clear()
         self._log_lengths = {log: head.length for log, head in state.messages.items()}
         self._visits = dict(state.visits)
@@ -175,18 +175,18 @@ class _TraceBuilder:
         for step, found in sorted(state.frontier.items(), key=lambda pair: pair[1].item):
             again = self._add_step(step, position, at)
             if found.status == "running" or found.turn is not None:
-                again.status, again.started, again.began = "running", at, position
+                again.status, again.started_at, again.start_position = "running", at, position
                 again.agent = item_agent(state, step) or self._agents.get(again.node)
-            again.waited_for = found.requirement
-            again.of = found.child_steps.of if found.child_steps else 0
+            again.requirement = found.requirement
+            again.item_count = found.child_steps.of if found.child_steps else 0
             calls = found.turn.calls if found.turn else ()
             again.calls = [_new_call(call, at) for call in calls]
 
     def _withdraw(self, asked: Iterable[InterruptTrace], at: int) -> None:
         """Closes interrupts that need no answer any more."""
         for each in asked:
-            if each.answered is None:
-                each.answered, each.decision = at, "withdrawn"
+            if each.answered_at is None:
+                each.answered_at, each.decision = at, "withdrawn"
 
     def _apply_remap(self, position: int, entry: j.GraphReplacement) -> None:
         remap = entry.remap
@@ -195,21 +195,21 @@ class _TraceBuilder:
                 found.status = "detached"
         for step in remap.reattached:
             if found := self._open_steps.get(step):
-                found.status = "reached" if found.started is None else "running"
+                found.status = "reached" if found.started_at is None else "running"
         for step in remap.retracted:  # not started: its visit number is free again
             self._visits[node_of(step)] -= 1
             retracted = self._open_steps.pop(step, None)
             self.trace.steps = [each for each in self.trace.steps if each is not retracted]
         for step, requirement in remap.requirements.items():
             if found := self._open_steps.get(step):
-                found.waited_for = requirement or found.waited_for
+                found.requirement = requirement or found.requirement
         for reached in remap.reached:
             self._reach_node(position, entry.at, reached)
 
     # -- steps --------------------------------------------------------------------------------
 
     def _add_step(self, step: StepId, position: int, at: int) -> StepTrace:
-        made = StepTrace(step=step, node=node_of(step), reached=at, position=position)
+        made = StepTrace(step=step, node=node_of(step), reached_at=at, position=position)
         visit = self._open_steps.get(parent_or_self(step)) if item_number(step) else None
         (visit.items if visit is not None else self.trace.steps).append(made)
         self._open_steps[step] = made
@@ -231,18 +231,18 @@ class _TraceBuilder:
                 self._add_interrupt(entry.interrupt, entry.at)
             case j.InterruptAnswered():
                 if asked := self._interrupts.pop(entry.interrupt, None):
-                    asked.answered, asked.decision, asked.by = entry.at, entry.decision, entry.by
+                    asked.answered_at, asked.decision, asked.by = entry.at, entry.decision, entry.by
             case _:
                 pass
 
     def _start_step(self, position: int, entry: j.StepStarted) -> None:
         found = self._open_steps.get(entry.step) or self._add_step(entry.step, position, entry.at)
-        found.status, found.started, found.agent = "running", entry.at, entry.agent
-        found.began = position
+        found.status, found.started_at, found.agent = "running", entry.at, entry.agent
+        found.start_position = position
         if entry.agent is not None:
             self._agents[found.node] = entry.agent
             found.reads = self._readable_logs(entry.step, entry.agent)
-            found.calls.append(CallTrace(call=1, start=entry.at))
+            found.calls.append(CallTrace(call=1, scheduled_at=entry.at))
 
     def _update_step(
         self,
@@ -253,8 +253,8 @@ class _TraceBuilder:
         if found is None:
             return
         if isinstance(entry, j.ParentStepStarted):
-            found.status, found.started, found.of = "running", entry.at, entry.of
-            found.began = position
+            found.status, found.started_at, found.item_count = "running", entry.at, entry.of
+            found.start_position = position
             return
         if isinstance(entry, j.ItemsRefused):
             found.errors += entry.errors
@@ -271,7 +271,7 @@ class _TraceBuilder:
     def _reach_nodes(self, position: int, entry: j.NodesReached) -> None:
         source = self._last_steps.get(entry.source) if entry.source else None
         if source is not None:
-            source.went = tuple(reached.node for reached in entry.to)
+            source.next_nodes = tuple(reached.node for reached in entry.to)
             source.because = source.because or entry.because
         for reached in entry.to:
             self._reach_node(position, entry.at, reached)
@@ -281,16 +281,16 @@ class _TraceBuilder:
     def _reach_node(self, position: int, at: int, reached: j.ReachedNode) -> None:
         visit = self._visits[reached.node] = self._visits.get(reached.node, 0) + 1
         made = self._add_step(step_id(reached.node, visit), position, at)
-        made.waited_for = reached.requirement
+        made.requirement = reached.requirement
 
     def _end_step(self, position: int, entry: j.StepCompleted | j.StepCancelled) -> None:
         found = self._open_steps.pop(entry.step, None)
         if found is None:
             return
-        found.ended, found.checkpoint = entry.at, position
+        found.ended_at, found.checkpoint = entry.at, position
         found.status = "cancelled"
         if isinstance(entry, j.StepCancelled):
-            self._withdraw(found.asked, entry.at)
+            self._withdraw(found.interrupts, entry.at)
         else:
             found.status = "skipped" if entry.skipped else "completed"
             found.because = entry.because
@@ -298,10 +298,10 @@ class _TraceBuilder:
 
     def _add_interrupt(self, interrupt: Interrupt, at: int) -> None:
         asked = InterruptTrace(
-            id=interrupt.id, kind=interrupt.kind, question=interrupt.question, raised=at
+            id=interrupt.id, kind=interrupt.kind, question=interrupt.question, raised_at=at
         )
         step = self._open_steps.get(interrupt.step) if interrupt.step else None
-        (step.asked if step is not None else self.trace.asked).append(asked)
+        (step.interrupts if step is not None else self.trace.interrupts).append(asked)
         self._interrupts[interrupt.id] = asked
 
     def _readable_logs(self, step: StepId, agent: AgentName) -> dict[LogName, int]:
@@ -330,7 +330,7 @@ class _TraceBuilder:
             case j.PermissionDenied():
                 if found := self._open_steps.get(entry.step):
                     for call in (c for c in found.calls if c.call == entry.call):
-                        call.denied = entry.reason
+                        call.denial_reason = entry.reason
             case j.RunOutputSet() | j.OutputSet() | j.WriteRefused():
                 self._add_value(entry)
             case _:
@@ -343,10 +343,10 @@ class _TraceBuilder:
             return
         match entry:
             case j.RunOutputSet():
-                self._writer.sets[entry.flag] = entry.value
+                self._writer.values[entry.flag] = entry.value
             case j.OutputSet():
                 value = entry.value if entry.body is None else {"body": entry.body}
-                self._writer.sets[f"{entry.agent}.{entry.key}"] = value
+                self._writer.values[f"{entry.agent}.{entry.key}"] = value
             case j.WriteRefused():
                 self._writer.errors.append(entry.description)
 
@@ -356,11 +356,11 @@ class _TraceBuilder:
         for at, call in enumerate(found.calls):
             if call.call == entry.call:
                 # A call that a rollback restored counts from its repetition.
-                since = max(call.start, self._repeated_at.get((found.step, call.call), 0))
+                since = max(call.scheduled_at, self._repeated_at.get((found.step, call.call), 0))
                 late = entry.delay.retries_ms + entry.delay.queue_ms if entry.delay else 0
                 found.calls[at] = call.model_copy(
                     update={
-                        "end": entry.at,
+                        "ended_at": entry.at,
                         "ms": max(entry.at - since - late, 0),
                         "delay": entry.delay,
                         "ok": True,
@@ -368,8 +368,8 @@ class _TraceBuilder:
                         "body": entry.ref.body,
                         "model": entry.model,
                         "usage": entry.usage,
-                        "accepted": "" if entry.refused else entry.ending,
-                        "composed": entry.without_model,
+                        "accepted_ending": "" if entry.refused else entry.ending,
+                        "without_model": entry.without_model,
                     }
                 )
         found.calls += [_new_call(call, entry.at) for call in entry.calls]
@@ -379,7 +379,7 @@ class _TraceBuilder:
         if isinstance(entry, j.ToolCallCompleted):
             self._complete_tool_call(found, entry)
         elif isinstance(entry, j.TurnLimitReached):  # the next call is not made
-            found.calls = [call for call in found.calls if call.end is not None]
+            found.calls = [call for call in found.calls if call.ended_at is not None]
         elif isinstance(entry, j.StructuredOutputRejected):
             self._refuse_output(found, entry)
 
@@ -389,22 +389,28 @@ class _TraceBuilder:
             call.errors += entry.errors
         if entry.ref is not None:
             number = max((call.call for call in found.calls), default=0) + 1
-            found.calls.append(CallTrace(call=number, start=entry.at))
+            found.calls.append(CallTrace(call=number, scheduled_at=entry.at))
 
     def _complete_tool_call(self, found: StepTrace, entry: j.ToolCallCompleted) -> None:
         for call in found.calls:
             if call.call == entry.call:
-                call.end, call.ok, call.result = entry.at, entry.ok, entry.excerpt
+                call.ended_at, call.ok, call.result = entry.at, entry.ok, entry.excerpt
                 call.body, call.ms, call.delay = entry.ref.body, entry.ms, entry.delay
         if entry.model_next:
             number = max(call.call for call in found.calls) + 1
             composed = entry.result is not None
-            found.calls.append(CallTrace(call=number, start=entry.at, composed=composed))
+            found.calls.append(
+                CallTrace(call=number, scheduled_at=entry.at, without_model=composed)
+            )
 
 
 def _new_call(call: Call, at: int) -> CallTrace:
     return CallTrace(
-        call=call.call, tool=call.tool, start=at, arguments=call.excerpt, message=call.message
+        call=call.call,
+        tool=call.tool,
+        scheduled_at=at,
+        arguments=call.excerpt,
+        message=call.message,
     )
 
 

@@ -20,12 +20,12 @@ def trace_diff(one: TraceView, other: TraceView) -> TraceDiffView:
             step=step,
             one=(mine := ours.get(step)),
             other=(its := theirs.get(step)),
-            differs=_step_diff(mine, its),
+            differences=_step_diff(mine, its),
         )
         for step in steps
     )
-    parts_at = next((pair.step for pair in pairs if pair.differs), None)
-    return TraceDiffView(runs=(one.run, other.run), parts_at=parts_at, steps=pairs)
+    parts_at = next((pair.step for pair in pairs if pair.differences), None)
+    return TraceDiffView(runs=(one.run, other.run), first_difference=parts_at, steps=pairs)
 
 
 def _step_diff(one: StepTrace | None, other: StepTrace | None) -> tuple[str, ...]:
@@ -41,11 +41,11 @@ def _compared(step: StepTrace) -> dict[str, Json]:
     return {
         "status": step.status,
         "agent": step.agent,
-        "items": step.of,
+        "items": step.item_count,
         "calls": [(call.tool or "model", call.arguments) for call in step.calls],
         "results": [(call.result, call.ok) for call in step.calls],
-        "sets": step.sets,
-        "answers": [(asked.kind, asked.decision) for asked in step.asked],
+        "values": step.values,
+        "answers": [(asked.kind, asked.decision) for asked in step.interrupts],
         "errors": [*step.errors, *(error for call in step.calls for error in call.errors)],
-        "went": step.went,
+        "next_nodes": step.next_nodes,
     }

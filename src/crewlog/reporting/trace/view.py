@@ -46,10 +46,10 @@ class PendingCall:
     """When that attempt was or is due."""
     next_at: int | None = None
     """When the next attempt starts; none if one is under way or waits for a worker."""
-    asked_at: int | None = None
+    scheduled_at: int | None = None
     """When the call was scheduled; none if its step is not known."""
     task_queue: str = ""
-    polled: bool | None = None
+    has_pollers: bool | None = None
     """Whether a worker polls the task queue; none if that was not checked."""
     error_type: str = ""
     """The class in `crewlog.errors` of the last failure; empty for another one, or none."""
@@ -65,7 +65,7 @@ class PendingCall:
     """Empty for a model call."""
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether it waits, or is being retried."""
         return bool(self.reason) or self.attempt > 1
 
@@ -82,8 +82,8 @@ class InterruptTrace(_Growing):
     id: InterruptId
     kind: str
     question: str
-    raised: int
-    answered: int | None = None
+    raised_at: int
+    answered_at: int | None = None
     decision: str = ""
     """The answer; `withdrawn` if none was needed any more."""
     by: str = ""
@@ -96,11 +96,11 @@ class CallTrace(_Growing):
     """The number of the call in the step, from 1."""
     tool: str | None = None
     """None for a model call."""
-    start: int
+    scheduled_at: int
     """When it was scheduled."""
     arguments: str = ""
     """An excerpt of a tool's arguments."""
-    end: int | None = None
+    ended_at: int | None = None
     ms: int | None = None
     """How long the tool ran or the model took to answer, without `delay`. A repeated call counts
     from its repetition, so that the time in which people decide is not the model's."""
@@ -120,13 +120,13 @@ class CallTrace(_Growing):
     usage: Usage = Field(default_factory=Usage)
     errors: list[str] = Field(default_factory=list[str])
     """Why attempts failed."""
-    denied: str = ""
+    denial_reason: str = ""
     """Why the call was denied."""
     retries: int = 0
     """How often people or a policy had the call repeated."""
-    accepted: BadEnding = ""
+    accepted_ending: BadEnding = ""
     """Why an incomplete AI message was used all the same; empty if it was complete or refused."""
-    composed: bool = False
+    without_model: bool = False
     """Whether no model was called: the final message of an agent without a model is made of the
     results of its tool calls."""
 
@@ -137,53 +137,53 @@ class StepTrace(_Growing):
     step: StepId
     node: NodeName
     agent: AgentName | None = None
-    reached: int = 0
-    started: int | None = None
-    ended: int | None = None
+    reached_at: int = 0
+    started_at: int | None = None
+    ended_at: int | None = None
     position: int = 0
     """Where the step was reached; where a child step started."""
-    began: int | None = None
+    start_position: int | None = None
     """The position of its start."""
     checkpoint: int | None = None
     """The position of its end."""
     status: StepStatus = "reached"
     because: str = ""
-    waited_for: str = ""
+    requirement: str = ""
     """The requirement that the step waited for."""
     reads: dict[LogName, int] = Field(default_factory=dict[LogName, int])
     """The number of messages in each log that the agent could read at the start of the step."""
     calls: list[CallTrace] = Field(default_factory=list[CallTrace])
-    asked: list[InterruptTrace] = Field(default_factory=list[InterruptTrace])
+    interrupts: list[InterruptTrace] = Field(default_factory=list[InterruptTrace])
     errors: list[str] = Field(default_factory=list[str])
     retries: int = 0
-    of: int = 0
+    item_count: int = 0
     """The number of items that the step has child steps for."""
     items: list[StepTrace] = Field(default_factory=list["StepTrace"])
     """The child steps."""
-    went: tuple[str, ...] = ()
+    next_nodes: tuple[str, ...] = ()
     """The nodes that its end reached."""
-    sets: dict[str, Json] = Field(default_factory=dict[str, Json])
+    values: dict[str, Json] = Field(default_factory=dict[str, Json])
     """The values that it set: run outputs by name, outputs by `agent.key`; `{"body": hash}` for a
     large one."""
     changes: tuple[StateChange, ...] | None = None
     """What the step changed in the state, if that was asked for."""
 
     @property
-    def within(self) -> str:
+    def pattern_agent(self) -> str:
         """The agent whose pattern made the node: `writer` for `writer.reviewer`; else empty."""
         return self.node.rpartition(".")[0]
 
     @property
-    def accepted(self) -> BadEnding:
+    def accepted_ending(self) -> BadEnding:
         """Why the last AI message was used although incomplete; empty if it was complete."""
         replies = [call for call in self.calls if call.tool is None]
-        return replies[-1].accepted if replies else ""
+        return replies[-1].accepted_ending if replies else ""
 
     @property
     def usage(self) -> Usage:
         """What its calls used, those of its child steps included."""
         used = sum((call.usage for call in self.calls), Usage())
-        tools = sum(call.tool is not None and call.end is not None for call in self.calls)
+        tools = sum(call.tool is not None and call.ended_at is not None for call in self.calls)
         used += Usage(tool_calls=tools)
         return sum((item.usage for item in self.items), used)
 
@@ -193,8 +193,8 @@ class TraceView(_Growing):
 
     run: str = ""
     crew: str = ""
-    started: int = 0
-    ended: int | None = None
+    started_at: int = 0
+    ended_at: int | None = None
     status: str = "running"
     error: str = ""
     position: int = 0
@@ -203,7 +203,7 @@ class TraceView(_Growing):
     """In the order in which they were reached; child steps are in the `items` of their parents."""
     events: list[EventView] = Field(default_factory=list[EventView])
     """What happened to the run as a whole: swaps, rollbacks, state edits, pauses."""
-    asked: list[InterruptTrace] = Field(default_factory=list[InterruptTrace])
+    interrupts: list[InterruptTrace] = Field(default_factory=list[InterruptTrace])
     """Questions about the whole run."""
     pending: tuple[PendingCall, ...] = ()
     """Calls that have not answered."""
@@ -221,16 +221,16 @@ class StepPair(Model):
     step: StepId
     one: StepTrace | None
     other: StepTrace | None
-    differs: tuple[str, ...] = ()
-    """The parts that differ: `status`, `agent`, `items`, `calls`, `results`, `sets`, `answers`,
-    `errors`, `went`; `only in one` for a step that one of the traces lacks."""
+    differences: tuple[str, ...] = ()
+    """The parts that differ: `status`, `agent`, `items`, `calls`, `results`, `values`, `answers`,
+    `errors`, `next_nodes`; `only in one` for a step that one of the traces lacks."""
 
 
 class TraceDiffView(Model):
     """Two traces side by side."""
 
     runs: tuple[str, str]
-    parts_at: StepId | None = None
+    first_difference: StepId | None = None
     """The first step that differs; none if no step does."""
     steps: tuple[StepPair, ...] = ()
     """The steps in the order of the first trace, then those that only the second one has."""
