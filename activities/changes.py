@@ -58,7 +58,7 @@ from crewlog.state.claim import ClaimOwner
 from crewlog.state.components import split_components
 from crewlog.store.protocol import Store
 from crewlog.store.remote_agents import RemoteAgents, find_remote_agents
-from crewlog.validation_errors import fault_of
+from crewlog.validation_errors import field_error_text
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 _OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
@@ -288,7 +288,7 @@ def _parse_operations(operations: Iterable[dict[str, Json]]) -> tuple[Operation,
         return _OPERATIONS.validate_python(tuple(operations))
     except ValidationError as error:  # the update passed the checks of another version
         faults = [
-            Diagnostic(fault_of(each), path=("operations", *each["loc"]))
+            Diagnostic(field_error_text(each), path=("operations", *each["loc"]))
             for each in error.errors(include_url=False)
         ]
         raise InvalidDefinition(faults) from error

@@ -21,14 +21,14 @@ from crewlog.errors import CrewlogError, ModelRequestRejected
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.providers import (
-    Lack,
+    ProviderProblem,
     installed_providers,
     missing_key_problem,
     missing_package_problem,
     unknown_provider_problem,
 )
 from crewlog.redaction import register_secret
-from crewlog.secrets import resolved
+from crewlog.secrets import resolve_references
 
 LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"})
 """The names of the limit of a reply's tokens, by clients and services."""
@@ -137,7 +137,7 @@ def _move_ollama_settings(settings: dict[str, Any], timeout: float) -> dict[str,
     return {**settings, "client_kwargs": http}
 
 
-def _rejection(lack: Lack) -> ModelRequestRejected:
+def _rejection(lack: ProviderProblem) -> ModelRequestRejected:
     return ModelRequestRejected(lack.message, remedy=lack.remedy)
 
 
@@ -201,7 +201,7 @@ class ModelFactory:
             SecretMissing: this worker lacks a secret that the settings name.
         """
         # The key has the values of secrets: a changed secret makes another model.
-        values = cast("dict[str, Json]", resolved(dict(settings)))
+        values = cast("dict[str, Json]", resolve_references(dict(settings)))
         key = (model, hash_json(values), timeout)
         return await self._models.get_or_load(key, lambda: self._build(model, values, timeout))
 

@@ -26,8 +26,8 @@ from crewlog.errors import (
     ModelUnavailable,
     ServiceError,
     UsageError,
+    error_text,
     flat_errors,
-    in_words,
 )
 from crewlog.failure_details import FailureDetails, application_error
 from crewlog.redaction import redacted_text
@@ -67,7 +67,7 @@ def to_failure(
     message, place, remedy = error.message, error.place, error.remedy
     if isinstance(error, InvalidDefinition):  # report all diagnostics, not the first alone
         message, place, remedy = str(error), "", ""
-    call_again = error.again and not effect_started
+    call_again = error.call_again and not effect_started
     retry_after = error.retry_after if isinstance(error, ModelUnavailable) else None
     wait = _next_attempt_seconds(error) if isinstance(error, ModelUnavailable) else None
     return application_error(
@@ -149,7 +149,7 @@ def convert_errors(
         if len(known) == len(causes):  # of concurrent tasks, a final error decides
             raise converted(next((e for e in known if not e.retryable), known[0])) from error
         bug = InternalError(
-            in_words(error),
+            error_text(error),
             remedy="This is a bug in Crewlog: please report it with the worker's log.",
         )
         raise converted(bug) from error

@@ -81,8 +81,8 @@ from crewlog.errors import (
     PermissionsChanged,
     ToolFailed,
     ToolMissing,
+    error_text,
     flat_errors,
-    in_words,
     joined_error_text,
 )
 from crewlog.ids import ContentHash, idempotency_key
@@ -551,7 +551,7 @@ def _error_text(exc: Exception) -> str:
 def _cause_text(exc: BaseException) -> str:
     if isinstance(exc, CrewlogError):
         return f"{exc.message}. {exc.remedy}" if exc.remedy else exc.message
-    return in_words(exc.cause if isinstance(exc, ToolValidationError) else exc)
+    return error_text(exc.cause if isinstance(exc, ToolValidationError) else exc)
 
 
 def _is_transient(exc: BaseException) -> bool:

@@ -25,7 +25,7 @@ from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer, mcp_tool
-from crewlog.errors import ToolMissing, ToolUnusable, in_words
+from crewlog.errors import ToolMissing, ToolUnusable, error_text
 from crewlog.ids import ToolName
 from crewlog.model import Json
 
@@ -211,7 +211,7 @@ def _import_tool(name: ToolName, definition: ToolDefinition, loops: EventLoops) 
         raise
     except Exception as exc:
         raise ToolMissing(
-            f"{definition.run!r} cannot be converted to a tool: {in_words(exc)}",
+            f"{definition.run!r} cannot be converted to a tool: {error_text(exc)}",
             remedy="Give its parameters type hints that JSON has: str, int, list, dict, …",
             place=f"tool {name!r}",
         ) from exc
@@ -279,7 +279,7 @@ def _import_module(name: ToolName, module_name: str) -> ModuleType:
         ) from exc
     except (Exception, SystemExit) as exc:
         raise ToolMissing(
-            f"the module {module_name!r} cannot be imported: {in_words(exc)}",
+            f"the module {module_name!r} cannot be imported: {error_text(exc)}",
             remedy="Correct the module; the run continues with the next attempt.",
             place=place,
         ) from exc

@@ -21,7 +21,7 @@ from crewlog.client import connect
 from crewlog.errors import CrewlogError, UsageError
 from crewlog.redaction import filter_logs, log_processor, redacted_text
 from crewlog.temporal_service.sdk_log import sdk_logging
-from crewlog.validation_errors import rule_of_error
+from crewlog.validation_errors import rule_of_field_error
 from crewlog.workers.log_tail import END_EVENT
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import loop_factory, run_until, tune_garbage_collector
@@ -71,7 +71,7 @@ def main() -> int:
         runner.run(serve(WorkerSettings()))
     except ValidationError as error:
         faults = "; ".join(
-            f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of_error(e)}" for e in error.errors()
+            f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of_field_error(e)}" for e in error.errors()
         )
         return _report(UsageError(f"the worker's settings are wrong: {faults}"))
     except CrewlogError as error:

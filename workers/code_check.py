@@ -20,7 +20,7 @@ from crewlog.activities.tool_calls import check_argument_names
 from crewlog.activities.tools import ToolLoader
 from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.reaching import mcp_tool
-from crewlog.errors import CrewlogError, in_words
+from crewlog.errors import CrewlogError, error_text
 from crewlog.ids import ToolName
 
 SCRIPTED = "scripted:"
@@ -63,7 +63,7 @@ def main(file: Path) -> None:
             except CrewlogError as error:
                 write(path=path, message=error.message, remedy=error.remedy)
             except Exception as error:  # noqa: BLE001 - the crew's code may raise anything
-                write(path=path, message=in_words(error), remedy="")
+                write(path=path, message=error_text(error), remedy="")
         write(path=[])
 
 

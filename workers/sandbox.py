@@ -39,7 +39,7 @@ from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers.activity_ids import ActivityIds, create_activity_ids
 from crewlog.workers.history_progress import QUERY_WITHOUT_TASK, Progress, has_history_events
 from crewlog.workers.instance_host import Host, NoHost, WorkerHost
-from crewlog.workflows.commands.queue import TOGETHER, contents
+from crewlog.workflows.commands.queue import PACKED_SIGNALS, pack_names
 
 PASSED_THROUGH: dict[str, str] = {
     "langgraph": "large, and pure as it is driven here: no Pregel loop, no I/O, async routers",
@@ -121,7 +121,7 @@ class SandboxedInstance(WorkflowInstance):
       worker that replays the history before it: this one gets the update in an activation of its
       own, after the rest. The commands in the history would then have an order that no replay can
       produce, and the run could not continue. So the second order is always used.
-    - A crew's run gets the signals of an activation as one; see
+    - The signals of an activation are packed into one for a crew's run; see
       `crewlog.workflows.commands.queue`.
     - In an encrypted run, results name their calls; see `crewlog.workers.activity_ids`.
     """
@@ -168,7 +168,7 @@ class SandboxedInstance(WorkflowInstance):
         for payload in _unavailable_commands(act):
             self._host.request_payload(missing_file(payload))
         if self._is_crew_run:
-            act = _with_joined_signals(act)
+            act = _with_packed_signals(act)
         completion = self._activate(act)
         if self._activity_ids is not None:
             self._activity_ids.give(completion)
@@ -298,15 +298,15 @@ def _with_jobs(
     return part
 
 
-def _with_joined_signals(act: WorkflowActivation) -> WorkflowActivation:
-    """The activation with one signal in place of all, at the place of the first."""
+def _with_packed_signals(act: WorkflowActivation) -> WorkflowActivation:
+    """Packs the signals of an activation into one, at the position of the first."""
     signals = [job.signal_workflow for job in act.jobs if job.HasField("signal_workflow")]
-    if len(signals) < 2 and not any(each.signal_name == TOGETHER for each in signals):
+    if len(signals) < 2 and not any(each.signal_name == PACKED_SIGNALS for each in signals):
         return act
     one = WorkflowActivationJob()
-    one.signal_workflow.signal_name = TOGETHER
+    one.signal_workflow.signal_name = PACKED_SIGNALS
     one.signal_workflow.originating_event_id = signals[0].originating_event_id
-    names = contents([(each.signal_name, len(each.input)) for each in signals])
+    names = pack_names([(each.signal_name, len(each.input)) for each in signals])
     one.signal_workflow.input.append(names)
     for each in signals:
         one.signal_workflow.input.extend(each.input)

@@ -17,15 +17,16 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.frontier import step_description
     from crewlog.state.model import CrewState
 
-BUILT_IN_RULES = PlanTool(effects="read", repeat="safe", timeout=30)
+BUILT_IN_TOOL = PlanTool(effects="read", repeat="safe", timeout=30)
 """The settings of `set_flag` and `set_output`, which change nothing outside of the run."""
 
 LOCAL_SECONDS = 2.0
-"""The timeout of a tool that runs as a local activity: no signal reaches the run meanwhile."""
+"""The timeout of a tool call that is a local activity. It is short, since no signal reaches the run
+meanwhile."""
 
 _UNLIMITED_RETRIES: dict[str, Any] = {
     "start_to_close_timeout": timedelta(seconds=30),
-    # While the store is unavailable, the run waits and loses nothing.
+    # There is no limit of attempts: if the store is unavailable, the run waits and loses nothing.
     "retry_policy": RetryPolicy(
         initial_interval=timedelta(milliseconds=200),
         backoff_coefficient=2,
@@ -39,8 +40,8 @@ LOCAL_OPTIONS: dict[str, Any] = {
 }
 """Options of the local activities that read a run's definition and state.
 
-For delays above half a second between attempts the server sets a timer: a run that waits for the
-store holds no workflow task, and does not keep its worker from shutting down.
+The server sets a timer for delays of more than half a second between attempts. So a run that waits
+for the store holds no workflow task, and its worker can shut down.
 """
 
 SPLIT_OPTIONS: dict[str, Any] = {
@@ -52,23 +53,23 @@ SPLIT_OPTIONS: dict[str, Any] = {
     ),
 }
 """Options of the local activity by which a split run loads its state, which the original run is
-about to store. It has no timeout: if the original run stored the split later, its agents would be
-in no run. Split runs hold no workflow task meanwhile, since the original run needs one; and a wait
-of days makes a short history."""
+about to store. It has no timeout: if the original run stored the split after the timeout, no run
+would have the split agents. The long delays hold no workflow task, since the original run needs
+one, and keep the history short if the wait takes days."""
 
 SHORT_LOCAL_OPTIONS: dict[str, Any] = {
     "schedule_to_close_timeout": timedelta(seconds=LOCAL_SECONDS),
     "retry_policy": RetryPolicy(maximum_attempts=1),
 }
-"""Options of a local activity that only reads, or whose effect nothing refers to: one short
-attempt, since the run answers no query meanwhile. See `crewlog.workflows.local_activity`."""
+"""Options of a local activity that only reads, or whose effect nothing refers to. It has one short
+attempt, since the run answers no query meanwhile; see `crewlog.workflows.local_activity`."""
 
 STORE_OPTIONS: dict[str, Any] = {**_UNLIMITED_RETRIES, "heartbeat_timeout": timedelta(seconds=3)}
 """Options of the activities that store journal entries.
 
-These are never local: a local activity runs before its workflow task is in the history. If the task
-runs again (its worker was killed, or a signal kept the run from ending), it may record other
-entries at the positions that are stored already.
+They are never local. A local activity runs before its workflow task is in the history. If the task
+is repeated (its worker was killed, or a signal kept the run from ending), it may record other
+entries at positions that are already stored.
 """
 
 PREPARE_RUN_OPTIONS: dict[str, Any] = {**STORE_OPTIONS, "summary": "checks the crew"}
@@ -102,14 +103,14 @@ COMPILE_OPTIONS: dict[str, Any] = {
     "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     "summary": "compiles the prompt",
 }
-"""Options of the activity that compiles a prompt: at most one model call each."""
+"""Options of the activity that compiles a prompt, with at most one model call."""
 
 PREPARE_BY_PROMPT_OPTIONS: dict[str, Any] = {
     **COMPILE_OPTIONS,
     "cancellation_type": ActivityCancellationType.TRY_CANCEL,
     "summary": "reads the change's prompt",
 }
-"""Options of the activity that prepares a change by a prompt: at most one model call each. A run
+"""Options of the activity that prepares a change by a prompt, with at most one model call. A run
 that ends does not wait for it."""
 
 
@@ -138,9 +139,9 @@ def tool_options(
 ) -> dict[str, Any]:
     """Options of a tool call.
 
-    The activity of a tool with the retry mode `never` is retried, too: it writes a start record
-    first, and an attempt that finds one asks people. So a failure before the start (the store is
-    unavailable, a worker is lost) asks nobody.
+    A call with the retry mode `never` is retried, too. Its activity writes a start record first,
+    and people are asked only if an attempt finds one. So a failure before the start (the store is
+    unavailable, a worker is lost) needs no answer.
     """
     tool = planned_tool(plan, state, request)
     return {
@@ -176,14 +177,14 @@ def _summary(state: CrewState, request: CallRequest) -> str:
 def planned_tool(plan: GraphPlan, state: CrewState, request: CallRequest) -> PlanTool:
     """The settings of the tool of a call: one of the crew, or a built-in one."""
     step = state.frontier.get(request.step)  # a call may end after its step
-    return plan.plan_tool_of(step, request.call.tool or "") or BUILT_IN_RULES
+    return plan.plan_tool_of(step, request.call.tool or "") or BUILT_IN_TOOL
 
 
 def _retry_policy(retry: Retry) -> RetryPolicy:
     return RetryPolicy(
         initial_interval=timedelta(seconds=retry.first),
         backoff_coefficient=retry.backoff,
-        # Otherwise the server refuses the workflow task again and again.
+        # The server would refuse the workflow task if this were below the initial interval.
         maximum_interval=timedelta(seconds=max(retry.first, retry.longest)),
         maximum_attempts=retry.attempts,
     )

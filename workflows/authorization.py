@@ -47,7 +47,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.excerpt import excerpt
     from crewlog.state.model import CrewState, Interrupt
-    from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun, spoken
+    from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun, cli_name
 
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
 from crewlog.workflows.commands.queue import QueuedCommand, RefusedCommand
@@ -59,9 +59,9 @@ _NEVER = -1
 
 
 def authenticate(engine: Engine, incoming: QueuedCommand) -> CommandAuthorization | None:
-    """The principal of a command and whether the policy permits it; none: the policy is open.
+    """The principal of a command and whether the policy permits it; none if the policy is open.
 
-    Also none for a command that is no JSON object: it is rejected later.
+    Also none if the content is no JSON object: such a command is rejected later.
     """
     policy: Policy | None = engine.plan.policy
     if policy is None or not policy.signed or not isinstance(incoming.data, dict):
@@ -69,7 +69,7 @@ def authenticate(engine: Engine, incoming: QueuedCommand) -> CommandAuthorizatio
     data: dict[str, Any] = incoming.data  # pyright: ignore[reportUnknownVariableType]
     if str(data.get("id", "")).startswith(RESERVED):
         return None  # a command of the run itself: clients cannot send such ids
-    at = _NEVER if incoming.arrived is None else incoming.arrived
+    at = _NEVER if incoming.arrived_at is None else incoming.arrived_at
     first_failure: CommandAuthorization | None = None
     run, signature = engine.state.run, _signature(data)
     if original := original_run(engine, incoming):
@@ -83,10 +83,10 @@ def authenticate(engine: Engine, incoming: QueuedCommand) -> CommandAuthorizatio
 
 
 def original_run(engine: Engine, incoming: QueuedCommand) -> RunId | None:
-    """The merged run that a message was sent to, if it is merged into this run; else none.
+    """The run that a message was sent to, if it was merged into this run; else none.
 
-    The message names that run, and only a run in this run's own state counts: for any other, the
-    signature is not valid. No other command is forwarded from a merged run.
+    The message names that run. If the state of this run does not have it, the signature is not
+    valid. Messages are the only commands that a merged run forwards.
     """
     data: Any = incoming.data
     original = data.get("original_run") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
@@ -114,16 +114,16 @@ async def authorize(engine: Engine, incoming: QueuedCommand) -> None:
     For a signal whose signature is valid, it records the time of arrival first. Whether it does
     depends on the signature alone, so a replay does the same.
     """
-    if _is_judged(engine, incoming):
+    if _is_authorization_current(engine, incoming):
         return
-    _judge(engine, incoming)
+    _determine_authorization(engine, incoming)
     if (
-        incoming.arrived is None
+        incoming.arrived_at is None
         and incoming.authorization is not None
         and incoming.authorization.allowed
     ):
-        incoming.arrived = await record_time()
-        _judge(engine, incoming)
+        incoming.arrived_at = await record_time()
+        _determine_authorization(engine, incoming)
 
 
 def check(engine: Engine, incoming: QueuedCommand) -> None:
@@ -132,19 +132,19 @@ def check(engine: Engine, incoming: QueuedCommand) -> None:
     Raises:
         NotPermitted: the policy does not permit it.
     """
-    if not _is_judged(engine, incoming):
-        _judge(engine, incoming)
+    if not _is_authorization_current(engine, incoming):
+        _determine_authorization(engine, incoming)
     if incoming.authorization is not None and not incoming.authorization.allowed:
         raise not_permitted(incoming.authorization)
 
 
-def _is_judged(engine: Engine, incoming: QueuedCommand) -> bool:
-    return incoming.is_judged and incoming.judged_by is engine.plan.policy
+def _is_authorization_current(engine: Engine, incoming: QueuedCommand) -> bool:
+    return incoming.is_authorization_known and incoming.authorization_policy is engine.plan.policy
 
 
-def _judge(engine: Engine, incoming: QueuedCommand) -> None:
+def _determine_authorization(engine: Engine, incoming: QueuedCommand) -> None:
     incoming.authorization = authenticate(engine, incoming)
-    incoming.is_judged, incoming.judged_by = True, engine.plan.policy
+    incoming.is_authorization_known, incoming.authorization_policy = True, engine.plan.policy
 
 
 async def record_time() -> int:
@@ -164,9 +164,9 @@ def check_right(authorization: CommandAuthorization, right: Right, what: str) ->
     Raises:
         NotPermitted: the principal does not have it.
     """
-    checked = authorize_right(authorization.principal, authorization.rights, right, what)
-    if not checked.allowed:
-        raise not_permitted(checked)
+    result = authorize_right(authorization.principal, authorization.rights, right, what)
+    if not result.allowed:
+        raise not_permitted(result)
 
 
 def check_widening(
@@ -176,9 +176,9 @@ def check_widening(
 
     Args:
         authorization: The authorization of the command; none: the policy is open.
-        widenings: What becomes wider; none: it was not compared with the definition in force, which
-            counts as a widening.
-        what: What widens: `the change`.
+        widenings: What becomes wider. None: the change was not compared with the definition in
+            force, which counts as a widening.
+        what: What widens, for the error: `the change`.
 
     Raises:
         NotPermitted: the command widens, and its principal may not grant.
@@ -190,8 +190,8 @@ def check_widening(
     texts = widenings or ("it was not compared with the definition in force",)
     omitted = len(texts) - WIDENINGS_IN_ERROR
     more = f"; and {omitted} more" if omitted > 0 else ""
-    listed = "; ".join(excerpt(each, 200) for each in texts[:WIDENINGS_IN_ERROR])
-    check_right(authorization, "grant", f"{what} (it widens authority: {listed}{more})")
+    text = "; ".join(excerpt(each, 200) for each in texts[:WIDENINGS_IN_ERROR])
+    check_right(authorization, "grant", f"{what} (it widens authority: {text}{more})")
 
 
 def check_manual_command(
@@ -199,7 +199,7 @@ def check_manual_command(
     incoming: QueuedCommand,
     command: Command,
 ) -> None:
-    """Checks that a manual command changes no permission and answers no question on the side.
+    """Checks that a manual command does not change permissions or answer questions indirectly.
 
     Args:
         engine: The engine of the run.
@@ -207,7 +207,7 @@ def check_manual_command(
         command: The same, parsed.
 
     Raises:
-        NotPermitted: it does, and its principal does not have the right to that.
+        NotPermitted: it does so, and its principal does not have the right.
     """
     authorization = incoming.authorization
     if authorization is not None and authorization.verified:
@@ -216,8 +216,8 @@ def check_manual_command(
 
 
 _SideEffect = tuple[Right, str, Iterable[str]]
-"""A side effect of a command: the right that it needs, what it is, and what it affects. One that
-affects nothing needs no right."""
+"""A side effect of a command: the right that it needs, a description, and what it affects. If it
+affects nothing, no right is needed."""
 
 
 def _check_side_effects(
@@ -233,26 +233,27 @@ def _check_side_effects(
         check_right(authorization, right, f"{what} {text}")
         others = bypasses.other_people_asked(plan, state, authorization.principal)
         if right == "answer" and others:
-            text = f"{text} (that is asked of {', '.join(others)})"
+            text = f"{text} (only {', '.join(others)} may answer)"
             check_right(authorization, "grant", f"{what} {text}")
 
 
-def check_answer(engine: Engine, incoming: QueuedCommand, asked: Interrupt, decision: str) -> None:
-    """Checks that an answer to a requirement does not meet the condition of a permission.
+def check_answer(
+    engine: Engine, incoming: QueuedCommand, interrupt: Interrupt, decision: str
+) -> None:
+    """Checks that an answer to a requirement sets no output that a permission's condition reads.
 
-    Answers to questions of the crew may: the definition says so.
+    Answers to other interrupts may set one, since the definition declares it.
 
     Args:
         engine: The engine of the run.
         incoming: The command, authorized.
-        asked: The interrupt.
+        interrupt: The interrupt.
         decision: The answer.
 
     Raises:
-        NotPermitted: it sets what the condition of a permission reads, and its principal may not
-            grant.
+        NotPermitted: it sets one, and its principal does not have the right `grant`.
     """
-    authorization, flag = incoming.authorization, bypasses.answer_output(asked, decision)
+    authorization, flag = incoming.authorization, bypasses.answer_output(interrupt, decision)
     if authorization is None or not authorization.verified or flag is None:
         return
     for text in bypasses.permission_condition_edits(engine.plan, [f"flags.{flag}"]):
@@ -262,57 +263,63 @@ def check_answer(engine: Engine, incoming: QueuedCommand, asked: Interrupt, deci
 def _side_effects(
     engine: Engine, incoming: QueuedCommand, command: Command
 ) -> Iterator[_SideEffect]:
-    plan, now = engine.plan, engine.state
+    plan, state = engine.plan, engine.state
     match command:
         case EditState():
-            yield from _edit_side_effects(plan, now, [*command.set, *command.delete], "an edit of")
+            paths = [*command.set, *command.delete]
+            yield from _edit_side_effects(plan, state, paths, "an edit of")
         case Redirect():
             behind = [command.node] * bypasses.is_behind_question(plan, command.node)
             yield "answer", "a redirect past a question, to", behind
-            bypassed = () if behind else bypasses.redirect_bypasses(plan, now, command.node)
+            bypassed = () if behind else bypasses.redirect_bypasses(plan, state, command.node)
             yield "answer", "a redirect past a question, to", bypassed
-            step = bypasses.redirected_step(now, command.step)
+            step = bypasses.redirected_step(state, command.step)
             yield (
                 "answer",
                 f"a redirect of {step}, which asks",
-                bypasses.interrupts_of_step(now, step),
+                bypasses.interrupts_of_step(state, step),
             )
         case Rollback() if isinstance(incoming.preparation, RestoreStateResult):
             loaded = incoming.preparation
-            then, there = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
-            read = bypasses.permission_condition_names(plan)
-            yield "grant", "a rollback:", bypasses.restored_permission_conditions(read, now, then)
-            yield "answer", "a rollback:", bypasses.restored_answers(there, now, then)
-            yield "answer", "a rollback:", bypasses.reused_answers(there, now, then)
-            yield "answer", "a rollback:", bypasses.restored_guard_conditions(there, now, then)
+            restored = CrewState.from_json(loaded.state)
+            old_plan = GraphPlan.from_json(loaded.plan)
+            names = bypasses.permission_condition_names(plan)
+            granted = bypasses.restored_permission_conditions(names, state, restored)
+            yield "grant", "a rollback:", granted
+            for answered in (
+                bypasses.restored_answers(old_plan, state, restored),
+                bypasses.reused_answers(old_plan, state, restored),
+                bypasses.restored_guard_conditions(old_plan, state, restored),
+            ):
+                yield "answer", "a rollback:", answered
         case _:
             pass
 
 
 def _edit_side_effects(
-    plan: GraphPlan, now: CrewState, paths: Sequence[str], what: str
+    plan: GraphPlan, state: CrewState, paths: Sequence[str], what: str
 ) -> Iterator[_SideEffect]:
     """The side effects of setting values of a state, by an edit or as initial state."""
     yield "grant", what, bypasses.permission_condition_edits(plan, paths)
     yield "answer", what, bypasses.answer_edits(plan, paths)
     yield "answer", what, bypasses.flow_condition_edits(plan, paths)
-    yield "answer", what, bypasses.requirement_edits(plan, now, paths)
+    yield "answer", what, bypasses.requirement_edits(plan, state, paths)
 
 
 def authorize_start(
     start: StartRun, data: Any, policy: Policy | None, run: str, at: int
 ) -> StartRun:
-    """A start with its principal, if it is signed.
+    """Authorizes a start; returns it with its principal if it is signed.
 
     Args:
         start: The input of the run.
         data: The same, as it was sent.
-        policy: The policy of its crew; none: open.
+        policy: The policy of its crew; none if it is open.
         run: The run.
         at: When it was started, in milliseconds since the epoch.
 
     Raises:
-        ApplicationError: the policy does not permit it; of the type `NotPermitted`.
+        ApplicationError: the policy does not permit it. The type is `NotPermitted`.
     """
     checked = _check_signature(policy, START, data, start.proof, run=run, at=at)
     if not checked.allowed:
@@ -327,9 +334,9 @@ def check_initial_state(
     run: RunId,
     at: int,
 ) -> None:
-    """Checks the initial state of a run like a state edit and messages.
+    """Checks the initial state of a run as a state edit and messages are checked.
 
-    In a crew with a policy, no message may have another sender than the principal: messages of
+    In a crew with a policy, the principal must be the sender of all messages, since messages of
     agents and tools have no signature.
 
     Args:
@@ -352,7 +359,7 @@ def check_initial_state(
             _check_log(plan, log, place)
         if checked.verified:
             empty = CrewState(run=run)
-            effects = _edit_side_effects(plan, empty, [*initial.values], "a start that is given")
+            effects = _edit_side_effects(plan, empty, [*initial.values], "a start with")
             _check_side_effects(checked, plan, empty, effects)
             initial.check_senders(checked.principal)
     except CommandRejected as error:
@@ -387,13 +394,13 @@ def signed_start(start: StartRun, data: dict[str, Any], at: int) -> SignedStart:
 
 
 async def use_encrypted_start(payload: Payload) -> None:
-    """Records the use of an encrypted start, which a reader of the history could send again.
+    """Records the use of an encrypted start, so that nobody can copy it from a history and use it.
 
     Args:
         payload: The start, decoded.
 
     Raises:
-        ApplicationError: another execution has used it, perhaps one of a deleted run.
+        ApplicationError: another execution has used it, which may be one of a deleted run.
     """
     nonce, info = nonce_text(payload), workflow.info()
     if nonce and not await _record_use(nonce, info.original_execution_run_id):
@@ -408,7 +415,7 @@ async def use_encrypted_start(payload: Payload) -> None:
 async def use_command(engine: Engine, incoming: QueuedCommand) -> None:
     """Records the use of a command that gives authority, if it is signed or encrypted.
 
-    A run knows its own commands by their ids, but not those of a deleted run with the same id.
+    The state of a run has the ids of its own commands, but not those of a deleted run of its id.
 
     Args:
         engine: The engine of the run.
@@ -429,18 +436,18 @@ async def use_command(engine: Engine, incoming: QueuedCommand) -> None:
     if key and not await _record_use(key, workflow.info().first_execution_run_id):
         incoming.preparation = RefusedCommand(
             NotPermitted(
-                f"another run of this id has used this {spoken(incoming.name)}",
-                remedy="Send it again by a client, which signs and encrypts it anew.",
+                f"another run of this id has used this {cli_name(incoming.name)}",
+                remedy="Send it by a client, which makes a new signature and encrypts it again.",
             )
         )
 
 
 USED_ONCE = frozenset({"answer", "change", "edit_state", "redirect", "rollback", "set_permission"})
-"""Commands that give authority or stand for a decision of a person."""
+"""Commands that give authority or record a decision of a person."""
 
 
 def _unique_key(engine: Engine, incoming: QueuedCommand, data: dict[str, Any]) -> str:
-    """What only the sender of a command can make: its signature or nonce; empty: it has none."""
+    """The signature hash or the nonce of a command, which only its sender can make; or empty."""
     policy, signature = engine.plan.policy, _signature(data)
     if policy is not None and policy.signed and signature is not None:
         namespace = workflow.info().namespace
@@ -449,7 +456,7 @@ def _unique_key(engine: Engine, incoming: QueuedCommand, data: dict[str, Any]) -
 
 
 async def _record_use(key: str, owner: str) -> bool:
-    """Records who uses a signature or nonce; returns whether nobody else has used it."""
+    """Records the owner of a signature or nonce; returns whether no other owner has used it."""
     # The nonce of a schedule is the same for all of its runs.
     task = RecordUse(used=hash_json([workflow.info().workflow_id, key]), owner=owner)
     is_first: bool = await workflow.execute_local_activity(
@@ -459,7 +466,7 @@ async def _record_use(key: str, owner: str) -> bool:
 
 
 def foreign_execution_error(error: FailureError) -> ApplicationError | None:
-    """The error of an execution that is not one of its run, as an activity found; else none."""
+    """The error of an activity that found that the execution is not one of its run; else none."""
     cause = error.cause if isinstance(error, ActivityError) else error
     if not isinstance(cause, ApplicationError) or cause.type != NotPermitted.__name__:
         return None
@@ -475,10 +482,10 @@ def start_error(error: CommandRejected) -> ApplicationError:
 def _signed_names(incoming: QueuedCommand) -> tuple[str, ...]:
     """The names with which a command may have been signed.
 
-    An `ask` is queued as a message; after continue-as-new its first name is not known any more.
+    An `ask` is queued as a message, and the carry does not keep its first name.
     """
-    if incoming.sent:
-        return (incoming.sent,)
+    if incoming.sent_name:
+        return (incoming.sent_name,)
     return ("message", "ask") if incoming.name == "message" else (incoming.name,)
 
 

@@ -1,4 +1,4 @@
-"""Outcomes of calls: a class for each way in which a call ends, and the reading of failures.
+"""Outcomes of calls: a class for each, and the translation of failures to outcomes.
 
 `CallSucceeded`, `GraphChangeRequested`, `CallFailed` and `CallOutcomeUnknown` end a call. After
 every other outcome the loop makes the call again, if the run still needs it.
@@ -84,7 +84,7 @@ class CallDeferred:
 
 @dataclass(frozen=True)
 class PermissionRecheck(CallDeferred):
-    """Permissions or readers changed since it was scheduled: it is authorized again, at once."""
+    """Permissions or readers changed since it was scheduled: it is authorized again at once."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class CallCompletion:
 def failure_outcome(
     cause: BaseException, request: CallRequest, *, is_local: bool, is_repeatable: bool
 ) -> CallOutcome:
-    """Read the failure of a call.
+    """The outcome of a call that failed.
 
     Args:
         cause: The failure, without the `ActivityError` around it.
@@ -158,11 +158,11 @@ def failure_outcome(
     if not isinstance(cause, ApplicationError):
         return CallFailed(str(cause), "ActivityError")
     details = failure_details(cause)
-    if not details.effect_started and (deferred := _deferred(cause, details)) is not None:
+    if not details.effect_started and (deferred := _deferred_outcome(cause, details)) is not None:
         return deferred
     if cause.type == errors.OutcomeUnknown.__name__:
         return CallOutcomeUnknown(_error_text(cause, details))
-    return _failed(cause, details)
+    return _failed_outcome(cause, details)
 
 
 def _timeout_outcome(
@@ -174,8 +174,8 @@ def _timeout_outcome(
     return CallFailed(text, "Timeout") if is_repeatable else CallOutcomeUnknown(text)
 
 
-def _deferred(cause: ApplicationError, details: FailureDetails) -> CallDeferred | None:
-    """The outcome of a call that has not begun and may be made again; None: of any other call."""
+def _deferred_outcome(cause: ApplicationError, details: FailureDetails) -> CallDeferred | None:
+    """The outcome of a call that has not begun and is to be made again; None for other calls."""
     why = f"{cause.message}. {details.remedy}" if details.remedy else cause.message
     place = details.place
     if cause.type == errors.StoreUnavailable.__name__:
@@ -186,7 +186,7 @@ def _deferred(cause: ApplicationError, details: FailureDetails) -> CallDeferred 
         return None
     if cause.type == errors.ModelRateLimited.__name__:
         return RateLimitWait(
-            _wait_text(place, why), details.retry_after_seconds, _failed(cause, details)
+            _wait_text(place, why), details.retry_after_seconds, _failed_outcome(cause, details)
         )
     if cause.type == errors.ToolNotApproved.__name__:
         return ApprovalWait(
@@ -202,7 +202,7 @@ def _wait_text(what: str, why: str) -> str:
     return excerpt(f"waits for {what}: {why}", WAIT_LIMIT)
 
 
-def _failed(cause: ApplicationError, details: FailureDetails) -> CallFailed:
+def _failed_outcome(cause: ApplicationError, details: FailureDetails) -> CallFailed:
     return CallFailed(_error_text(cause, details), cause.type or "ApplicationError")
 
 

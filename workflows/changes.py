@@ -1,7 +1,7 @@
 """The command `change`: its preparation by an activity, and its effect on the run.
 
 prepare  an activity makes the changed definition and its plan
-apply    reports what they do to the run; unless it is a dry run, records that the change is
+apply    reports their effect on the run; unless it is a dry run, records that the change is
          accepted, or that only permissions and settings changed
 """
 
@@ -75,7 +75,7 @@ async def prepare(
 
 
 def check(engine: Engine, command: Change) -> None:
-    """Checks a change as far as that needs no preparation.
+    """Checks a change before its preparation.
 
     Raises:
         CommandRejected: the run has no crew yet, or has ended.
@@ -104,8 +104,8 @@ def check(engine: Engine, command: Change) -> None:
 def check_pending_change(engine: Engine, command: Change | Rollback) -> None:
     """Checks whether a command may wait for a pending change.
 
-    It may if it names no graph version, or the one after the change. A command against the current
-    graph does not wait: it could only succeed if the pending change failed.
+    It may wait if it names no graph version, or the one after the pending change. A command against
+    the current graph would only succeed if the pending change failed.
 
     Raises:
         ChangeConflict: it was made against the current graph.
@@ -177,7 +177,7 @@ async def _prepare_change(
 
 
 def merge_operation(command: Change) -> Connect | Wire | None:
-    """The operation of a change that requests a run merge; none: it changes this run only.
+    """The operation of a change that requests a run merge; none if it changes this run only.
 
     Raises:
         CommandRejected: the change has other operations, too.
@@ -278,20 +278,20 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
     """Applies a change, or reports it for a dry run; none if it must be prepared again.
 
     Raises:
-        CommandRejected: the run cannot be changed so.
-        ChangeConflict: the run has another graph than it was made against, or the changed
-            definition is another one than expected.
+        CommandRejected: the change does not fit the run.
+        ChangeConflict: the change was made against another graph, or the changed definition is not
+            the expected one.
     """
     prepared, state = incoming.preparation, engine.state
     check(engine, command)
     if isinstance(prepared, PrepareMergeResult):
         return _request_merge(engine, incoming, command, prepared)
     if state.pending_change is not None or not isinstance(prepared, PrepareChangeResult):
-        return None  # another change was first: this one is for the graph after it
+        return None  # another change came first: this one applies to the graph after it
     if prepared.base not in ("", state.definition):
         return None  # it was prepared for another definition
     if incoming.authorization is not None and prepared.compared != state.definition:
-        return None  # its widenings were found for another definition
+        return None  # its widenings refer to another definition
     abandon = command.running == "abandon"
     report, plan = live_change.change_report(
         engine,
@@ -314,7 +314,7 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
         "definition": plan.definition,
         "report": change_report(report),
         "remarks": tuple(map(str, prepared.diagnostics)),
-        "digest": incoming.digest,
+        "digest": incoming.command_hash,
     }
     if command.dry_run:
         result = ChangeResult(position=state.position, plan=plan.to_json(), **fields)
@@ -332,7 +332,7 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
         basis=_basis(engine, command, prepared),
     )
     if engine.state.pending_change is not None:
-        incoming.drain = command.drain_timeout
+        incoming.drain_seconds = command.drain_timeout
     position = engine.state.commands[command.id].position
     return AppliedChange(ChangeResult(position=position, **fields), report)
 
@@ -384,7 +384,7 @@ def _request_merge(
         "graph_version": engine.state.graph_version,
         "definition": hash_json(prepared.definition),
         "merge": request.merge,
-        "digest": incoming.digest,
+        "digest": incoming.command_hash,
         "report": change_report(report),
     }
     if command.dry_run:

@@ -1,7 +1,7 @@
 """The responses of a conversation with their texts, for waiting clients and for the query.
 
-The state has a response by its hash only. The history of the execution has its text, so this module
-keeps it in memory, and a replay makes it again. The last response is carried: a client never needs
+The state only has the hash of a response. The history of the execution has its text, so this module
+keeps it in memory, and a replay restores it. The last response is carried, so that no client needs
 the store.
 """
 
@@ -26,16 +26,16 @@ _RESTORING = ("RunRolledBack", "RunForked", "RunReopened")
 MAX_RESPONSES = 50
 """Responses that are kept with their texts."""
 CARRIED_LENGTH = 16 * 1024
-"""Characters of a response that are carried; the store has all of it."""
+"""Characters of a response that are carried; the store has the whole text."""
 
 
 class Responses:
     """The responses of a conversation.
 
     Args:
-        last: The last response of the execution before.
+        last: The response that the last execution carried.
         message: The command whose message the current exchange answers.
-        position: The position up to which the execution before has read its journal.
+        position: The position up to which the last execution has read its journal.
     """
 
     def __init__(self, last: Response | None = None, message: str = "", position: int = 0) -> None:
@@ -50,7 +50,7 @@ class Responses:
     def add_message(self, result: CallModelResult) -> None:
         """Keeps the text of a model's message, which may be the response.
 
-        Also of one that calls tools: a turn that reaches its limit of calls ends with its text.
+        A message with tool calls may be it, too: a turn that reaches its limit of calls ends there.
         """
         match result.outcome:
             case ToolCallsRequested(draft=str(draft)):
@@ -78,7 +78,7 @@ class Responses:
                 conversation: dict[str, Json] = data["state"].get("conversation") or {}
                 self._message = str(conversation.get("message", ""))
             elif data["kind"] == "ModelCallCompleted" and data["ref"].get("inline"):
-                # The message of an agent without a model is no result of an activity.
+                # The message of an agent without a model is not the result of an activity.
                 self._add_text(data["ref"]["body"], data["ref"]["inline"])
 
     def _add_response(self, entry: j.ExchangeEnded) -> None:
@@ -109,7 +109,7 @@ class Responses:
             del self._responses[next(iter(self._responses))]
 
     def response_to(self, engine: Engine, command: str) -> Response | None:
-        """The response to a message; none before its exchange has ended.
+        """The response to a message; None until its exchange has ended.
 
         Raises:
             CommandRejected: the response is not kept any more, or there is no such message.
@@ -127,9 +127,9 @@ class Responses:
         if is_queued or is_current:
             return None
         raise CommandRejected(
-            f"there is no response to {command!r}: an earlier exchange answered it, or it is no "
+            f"there is no response to {command!r}: an earlier exchange answered it, or it is not a "
             "message",
-            remedy=f"`crewlog log {state.run}` shows all exchanges.",
+            remedy=f"Read all exchanges with `crewlog log {state.run}`.",
         )
 
     def last(self, engine: Engine) -> Response | None:
@@ -150,7 +150,7 @@ class Responses:
         )
 
     def carry(self, engine: Engine) -> dict[str, Json]:
-        """The last response, for the next execution; empty: there is none."""
+        """The last response, for the next execution; empty if there is none."""
         response = self.last(engine)
         if response is None:
             return {}
@@ -175,6 +175,6 @@ def conversation_view(engine: Engine, responses: Responses) -> ConversationView:
 
 
 def text_of(body: Mapping[str, Json]) -> str:
-    """The text of a message: of content blocks, the texts and the names of files."""
+    """The text of a message; for content blocks, their texts and the names of files."""
     content = body.get("content", "")
     return content if isinstance(content, str) else content_text(content)

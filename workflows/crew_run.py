@@ -1,8 +1,7 @@
 """`CrewRun`: the one workflow type. Its name, its handlers and their JSON are `docs/wire.md`.
 
 Handlers and `run` take raw payloads and validate them here: with typed parameters, a malformed
-signal would be dropped without a trace, and a malformed start would fail workflow tasks again and
-again.
+signal would be dropped without a trace, and a malformed start would fail the workflow task forever.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.carry import PromptCarry, read_carry
     from crewlog.state.model import CrewState
     from crewlog.state.recorder import Journal
-    from crewlog.validation_errors import faults_of
+    from crewlog.validation_errors import validation_error_text
     from crewlog.wire import (
         BUSY,
         CLOSING,
@@ -59,16 +58,16 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import authorization, restore
 from crewlog.workflows.commands.queue import (
-    TOGETHER,
+    PACKED_SIGNALS,
     InvalidPayload,
     QueuedCommand,
-    apart,
     now,
-    parse,
+    parse_command,
     read_args,
     read_client_args,
     receive_command,
-    unread,
+    receive_signal,
+    unpack_signals,
 )
 from crewlog.workflows.conversation import Responses, conversation_view
 from crewlog.workflows.ending import CANCEL, Ended
@@ -76,12 +75,12 @@ from crewlog.workflows.execution import Execution
 from crewlog.workflows.local_activity import execute_local_activity
 
 NO_ARGUMENT = RawValue(Payload())
-"""The argument of a query that is sent without one. It is a default value, since the SDK would not
-pass an optional parameter as a raw value."""
+"""The argument of a query without one. The SDK does not pass an optional parameter as a raw value,
+so this is a default value."""
 
 MAX_ASKS = 5
-"""Clients that may wait by `ask` at a time: a server allows ten open updates in an execution, and
-clients that wait for its end must not keep out other commands."""
+"""The most clients that may wait by `ask` at a time. A server allows ten open updates in an
+execution, and clients that wait for its end must leave room for other commands."""
 
 FAILED = "RunFailed"
 """The error type of a failed run that has no other."""
@@ -100,7 +99,7 @@ class CrewRun:
         self._waiting_asks = 0
         """Clients that wait for the result by `ask`."""
         self._encrypted = False
-        """Whether the execution was started encrypted: then its commands are, too."""
+        """Whether the execution was started encrypted. Then its commands must be encrypted, too."""
 
     @workflow.run
     async def run(self, raw: RawValue) -> dict[str, Any]:
@@ -111,7 +110,7 @@ class CrewRun:
                 ended = await asyncio.shield(loop)
                 break
             except asyncio.CancelledError:
-                if loop.done():  # the worker evicts this execution; nobody cancelled it
+                if loop.done():  # the worker evicts this execution; it was not cancelled
                     raise
                 # Temporal's cancel is a graceful stop: the loop runs until all calls have ended.
                 command = {"id": CANCEL, "by": "temporal", "reason": "cancelled"}
@@ -129,7 +128,7 @@ class CrewRun:
         return ended.result.model_dump(mode="json")
 
     async def _run_execution(self, raw: RawValue) -> Ended:
-        # A replay may have other settings: what is rejected must follow from the history alone.
+        # A replay may have other settings, so rejections must depend on the history alone.
         self._encrypted = not is_plain(raw.payload)
         if is_unavailable(raw.payload) or (is_refused(raw.payload) and not self._encrypted):
             # This task fails until its file is available, or the settings accept it.
@@ -245,9 +244,9 @@ class CrewRun:
 
     @workflow.signal(dynamic=True)
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
-        """Queues every signal, known or not: the journal gets its effect, or its rejection."""
-        signals = apart(args) if name == TOGETHER else [(name, args)]
-        self._inbox += [unread(each, content) for each, content in signals]
+        """Queues every signal, known or not: the journal records its effect or its rejection."""
+        signals = unpack_signals(args) if name == PACKED_SIGNALS else [(name, args)]
+        self._inbox += [receive_signal(each, content) for each, content in signals]
 
     @workflow.update(name="ask", unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
     async def ask(self, raw: RawValue) -> dict[str, Any]:
@@ -263,10 +262,10 @@ class CrewRun:
 
     @ask.validator
     def check_ask(self, raw: RawValue) -> None:
-        """Rejects what is not an `AskRun`, and too many waiting clients; see `check_answer`."""
+        """Rejects an update that is no `AskRun`, or one client too many; see `check_update`."""
         if self._waiting_asks >= MAX_ASKS:
             raise application_error(
-                f"{MAX_ASKS} clients wait for the run's result by 'ask', the most that may",
+                f"{MAX_ASKS} clients wait for the run's result by 'ask', which is the limit",
                 BUSY,
                 FailureDetails(
                     remedy="Send the signal 'message', and wait for the result of the workflow."
@@ -281,7 +280,7 @@ class CrewRun:
 
     @on_update.validator
     def check_update(self, name: str, args: Sequence[RawValue]) -> None:
-        """Rejects what is no command of its name, and everything while the run continues as new."""
+        """Rejects an update that is no valid command, and any update while the execution closes."""
         if name not in UPDATES:
             error = CommandRejected(
                 f"there is no update {name!r}", remedy=f"Updates: {', '.join(UPDATES)}."
@@ -296,21 +295,21 @@ class CrewRun:
             data = read_client_args(args)
             if self._encrypted and any(is_plain(each.payload) for each in args):
                 data = InvalidPayload(NOT_ENCRYPTED)
-            parse(name, data)
+            parse_command(name, data)
         except CrewlogError as error:
             raise failure(error) from error
 
     async def _update(self, name: str, args: Sequence[RawValue]) -> dict[str, Any]:
         """Queues a command, and waits for its outcome."""
         incoming = receive_command(name, args)
-        incoming.arrived, incoming.is_update = now(), True
+        incoming.arrived_at, incoming.is_update = now(), True
         self._inbox.append(incoming)
-        await workflow.wait_condition(lambda: incoming.done)
+        await workflow.wait_condition(lambda: incoming.is_done)
         if incoming.is_returned:
             raise closing_error()
         if incoming.error is not None or incoming.result is None:
             error = incoming.error or CrewlogError("the command was not applied")
-            raise failure(error, incoming.digest)
+            raise failure(error, incoming.command_hash)
         await self._store_permissions(incoming)
         return incoming.result.model_dump(mode="json")
 
@@ -321,7 +320,7 @@ class CrewRun:
         call starts without them. The stored policy also authorizes forks and replacements.
         """
         result = incoming.result
-        is_change = isinstance(result, ChangeResult) and not result.swap and not incoming.dry
+        is_change = isinstance(result, ChangeResult) and not result.swap and not incoming.is_dry_run
         # A rollback of a signed run may lead to another policy.
         is_signed_rollback = incoming.name == "rollback" and incoming.authorization is not None
         if not (is_change or is_signed_rollback or incoming.name == "set_permission"):
@@ -329,24 +328,24 @@ class CrewRun:
         if self._execution is None:
             return
         if isinstance(result, ChangeResult) and result.merge:
-            # The loop stores it, with its merge notification.
+            # The loop stores the request, and then sends the merge notification.
             await self._execution.writer.wait_until_stored(result.position)
         else:
             await self._execution.writer.flush()
 
     async def _ask(self, raw: RawValue) -> dict[str, Any]:
         data = read_client_args([raw])
-        command = parse("ask", data)
+        command = parse_command("ask", data)
         if isinstance(command, AskRun) and command.text:
             plain = is_plain(raw.payload)
-            message = QueuedCommand("message", data, now(), now(), "ask", plain=plain)
+            message = QueuedCommand("message", data, now(), now(), "ask", is_unencrypted=plain)
             self._inbox.append(message)
-            await workflow.wait_condition(lambda: message.done or self._has_ended())
+            await workflow.wait_condition(lambda: message.is_done or self._has_ended())
             if message.error is not None:
                 raise failure(message.error)
         else:
             await self._check_view_right(QueuedCommand("ask", data, now(), now(), is_update=True))
-        if not self._is_conversation():  # one with a prompt is none before it has its crew
+        if not self._is_conversation():  # a run with a prompt becomes one when it has its crew
             await workflow.wait_condition(lambda: self._has_ended() or self._is_conversation())
         if self._is_conversation():
             return await self._wait_for_response(
@@ -387,19 +386,19 @@ class CrewRun:
             raise closing_error()
         return results.exchange_result(execution.engine, response).model_dump(mode="json")
 
-    async def _check_view_right(self, asked: QueuedCommand) -> None:
+    async def _check_view_right(self, incoming: QueuedCommand) -> None:
         """Waits until the loop has authorized a client to wait for the result.
 
         Raises:
             ApplicationError: the policy does not permit it.
         """
-        self._inbox.append(asked)
-        await workflow.wait_condition(lambda: asked.done or self._has_ended())
-        if asked.error is not None:
-            raise failure(asked.error)
+        self._inbox.append(incoming)
+        await workflow.wait_condition(lambda: incoming.is_done or self._has_ended())
+        if incoming.error is not None:
+            raise failure(incoming.error)
 
     def _has_ended(self) -> bool:
-        """Whether the run has ended, or this execution is about to."""
+        """Whether the run has ended, or this execution is closing."""
         return self._is_closing() or (
             self._execution is not None and self._execution.ended is not None
         )
@@ -455,7 +454,7 @@ class CrewRun:
         """The conversation and its last response: a `ConversationView`."""
         execution = self._ready()
         if not self._is_conversation():
-            raise ApplicationError("the run is no conversation", type="UsageError")
+            raise ApplicationError("the run is not a conversation", type="UsageError")
         return conversation_view(execution.engine, execution.responses).model_dump(mode="json")
 
     @workflow.query(name=PAYLOAD_HASH)
@@ -472,13 +471,13 @@ class CrewRun:
 
     def _ready(self) -> Execution:
         if self._execution is None:
-            raise ApplicationError("the run is starting; ask again", type="Starting")
+            raise ApplicationError("the run is starting; send the query again", type="Starting")
         return self._execution
 
 
 def closing_error() -> ApplicationError:
     """The error for an update while the run continues as new."""
-    return ApplicationError("the run continues as new; send it again", type=CLOSING)
+    return ApplicationError("the run continues as new; send the update again", type=CLOSING)
 
 
 def failure(error: CrewlogError, digest: str = "") -> ApplicationError:
@@ -493,7 +492,7 @@ def failure(error: CrewlogError, digest: str = "") -> ApplicationError:
 
 
 def _check_first_start() -> None:
-    """Checks that the server does not start the run again: that start would pass as a carry.
+    """Checks that the server does not start the run again: that start would be parsed as a carry.
 
     Raises:
         ApplicationError: the run has a cron schedule or a retry policy.
@@ -510,8 +509,7 @@ def _check_first_start() -> None:
 
 
 def _started_at() -> int:
-    # Not the time of the task nor `start_time`: if a query splits the first task in two, a replay
-    # has others.
+    # The time of the task and `start_time` may differ in a replay if a query splits the first task.
     return int(workflow.info().workflow_start_time.timestamp() * 1000)
 
 
@@ -522,7 +520,7 @@ def _page(raw: RawValue) -> Page:
         return Page.model_validate(read_args([raw]))
     except ValidationError as error:
         raise ApplicationError(
-            'a page is {"after": position, "limit": 1 to 1000}', type="BadPage"
+            'a page must be {"after": position, "limit": 1 to 1000}', type="BadPage"
         ) from error
 
 
@@ -532,9 +530,9 @@ def _permissions_query(raw: RawValue) -> PermissionsQuery:
     try:
         return PermissionsQuery.model_validate(read_args([raw]))
     except ValidationError as error:
+        text = validation_error_text(error, "its content")
         raise ApplicationError(
-            f"permissions: {faults_of(error, 'its content')}; docs/wire.md has the fields",
-            type="UsageError",
+            f"permissions: {text}; docs/wire.md has the fields", type="UsageError"
         ) from error
 
 
@@ -545,7 +543,7 @@ def _parse_start(data: Any) -> StartRun:
         return StartRun.model_validate(data)
     except ValidationError as error:
         raise application_error(
-            f"the input of the run is not valid: {faults_of(error, 'its input')}",
+            f"the input of the run is not valid: {validation_error_text(error, 'its input')}",
             "InvalidStart",
             FailureDetails(remedy="docs/wire.md has the fields."),
         ) from error

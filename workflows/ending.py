@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows.activity_options import STORE_OPTIONS
 from crewlog.workflows.commands.processor import CommandProcessor
-from crewlog.workflows.commands.queue import InvalidPayload, present
+from crewlog.workflows.commands.queue import InvalidPayload, decode_payload
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.conversation import Responses
 from crewlog.workflows.graph_changes import GraphChanges
@@ -30,14 +30,13 @@ from crewlog.workflows.run_merge import RunMerge
 from crewlog.workflows.visibility import Visibility
 
 CARRIED_BYTES = 8 * 1024
-"""Bytes of unstored entries up to which a swap carries them: an activity that stores them would
-double its time."""
+"""Bytes of unstored entries that a swap carries at most. To store them would double its time."""
 
 CANCEL = f"{RESERVED}cancel"
 """The id of the `stop` command that stands for Temporal's cancel."""
 
 LATE_COMMAND_ROUNDS = 10
-"""How often late commands are rejected and stored before the run ends anyway."""
+"""The most rounds of late commands that are rejected and stored before the run ends."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class ExecutionEnd:
         commands: Rejects late commands.
         writer: Stores the journal.
         run_merge: The run's part in run merges.
-        visibility: Shows the end.
+        visibility: Updates the search attributes.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class ExecutionEnd:
         self._run_merge = run_merge
         self._visibility = visibility
         self.ended: Ended | None = None
-        """The end, for handlers that ask while the last entries are stored."""
+        """The end, for handlers that run while the last entries are stored."""
 
     async def close(self) -> Ended:
         """Stores the end of the journal, rejects late commands, and makes the result."""
@@ -100,7 +99,7 @@ class ExecutionEnd:
                 position == self._context.engine.state.position
                 and self._commands.unauthenticated.unrecorded
             ):
-                continue  # nobody waits for these
+                continue  # counted signals, which have no outcome
             self._commands.unauthenticated.record(self._context.engine)
             stored = await self._end_run()
         return self._ended(stored)
@@ -181,7 +180,7 @@ class ExecutionEnd:
         elif info.is_target_worker_deployment_version_changed():
             because = "another build of its workers is current"
         else:
-            because = "its history was long enough"
+            because = "its history has reached its limit"
         self._commands.unauthenticated.record(self._context.engine)
         self._context.engine.record(
             j.ExecutionContinuedAsNew(
@@ -195,10 +194,9 @@ class ExecutionEnd:
             await self._writer.flush(snapshot=True)
             batch = Batch.EMPTY
         self._commands.queue[:0] = self._commands.take_deferred()
-        for each in map(
-            present, self._commands.queue
-        ):  # the carry does not say how a command arrived
-            if each.plain and self._context.encrypted:
+        # The carry does not say whether a command was encrypted, so this execution checks it.
+        for each in map(decode_payload, self._commands.queue):
+            if each.is_unencrypted and self._context.encrypted:
                 each.data = InvalidPayload(NOT_ENCRYPTED)
         has_plan = bool(self._context.engine.plan.nodes)
         return Ended(

@@ -1,9 +1,9 @@
 """Accepted changes of a run's graph: the drain of its calls, the split, and the swap.
 
-A change drains first: nothing that it affects starts, and the calls in flight end and are applied,
+A change drains first: no affected step starts, and the calls in flight are applied when they end,
 or are cancelled after a time and made again. Then a split starts the new runs, and any other change
-closes the execution: the swap happens in the workflow task that continues as new, when no handler
-runs, so that the plan and the state of the carry belong together.
+closes the execution. The swap is in the workflow task that continues as new, when no handler runs,
+so that the carry has the plan and the state of the same moment.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class GraphChanges:
         self._writer = writer
         self._scheduler = scheduler
         self._is_checked = False
-        """Whether the components of the run were counted."""
+        """Whether `split_at_start` has counted the components of the run."""
         self.is_swapped = False
         """Whether the next execution has another graph."""
         self.has_new_policy = False
-        """Whether the swap changed who may command the run."""
+        """Whether the swap changed the policy."""
 
     async def apply_pending(self) -> None:
-        """Makes an accepted change once its calls are drained; a run that ends does not make it.
+        """Makes the accepted change once its calls are drained; it fails if the run is stopped.
 
-        Another plan needs another execution; a split does not.
+        A swap needs another execution; a split does not.
         """
         state = self._context.engine.state
         if state.pending_change is None or state.is_ended:
@@ -66,9 +66,9 @@ class GraphChanges:
             self._context.is_closing = True
 
     async def split_at_start(self) -> None:
-        """Splits a run whose agents are in several components when it starts, as a change does.
+        """Splits a run that starts with several components, as a change does.
 
-        Only the first call does something.
+        Only the first call has an effect.
         """
         if self._is_checked:
             return
@@ -109,7 +109,7 @@ class GraphChanges:
         await self._writer.flush()
 
     def _fail(self, error: str) -> None:
-        """Records that a change failed: the run continues with the plan that it has."""
+        """Records that the change failed: the run continues with its current plan."""
         if (change := self._context.engine.state.pending_change) is not None:
             self._context.engine.record(
                 j.SwapFailed(graph_version=change.graph_version, error=error)

@@ -4,8 +4,8 @@
     loop  applies it like any change, and returns its outcome as the result of the call
 
 If the definition has changed since the preparation, the call gets no result and is made again. The
-change and the result are one transaction: a call changes the component once, even if the worker is
-lost. And no call waits for a drain, which waits for the call.
+change and the result are one transaction, so that a call changes the component once, even if the
+worker is lost. The result does not wait for the drain, which waits for the call.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def prepare(
     text: str,
     queue: str,
 ) -> GroupToolChange:
-    """Prepares the change of a call, or keeps why it is rejected.
+    """Prepares the change of a call; if it is rejected, the result has the error.
 
     Args:
         engine: The engine of the run, which continues meanwhile.
@@ -104,7 +104,7 @@ async def apply(engine: Engine, change: GroupToolChange) -> None:
 
 
 def _apply_change(engine: Engine, incoming: QueuedCommand, command: Change) -> str:
-    """Applies a change; returns its outcome, or nothing if it must be prepared again.
+    """Applies a change; returns the text of its outcome, empty if it must be prepared again.
 
     Raises:
         CrewlogError: it is rejected.
@@ -115,7 +115,7 @@ def _apply_change(engine: Engine, incoming: QueuedCommand, command: Change) -> s
         raise incoming.preparation.error
     if engine.state.pending_change is not None:
         raise ChangeConflict(
-            "another change of the graph is pending", remedy="Try it again in a moment."
+            "another change of the graph is pending", remedy="Try again in a moment."
         )
     applied = changes.apply(engine, incoming, command)
     return "" if applied is None else change_result_text(applied.result.detail, applied.report)

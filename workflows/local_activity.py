@@ -1,8 +1,8 @@
 """Local activities: short work that the worker of the workflow does within its workflow task.
 
-An ordinary activity adds three events and two workflow tasks. For work that only reads, a local one
-is enough: its result is in the history before anything follows from it, and if the workflow task
-runs again, so does the work. Ordinary activities store what the run records from it.
+An ordinary activity adds three events and two workflow tasks. Work that only reads can be a local
+activity: the history has its result before the run acts on it, and a repeated workflow task may
+repeat the read. Ordinary activities store the entries that the run then records.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def execute_local_activity_or_fallback(
             summary=options.get("summary"),
             **SHORT_LOCAL_OPTIONS,
         )
-    except FailureError as error:  # of a local activity, perhaps without an `ActivityError`
+    except FailureError as error:  # a local activity may fail without an `ActivityError`
         cause = error.cause if isinstance(error, ActivityError) else error
         if isinstance(cause, CancelledError):
             raise

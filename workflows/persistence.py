@@ -23,7 +23,7 @@ from crewlog.workflows.activity_options import STORE_OPTIONS
 from crewlog.workflows.context import ExecutionContext
 
 SNAPSHOT_AFTER = 200
-"""Entries since the last snapshot from which on a flush stores the next one. A run flushes when it
+"""After so many entries since the last snapshot, a flush stores the next one. A run flushes when it
 waits, or when its batch is large. So at most this many entries are folded to load the state of a
 waiting run."""
 
@@ -48,10 +48,10 @@ class JournalWriter:
         self._context = context
         self._has_commands = has_commands
         state, journal = context.engine.state, context.engine.journal
-        # An execution that continued as new without storing left the snapshot to this one.
+        # If the last execution ended without a flush, its snapshot is still to be stored.
         is_overdue = state.execution > 1 and journal.unstored_bytes > 0
         self._snapshot_due = 0 if is_overdue else journal.first - 1 + SNAPSHOT_AFTER
-        """The position from which on the next flush stores a snapshot."""
+        """The first position at which a flush stores a snapshot."""
         self._batch_in_flight: BatchInFlight | None = None
         """A batch that is stored while commands are applied."""
         self._batch_waiters = 0
@@ -74,7 +74,7 @@ class JournalWriter:
                 await self.flush()
 
     async def store_until_command(self) -> None:
-        """Stores the rest of the journal; at a command it returns with the batch in flight."""
+        """Stores the rest of the journal. If a command arrives, it leaves the batch in flight."""
         while (batch := self._batch_in_flight or self._start_batch()) is not None:
             task = batch.task
             await workflow.wait_condition(lambda: task.done() or self._has_commands())  # noqa: B023 - awaited here

@@ -52,17 +52,17 @@ async def prepare(engine: Engine, command: Rollback) -> Preparation:
 
 
 async def prepare_tag(engine: Engine, incoming: QueuedCommand) -> None:
-    """Checks in the store that a tag's position in an earlier execution is a checkpoint.
+    """Checks in the store that a tag's position is a checkpoint, if an earlier execution wrote it.
 
-    Positions of this execution are known here. The loop waits for the activity, since the result
-    for a handler of a signal would be lost when the run continues as new.
+    The loop waits for the activity: a signal whose preparation is in flight would be lost when the
+    run continues as new.
     """
-    if incoming.name != "tag" or incoming.known is not None:
+    if incoming.name != "tag" or incoming.known_outcome is not None:
         return
     try:
         command = incoming.parse()
     except CommandRejected:
-        return  # rejected when it is applied
+        return  # the loop rejects it when it applies it
     if isinstance(command, TagCommand) and command.checkpoint < engine.journal.first:
         incoming.preparation = await _load(engine, command, command.checkpoint)
 
@@ -137,10 +137,10 @@ async def restore_run(
     task = _restore_input(start, run, authorization.signed_start(start, data, at))
     loaded = await execute_local_activity(RESTORE_STATE, task, RestoreStateResult)
     start = authorization.authorize_start(start, data, loaded.policy, run, at)
-    plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
-    last = CrewState.from_json(loaded.last) if start.reopen else then
-    change = _change_input(start, run, then, last)
-    # Before anything is recorded: a change that is not valid must not leave a run behind.
+    plan, restored = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
+    last = CrewState.from_json(loaded.last) if start.reopen else restored
+    change = _change_input(start, run, restored, last)
+    # Before anything is recorded: an invalid change must leave no run behind.
     prepared = (
         await execute_local_activity(PREPARE_CHANGE, change, PrepareChangeResult)
         if change
@@ -148,19 +148,19 @@ async def restore_run(
     )
     _check_authority(start, loaded, prepared)
     if prepared is not None:
-        then = restore.with_returning_logs(
-            then, loaded.former_logs, GraphPlan.from_json(prepared.plan)
+        restored = restore.with_returning_logs(
+            restored, loaded.former_logs, GraphPlan.from_json(prepared.plan)
         )
     if start.fork is not None:
         checkpoint = start.fork.position
-        engine = restore.fork(plan, then, run, by=start.by, at=at, checkpoint=checkpoint)
+        engine = restore.fork(plan, restored, run, by=start.by, at=at, checkpoint=checkpoint)
     else:
         journal = Journal(last)
         point = ReopenPoint(loaded.position, StepId(loaded.decision) if loaded.decision else None)
         engine = restore.reopen(
             plan,
             journal,
-            then,
+            restored,
             point,
             by=start.by,
             at=at,
@@ -171,7 +171,7 @@ async def restore_run(
         new = GraphPlan.from_json(prepared.plan)
         report = swap_report(engine.plan, new, engine.state)
         has_operations = start.fork is not None and start.fork.operations
-        basis = ContentHash(then.definition if has_operations else "")
+        basis = ContentHash(restored.definition if has_operations else "")
         live_change.accept_change(engine, new, report, what=prepared.what, by=start.by, basis=basis)
     return engine, loaded
 
@@ -193,13 +193,15 @@ async def start_split_run(
     use = SignedStart(execution=workflow.info().original_execution_run_id, at=at)
     task = RestoreState(run=split.run, split_after=split.after, use=use)
     loaded = await execute_local_activity(RESTORE_STATE, task, RestoreStateResult, SPLIT_OPTIONS)
-    plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
+    plan, restored = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
     parent = workflow.info().parent
     if start.queue and (parent is None or parent.workflow_id != split.run):
         _check_split_queue(start, loaded)
-    if then.run != run:
-        raise InternalError(f"the split run of {split.run!r} is {then.run!r}, not {run!r}")
-    engine = restore.start_split_run(plan, then, split.run, by=loaded.by, at=at, split=loaded.split)
+    if restored.run != run:
+        raise InternalError(f"the split run of {split.run!r} is {restored.run!r}, not {run!r}")
+    engine = restore.start_split_run(
+        plan, restored, split.run, by=loaded.by, at=at, split=loaded.split
+    )
     return engine, loaded
 
 
@@ -220,12 +222,12 @@ def _check_authority(
     )
     try:
         if prepared is not None and (start.fork is not None or start.crew):
-            what = "a fork with changes" if start.fork is not None else "going on with another crew"
+            what = "a fork with changes" if start.fork is not None else "a reopen with another crew"
             authorization.check_right(principal, "change", what)
         _check_task_queue(start, principal)
-        authorization.check_widening(principal, loaded.widens, "going on from there")
+        authorization.check_widening(principal, loaded.widens, "the start from this state")
         if prepared is not None:
-            authorization.check_widening(principal, prepared.widens, "what it goes on with")
+            authorization.check_widening(principal, prepared.widens, "the changed definition")
     except NotPermitted as error:
         raise authorization.start_error(error) from error
 
@@ -237,7 +239,7 @@ def _check_task_queue(start: StartRun, principal: CommandAuthorization) -> None:
         NotPermitted: the task queue of the activities is not that of the workflow.
     """
     if start.queue not in ("", workflow.info().task_queue):
-        what = f"going on with its activities on the queue {start.queue!r}"
+        what = f"a start with its activities on the queue {start.queue!r}"
         authorization.check_right(principal, "grant", what)
 
 
@@ -267,24 +269,24 @@ def _restore_input(start: StartRun, run: RunId, use: SignedStart) -> RestoreStat
 
 
 def _change_input(
-    start: StartRun, run: RunId, then: CrewState, last: CrewState
+    start: StartRun, run: RunId, restored: CrewState, last: CrewState
 ) -> PrepareChange | None:
-    """The change that a fork or a reopen makes; none: it makes none."""
+    """The change that a fork or a reopen makes; None if it makes none."""
     fork = start.fork
     if fork is not None and (fork.operations or fork.definition is not None):
         return PrepareChange(
             run=run,
-            base=then.definition,
+            base=restored.definition,
             definition=fork.definition,
             operations=tuple({"op": each.op, **each.to_json()} for each in fork.operations),
         )
-    if start.reopen == "recipe" and (start.crew or then.recipe != then.definition):
+    if start.reopen == "recipe" and (start.crew or restored.recipe != restored.definition):
         return PrepareChange(
             run=run,
-            base=then.recipe,
+            base=restored.recipe,
             recipe=True,
             definition=start.crew or None,
-            against=ContentHash(then.definition),
+            against=ContentHash(restored.definition),
             after=last.position,
         )
     return None

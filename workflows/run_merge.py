@@ -2,12 +2,12 @@
 
     read    at a merge notification or a deadline, an activity loads the stored state of the other
             run
-    follow  `crewlog.state.run_merge.protocol` decides what follows; the run records it, and an
+    follow  `crewlog.state.run_merge.protocol` decides the next move; the run records it, and an
             activity stores it and notifies the other run
-    unite   an activity makes the definition of both runs, and one entry merges the other run
+    merge   an activity makes the definition of both runs, and one entry merges the other run
 
-A merge notification is a signal that carries no trusted data: it only starts a read. The activities
-run beside the loop, so that the run continues. Those that only read are local ones where possible
+The data of a merge notification is not trusted: it only starts a read. The activities run beside
+the loop, so that the run continues. Those that only read are local ones if possible
 (docs/decisions/0054).
 """
 
@@ -57,9 +57,9 @@ from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.local_activity import execute_activity, execute_local_activity_or_fallback
 
 PREPARE_TIMEOUT = timedelta(seconds=60)
-"""The timeout of the definition of both runs: the other run waits meanwhile."""
+"""The timeout for making the definition of both runs. The other run waits meanwhile."""
 MAX_NOTIFICATIONS = 20
-"""Merge notifications that are kept until the other run is read. A run repeats one that is lost."""
+"""The most merge notifications that are kept until the other run is read. Runs repeat lost ones."""
 
 Store = Callable[[Sequence[MergeNotification]], Awaitable[StoreBatchResult | None]]
 """Stores the rest of the journal, then sends notifications; none if there was no rest."""
@@ -77,11 +77,11 @@ class RunMerge:
         self.is_local = False
         """Whether the running activity is a local one: the loop stores nothing meanwhile."""
         self.markers = 0
-        """How many local activities were started: each leaves an event."""
+        """How many local activities were started. Each leaves an event in the history."""
         self._last_read: ReadOtherRunResult | None = None
-        """The last read of the pending merge, to follow once this run has drained."""
+        """The last read of the pending merge, which is followed again once this run has drained."""
         self._notified = ""
-        """The requested merge that the other run was notified of, in this execution."""
+        """The requested merge of which this execution has notified the other run."""
         self._read_at = 0
         """When the other run was last read, in milliseconds since the epoch."""
         self._must_check_server = False
@@ -107,13 +107,13 @@ class RunMerge:
         return bool(self._notifications) or self._must_check_server
 
     def next_deadline(self, state: CrewState) -> int | None:
-        """When the other run is read again, in milliseconds since the epoch; none: never."""
+        """When the other run must be read again, in milliseconds since the epoch; None: never."""
         if self._task is not None or state.pending_merge is None:
             return None
         return next_read_at(state, max(self._read_at, state.pending_merge.at))
 
     async def advance(self, engine: Engine, store: Store, *, is_drained: bool) -> None:
-        """Continues the pending merge, as far as it need not wait.
+        """Continues the pending merge until it must wait.
 
         Args:
             engine: The engine of the run.
@@ -126,7 +126,7 @@ class RunMerge:
             self._notified = merge.merge
             await self._store(engine, store, [MergeNotification(merge=merge.merge, to=merge.other)])
         if engine.state.is_ended:
-            self._deferred |= self._notifications  # they are notified of the end
+            self._deferred |= self._notifications  # these runs are notified of the end
             self._notifications.clear()
             self._must_check_server = False
         elif self._task is None and not await self._follow_last_read(
@@ -170,7 +170,7 @@ class RunMerge:
             del self._notifications[op]
 
     def take_notifications(self, state: CrewState) -> tuple[MergeNotification, ...]:
-        """Notifications for runs that may wait for a run that has ended; each only once."""
+        """Removes and returns notifications for runs that may wait for this run, which ended."""
         runs = {**self._notifications, **self._deferred}
         self._notifications.clear()
         self._deferred.clear()
@@ -179,7 +179,7 @@ class RunMerge:
         )
 
     def _start_read(self, engine: Engine) -> None:
-        """Starts to read another run, if there is a notification or the deadline is over."""
+        """Starts to read another run if there is a notification or the deadline has passed."""
         merge = engine.state.pending_merge
         deadline = self.next_deadline(engine.state)
         if merge is not None and (merge.merge in self._notifications or self._must_check_server):
@@ -192,7 +192,7 @@ class RunMerge:
             if is_request_pending(engine.state):
                 self.notify(engine, merge.merge, merge.other)
             self._read(engine, merge.merge, merge.other, sure=False)
-        self._must_check_server = False  # otherwise it was about a merge that has ended
+        self._must_check_server = False  # if still set, it concerns a merge that has ended
 
     async def _store(
         self, engine: Engine, store: Store, notifications: Sequence[MergeNotification]
@@ -237,13 +237,13 @@ class RunMerge:
             sure=sure,
             recall=recall,
         )
-        options = {**STORE_OPTIONS, "summary": f"looks at {other}"}
+        options = {**STORE_OPTIONS, "summary": f"reads {other}"}
         self._start(READ_OTHER_RUN, task, ReadOtherRunResult, options, is_local=sure)
 
     async def _follow(
         self, engine: Engine, read: ReadOtherRunResult, store: Store, *, is_drained: bool
     ) -> None:
-        """Does what follows from a read: records it, stores it, and notifies the other run."""
+        """Makes the moves that follow from a read: records and stores them, notifies the other."""
         engine.at = max(engine.at, read.at)
         other = CrewState.from_json(read.state) if read.state is not None else None
         notifications: list[MergeNotification] = []
@@ -260,13 +260,13 @@ class RunMerge:
         merge = engine.state.pending_merge
         if merge is not None and merge.merge == read.merge:
             self._last_read = read
-        unites = move is not None and move.does == "unite"
-        if unites:  # the other run waits for the result of the merge only
+        is_merge = move is not None and move.does == "unite"
+        if is_merge:  # the other run waits only for the result of the merge
             notifications = [each for each in notifications if each.merge != read.merge]
         # The activity reads the logs of artifacts from the store.
-        if notifications or (unites and artifact_heads(engine.state)):
+        if notifications or (is_merge and artifact_heads(engine.state)):
             await self._store(engine, store, notifications)
-        if unites:
+        if is_merge:
             self._prepare_merge(engine, read)
         elif move is not None:
             self._read(engine, read.merge, move.to, sure=not read.gone, recall=True)
@@ -289,7 +289,7 @@ class RunMerge:
         if error.activity_type != PREPARE_MERGE or merge is None:
             return
         if may_merge(engine.state, merge.merge):
-            reason = f"the crew of both could not be made: {error.cause or error}"
+            reason = f"the definition of both runs could not be made: {error.cause or error}"
             engine.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=reason[:2000]))
             await self._store(engine, store, [MergeNotification(merge=merge.merge, to=merge.other)])
 
@@ -320,7 +320,7 @@ class RunMerge:
         *,
         is_local: bool,
     ) -> None:
-        """Starts an activity, as a local one if it may be."""
+        """Starts an activity; as a local one if `is_local`."""
         self.is_local = is_local
         self.markers += is_local
         execute = execute_local_activity_or_fallback if is_local else execute_activity
@@ -329,13 +329,13 @@ class RunMerge:
     async def _apply_merge(
         self, engine: Engine, prepared: PrepareMergeResult, store: Store
     ) -> None:
-        """Merges the other run, or records and notifies it that the merge failed."""
+        """Merges the other run, or records that the merge failed; then notifies the other run."""
         merge = engine.state.pending_merge
         if merge is None or not may_merge(engine.state, merge.merge):
             return
         try:
             apply_merge(engine, prepared, op=merge.merge, by=merge.by)
-        # Any error would fail the workflow task again and again: both runs continue unchanged.
+        # Any other handling would fail the workflow task forever. Both runs continue unchanged.
         except Exception as error:  # noqa: BLE001
             text = "the run %s could not be merged: both runs continue unchanged"
             workflow.logger.error(text, merge.other, exc_info=error)
@@ -347,7 +347,7 @@ class RunMerge:
 def _next_move(
     engine: Engine, other: CrewState | None, read: ReadOtherRunResult, *, is_drained: bool
 ) -> Move | None:
-    """What follows from a read of the other run."""
+    """The move that follows from a read of the other run; None if there is none."""
     topology = engine.plan.topology
     return next_move(
         engine.state,
@@ -359,22 +359,22 @@ def _next_move(
         gone=read.gone,
         agents=len(topology.creatures) if topology is not None else 0,
         has_flow=bool(topology is not None and topology.flow),
-        refusal="" if topology is not None else "it has no graph of creatures",
+        refusal="" if topology is not None else "it has no agents with channels",
         recalled=read.recalled,
     )
 
 
 async def forward(state: CrewState, incoming: QueuedCommand, *, signed: bool = False) -> None:
-    """Forwards a message to a merged run to the surviving run; rejects an update.
+    """Handles a command to a merged run: forwards a message, rejects an update.
 
-    Other signals are not forwarded: a stop is meant for this run only, and interrupts have other
-    numbers in the surviving run.
+    Other signals are ignored: a stop is meant for this run only, and interrupts have other numbers
+    in the surviving run.
 
     Args:
         state: The final state of the merged run.
-        incoming: A signal, or an update, whose client gets the id of the surviving run.
-        signed: Whether commands are signed: then the message is forwarded unchanged, and the
-            surviving run, whose journal has the renames, finds its receiver.
+        incoming: The command. The error for an update has the id of the surviving run.
+        signed: Whether commands are signed. Then the message is forwarded unchanged, and the
+            surviving run applies the renames, which its state has.
     """
     into = state.surviving_run
     assert into is not None  # noqa: S101 - it is merged
@@ -384,7 +384,7 @@ async def forward(state: CrewState, incoming: QueuedCommand, *, signed: bool = F
             f"the run {state.run!r} was merged into {into!r}" + (f"; {renames}" if renames else ""),
             remedy=f"Send the command to {into!r}.",
         )
-        incoming.done = True
+        incoming.is_done = True
     elif incoming.name == "message":
         handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(into)
         with suppress(FailureError):  # the surviving run has ended, too
@@ -393,7 +393,7 @@ async def forward(state: CrewState, incoming: QueuedCommand, *, signed: bool = F
 
 
 def _with_original_run(state: CrewState, content: Any) -> Any:
-    """A message with the run that it was first sent to, which its signature names."""
+    """The message with the run that it was first sent to, which its signature names."""
     if not isinstance(content, dict):
         return content
     data: dict[str, Any] = content  # pyright: ignore[reportUnknownVariableType]
@@ -401,8 +401,8 @@ def _with_original_run(state: CrewState, content: Any) -> Any:
 
 
 def _with_new_name(state: CrewState, data: Any) -> Any:
-    """A message to the new name of its receiver: the old one may be another agent's now."""
+    """The message with the new name of its receiver; another agent may have the old name now."""
     to = data.get("to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if not isinstance(to, str) or (now := renamed_log(to, state.surviving_run_renames)) == to:
+    if not isinstance(to, str) or (new := renamed_log(to, state.surviving_run_renames)) == to:
         return data
-    return {**data, "to": now, "original_to": data.get("original_to") or to}
+    return {**data, "to": new, "original_to": data.get("original_to") or to}

@@ -22,7 +22,7 @@ async def start_split_run(state: CrewState, run: RunId, by: str, queue: str) -> 
         queue: The task queue of its activities; empty: the workflow's own.
 
     Returns:
-        Why it could not be started; empty: it was.
+        Why it could not be started; empty if it was started.
     """
     split = SplitSource(run=state.run, after=state.position)
     try:
@@ -34,10 +34,10 @@ async def start_split_run(state: CrewState, run: RunId, by: str, queue: str) -> 
             execution_timeout=workflow.info().execution_timeout,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            static_summary=f"a part of {state.run}",
+            static_summary=f"split from {state.run}",
         )
     except WorkflowAlreadyStartedError:
-        return f"there is a run {run} already: send the change again, with a new id"
+        return f"there is a run {run} already: send the change again with a new id"
     except ChildWorkflowError as error:
         return f"the run {run} could not be started: {error.cause or error}"
     return ""

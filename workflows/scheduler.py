@@ -1,6 +1,6 @@
-"""The calls of an execution: they start, wait, end and are applied here.
+"""The calls of an execution: this module starts them and applies their outcomes.
 
-Each call is an asyncio task. It ends by appending its completion; the loop alone applies
+Each call is an asyncio task, which appends its completion when it ends. Only the loop applies
 completions to the engine, one after the other.
 """
 
@@ -58,21 +58,20 @@ from crewlog.workflows.conversation import Responses
 from crewlog.workflows.persistence import JournalWriter
 
 FLUSH_BYTES = 64 * 1024
-"""Bytes of entries that the calls about to start would carry together, from which on the entries
-are stored before the calls start."""
+"""If the next calls would carry more bytes of entries together, the entries are stored first."""
 
 STORE_PAUSE = 5.0
-"""Seconds before a call that found no store is made again, besides the delays of its retries."""
+"""Seconds before a call that found no store is made again, in addition to its retry delays."""
 
 RECHECKS_BEFORE_PAUSE = 5
-"""Changes of permissions in a row after which a call waits before it is made again."""
+"""After so many changes of permissions in a row, a call waits before it is made again."""
 
 MISSING_TOOL_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds before a call that found no worker with its tool is made again; the last one repeats."""
 
 RATE_LIMIT_ROUNDS = 4
-"""How often a call that rate limits reject is made, each time with all attempts of its retry
-policy; then its step fails."""
+"""How often a call is made that a rate limit rejects, with all attempts of its retry policy each
+time. Then its step fails."""
 
 CallKey = tuple[StepId, int]
 """A call: its step and its number."""
@@ -119,7 +118,7 @@ class CallScheduler:
         self._rate_limit_rounds: Counter[CallKey] = Counter()
         """How often a rate limit rejected all attempts of a call."""
         self._drain_timeout: asyncio.Task[None] | None = None
-        """The limit of the time that a change gives to the calls in flight."""
+        """Limits how long a change waits for the calls in flight."""
 
     @property
     def calls_in_flight(self) -> dict[tuple[StepId, int], str]:
@@ -151,7 +150,7 @@ class CallScheduler:
     async def _apply_outcome(
         self, request: CallRequest, outcome: CallOutcome, *, is_preempted: bool
     ) -> None:
-        """Applies the outcome of a call; a call with any other outcome is made again."""
+        """Applies the outcome of a call. A call whose outcome is not handled here is made again."""
         engine, step, number = self._context.engine, request.step, request.call.call
         is_over = is_preempted or not engine.waits_for_calls(step)
         match outcome:
@@ -178,15 +177,16 @@ class CallScheduler:
                 pass
 
     def _update_mcp_approval(self, engine: Engine, completion: CallCompletion) -> None:
-        """Asks people to approve a tool of an MCP server; withdraws the interrupt afterwards.
+        """Asks people to approve a tool of an MCP server; closes the interrupt afterwards.
 
         The call is repeated meanwhile: the approval goes to the store, not to the run.
         """
         key, outcome = (completion.request.step, completion.request.call.call), completion.outcome
-        asked = [q for q in engine.state.interrupts.values() if q.kind == "mcp_approval"]
+        interrupts = [q for q in engine.state.interrupts.values() if q.kind == "mcp_approval"]
         if isinstance(outcome, ApprovalWait):
             question = outcome.question
-            if engine.waits_for_calls(key[0]) and not any(q.question == question for q in asked):
+            is_asked = any(each.question == question for each in interrupts)
+            if engine.waits_for_calls(key[0]) and not is_asked:
                 engine.ask(
                     "mcp_approval",
                     question,
@@ -196,14 +196,14 @@ class CallScheduler:
                     detail=outcome.wait,
                 )
             return
-        is_made = isinstance(outcome, CallSucceeded | GraphChangeRequested)
-        decision = "approved" if is_made else "withdrawn"
-        for each in asked:
+        has_succeeded = isinstance(outcome, CallSucceeded | GraphChangeRequested)
+        decision = "approved" if has_succeeded else "withdrawn"
+        for each in interrupts:
             if (each.step, each.call) == key:
                 engine.record(j.InterruptAnswered(interrupt=each.id, decision=decision))
 
     async def start_calls(self) -> None:
-        """Starts the calls that are to be made now, up to the concurrency limit."""
+        """Starts pending calls, up to the concurrency limit."""
         room = self._context.engine.plan.limits.parallel - len(self.tasks)
         requests = [
             request
@@ -227,7 +227,7 @@ class CallScheduler:
             outcome = await self._result_outcome(request, result)
             at = now() if isinstance(result, PrepareRunResult) else result.at
         except FailureError as error:
-            # Only ordinary activities' failures are wrapped for certain.
+            # The failure of a local activity may come without an `ActivityError` around it.
             cause = (error.cause if isinstance(error, ActivityError) else error) or error
             if (foreign := authorization.foreign_execution_error(error)) is not None:
                 self.bug = foreign
@@ -298,7 +298,7 @@ class CallScheduler:
             case StoreWait():
                 return STORE_PAUSE
             case PermissionRecheck():
-                # After so many in a row the store may have permissions of another history.
+                # So many in a row: the store may have the permissions of another history.
                 self._permission_rechecks[key] += 1
                 return (
                     STORE_PAUSE
@@ -320,12 +320,12 @@ class CallScheduler:
         )
 
     def _is_rate_limit_exhausted(self, request: CallRequest) -> bool:
-        """Whether the rate limit rejected every attempt of a call in all rounds."""
+        """Counts a round of a call; returns whether the rate limit has rejected all rounds."""
         key = (request.step, request.call.call)
         self._rate_limit_rounds[key] += 1
         if self._rate_limit_rounds[key] < RATE_LIMIT_ROUNDS:
             return False
-        del self._rate_limit_rounds[key]  # people may retry the call
+        del self._rate_limit_rounds[key]  # so that people may retry the call
         return True
 
     def _rate_limit_pause(self, request: CallRequest, outcome: RateLimitWait) -> float:
@@ -348,7 +348,7 @@ class CallScheduler:
         )
 
     def cancel_calls(self) -> None:
-        """Cancels, once each, the calls of an ending run and of removed steps."""
+        """Cancels the calls of an ending run and of removed steps, each only once."""
         engine = self._context.engine
         is_ending = engine.state.status in ("stopping", "stopped", "failed")
         for key, task in self.tasks.items():
@@ -366,21 +366,21 @@ class CallScheduler:
             self._context.engine.state.pending_change,
             self._context.engine.state.frontier.get(key[0]),
         )
-        # A call that was cancelled with its step is still in flight: wait for it, too.
+        # A call that was cancelled with its step is still in flight, so the change waits for it.
         return change is not None and (step is None or change.drains(step.node))
 
     def cancel_drain_timeout(self) -> None:
-        """Removes the limit of the time of the calls in flight."""
+        """Removes the limit for the calls in flight."""
         if self._drain_timeout is not None:
             self._drain_timeout.cancel()
             self._drain_timeout = None
 
     def start_drain(self, seconds: float) -> None:
-        """Limits the time of the calls in flight, for an accepted change."""
+        """Limits how long an accepted change waits for the calls in flight."""
         self._drain_timeout = asyncio.create_task(self._preempt_calls_after(seconds))
 
     async def _preempt_calls_after(self, seconds: float) -> None:
-        """Cancels the calls that a change waits for, after a time in seconds."""
+        """Waits for some seconds, then cancels the calls that a change waits for."""
         await asyncio.sleep(seconds)
         for key, task in self.tasks.items():
             if key not in self._cancelled and self.is_draining_call(key):

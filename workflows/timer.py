@@ -14,11 +14,11 @@ from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.run_merge import RunMerge
 
 LONGEST_TIMER = 30 * 86_400_000
-"""Milliseconds of one Temporal timer; a later deadline gets another timer then."""
+"""The longest Temporal timer, in milliseconds; a later deadline needs several."""
 
 PUNCTUAL = 2000
-"""Milliseconds of delay up to which a timer counts as on time, so that a replay makes the same
-journal; see `commands.queue.now`. A later timer was delayed by an outage of the server."""
+"""Up to this delay, in milliseconds, a timer counts as on time, so that a replay gives the same
+journal; see `commands.queue.now`. An outage of the server delays a timer longer."""
 
 
 class RunTimer:
@@ -35,10 +35,10 @@ class RunTimer:
         self._timer: tuple[int, asyncio.Task[None]] | None = None
         """The deadline of the running timer, in milliseconds since the epoch, and its task."""
         self.elapsed: list[tuple[int, int]] = []
-        """Elapsed timers: the deadline of each, and the time at which it elapsed."""
+        """The elapsed timers: the deadline of each, and when it elapsed."""
 
     def start(self) -> None:
-        """Starts the timer of the earliest deadline. The timers of a paused run elapse, too."""
+        """Starts the timer of the earliest deadline; also in a paused run."""
         state = self._context.engine.state
         is_ending = self._context.is_closing or state.is_ended or state.status == "stopping"
         deadlines = [

@@ -15,10 +15,10 @@ with workflow.unsafe.imports_passed_through():
 from crewlog.workflows.context import ExecutionContext
 
 POSITION_MEMO = "position"
-"""The memo field with the journal position, for tasks that leave no other event."""
+"""The memo field with the journal position, for tasks that issue no other command."""
 
 PHASE_INTERVAL_MS = 5000
-"""The shortest interval between updates of the phase alone: each update is an event."""
+"""The shortest interval between updates of the phase alone, since each update is an event."""
 
 
 class Visibility:
@@ -42,7 +42,7 @@ class Visibility:
         self._attributes: dict[str, Any] = {}
         self._attributes_set_at = 0
         self._marked = (0, 0)
-        """The journal position and the number of commands at the end of the last task."""
+        """The journal position and `context.events` at the end of the last task."""
 
     def update(self) -> None:
         """Updates the search attributes that changed."""
@@ -68,10 +68,10 @@ class Visibility:
     def mark_task(self) -> None:
         """Leaves an event if this workflow task recorded entries and issued no Temporal command.
 
-        The SDK takes a task without a command that another task follows directly for a heartbeat.
-        Queries and updates cause such tasks. A replay would run both as one: at the later time, and
-        with the update before what the first task applied. The replayed journal would differ from
-        the stored one.
+        If a task without a command is directly followed by another task, the SDK takes it for a
+        heartbeat. Queries and updates cause such tasks. A replay would run both tasks as one: at
+        the later time, and with the update before the entries of the first task. So the replayed
+        journal would differ from the stored one.
         """
         position, commands = self._marked
         if position != self._context.engine.state.position and commands == self._context.events:

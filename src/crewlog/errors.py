@@ -1,55 +1,58 @@
 """Every error that Crewlog raises on purpose, as one tree.
 
     CrewlogError
-    ├── DefinitionError            the crew's author: the file and what it names
-    │   └── InvalidDefinition      one or more located diagnostics
-    ├── UsageError                 the caller: an argument, an id, a version
-    │   ├── NamespaceNotFound      the Temporal server does not have the namespace
+    ├── DefinitionError              the author of the crew must change the definition
+    │   └── InvalidDefinition        one or more diagnostics with their places
+    ├── UsageError                   the caller must change an argument, an id, a version
+    │   ├── NamespaceNotFound        the Temporal server does not have the namespace
     │   ├── RunNotFound
     │   ├── RunAlreadyExists
     │   ├── InterruptNotOpen
-    │   └── CommandRejected        the run answered no, and says why
-    │       ├── ApprovalMismatch   it was asked about another definition
-    │       ├── CommandConflict    the command's id was used for another command
-    │       ├── ChangeConflict     the run has another graph than the change was made against
-    │       ├── InvalidArguments   edited arguments do not fit the tool
-    │       └── NotPermitted       the crew's policy does not let this principal do it
-    ├── ServiceError               the surroundings: they may come back
-    │   ├── TemporalUnavailable
+    │   ├── RemoteAgentConflict      two runs would have the same agent
+    │   └── CommandRejected          the run rejected a command
+    │       ├── ApprovalMismatch     the answer is for another definition
+    │       ├── CommandConflict      the id was used for another command
+    │       ├── ChangeConflict       the change was made against another graph
+    │       ├── ComponentConflict    agents or channels cannot be merged or split like that
+    │       ├── ConversationBusy     the message queue is full
+    │       ├── InvalidArguments     edited arguments do not fit the tool
+    │       ├── NotPermitted         the policy does not permit the command
+    │       └── RunAlreadyMerged     the surviving run takes the command
+    ├── ServiceError                 a service is unavailable: a retry may help
+    │   ├── EncryptionKeyMissing     this process does not have the key
+    │   ├── RunBusy                  the run waits for a call and takes no command
+    │   ├── StoreIncomplete          rows are missing; the history still has them
     │   ├── StoreUnavailable
-    │   ├── StoreIncomplete        rows are gone; the history still has them
-    │   ├── EncryptionKeyMissing             encrypted with a key that this process does not have
-    │   └── WorkerMissing          nobody polls the task queue
-    ├── StepError                  the run: ends the step, not the worker
+    │   ├── TemporalUnavailable
+    │   └── WorkerMissing            no worker polls the task queue
+    ├── StepError                    the step fails; the agent's `on_error` decides
+    │   ├── LogAccessDenied          the call would show the agent a log that it may not read
+    │   ├── SecretMissing            this worker does not have a secret
     │   ├── ModelError
-    │   │   ├── ModelRequestRejected       key, quota, content policy: a retry does not help
-    │   │   └── ModelUnavailable   timeout, 5xx: a retry may help
-    │   │       └── ModelRateLimited   rate limit: a later try will do
-    │   ├── LogAccessDenied             an agent may not see what its call would show it
-    │   ├── SecretMissing          this worker does not have what a secret's reference names
+    │   │   ├── ModelRequestRejected     key, quota, content policy: a retry does not help
+    │   │   └── ModelUnavailable         timeout, 5xx: a retry may help
+    │   │       └── ModelRateLimited     a later retry helps
     │   └── ToolError
-    │       ├── ToolMissing        no such module, function or tool on this worker
-    │       │   └── ToolNotApproved    what it says of itself is not what was approved
-    │       ├── ToolUnusable       its MCP server does not offer it, or not in a usable form
-    │       ├── ToolFailed         raised; the model may see it and repair
-    │       │   └── NotInAllowlist     a path, a URL or an address that it may not touch
-    │       ├── PermissionsChanged         people ruled of calls since this one was scheduled: ask
-    again │       └── OutcomeUnknown     started, never answered, and must not be repeated
-    ├── DecryptionFailed                 what was encrypted was changed, moved, or never encrypted
-    ├── WaitTimeout                  it was waited for in vain
+    │       ├── OutcomeUnknown       started, did not answer, and must not be repeated
+    │       ├── PermissionsChanged   permissions changed after the call was scheduled
+    │       ├── ToolFailed           the tool raised; the model may repair the call
+    │       │   └── NotInAllowlist       a path, a URL or an address that is not allowed
+    │       ├── ToolMissing          no such module, function or tool on this worker
+    │       │   └── ToolNotApproved      its description is not the approved one
+    │       └── ToolUnusable         its MCP server does not offer it in a usable form
+    ├── DecryptionFailed             an encrypted value was changed, moved, or never encrypted
+    ├── SplitNotRecorded             the original run does not record the split yet
+    │   └── SplitNeverRecorded       the original run continued without the split
+    ├── WaitTimeout                  the caller's wait timed out; the run continues
     │   └── AnswerRequired           the run waits for people
-    ├── RunFailed                  how a run ended, as its client sees it
-    │   └── InvalidPrompt          its prompt makes no crew
-    └── InternalError              a bug of ours; carries what to report
-        └── HistoryConflict        two histories claim one run's rows
+    ├── RunFailed                    the run ended without success
+    │   └── InvalidPrompt            the prompt of the run makes no crew
+    └── InternalError                a bug in Crewlog
+        └── HistoryConflict          two histories claim the rows of one run
 
-An error carries `message` (what and which), `remedy` (what to do) and `place` (file:line:column,
-a node, a tool, an address). The command line prints the three and an exit code, never a traceback.
-
-What is in a group of errors, as tasks that run side by side fail.
-
-A group says of itself only how many errors it holds. So whoever tells or judges an error asks here
-for its causes: they are told, and they decide what follows.
+An error has a `message` (what is wrong, with which thing), a `remedy` (what to do) and a `place`
+(file:line:column, a node, a tool, an address). The command line prints the three and an exit code,
+never a traceback.
 """
 
 from __future__ import annotations
@@ -60,21 +63,20 @@ from typing import ClassVar, Literal
 
 
 class CrewlogError(Exception):
-    """The root. Catch it to catch everything that Crewlog raises on purpose.
+    """The base class of all errors that Crewlog raises on purpose.
 
     Args:
-        message: What went wrong and with which thing, e.g. `tool 'git_lgo' is not defined`.
-        remedy: What the reader can do about it, as a sentence; may be empty.
+        message: What is wrong, with which thing: `tool 'git_lgo' is not defined`.
+        remedy: What the reader can do, as a sentence; may be empty.
         place: Where: `crew.yaml:9:29`, `node 'audio'`, an address; may be empty.
     """
 
     exit_code: ClassVar[int] = 1
-    """What the command line exits with; `docs/cli.md` lists them."""
+    """The exit code of the command line; `docs/cli.md` lists them."""
     retryable: ClassVar[bool] = False
-    """Whether an activity that raises it should be tried again."""
-    again: ClassVar[bool] = False
-    """Whether the run itself makes the call again, for as long as it takes: a try that raised it
-    counts for none."""
+    """Whether an activity that raises it is retried."""
+    call_again: ClassVar[bool] = False
+    """Whether the run makes the call again until it succeeds: a failed attempt does not count."""
 
     def __init__(self, message: str, *, remedy: str = "", place: str = "") -> None:
         super().__init__(message)
@@ -88,48 +90,48 @@ class CrewlogError(Exception):
 
 
 class DefinitionError(CrewlogError):
-    """The definition, or a module that it names, is wrong: its author must change it."""
+    """The definition, or a module that it names, is wrong; its author must change it."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One thing that is wrong in a definition, where, and what to do."""
+    """One error or warning about a definition, with its place and remedy."""
 
     message: str
     """What is wrong, and with which thing."""
     path: tuple[str | int, ...] = ()
-    """Where in the data: `("agents", "checker", "tools", 0)`."""
+    """The path in the data: `("agents", "checker", "tools", 0)`."""
     remedy: str = ""
-    """What to do, e.g. `Did you mean 'git_log'?`."""
+    """What to do: `Did you mean 'git_log'?`."""
     file: str = ""
-    """The file's name as the user gave it; empty where there is none."""
+    """The file's name as the user gave it; empty if there is none."""
     line: int = 0
-    """From 1; 0 where there is no text."""
+    """From 1; 0 if there is no text."""
     column: int = 0
-    """From 1; 0 where there is no text."""
+    """From 1; 0 if there is no text."""
     length: int = 1
     """How many characters to underline."""
     excerpt: str = ""
-    """The source line, or the part of a long one around the fault."""
+    """The source line; of a long line, the part around the error."""
     caret: int = 0
-    """Where in the excerpt the underline begins, from 1; 0 means at `column`."""
+    """The column of the underline in the excerpt, from 1; 0: that of `column`."""
     severity: Literal["error", "warning"] = "error"
-    """An error keeps the crew from running; a warning does not."""
+    """A crew with an error cannot run; one with a warning can."""
 
     @property
     def place(self) -> str:
-        """`crew.yaml:9:29`, or `agents.checker.tools[0]` where there is no text."""
+        """`crew.yaml:9:29`, or `agents.checker.tools[0]` if there is no text."""
         if self.line:
             return f"{self.file or '<text>'}:{self.line}:{self.column}"
-        out = ""
+        path = ""
         for part in self.path:
-            out += f"[{part}]" if isinstance(part, int) else f".{part}" if out else part
-        return out or (self.file or "definition")
+            path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+        return path or (self.file or "definition")
 
     def render(self) -> str:
-        """The diagnostic as text: place and message, the line with the fault underlined, remedy."""
+        """The diagnostic as text: place and message, the underlined source line, remedy."""
         lines = [f"{self.place}  {self.message}"]
         if self.excerpt:
             indent = " " * ((self.caret or self.column) - 1)
@@ -140,12 +142,12 @@ class Diagnostic:
 
 
 class InvalidDefinition(DefinitionError):
-    """A definition with one or more faults, in document order.
+    """A definition with one or more errors, in document order.
 
     Args:
-        diagnostics: All that were found.
-        more_may_follow: Whether these kept other checks from being made: what has no shape has no
-            meaning that could be checked.
+        diagnostics: The errors.
+        more_may_follow: Whether these errors prevented other checks: only a definition with a valid
+            shape is checked further.
     """
 
     def __init__(self, diagnostics: list[Diagnostic], *, more_may_follow: bool = False) -> None:
@@ -153,104 +155,104 @@ class InvalidDefinition(DefinitionError):
         super().__init__(first.message, remedy=first.remedy, place=first.place)
         self.diagnostics = diagnostics
         self.more_may_follow = more_may_follow
-        self.ways = ""
-        """A line after the faults: what can be done about all of them."""
+        self.hint = ""
+        """A line after the diagnostics: a remedy for all of them."""
 
     @property
     def note(self) -> str:
-        """What is said after the faults; empty where they are all."""
+        """A line after the diagnostics; may be empty."""
         if not self.more_may_follow:
-            return self.ways
-        which = "this is" if len(self.diagnostics) == 1 else "these are"
-        return f"More faults may follow once {which} mended: not everything could be checked."
+            return self.hint
+        which = "this one is" if len(self.diagnostics) == 1 else "these are"
+        return f"More errors may follow once {which} corrected: not everything could be checked."
 
     def __str__(self) -> str:
-        told = [d.render() for d in self.diagnostics]
-        return "\n".join([*told, self.note] if self.note else told)
+        lines = [each.render() for each in self.diagnostics]
+        return "\n".join([*lines, self.note] if self.note else lines)
 
 
 class UsageError(CrewlogError):
-    """The caller asked for something that cannot be."""
+    """The caller's request is not valid or not possible."""
 
     exit_code = 2
 
 
 class NamespaceNotFound(UsageError):
-    """The Temporal server answers, and does not have the namespace."""
+    """The Temporal server does not have the namespace."""
 
 
 class RunNotFound(UsageError):
-    """No run of that id on this server and in this store."""
+    """Neither the server nor the store has a run with this id."""
 
     exit_code = 4
 
 
 class RunAlreadyExists(UsageError):
-    """A run of that id is open, or was, and the caller did not say what to do about it."""
+    """A run with this id exists, and the caller did not say what to do with it."""
 
 
 class InterruptNotOpen(UsageError):
-    """The question is not open: it never was, or somebody has answered it."""
+    """The interrupt is not open: it never was, or it has an answer."""
 
 
 class CommandRejected(UsageError):
-    """The run refused a command; the journal has the reason too."""
+    """The run rejected a command; its journal has the reason, too."""
 
 
 class ApprovalMismatch(CommandRejected):
-    """The answer names another definition than the question is about."""
+    """The answer is for another definition than the interrupt."""
 
 
 class CommandConflict(CommandRejected):
-    """The command's id was used for another command: that one has the outcome, this one none."""
+    """The id was used for another command; this command was not applied."""
 
 
 class ChangeConflict(CommandRejected):
-    """A change was made against another graph than the run has now: look again, and decide anew."""
+    """The change was made against another graph than the run has now."""
 
 
 class ComponentConflict(CommandRejected):
-    """Creatures and channels cannot be joined or parted like that; nothing was done."""
+    """Agents and channels cannot be merged or split like that; nothing was done."""
 
 
 class RunAlreadyMerged(CommandRejected):
-    """The run is part of another one by now, which the remedy names last: send it there."""
+    """The run was merged into another run; the remedy ends with its id."""
 
 
 class SplitNotRecorded(CrewlogError):
-    """A run begins as a part of another one whose journal does not say so yet."""
+    """A split run starts, and the journal of the original run does not record the split yet."""
 
     retryable = True
 
 
 class SplitNeverRecorded(SplitNotRecorded):
-    """A run was to begin as a part of another one, and nothing came of that: nobody lives there."""
+    """A split run cannot start: the original run continued without the split."""
 
     retryable = False
 
 
 class ConversationBusy(CommandRejected):
-    """As many messages wait for their turns as the conversation allows."""
+    """The message queue of the conversation is full."""
 
 
 class InvalidArguments(CommandRejected):
-    """The arguments that people put in the place of a call's do not fit the tool; it waits on."""
+    """The edited arguments of a call do not fit the tool; the interrupt stays open."""
 
 
 class NotPermitted(CommandRejected):
-    """The crew's policy does not take the command from who sent it; nothing was done.
+    """The crew's policy does not permit the command to its sender; nothing was done.
 
-    Its signature is missing, expired, or not of this command and run; or who signed it has not the
-    right.
+    The signature is missing, has expired, or is for another command or run; or the principal does
+    not have the right.
     """
 
 
 class RemoteAgentConflict(UsageError):
-    """Rows are not replaced by which creatures live in one run and no other: nothing was done."""
+    """The new rows would leave an agent in two runs or in none; nothing was done."""
 
 
 class ServiceError(CrewlogError):
-    """Something that Crewlog stands on is away. Nothing is lost; it may come back."""
+    """A service that Crewlog needs is unavailable. Nothing is lost, and a retry may help."""
 
     exit_code = 5
     retryable = True
@@ -265,39 +267,39 @@ class StoreUnavailable(ServiceError):
 
 
 class StoreIncomplete(ServiceError):
-    """The store lacks rows that the run refers to: `crewlog rebuild` makes them again."""
+    """The store lacks rows that the run refers to; `crewlog rebuild` restores them."""
 
 
 class EncryptionKeyMissing(ServiceError):
-    """A value is encrypted with a key that this process does not have: it may get it yet."""
+    """A value is encrypted with a key that this process does not have."""
 
 
 class WorkerMissing(ServiceError):
-    """Nobody polls the task queue: the run is safe and waits."""
+    """No worker polls the task queue; the run waits for one."""
 
 
 class RunBusy(ServiceError):
-    """The run takes no command for longer than commands are repeated: it waits for a long call."""
+    """The run waits for a long call and takes no command; the client has stopped retrying."""
 
 
 class StepError(CrewlogError):
-    """A step cannot go on; the run decides by the agent's `on_error`."""
+    """A step failed; the agent's `on_error` decides what follows."""
 
 
 class LogAccessDenied(StepError):
-    """A call would show its agent a log, or an item, that it may not see. A retry does not help."""
+    """A call would show its agent a log or an item that it may not read. A retry does not help."""
 
 
 class ModelError(StepError):
-    """The model's side of a step."""
+    """A model call failed."""
 
 
 class ModelRequestRejected(ModelError):
-    """The model's service refused: a bad key, no quota, a policy. A retry does not help."""
+    """The provider rejected the request: key, quota or content policy. A retry does not help."""
 
 
 class ModelUnavailable(ModelError):
-    """The model's service did not answer, or not in time. A retry may help."""
+    """The provider did not answer in time, or failed. A retry may help."""
 
     retryable = True
 
@@ -306,144 +308,146 @@ class ModelUnavailable(ModelError):
     ) -> None:
         super().__init__(message, remedy=remedy, place=place)
         self.retry_after = retry_after
-        """Seconds that the service asked to be left alone; none where it did not say."""
+        """The wait that the provider asked for, in seconds; None if it did not."""
 
 
 class ModelRateLimited(ModelUnavailable):
-    """The model's service takes no more calls at the moment; this one has not begun.
+    """The provider's rate limit rejected the call, which has not begun.
 
-    Its retries may all come too early. Then the run makes the call again, some times.
+    If all retries come too early, the run makes the call again, a limited number of times.
     """
 
-    again = True
+    call_again = True
 
 
 class SecretMissing(StepError):
-    """This worker does not have what the reference to a secret names.
+    """This worker does not have the secret that a reference names.
 
-    Nothing has begun. The run makes the call again until a worker that has it takes it.
+    The call has not begun. The run makes it again until a worker with the secret takes it.
     """
 
     exit_code = 5
-    again = True
+    call_again = True
 
 
 class ToolError(StepError):
-    """A tool's side of a step."""
+    """A tool call failed."""
 
 
 class ToolMissing(ToolError):
-    """This worker has no such tool: its module, its function, or its type is wrong.
+    """This worker does not have the tool: its module, its function or its type is wrong.
 
-    Nothing has begun. The run makes the call again until a worker that has the tool takes it.
+    The call has not begun. The run makes it again until a worker with the tool takes it.
     """
 
     exit_code = 5
-    again = True
+    call_again = True
 
 
 class ToolNotApproved(ToolMissing):
-    """A server's tool says of itself what nobody has approved: it is blocked until somebody does.
+    """The description of a tool of an MCP server is not approved: the tool is blocked until it is.
 
-    Nothing has begun. The run makes the call again, for as long as it takes.
+    The call has not begun. The run makes it again until it succeeds.
     """
 
 
 class ToolUnusable(ToolError):
     """An MCP server does not offer the tool, or describes it in a form that no worker can use.
 
-    Every worker would find the same, so the run does not wait for one: the step fails, and the
-    agent's `on_error` decides.
+    No other worker could use it, so the step fails, and the agent's `on_error` decides.
     """
 
     exit_code = 2
 
 
 class ToolFailed(ToolError):
-    """The tool raised. The model sees the message and may repair the call."""
+    """The tool raised an error. The model reads the message and may repair the call."""
 
 
 class PermissionsChanged(ToolError):
-    """Something was ruled since a call was scheduled, or the yes to it has expired: look again."""
+    """Permissions changed after the call was scheduled, or its approval expired: check again."""
 
 
 class NotInAllowlist(ToolFailed):
-    """A path, a URL or an address that a tool may not touch."""
+    """A tool may not use this path, URL or address."""
 
 
 class OutcomeUnknown(ToolError):
-    """The call started and never answered, and the tool must not be repeated: people decide."""
+    """The call started and did not answer, and it must not be repeated: people decide."""
 
 
 class DecryptionFailed(CrewlogError):
-    """A value that must be encrypted was changed, belongs elsewhere, or never was encrypted."""
+    """An encrypted value was changed or moved, or a value that must be encrypted was not."""
 
     exit_code = 5
 
 
 class WaitTimeout(CrewlogError, TimeoutError):
-    """What was waited for did not come in time; the run goes on."""
+    """The wait timed out; the run continues."""
 
     exit_code = 3
 
 
 class AnswerRequired(WaitTimeout):
-    """What was waited for did not come in time, since the run waits for people."""
+    """The wait timed out, since the run waits for people."""
 
 
 class RunFailed(CrewlogError):
-    """The run ended without success; the message is the run's own."""
+    """The run ended without success; the message is the error of the run."""
 
     exit_code = 1
 
 
 class InvalidPrompt(RunFailed):
-    """The prompt that the run was started with makes no crew; the message has every remark."""
+    """The prompt of the run makes no crew; the message has all diagnostics."""
 
     exit_code = 2
 
 
 class InternalError(CrewlogError):
-    """A bug in Crewlog. Please report it with the message and the run's journal."""
+    """A bug in Crewlog. Report it with the message and the journal of the run."""
 
     exit_code = 70
 
 
 class HistoryConflict(InternalError):
-    """A journal position already holds a different entry: a run was reset, or its id used again."""
+    """A journal position has another entry: the run was reset, or its id was used again."""
 
     def __init__(self, run: str, position: int) -> None:
         super().__init__(
             f"journal position {position} of run {run!r} already holds a different entry",
-            remedy="Two histories claim one run: was it reset, or started again under the same id? "
-            f"`crewlog rebuild {run} --replace` makes the rows again from the history that counts.",
+            remedy="The run was reset, or its id was used again. "
+            f"`crewlog rebuild {run} --replace` restores the rows from the valid history.",
         )
         self.position = position
 
 
 def flat_errors(exc: BaseException) -> list[BaseException]:
-    """The errors in a group, in order, of groups in it as well; of any other error, itself."""
+    """The errors in an exception group and its subgroups, in order; any other error is alone.
+
+    The text of a group says only how many errors it has, so callers need its members.
+    """
     if not isinstance(exc, BaseExceptionGroup):
         return [exc]
     group: BaseExceptionGroup[BaseException] = exc  # pyright: ignore[reportUnknownVariableType]
-    return [cause for each in group.exceptions for cause in flat_errors(each)]
+    return [member for each in group.exceptions for member in flat_errors(each)]
 
 
-def joined_error_text(exc: BaseException, told: Callable[[BaseException], str]) -> str:
-    """The causes of an error for people or a model, each once.
+def joined_error_text(exc: BaseException, describe: Callable[[BaseException], str]) -> str:
+    """The text of an error or of the members of a group, each once.
 
     Args:
         exc: The error.
-        told: What is said of one cause.
+        describe: Makes the text of one error.
     """
-    said = list(dict.fromkeys(map(told, flat_errors(exc))))
-    return said[0] if len(said) == 1 else f"{len(said)} errors: {'; '.join(said)}"
+    texts = list(dict.fromkeys(map(describe, flat_errors(exc))))
+    return texts[0] if len(texts) == 1 else f"{len(texts)} errors: {'; '.join(texts)}"
 
 
-def in_words(exc: BaseException) -> str:
-    """An error's causes by type and message."""
-    return joined_error_text(exc, _named)
+def error_text(exc: BaseException) -> str:
+    """The text of an error or of the members of a group, with types and messages."""
+    return joined_error_text(exc, _type_and_message)
 
 
-def _named(cause: BaseException) -> str:
-    return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
+def _type_and_message(exc: BaseException) -> str:
+    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__

@@ -1,7 +1,4 @@
-"""Checks the providers of models in this process: their packages, keys and secrets.
-
-No package of a provider is imported for that.
-"""
+"""Checks the model providers in this process, without imports: their packages, keys and secrets."""
 
 from __future__ import annotations
 
@@ -14,19 +11,17 @@ from typing import NamedTuple
 
 from crewlog.definition.providers import PREFIXES, PROVIDERS, holds_credentials, meant_by
 from crewlog.model import Json
-from crewlog.secrets import missing
+from crewlog.secrets import find_missing
 
 GROUP = "crewlog.models"
 """The entry points of packages with providers."""
 
 
-class Lack(NamedTuple):
-    """Why this process cannot build a model."""
+class ProviderProblem(NamedTuple):
+    """Why this process cannot build a chat model."""
 
     message: str
-    """The cause."""
     remedy: str
-    """The remedy."""
 
 
 @cache
@@ -36,11 +31,13 @@ def installed_providers() -> Mapping[str, EntryPoint]:
 
 
 def is_known(prefix: str) -> bool:
-    """Whether this process knows a provider, installed or not."""
+    """Whether this process knows a provider, even if its package is not installed."""
     return prefix in PREFIXES or prefix in installed_providers()
 
 
-def unknown_provider_problem(model: str, prefix: str, registered: Iterable[str] = ()) -> Lack:
+def unknown_provider_problem(
+    model: str, prefix: str, registered: Iterable[str] = ()
+) -> ProviderProblem:
     """The problem of a model with an unknown provider.
 
     Args:
@@ -49,24 +46,24 @@ def unknown_provider_problem(model: str, prefix: str, registered: Iterable[str] 
         registered: Providers that are registered in the worker.
     """
     known = sorted({*PREFIXES, *installed_providers(), *registered})
-    meant = meant_by(prefix)
+    closest = meant_by(prefix)
     name = model.partition(":")[2]
-    return Lack(
-        f"there is no model {model!r}: its provider {prefix!r} is not known here",
-        f"Did you mean {f'{meant}:{name}'!r}?"
-        if meant
-        else f"Install the package with it (an entry point in {GROUP!r}), or name one of "
+    return ProviderProblem(
+        f"there is no model {model!r}: its provider {prefix!r} is unknown",
+        f"Did you mean {f'{closest}:{name}'!r}?"
+        if closest
+        else f"Install the package of the provider (an entry point in {GROUP!r}), or use one of "
         f"{', '.join(known)}.",
     )
 
 
-def missing_package_problem(model: str) -> Lack | None:
+def missing_package_problem(model: str) -> ProviderProblem | None:
     """The problem of a model whose package is missing; None if it is installed or unknown."""
     prefix = model.partition(":")[0]
     provider = PROVIDERS.get(prefix)
-    if provider is None or prefix in installed_providers() or _findable(provider.module):
+    if provider is None or prefix in installed_providers() or _is_importable(provider.module):
         return None
-    return Lack(
+    return ProviderProblem(
         f"the model {model!r} needs the package {provider.package!r}, which is not installed",
         f"Install it where the worker runs: {provider.install}",
     )
@@ -74,7 +71,7 @@ def missing_package_problem(model: str) -> Lack | None:
 
 def missing_key_problem(
     model: str, settings: Mapping[str, Json], environ: Mapping[str, str] | None = None
-) -> Lack | None:
+) -> ProviderProblem | None:
     """The problem of a model whose key is missing; None if it is set, not needed, or unknown.
 
     Args:
@@ -84,22 +81,22 @@ def missing_key_problem(
     """
     prefix = model.partition(":")[0]
     provider = PROVIDERS.get(prefix)
-    found = os.environ if environ is None else environ
+    variables = os.environ if environ is None else environ
     if provider is None or not provider.keys or prefix in installed_providers():
         return None
-    if holds_credentials(provider, settings) or any(found.get(name) for name in provider.keys):
+    if holds_credentials(provider, settings) or any(map(variables.get, provider.keys)):
         return None
     first = provider.keys[0]
-    return Lack(
+    return ProviderProblem(
         f"the model {model!r} needs a key, and {first} is not set",
-        f"Set {first} in the worker's environment, or give the agent "
-        "`model_settings: {api_key: env:NAME}`, or use a scripted model.",
+        f"Set {first} in the worker's environment, or set `model_settings: {{api_key: env:NAME}}` "
+        "of the agent, or use a scripted model.",
     )
 
 
-def lacks_of(
+def provider_problems(
     model: str, settings: Mapping[str, Json], environ: Mapping[str, str] | None = None
-) -> list[Lack]:
+) -> list[ProviderProblem]:
     """Why a worker with this interpreter and environment cannot build a model; empty if it can.
 
     Args:
@@ -110,20 +107,20 @@ def lacks_of(
     prefix = model.partition(":")[0]
     if not is_known(prefix):
         return [unknown_provider_problem(model, prefix)]
-    found = [
-        lack
-        for lack in (missing_package_problem(model), missing_key_problem(model, settings, environ))
-        if lack
-    ]
-    return [*found, *missing_secrets(dict(settings), environ)]
+    checks = (missing_package_problem(model), missing_key_problem(model, settings, environ))
+    return [*filter(None, checks), *missing_secrets(dict(settings), environ)]
 
 
-def missing_secrets(settings: Json, environ: Mapping[str, str] | None = None) -> list[Lack]:
+def missing_secrets(
+    settings: Json, environ: Mapping[str, str] | None = None
+) -> list[ProviderProblem]:
     """The problems of secrets in settings that this process does not have."""
-    return [Lack(error.message, error.remedy) for error in missing(settings, environ)]
+    return [
+        ProviderProblem(error.message, error.remedy) for error in find_missing(settings, environ)
+    ]
 
 
-def _findable(module: str) -> bool:
+def _is_importable(module: str) -> bool:
     # Only the top package: a search for a submodule would import it.
     try:
         return importlib.util.find_spec(module.partition(".")[0]) is not None

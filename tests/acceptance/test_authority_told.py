@@ -139,7 +139,7 @@ async def test_bad_input_is_told_alike_to_any_client_and_in_the_audit(crews: Sit
     for record, ((name, content), say, _) in zip(records, sent, strict=True):
         edits = any(each["type"] == "edit" for each in content.get("decisions", ()))
         update = name == "change" or (edits and say.startswith("of"))
-        assert ("came as a signal" if update else say) in record.reason
+        assert ("not as a signal" if update else say) in record.reason
     # The same from Python, and the run waits on, unharmed.
     with pytest.raises(CommandRejected, match="there is no agent 'writr'"):
         await run.deny("writr", "publish")

@@ -156,7 +156,7 @@ async def test_malformed_and_unknown_signals_are_journaled(crews: Site) -> None:
         "'when' is unknown",
         "nobody reads",
         "'dance'",
-        "came as a signal",
+        "not as a signal",
     ]
     assert len(rejected) == len(told)
     for entry, words in zip(rejected, told, strict=True):

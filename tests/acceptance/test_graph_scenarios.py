@@ -120,13 +120,16 @@ def test_a_worker_was_killed_between_every_two_messages() -> None:
     ("text", "bug"),
     [
         ("KeyError: 'ann'", "KeyError"),
-        ("the crew of both could not be made: AttributeError: no 'x'", "AttributeError"),
+        ("the definition of both runs could not be made: AttributeError: no 'x'", "AttributeError"),
         ("InternalError: the swap would lose a#1", "InternalError"),
         ("IndexError('tuple index out of range')", "IndexError"),
-        ("the crew of both could not be made: ValidationError: 1 error", "ValidationError"),
+        (
+            "the definition of both runs could not be made: ValidationError: 1 error",
+            "ValidationError",
+        ),
         ("ChangeConflict: another change is pending: v2", ""),
         ("ComponentConflict: the runs are not commanded by the same principals", ""),
-        ("there is a run s-ann already: send the change again, with a new id", ""),
+        ("there is a run s-ann already: send the change again with a new id", ""),
     ],
 )
 def test_a_bug_is_told_from_what_is_refused(text: str, bug: str) -> None:

@@ -178,7 +178,7 @@ async def test_a_flood_of_unproven_signals_is_counted(crews: Site, folder: Path)
     assert (await run.result(LIMIT)).status == "completed"
     told = await crews.entries(run, "CommandRejected")
     assert [e.by for e in told] == [*["unverified x"] * MAX_REJECTIONS, "dev", "unverified x", ""]
-    assert told[-1].reason == "and 40 more signals that carried no proof"
+    assert told[-1].reason == "and 40 more signals that have no valid signature"
     assert {e.error_type for e in told} == {"NotPermitted"}
 
 

@@ -48,7 +48,7 @@ async def check_end(site: Site, run: Run) -> None:
     assert result.executions == 2
     assert len(site.ledger(run, "start")) == 1
     (left,) = await site.entries(run, "ExecutionContinuedAsNew")
-    assert left.because == "its history was long enough"
+    assert left.because == "its history has reached its limit"
     assert (await run.rebuild()).whole
 
 

@@ -125,7 +125,7 @@ async def test_a_run_moves_to_the_second_build_with_its_state(
     assert histories[0][-1].event_time.ToDatetime(moved.tzinfo) > moved
     seams = await site.entries(run, "ExecutionContinuedAsNew")
     assert seams[0].because == "another build of its workers is current"
-    assert seams[1].because == "its history was long enough"
+    assert seams[1].because == "its history has reached its limit"
 
     # The second build read the carry of schema 1, and wrote one of schema 2.
     old, new = carried(histories[1]), carried(histories[2])
@@ -154,7 +154,7 @@ async def test_a_run_on_the_current_build_is_not_moved(site: Site, deployment: D
     await run.result(LIMIT)
     seams = await site.entries(run, "ExecutionContinuedAsNew")
     assert seams
-    assert {seam.because for seam in seams} == {"its history was long enough"}
+    assert {seam.because for seam in seams} == {"its history has reached its limit"}
     assert all(builds(events) == {"a"} for events in await executions(site, run))
 
 

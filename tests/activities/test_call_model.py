@@ -356,7 +356,7 @@ async def test_arguments_that_are_nested_too_deeply_fail_the_call(model_call, lo
 
 
 async def test_an_unknown_provider_is_refused_with_the_known_ones(model_call, log):
-    with pytest.raises(ApplicationError, match="'elsewhere' is not known here") as failed:
+    with pytest.raises(ApplicationError, match="'elsewhere' is unknown") as failed:
         await model_call(crew("elsewhere:x"), log)
     assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
     assert "anthropic" in failure_details(failed.value).remedy

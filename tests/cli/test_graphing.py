@@ -336,7 +336,7 @@ def test_what_cannot_be_is_refused_with_the_argument(crewlog: Cli, pond: str) ->
         assert place in done.err
         assert remedy in done.err
         assert "operations" not in done.err
-        assert "More faults may follow" not in done.err, line
+        assert "More errors may follow" not in done.err, line
     done = crewlog("graph", "connect", pond, "keeper", "x", "--with", "lake")
     assert (done.code, "--with  there is no run 'lake'" in done.err) == (4, True), done.err
     assert changes(crewlog, pond) == []

@@ -98,7 +98,7 @@ def test_validate_warns_of_providers_that_are_not_here(cli: Cli) -> None:
     told = {(each["message"], each["remedy"]) for each in json.loads(done.out)["warnings"]}
     assert told == {
         (
-            "there is no model 'google:gemini-2.5-flash': its provider 'google' is not known here",
+            "there is no model 'google:gemini-2.5-flash': its provider 'google' is unknown",
             "Did you mean 'google_genai:gemini-2.5-flash'?",
         ),
         (
@@ -237,7 +237,7 @@ def test_a_package_brings_a_provider_of_its_own(cli: Cli) -> None:
 
     validate = ("-m", "crewlog.cli.main", "validate", "crew.yaml", "--json")
     (warning,) = json.loads(python(*validate, path="").stdout)["warnings"]
-    assert "'house' is not known here" in warning["message"]
+    assert "'house' is unknown" in warning["message"]
     path = os.fspath(packages)
     assert json.loads(python(*validate, path=path).stdout)["warnings"] == []
     assert python("-c", ASK, path=path).stdout == "small calm 60\n"

@@ -158,23 +158,27 @@ def test_faults_are_json_with_line_and_column(capsys: pytest.CaptureFixture[str]
 
 
 def test_faults_that_hide_others_say_so(capsys: pytest.CaptureFixture[str]) -> None:
-    hidden = "More faults may follow once {} mended: not everything could be checked."
+    hidden = "More errors may follow once {} corrected: not everything could be checked."
     shape = CREW.replace("effects: read", "effects: read, placed: locl")
     text = f"{CREW}crew: twice\n"
     for content, faults, note in (
         (shape, 2, hidden.format("these are")),
         (shape.replace("crew: notes", "crew: notes\nmodle: x"), 2, hidden.format("these are")),
-        (text, 1, hidden.format("this is")),
-        (WAITING, 1, hidden.format("this is")),  # what goes back into the cycle is not looked at
+        (text, 1, hidden.format("this one is")),
+        (
+            WAITING,
+            1,
+            hidden.format("this one is"),
+        ),  # what goes back into the cycle is not looked at
         (f"{PLAIN}flow: [{{use: hub, with: {{ruoter: b}}}}]\n", 2, hidden.format("these are")),
-        ("crew: [", 1, hidden.format("this is")),
+        ("crew: [", 1, hidden.format("this one is")),
         (CREW, 1, ""),
     ):
         Path("crew.yaml").write_text(content)
         assert run_cli(["validate", "crew.yaml"]) == 2
         told = capsys.readouterr().err
         assert told.count("crew.yaml:") == faults
-        assert ("More faults" in told) is bool(note)
+        assert ("More errors" in told) is bool(note)
         assert note in told
         assert run_cli(["validate", "crew.yaml", "--json"]) == 2
         error = json.loads(capsys.readouterr().err)["error"]

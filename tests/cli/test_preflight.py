@@ -18,7 +18,7 @@ from crewlog.definition.load import load_file
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition, ModelRequestRejected
 from crewlog.model import Json
-from crewlog.providers import lacks_of
+from crewlog.providers import provider_problems
 
 CREW = """\
 crew: bad
@@ -154,7 +154,7 @@ KEY: Json = "a-long-secret"
 async def test_a_worker_is_said_to_lack_a_key_where_it_cannot_make_the_model(
     model: str, settings: dict[str, Json], enough: bool
 ) -> None:
-    lacks = lacks_of(model, settings)
+    lacks = provider_problems(model, settings)
     assert (not lacks) is enough
     made = ModelFactory().get(model, settings, 30.0)
     if enough:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from crewlog.validation_errors import called, fault_of, faults_of
+from crewlog.validation_errors import describe_value, field_error_text, validation_error_text
 from crewlog.wire import Answer, Change, EditState, InterruptCommand, MessageCommand, StartRun
 
 RAW = ("Input should", "Value error", "Field required", "Extra inputs", "String should", "Tuple")
@@ -54,7 +54,7 @@ class Odd(BaseModel):
 def test_each_rule_has_words(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Odd.model_validate(given)
-    assert faults_of(caught.value) == said
+    assert validation_error_text(caught.value) == said
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_each_rule_has_words(given: dict[str, Any], said: str) -> None:
 def test_nothing_that_is_sent_is_answered_in_pydantics_words(model: Any, given: Any) -> None:
     with pytest.raises(ValidationError) as caught:
         model.model_validate(given)
-    said = faults_of(caught.value, "the command")
+    said = validation_error_text(caught.value, "the command")
     assert said
     for raw in RAW:
         assert raw not in said, said
@@ -85,12 +85,12 @@ def test_a_sentence_of_ours_stands_alone() -> None:
     with pytest.raises(ValidationError) as caught:
         EditState.model_validate({"id": "c"})
     (fault,) = caught.value.errors()
-    assert fault_of(fault, "the command") == "`set` or `delete` must name something"
+    assert field_error_text(fault, "the command") == "`set` or `delete` must name something"
 
 
 def test_values_are_called_what_people_call_them() -> None:
     given = [None, True, 3, "", "x", [], {}]
-    assert [called(each) for each in given] == [
+    assert [describe_value(each) for each in given] == [
         "empty",
         "true",
         "the number 3",
@@ -118,6 +118,6 @@ def test_values_are_called_what_people_call_them() -> None:
 def test_a_start_is_refused_without_the_insides_of_pydantic(start: Any, told: str) -> None:
     with pytest.raises(ValidationError) as caught:
         StartRun.model_validate(start)
-    said = faults_of(caught.value)
+    said = validation_error_text(caught.value)
     assert told in said
     assert not any(inside in said for inside in ("constrained", "dict[", "[key]"))

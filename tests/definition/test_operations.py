@@ -602,4 +602,4 @@ def test_more_faults_are_announced_only_where_something_was_not_looked_at(
     with pytest.raises(InvalidDefinition) as caught:
         after(crew(["a", "b"]), *operations)
     assert caught.value.more_may_follow is more
-    assert ("More faults may follow" in str(caught.value)) is more
+    assert ("More errors may follow" in str(caught.value)) is more

@@ -21,13 +21,13 @@ from cluster_programs import VERSION
 
 from crewlog.dev.temporal_server import DYNAMIC_CONFIG, RETENTION
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS
-from crewlog.secrets import FOLDERS
+from crewlog.secrets import FOLDERS_VARIABLE
 from crewlog.workers.settings import WorkerSettings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE_GO = "github.com/compose-spec/compose-go/v2@v2.16.1"
 VARIABLE = re.compile(r"\$\{(\w+)(?::?([-?])([^}]*))?\}")
-READ_ELSEWHERE = {KEYS, ACCEPT_PLAIN, FOLDERS}
+READ_ELSEWHERE = {KEYS, ACCEPT_PLAIN, FOLDERS_VARIABLE}
 """Settings of workers that `WorkerSettings` does not have."""
 OTHER_VARIABLES = {
     "TEMPORAL_ADDRESS",

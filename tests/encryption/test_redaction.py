@@ -28,7 +28,7 @@ from crewlog.redaction import (
     redacted_text,
     register_secret,
 )
-from crewlog.secrets import resolve, resolved
+from crewlog.secrets import resolve, resolve_references
 
 CANARY = 'wh!te "käna/rie+ 7'
 HEAD = """
@@ -107,7 +107,7 @@ def test_a_reference_is_looked_up_and_its_value_is_told_no_more(
     assert resolve("env:A_TOKEN") == "token-of-a-test-1"
     assert resolve(f"file:{tmp_path}/key") == "token-of-a-test-2"
     settings = {"api_key": "env:A_TOKEN", "n": 1, "list": ["env:A_TOKEN", "env: no"]}
-    assert resolved(settings) == {
+    assert resolve_references(settings) == {
         "api_key": "token-of-a-test-1",
         "n": 1,
         "list": ["token-of-a-test-1", "env: no"],
@@ -157,8 +157,8 @@ async def test_failures_and_their_causes_tell_no_secret(
         ("env:CREWLOG_ENCRYPTION_KEYS", "setting of the worker itself"),
         ("env:DATABASE_URL", "setting of the worker itself"),
         ("file:/no/such/file", "cannot be read on this worker: No such file"),
-        ("file:/", "cannot be read on this worker: it is no plain file"),
-        ("the value itself by mistake", "not given by a reference"),
+        ("file:/", "cannot be read on this worker: it is not a regular file"),
+        ("the value itself by mistake", "is not a reference"),
     ],
 )
 def test_what_cannot_be_looked_up_is_named_and_never_told(
@@ -168,7 +168,7 @@ def test_what_cannot_be_looked_up_is_named_and_never_told(
     monkeypatch.setenv("DATABASE_URL", "postgresql://x")
     with pytest.raises(SecretMissing, match=message) as error:
         resolve(reference)
-    assert error.value.again
+    assert error.value.call_again
     assert "12345" not in str(error.value)
     assert "by mistake" not in str(error.value)
 

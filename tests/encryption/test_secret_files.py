@@ -27,16 +27,16 @@ def refused(reference: str, environ: dict[str, str] | None = None) -> str:
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("/proc/self/environ", "a file of the system"),
-        ("/proc/PID/environ", "a file of the system"),
-        ("/proc/thread-self/root/proc/self/environ", "a file of the system"),
-        ("/proc/self/cwd/../../../../../../../../proc/self/status", "a file of the system"),
-        ("/sys/kernel/mm/transparent_hugepage/enabled", "a file of the system|No such file"),
-        ("/dev/zero", "no plain file"),
-        ("/dev/stdin", "no plain file|a file of the system|No such"),
-        ("/etc", "no plain file"),
-        ("~no-such-user/key", "no such home"),
-        ("\ud800", "no path"),
+        ("/proc/self/environ", "a system file"),
+        ("/proc/PID/environ", "a system file"),
+        ("/proc/thread-self/root/proc/self/environ", "a system file"),
+        ("/proc/self/cwd/../../../../../../../../proc/self/status", "a system file"),
+        ("/sys/kernel/mm/transparent_hugepage/enabled", "a system file|No such file"),
+        ("/dev/zero", "not a regular file"),
+        ("/dev/stdin", "not a regular file|a system file|No such"),
+        ("/etc", "not a regular file"),
+        ("~no-such-user/key", "home folder does not exist"),
+        ("\ud800", "not a valid path"),
     ],
 )
 def test_what_is_no_secret(path: str, why: str) -> None:
@@ -58,14 +58,14 @@ def test_links_lead_where_they_lead(tmp_path: Path) -> None:
 
 def test_nothing_is_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert "no plain file" in refused(f"file:{tmp_path}/pipe")
+    assert "not a regular file" in refused(f"file:{tmp_path}/pipe")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
         assert "cannot be read" in refused(f"file:{tmp_path}/socket")
     (tmp_path / "huge").write_bytes(KEY.encode() * 8000)
     assert "more than 65536 bytes" in refused(f"file:{tmp_path}/huge")
     (tmp_path / "binary").write_bytes(KEY.encode() + b"\xff")
-    assert "no text" in refused(f"file:{tmp_path}/binary")
+    assert "not a text" in refused(f"file:{tmp_path}/binary")
 
 
 def test_the_worker_s_own_files_are_for_no_crew(
@@ -96,4 +96,4 @@ def test_folders_of_secrets(tmp_path: Path) -> None:
     assert resolve(f"file:{tmp_path}/in/key", environ) == KEY
     assert resolve(f"file:{tmp_path}/also/key", environ) == KEY
     for path in ("out/key", "in/link", "in/../out/key"):
-        assert "in none of the folders" in refused(f"file:{tmp_path}/{path}", environ)
+        assert "in no folder" in refused(f"file:{tmp_path}/{path}", environ)

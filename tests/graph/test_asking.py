@@ -303,7 +303,7 @@ async def test_edited_arguments_that_do_not_fit_leave_the_question_open() -> Non
     unchecked = await edit(sim, {"to": "x"})
     assert isinstance(unchecked.error, CommandRejected)
     other = await edit(sim, {"to": "x"}, CheckedArguments(), tool="read")
-    assert "'i1' asks about 'act', and the edit is of 'read'" in str(other.error)
+    assert "'i1' asks about 'act', but the edit is for 'read'" in str(other.error)
     assert sim.asked().id == "i1"
     assert sim.facts("CommandRejected")[0]["error_type"] == "InvalidArguments"
 

@@ -93,7 +93,7 @@ async def test_a_refusal_is_repeated_to_who_repeats_and_a_conflict_to_others() -
     refused = await sim.command("redirect", id="x", node="nowhere")
     again = await sim.command("redirect", id="x", node="nowhere")
     assert type(again.error) is CommandRejected
-    assert refused.digest == again.digest
+    assert refused.command_hash == again.command_hash
     assert isinstance((await sim.command("pause", id="x")).error, CommandConflict)
 
 

@@ -74,7 +74,7 @@ async def one_of_two() -> Simulation:
 
 
 async def send(sim: Simulation, data: dict[str, Any], *, at: int | None = None) -> QueuedCommand:
-    incoming = QueuedCommand("message", data, arrived=at)
+    incoming = QueuedCommand("message", data, arrived_at=at)
     await apply_command(sim.engine, incoming)
     return incoming
 
@@ -216,7 +216,7 @@ async def test_an_open_run_asks_nobody_and_goes_by_the_names_of_there() -> None:
     await send(one, {"id": "2", "text": "two", "to": "channel:x", "original_run": "nobody"})
     assert heard(one) == {"channel:x-2": ["one"]}
     ((_, _, reason),) = refused(one)
-    assert reason.startswith("it was said to the run 'nobody', which is no part of this one")
+    assert reason.startswith("the run 'nobody' was not merged into this one")
 
 
 async def test_the_last_runs_that_were_taken_in_are_known() -> None:

@@ -12,7 +12,7 @@ from crewlog.errors import CommandConflict
 from crewlog.state.carry import Carry
 from crewlog.state.fold import fold
 from crewlog.state.journal import entry_from_json
-from crewlog.workflows.commands.effects import apply_command, doubtful
+from crewlog.workflows.commands.effects import apply_command, id_to_look_up
 from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.ending import CARRIED_BYTES
 from graph.crews import plan_of
@@ -85,8 +85,8 @@ async def test_an_old_id_is_told_from_a_new_one() -> None:
     assert first.result is not None
     assert "one" not in sim.state.commands
     again = QueuedCommand("message", {"id": "one", "text": "pay now"})
-    assert doubtful(sim.engine, again) == ""
-    assert again.known is not None
+    assert id_to_look_up(sim.engine, again) == ""
+    assert again.known_outcome is not None
     before = sim.state.position
     await apply_command(sim.engine, again)
     assert again.result is not None
@@ -94,7 +94,7 @@ async def test_an_old_id_is_told_from_a_new_one() -> None:
     assert sim.state.position == before
 
     other = QueuedCommand("message", {"id": "one", "text": "pay twice"})
-    doubtful(sim.engine, other)
+    id_to_look_up(sim.engine, other)
     await apply_command(sim.engine, other)
     assert isinstance(other.error, CommandConflict)
     assert [e for e in sim.engine.journal.entries if e.get("command") == "one"] == [
@@ -102,9 +102,14 @@ async def test_an_old_id_is_told_from_a_new_one() -> None:
     ]
 
     sim.engine.journal.mark_stored(sim.state.position)
-    assert doubtful(sim.engine, QueuedCommand("message", {"id": "one", "text": "pay now"})) == "one"
-    assert doubtful(sim.engine, QueuedCommand("message", {"id": "new", "text": "pay now"})) == ""
-    assert doubtful(sim.engine, QueuedCommand("message", {"text": "no id"})) == ""
+    assert (
+        id_to_look_up(sim.engine, QueuedCommand("message", {"id": "one", "text": "pay now"}))
+        == "one"
+    )
+    assert (
+        id_to_look_up(sim.engine, QueuedCommand("message", {"id": "new", "text": "pay now"})) == ""
+    )
+    assert id_to_look_up(sim.engine, QueuedCommand("message", {"text": "no id"})) == ""
 
 
 async def test_a_malformed_command_with_an_old_id_gets_no_outcome() -> None:
@@ -113,7 +118,7 @@ async def test_a_malformed_command_with_an_old_id_gets_no_outcome() -> None:
     for n in range(300):
         await sim.command("message", id=f"x{n}", text=".")
     bad = QueuedCommand("message", {"id": "one", "text": ""})
-    doubtful(sim.engine, bad)
+    id_to_look_up(sim.engine, bad)
     await apply_command(sim.engine, bad)
     told = sim.engine.journal.entries[-1]
     assert (told["kind"], "command" in told) == ("CommandRejected", False)

@@ -131,7 +131,7 @@ async def test_by_a_signed_policy_who_may_grant_must_have_signed_the_approval(
 async def test_nothing_is_used_that_nobody_approved(kit: Kit, tmp_path: Path) -> None:
     with pytest.raises(ToolNotApproved, match="nobody has approved the tool 's_add'") as told:
         await kit.ready("add")
-    assert told.value.again
+    assert told.value.call_again
     await kit.approve("add")
     with pytest.raises(ToolNotApproved, match="nobody has approved"):
         await kit.ready("shout")
@@ -261,7 +261,7 @@ async def test_a_server_that_is_away(server: dict[str, Any], told: str) -> None:
     kit = Kit(s=McpServer.model_validate(server))
     with pytest.raises(ToolMissing, match=told) as missing:
         await kit.ready("add")
-    assert missing.value.again
+    assert missing.value.call_again
     await kit.registry.close()
 
 
@@ -276,7 +276,7 @@ async def test_a_server_whose_url_is_none_is_not_waited_for(url: str, told: str)
     kit = Kit(s=McpServer(url=url))
     with pytest.raises(ToolUnusable, match=told) as refused:
         await kit.ready("add")
-    assert not refused.value.again
+    assert not refused.value.call_again
     await kit.registry.close()
 
 
@@ -293,7 +293,7 @@ async def test_what_is_not_there(kit: Kit) -> None:
     await kit.approve()
     with pytest.raises(ToolUnusable, match=r"offer a tool 'ad'\n    Did you mean 'add'") as absent:
         await kit.ready("ad")
-    assert not absent.value.again, "no worker can help"
+    assert not absent.value.call_again, "no worker can help"
     kit.servers = {}
     with pytest.raises(ToolMissing, match="there is no MCP server 's'"):
         await kit.ready("add")

@@ -98,7 +98,7 @@ async def test_a_server_that_cannot_be_listened_to_is_away(how: str, told: str) 
     assert missing.value.message.startswith("the MCP server 's' does not answer: ")
     assert told in missing.value.message
     assert server.source in missing.value.remedy
-    assert missing.value.again
+    assert missing.value.call_again
 
 
 @pytest.mark.parametrize("how", ["tools/list:slow", "tools/call:slow", "tools/call:complain"])

@@ -34,7 +34,7 @@ async def processor_of(plan: list[Any]) -> tuple[CommandProcessor, ExecutionCont
 
 def rollback(id: str) -> QueuedCommand:
     data = {"id": id, "position": 1, "by": "ana"}
-    return QueuedCommand("rollback", data, at=2, arrived=2, is_update=True)
+    return QueuedCommand("rollback", data, queued_at=2, arrived_at=2, is_update=True)
 
 
 def test_every_command_has_an_effect() -> None:
@@ -52,16 +52,18 @@ def test_other_commands_are_applied_during_a_preparation() -> None:
 
         patch.setattr(restore, "prepare", prepare)
         waiting = rollback("r1")
-        pause = QueuedCommand("pause", {"id": "p1", "by": "ana"}, at=3, arrived=3, is_update=True)
+        pause = QueuedCommand(
+            "pause", {"id": "p1", "by": "ana"}, queued_at=3, arrived_at=3, is_update=True
+        )
         processor.queue += [waiting, pause]
         await processor.apply_all()
-        assert (waiting.done, pause.done, processor.has_work) == (False, True, False)
+        assert (waiting.is_done, pause.is_done, processor.has_work) == (False, True, False)
         loaded.set()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert processor.has_work
         await processor.apply_all()
-        assert waiting.done
+        assert waiting.is_done
         assert str(waiting.error).startswith("there is no such checkpoint")
         assert [e["command"] for e in sim.facts("CommandRejected")] == ["r1"]
 
@@ -92,7 +94,7 @@ def test_closing_returns_a_command_that_is_prepared_and_records_nothing(swallows
         context.is_closing = True
         assert processor.has_work
         await processor.apply_all()
-        assert (waiting.done, waiting.is_returned) == (True, True)
+        assert (waiting.is_done, waiting.is_returned) == (True, True)
         for _ in range(3):
             await asyncio.sleep(0)
         assert (processor.queue, processor.has_work) == ([], False)

@@ -28,7 +28,7 @@ from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers import history_progress
 from crewlog.workers.instance_host import has_no_pending_task
 from crewlog.workers.sandbox import ENDED_EARLY, SandboxedInstance, sandbox
-from crewlog.workflows.commands.queue import TOGETHER, apart
+from crewlog.workflows.commands.queue import PACKED_SIGNALS, unpack_signals
 from curious import Curious
 from shared import Lab
 
@@ -291,9 +291,9 @@ def test_the_signals_of_an_activation_are_batched_safely() -> None:
         SandboxedInstance(inner).activate(act)  # type: ignore[arg-type]
         assert inner.asked == [["resolve_activity", "signal_workflow"]]
         (one,) = seen
-        if one.signal_name != TOGETHER:
+        if one.signal_name != PACKED_SIGNALS:
             return [(one.signal_name, [each.data for each in one.input])]
-        several = apart([RawValue(each) for each in one.input])
+        several = unpack_signals([RawValue(each) for each in one.input])
         return [(name, [each.payload.data for each in args]) for name, args in several]
 
     seen: list[Any] = []
@@ -301,7 +301,9 @@ def test_the_signals_of_an_activation_are_batched_safely() -> None:
     assert given(signal("pause", "1"), signal("stop"), signal("resume", "2", "3")) == few
     assert given(signal("pause", "1")) == few[:1]
     forged = '[["stop", 1]]'
-    assert given(signal(TOGETHER, forged, "{}")) == [(TOGETHER, [forged.encode(), b"{}"])]
+    assert given(signal(PACKED_SIGNALS, forged, "{}")) == [
+        (PACKED_SIGNALS, [forged.encode(), b"{}"])
+    ]
 
 
 ACTIVITY = SimpleNamespace(command_type=CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK)

@@ -25,7 +25,7 @@ from crewlog.workflows.commands.unauthenticated_signals import (
     PARSE_WORK,
     WORK_PER_PAUSE,
     UnauthenticatedSignals,
-    work_of,
+    signal_work,
 )
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation, final
@@ -38,13 +38,13 @@ def came(*payloads: Payload) -> QueuedCommand:
 
 
 def weighed(incoming: QueuedCommand, *, encrypted: bool = False) -> int:
-    return work_of(incoming, is_limited=True, encrypted=encrypted)
+    return signal_work(incoming, is_limited=True, encrypted=encrypted)
 
 
 def test_counting_a_signal_is_cheap() -> None:
     bare = Payload(metadata=JSON, data=b'{"id": "p"}')
     assert weighed(came(bare)) == 1
-    assert work_of(came(bare), is_limited=False, encrypted=False) == PARSE_WORK
+    assert signal_work(came(bare), is_limited=False, encrypted=False) == PARSE_WORK
     assert weighed(came()) == weighed(came(bare, bare)) == 1
     for name in (b'"proof"', rb'"\u0070roof"'):
         signed = Payload(
@@ -118,8 +118,8 @@ async def test_unauthenticated_signals_are_counted_after_the_first(
     with suppress(NotPermitted):
         authorization.check(engine, incoming)
     assert strangers.count(engine, incoming) is counted
-    assert (incoming.done, strangers.unrecorded) == (counted, int(counted))
-    assert not strangers.count(engine, QueuedCommand("pause", data, arrived=1)), (
+    assert (incoming.is_done, strangers.unrecorded) == (counted, int(counted))
+    assert not strangers.count(engine, QueuedCommand("pause", data, arrived_at=1)), (
         "an update is answered"
     )
     assert engine.state.position == before

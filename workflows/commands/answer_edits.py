@@ -1,7 +1,7 @@
 """Answers that edit: an activity checks the arguments or the definition first.
 
 The tool is on a worker, so the check is an activity; the loop applies other commands meanwhile.
-If another answer is applied first, this one is refused, checked or not.
+If another answer is applied first, this one is rejected.
 """
 
 from __future__ import annotations
@@ -42,37 +42,38 @@ from crewlog.workflows.commands.queue import (
 def prepare(
     engine: Engine, incoming: QueuedCommand, command: Answer, queue: str
 ) -> Coroutine[Any, Any, Preparation] | None:
-    """The check that an answer needs; none where it edits nothing that can be checked.
+    """The check that an answer needs; none if it has no edit that can be checked.
 
     Args:
         engine: The run's engine.
-        incoming: The answer; where the edited call is not open any more, it is prepared already.
+        incoming: The answer. If the edited call has ended, this sets its preparation.
         command: The same, parsed.
         queue: The task queue of the run's activities; empty: the workflow's own.
     """
-    asked = engine.state.interrupts.get(command.interrupt)
+    interrupt = engine.state.interrupts.get(command.interrupt)
     action = command.decisions[0].edited_action
-    if asked is None or action is None:
+    if interrupt is None or action is None:
         return None
-    if asked.kind == "approval" and engine.prompt.is_active and action.name == ACTION:
-        definition = action.args.get("definition")
-        edited: dict[str, Json] = definition if isinstance(definition, dict) else {}  # pyright: ignore[reportUnknownVariableType]
-        return _check_definition(engine, edited)
-    if asked.kind != "tool_approval" or asked.step is None or action.name != asked.tool:
+    if interrupt.kind == "approval" and engine.prompt.is_active and action.name == ACTION:
+        value = action.args.get("definition")
+        definition: dict[str, Json] = value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        return _check_definition(engine, definition)
+    step = interrupt.step
+    if interrupt.kind != "tool_approval" or step is None or action.name != interrupt.tool:
         return None
-    if not _is_open(engine, asked, asked.step):
+    if not _is_call_open(engine, interrupt, step):
         incoming.preparation = CheckedArguments()
         return None
-    return _check_arguments(engine, asked.step, ToolName(asked.tool), action.args, queue)
+    return _check_arguments(engine, step, ToolName(interrupt.tool), action.args, queue)
 
 
 async def _check_arguments(
     engine: Engine, step: StepId, tool: ToolName, args: dict[str, Json], queue: str
 ) -> CheckedArguments | RefusedEdit:
     entry = engine.state.frontier.get(step)
-    rules = engine.plan.plan_tool_of(entry, tool)
+    plan_tool = engine.plan.plan_tool_of(entry, tool)
     try:
-        found: CheckArgumentsResult = await workflow.execute_activity(
+        result: CheckArgumentsResult = await workflow.execute_activity(
             CHECK_ARGUMENTS,
             CheckArguments(
                 definition=engine.plan.definition_hash_of(entry),
@@ -81,19 +82,19 @@ async def _check_arguments(
                 agent=engine.agent_of(step) or AgentName(""),
             ),
             result_type=CheckArgumentsResult,
-            task_queue=(rules.queue if rules is not None else None) or queue or None,
+            task_queue=(plan_tool.queue if plan_tool is not None else None) or queue or None,
             **CHECK_ARGUMENTS_OPTIONS,
         )
     except ActivityError as error:
         return RefusedEdit(
             CommandRejected(
                 f"the edited arguments of {tool!r} could not be checked: {_error_text(error)}",
-                remedy="The question stays open: send it again, with a new id.",
+                remedy="The question stays open: send the answer again, with a new id.",
             )
         )
-    if found.fault:
-        remedy = "The question stays open: correct them, and answer again."
-        return RefusedEdit(InvalidArguments(found.fault, remedy=remedy))
+    if result.fault:
+        remedy = "The question stays open: correct the arguments, and answer again."
+        return RefusedEdit(InvalidArguments(result.fault, remedy=remedy))
     return CheckedArguments()
 
 
@@ -102,7 +103,7 @@ async def _check_definition(
 ) -> PrepareRunResult | RefusedEdit:
     draft = engine.prompt.draft
     try:
-        found: PrepareRunResult = await workflow.execute_activity(
+        result: PrepareRunResult = await workflow.execute_activity(
             PREPARE_RUN,
             PrepareRun(
                 run=engine.state.run,
@@ -121,7 +122,7 @@ async def _check_definition(
                 remedy="The question stays open: correct the definition, and answer again.",
             )
         )
-    return found
+    return result
 
 
 def _error_text(error: ActivityError) -> str:
@@ -129,6 +130,6 @@ def _error_text(error: ActivityError) -> str:
     return cause.message if isinstance(cause, ApplicationError) else str(cause or error)
 
 
-def _is_open(engine: Engine, asked: Interrupt, step: StepId) -> bool:
-    """Whether the call that the question is about still waits."""
-    return any(call.call == asked.call for call in calls_of(engine.state.frontier.get(step)))
+def _is_call_open(engine: Engine, interrupt: Interrupt, step: StepId) -> bool:
+    """Whether the call of an interrupt still waits."""
+    return any(call.call == interrupt.call for call in calls_of(engine.state.frontier.get(step)))

@@ -70,14 +70,14 @@ _CONFLICTS = (
     InvalidArguments,
     NotPermitted,
 )
-"""Refusals that are of a kind of their own."""
-LONGEST_BY = 200
-"""Characters of a name that a refusal keeps."""
+"""Errors whose type a rejection records."""
+MAX_NAME_LENGTH = 200
+"""Characters of a name that a rejection keeps."""
 
 C = TypeVar("C", bound=Command)
 EFFECTS: dict[str, Callable[[Engine, QueuedCommand, Any], Awaitable[str]]] = {}
-"""What records a command, by the command's name; returns the detail of its result. `ask` records
-nothing, and `changes.apply` records a change."""
+"""The function that applies and records a command, by the name of the command. It returns the
+detail of the result. `ask` records nothing, and `changes.apply` applies a change."""
 
 
 def _effect(
@@ -108,19 +108,19 @@ def _origin(command: Command) -> dict[str, Any]:
     return {"by": command.by, "reason": command.reason, "command": command.id}
 
 
-def id_of(incoming: QueuedCommand) -> str:
-    """The command's id; empty where it has none that can be used."""
+def usable_id(incoming: QueuedCommand) -> str:
+    """The id of a command; empty if it has none, or one that is too long."""
     data: Any = incoming.data
     command = data.get("id") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     return command if isinstance(command, str) and 0 < len(command) <= 200 else ""
 
 
-def doubtful(engine: Engine, incoming: QueuedCommand) -> str:
-    """The id of a command that may have an outcome which the state does not remember; else empty.
+def id_to_look_up(engine: Engine, incoming: QueuedCommand) -> str:
+    """The id of a command whose outcome only the store may have; else empty.
 
-    What no activity has stored yet is looked at here, so that the store can tell the rest.
+    If the batch, which is not stored yet, has the outcome, it becomes `known_outcome`.
     """
-    command = id_of(incoming)
+    command = usable_id(incoming)
     state = engine.state
     if not command or command in state.commands or command.startswith(RESERVED):
         return ""
@@ -129,53 +129,48 @@ def doubtful(engine: Engine, incoming: QueuedCommand) -> str:
     batch = engine.journal.unpacked_batch()
     for position, entry in zip(batch.positions(), batch.entries, strict=True):
         if entry.get("command") == command:
-            incoming.known = outcome_of(j.entry_from_json(entry), position)
-    return "" if incoming.known else command
+            incoming.known_outcome = outcome_of(j.entry_from_json(entry), position)
+    return "" if incoming.known_outcome else command
 
 
 async def apply_command(engine: Engine, incoming: QueuedCommand) -> None:
-    """Applies one command, and records its outcome, except that of a dry run.
-
-    Args:
-        engine: The run's.
-        incoming: The command.
-    """
+    """Applies a command, and records its outcome, except that of a dry run."""
     try:
         with engine.journal.transaction:
             incoming.result = await _apply(engine, incoming)
     except CrewlogError as error:
         incoming.error = error
-        refused = isinstance(error, NotPermitted)
-        if incoming.dry and not refused:
+        is_permitted = not isinstance(error, NotPermitted)
+        if incoming.is_dry_run and is_permitted:
             return
-        by = _sender(incoming)
-        who = {"by": by} if by else {}
+        sender = _sender(incoming)
+        uses_id = _can_use_id(engine, incoming, is_permitted=is_permitted)
         engine.record(
             j.CommandRejected(
-                name=(incoming.sent or incoming.name)[:200],
+                name=(incoming.sent_name or incoming.name)[:MAX_NAME_LENGTH],
                 reason=str(error)[:2000],
-                command=id_of(incoming) if _is_free(engine, incoming, refused=refused) else None,
+                command=usable_id(incoming) if uses_id else None,
                 error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
-                **who,
-                **_tried(incoming),
+                **({"by": sender} if sender else {}),
+                **_rejected_answer_fields(incoming),
             )
         )
     finally:
-        incoming.done = True
-        engine.digest = ""
+        incoming.is_done = True
+        engine.command_hash = ""
 
 
 def _sender(incoming: QueuedCommand) -> str:
-    """Whose command is refused: the principal of a signed policy, else whom its `by` names."""
+    """The sender of a rejected command: its principal, or without a signed policy its `by`."""
     if incoming.authorization is not None:
         return incoming.authorization.principal
     data: Any = incoming.data
     by = data.get("by") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    return by[:LONGEST_BY] if isinstance(by, str) else ""
+    return by[:MAX_NAME_LENGTH] if isinstance(by, str) else ""
 
 
-def _tried(incoming: QueuedCommand) -> dict[str, str]:
-    """Which question an answer is to that is refused, and what it says; of an edit, with what."""
+def _rejected_answer_fields(incoming: QueuedCommand) -> dict[str, str]:
+    """The interrupt of a rejected answer, and an excerpt of the answer or of its edit."""
     if incoming.name != "answer":
         return {}
     try:
@@ -185,45 +180,48 @@ def _tried(incoming: QueuedCommand) -> dict[str, str]:
     if not isinstance(command, Answer):
         return {}
     decision = command.decisions[0]
-    said = arguments_excerpt(decision.edited_action.args) if decision.edited_action else ""
-    words = f"{decision.type} {said or decision.message}"
-    return {"interrupt": command.interrupt[:LONGEST_BY], "tried": excerpt(words)}
+    edit = arguments_excerpt(decision.edited_action.args) if decision.edited_action else ""
+    text = f"{decision.type} {edit or decision.message}"
+    return {"interrupt": command.interrupt[:MAX_NAME_LENGTH], "tried": excerpt(text)}
 
 
-def _is_free(engine: Engine, incoming: QueuedCommand, *, refused: bool) -> bool:
-    """Whether a command that is rejected gets an outcome: by an id that can be used, and is not.
+def _can_use_id(engine: Engine, incoming: QueuedCommand, *, is_permitted: bool) -> bool:
+    """Whether a rejection becomes the outcome of the command's id, which must have none yet.
 
-    Who is not permitted uses up no id: the outcome of one that had none is only lent.
+    A command that is not permitted must not use up an id. Its outcome is provisional: that of a
+    permitted command with the same id replaces it.
     """
-    command, state = id_of(incoming), engine.state
-    if not command or incoming.known is not None or (refused and _is_dry_run(incoming.data)):
+    command, state = usable_id(incoming), engine.state
+    if not command or incoming.known_outcome is not None:
         return False
-    if refused and may_be_older(state.older_commands, command):
+    if not is_permitted and _is_dry_run(incoming.data):
+        return False
+    if not is_permitted and may_be_older(state.older_commands, command):
         return False
     known = state.commands.get(CommandId(command))
-    return known is None or (_is_provisional(known) and not refused)
+    return known is None or (_is_provisional(known) and is_permitted)
 
 
 def _is_provisional(known: CommandOutcome) -> bool:
-    """Whether an outcome only says that somebody was not permitted: the id is still free."""
+    """Whether an outcome is that of a command that was not permitted."""
     return known.error_type == NotPermitted.__name__
 
 
 async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | None:
     authorization.check(engine, incoming)
     command = incoming.parse()
-    incoming.dry = isinstance(command, Change) and command.dry_run
+    incoming.is_dry_run = isinstance(command, Change) and command.dry_run
     if incoming.authorization is not None:
         command = command.model_copy(update={"by": incoming.authorization.principal})
-    incoming.digest = engine.digest = command.digest(incoming.name)
-    known = engine.state.commands.get(command.id) or incoming.known
+    incoming.command_hash = engine.command_hash = command.digest(incoming.name)
+    known = engine.state.commands.get(command.id) or incoming.known_outcome
     if known is not None and not _is_provisional(known):
-        if not known.is_duplicate(incoming.digest):
+        if not known.is_duplicate(incoming.command_hash):
             raise CommandConflict(
                 f"the id {command.id!r} was used for another command",
-                remedy="Give each command an id of its own; an id is there to repeat a command.",
+                remedy="Give each command an id of its own; only a repeated command has the same.",
             )
-        incoming.digest = known.hash
+        incoming.command_hash = known.hash
         if not known.ok:
             kinds = {each.__name__: each for each in _CONFLICTS}
             raise kinds.get(known.error_type, CommandRejected)(known.detail)
@@ -240,11 +238,11 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
     if isinstance(command, Change):
         if not incoming.is_update:
             raise CommandRejected(
-                "a change is sent as an update, and this came as a signal",
-                remedy="Send the update 'change': it is answered by what becomes of it.",
+                "a change must be sent as an update, not as a signal",
+                remedy="Send the update 'change': its result says what the change did.",
             )
         applied = changes.apply(engine, incoming, command)
-        incoming.late = applied is None
+        incoming.is_outdated = applied is None
         return applied.result if applied is not None else None
     authorization.check_manual_command(engine, incoming, command)
     detail = await EFFECTS[incoming.name](engine, incoming, command)
@@ -261,7 +259,9 @@ def _is_dry_run(data: Any) -> bool:
 @_effect("pause", Command)
 async def _pause(engine: Engine, _: QueuedCommand, command: Command) -> str:
     if engine.state.status != "running":
-        raise CommandRejected(f"the run is {engine.state.status}; only a running one pauses")
+        raise CommandRejected(
+            f"the run is {engine.state.status}; only a run with the status running can be paused"
+        )
     engine.record(j.Paused(**_origin(command)))
     return ""
 
@@ -313,7 +313,7 @@ async def _message(engine: Engine, _: QueuedCommand, command: MessageCommand) ->
 
 
 def _with_new_name(state: CrewState, message: MessageCommand) -> MessageCommand:
-    """A message to a run that was merged into this one, with the new name of its log."""
+    """The message, with the new name of its log if it was sent to a run merged into this one."""
     if message.original_run is None:
         return message
     renamed = state.merged_runs.get(message.original_run)
@@ -357,14 +357,15 @@ async def _set_permission(engine: Engine, _: QueuedCommand, command: SetPermissi
 
 
 def _not_paused(state: CrewState) -> CommandRejected:
-    """Why a run is not resumed, and what it waits for instead."""
+    """The error for `resume` of a run that is not paused, with what it waits for."""
     if state.status == "stopping":
         return CommandRejected(
-            "the run is stopping", remedy=f"Once it has: `crewlog resume {state.run}`."
+            "the run is stopping",
+            remedy=f"Resume it once it has stopped: `crewlog resume {state.run}`.",
         )
     if not state.interrupts:
         return CommandRejected(
-            "the run is not paused: it goes on", remedy=f"`crewlog watch {state.run}` follows it."
+            "the run is not paused", remedy=f"Follow it with `crewlog watch {state.run}`."
         )
     first = next(iter(state.interrupts.values()))
     others = len(state.interrupts) - 1
@@ -372,19 +373,19 @@ def _not_paused(state: CrewState) -> CommandRejected:
     return CommandRejected(
         f"the run is not paused: it waits for an answer to {first.id}{more}: "
         f"{excerpt(first.question, 200)}",
-        remedy=f"`crewlog answer {state.run}` gives it.",
+        remedy=f"Answer it with `crewlog answer {state.run}`.",
     )
 
 
 def _crew(engine: Engine) -> Engine:
-    """The run's engine, for what needs a crew.
+    """The engine, for commands that need a crew.
 
     Raises:
-        CommandRejected: its prompt is not approved yet.
+        CommandRejected: the run has no crew yet, since its definition is not approved.
     """
     if engine.prompt.is_active:
         raise CommandRejected(
-            "the run has no crew yet", remedy="Send it again once its crew is approved."
+            "the run has no crew yet", remedy="Send the command again once the crew is approved."
         )
     return engine
 
@@ -393,18 +394,22 @@ def _crew(engine: Engine) -> Engine:
 async def _roll_back(engine: Engine, incoming: QueuedCommand, command: Rollback) -> str:
     loaded = incoming.preparation
     if not isinstance(loaded, RestoreStateResult):
-        raise CommandRejected("the checkpoint was not loaded", remedy="Send it with a new id.")
-    then, plan = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
-    ways = loaded.widens if loaded.compared == engine.plan.definition else None
-    if ways is not None:
-        ways += tuple(
-            regained_permissions(engine.state.tool_permissions, then.tool_permissions, plan.agents)
+        raise CommandRejected(
+            "the checkpoint was not loaded", remedy="Send the rollback again with a new id."
         )
-    authorization.check_widening(incoming.authorization, ways, "the rollback")
+    restored, plan = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
+    widenings = loaded.widens if loaded.compared == engine.plan.definition else None
+    if widenings is not None:
+        widenings += tuple(
+            regained_permissions(
+                engine.state.tool_permissions, restored.tool_permissions, plan.agents
+            )
+        )
+    authorization.check_widening(incoming.authorization, widenings, "the rollback")
     roll_back(
         engine,
         command.position,
-        then,
+        restored,
         plan,
         by=command.by,
         reason=command.reason,
@@ -422,41 +427,44 @@ async def _answer(engine: Engine, incoming: QueuedCommand, command: Answer) -> s
 
 async def _answer_crew(engine: Engine, command: Answer, incoming: QueuedCommand) -> str:
     interrupt = find_interrupt(engine, command.interrupt)
-    given = command.decisions[0]
+    decision = command.decisions[0]
     check_answer_hash(interrupt, command.hash)
     check_may_answer(engine, interrupt, command.by)
-    who: dict[str, Any] = {"by": command.by, "command": command.id}
-    if given.type == "edit":
-        args = _edited(interrupt, given, incoming)
-        await answer(engine, interrupt, "edit", args=args, reason=command.reason, **who)
+    origin: dict[str, Any] = {"by": command.by, "command": command.id}
+    if decision.type == "edit":
+        args = _edited_arguments(interrupt, decision, incoming)
+        await answer(engine, interrupt, "edit", args=args, reason=command.reason, **origin)
         return "edit"
     if interrupt.kind == "tool_approval":
-        decision, reason = call_decision(interrupt, given.type, given.message, command.reason)
+        text, reason = call_decision(interrupt, decision.type, decision.message, command.reason)
     else:
-        decision = _decision(interrupt, given)
-        reason = command.reason or (given.message if given.type != "respond" else "")
-    check_answer(interrupt, decision)
-    authorization.check_answer(engine, incoming, interrupt, decision)
+        text = _decision_text(interrupt, decision)
+        reason = command.reason or (decision.message if decision.type != "respond" else "")
+    check_answer(interrupt, text)
+    authorization.check_answer(engine, incoming, interrupt, text)
     try:
-        await answer(engine, interrupt, decision, reason=reason, **who)
+        await answer(engine, interrupt, text, reason=reason, **origin)
     except StopAnswer:
-        reason, end_reason = f"answered {decision!r}", interrupt.limit_reached or "stopped"
+        reason, end_reason = f"answered {text!r}", interrupt.limit_reached or "stopped"
         engine.record(j.StopRequested(by=command.by, reason=reason, end_reason=end_reason))
-    return decision
+    return text
 
 
-def _edited(interrupt: Interrupt, given: Decision, incoming: QueuedCommand) -> dict[str, Any]:
-    """The arguments that an answer puts in the place of a call's.
+def _edited_arguments(
+    interrupt: Interrupt, decision: Decision, incoming: QueuedCommand
+) -> dict[str, Any]:
+    """The arguments of an edit, which replace those of the call.
 
     Raises:
-        CommandRejected: the question takes no edit, they are another tool's, or do not fit.
+        CommandRejected: the interrupt takes no edit, or the edit is for another tool, or its
+            arguments do not fit the tool.
     """
-    action = given.edited_action
+    action = decision.edited_action
     if action is None or interrupt.kind != "tool_approval":
         raise edit_rejection(interrupt)
     if action.name != interrupt.tool:
         raise CommandRejected(
-            f"{interrupt.id!r} asks about {interrupt.tool!r}, and the edit is of {action.name!r}",
+            f"{interrupt.id!r} asks about {interrupt.tool!r}, but the edit is for {action.name!r}",
             remedy=f"Edit the arguments of {interrupt.tool!r}, or reject the call.",
         )
     match incoming.preparation:
@@ -470,28 +478,28 @@ def _edited(interrupt: Interrupt, given: Decision, incoming: QueuedCommand) -> d
 
 
 def _check_is_update(incoming: QueuedCommand) -> None:
-    """Refuses an edit that came as a signal: what an update has checked is not.
+    """Checks that an edit was sent as an update: the edits of signals are not prepared.
 
     Raises:
-        CommandRejected: it did.
+        CommandRejected: it was sent as a signal.
     """
     if not incoming.is_update:
         raise CommandRejected(
-            "an answer that edits is sent as an update, and this came as a signal",
-            remedy="Send the update 'answer': what it says is checked, and it is answered.",
+            "an answer with an edit must be sent as an update, not as a signal",
+            remedy="Send the update 'answer', which checks the edit and returns a result.",
         )
 
 
-def _decision(interrupt: Interrupt, given: Decision) -> str:
-    chosen = {"approve": interrupt.approval, "reject": interrupt.refusal}
-    return chosen.get(given.type, given.message)
+def _decision_text(interrupt: Interrupt, decision: Decision) -> str:
+    options = {"approve": interrupt.approval, "reject": interrupt.refusal}
+    return options.get(decision.type, decision.message)
 
 
 def _answer_draft(engine: Engine, command: Answer, incoming: QueuedCommand) -> str:
     interrupt = find_interrupt(engine, command.interrupt)
-    given = command.decisions[0]
+    decision = command.decisions[0]
     check_answer_hash(interrupt, command.hash)
-    if given.type == "edit":
+    if decision.type == "edit":
         match incoming.preparation:
             case RefusedEdit(error):
                 raise error
@@ -500,10 +508,10 @@ def _answer_draft(engine: Engine, command: Answer, incoming: QueuedCommand) -> s
             case _:
                 _check_is_update(incoming)
                 raise edit_rejection(interrupt)
-    decision = _decision(interrupt, given)
-    reason = given.message if given.type == "reject" and given.message else command.reason
+    text = _decision_text(interrupt, decision)
+    reason = decision.message if decision.type == "reject" and decision.message else command.reason
     try:
-        engine.prompt.answer(interrupt, decision, by=command.by, command=command.id, reason=reason)
+        engine.prompt.answer(interrupt, text, by=command.by, command=command.id, reason=reason)
     except StopAnswer:
-        engine.record(j.StopRequested(by=command.by, reason=f"answered {decision!r}"))
-    return decision
+        engine.record(j.StopRequested(by=command.by, reason=f"answered {text!r}"))
+    return text

@@ -1,14 +1,14 @@
-"""The one actor for commands: it parses, authorises, prepares and applies each command once.
+"""The processor of commands: it parses, authorizes, prepares and applies each of them once.
 
     handler      validates the shape, appends the command to the queue, and waits for its outcome
-    processor    takes one command after the other: it authorises it by the policy in force, looks
-                 for an outcome that its id has already, and applies it
+    processor    takes one command after the other: it authorizes it by the policy in force, checks
+                 whether its id has an outcome already, and applies it
     preparation  a change, a rollback or an answer that edits needs an activity first. It runs
                  beside the loop, and the command returns to the queue with its result
 
-A command that waits for a preparation holds nobody: the loop goes on, and other commands are
-applied. If the graph changed meanwhile, the command is prepared again. If the run continues as
-new meanwhile, the command is returned: its client sends it again.
+A preparation blocks nothing: the loop applies other commands meanwhile. If the graph has changed
+since, the command is prepared again. If the run continues as new, the command is returned, and its
+client sends it again.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ with workflow.unsafe.imports_passed_through():
 from crewlog.workflows import authorization, changes, restore
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
 from crewlog.workflows.commands import answer_edits
-from crewlog.workflows.commands.effects import apply_command, doubtful
+from crewlog.workflows.commands.effects import apply_command, id_to_look_up
 from crewlog.workflows.commands.queue import (
     InvalidPayload,
     NotPrepared,
     Preparation,
     QueuedCommand,
     RefusedCommand,
-    present,
+    decode_payload,
 )
 from crewlog.workflows.commands.unauthenticated_signals import UnauthenticatedSignals
 from crewlog.workflows.context import ExecutionContext
@@ -54,7 +54,7 @@ class CommandProcessor:
         queue: The queue, to which the handlers append.
         run_merge: The run's part in run merges.
         has_calls: Whether calls are in flight.
-        start_drain: Limits the time of the calls in flight, in seconds, for an accepted change.
+        start_drain: Limits the time of the calls in flight for an accepted change; takes seconds.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class CommandProcessor:
         self._deferred: list[QueuedCommand] = []
         """Commands for a crew that the run does not have yet, or during an offered run merge."""
         self._blocked: list[QueuedCommand] = []
-        """Commands that wait for a pending change, which waits for nothing."""
+        """Commands that wait for a pending change; the change waits for no call."""
         self._preparing: list[tuple[QueuedCommand, asyncio.Task[None]]] = []
         self._bug: Exception | None = None
 
     @property
     def has_work(self) -> bool:
-        """Whether a command can be taken, or returned."""
+        """Whether there is a command to apply or to return."""
         if self.queue or self._bug is not None:
             return True
         if self._context.is_closing:
@@ -93,15 +93,15 @@ class CommandProcessor:
         self.queue += self.take_deferred()
 
     def take_deferred(self) -> list[QueuedCommand]:
-        """Removes the deferred commands; in their order."""
+        """Removes the deferred commands, and returns them in their order."""
         deferred, self._deferred = self._deferred, []
         return deferred
 
     async def apply_all(self) -> None:
-        """Takes every command of the queue.
+        """Applies every command of the queue.
 
         Raises:
-            Exception: a preparation failed by a bug: the workflow task fails.
+            Exception: a preparation failed with a bug. It fails the workflow task.
         """
         if self._bug is not None:
             raise self._bug
@@ -117,18 +117,18 @@ class CommandProcessor:
             await self._take(self.queue.pop(0))
 
     async def _take(self, incoming: QueuedCommand) -> None:
-        self._context.advance_clock(incoming.at)
+        self._context.advance_clock(incoming.queued_at)
         if await self._is_for_loop(incoming):
             await self._execute(incoming)
 
     async def _is_for_loop(self, incoming: QueuedCommand) -> bool:
-        """Decodes a command; whether it is to be authorised and applied now."""
+        """Decodes a command; returns whether the loop is to apply it now, authorized."""
         context, engine = self._context, self._context.engine
         is_notification = incoming.name == NOTIFY_MERGE
         if not is_notification and self.unauthenticated.count_undecoded(engine, incoming):
             return False
-        present(incoming)
-        if incoming.plain and context.encrypted:
+        decode_payload(incoming)
+        if incoming.is_unencrypted and context.encrypted:
             incoming.data = InvalidPayload(NOT_ENCRYPTED)
         if is_notification:
             if not engine.prompt.is_active:  # a run without a crew is in no run merge
@@ -145,25 +145,25 @@ class CommandProcessor:
         return not self.unauthenticated.count(engine, incoming)
 
     async def _execute(self, incoming: QueuedCommand) -> None:
-        """Prepares or applies a command that was authorised, or records that it was not."""
+        """Prepares or applies a command, or records that it is not permitted."""
         engine = self._context.engine
         if incoming.authorization is None or incoming.authorization.allowed:
             if incoming.name == "ask":  # it waits for the result, and records nothing
-                incoming.done = True
+                incoming.is_done = True
                 return
             if incoming.preparation is None:
                 await self._find_known_outcome(incoming)
                 await restore.prepare_tag(engine, incoming)
-                if self._prepares(incoming):
+                if self._start_preparation(incoming):
                     return
         await apply_command(engine, incoming)
-        if incoming.late:
-            incoming.prepare_again()
+        if incoming.is_outdated:
+            incoming.discard_preparation()
             self.queue.append(incoming)
             return
         self.unauthenticated.add_rejection(incoming)
-        if incoming.drain is not None:
-            self._start_drain(incoming.drain)
+        if incoming.drain_seconds is not None:
+            self._start_drain(incoming.drain_seconds)
 
     def _is_deferred(self, incoming: QueuedCommand) -> bool:
         state, prompt = self._context.engine.state, self._context.engine.prompt
@@ -172,32 +172,32 @@ class CommandProcessor:
         return self._context.is_merge_offered and incoming.name != "ask"
 
     async def _find_known_outcome(self, incoming: QueuedCommand) -> None:
-        """Looks up whether a command of this id was applied before, by this run or one of its id.
+        """Looks for the outcome of an earlier command with this id, in a run of this run's id.
 
-        It costs nothing in an open run with fewer commands than its state remembers.
+        In an open run with fewer commands than its state remembers, no activity is needed.
         """
         engine = self._context.engine
         if incoming.name in authorization.USED_ONCE:
             await authorization.use_command(engine, incoming)
-        command = doubtful(engine, incoming)
+        command = id_to_look_up(engine, incoming)
         if not command:
             return
         self._context.events += 1  # its marker
-        found: FindCommandResult = await workflow.execute_local_activity(
+        result: FindCommandResult = await workflow.execute_local_activity(
             FIND_COMMAND,
             FindCommand(run=engine.state.run, command=command),
             result_type=FindCommandResult,
             **LOCAL_OPTIONS,
         )
-        incoming.known = found.outcome
+        incoming.known_outcome = result.outcome
 
     # -- preparation -------------------------------------------------------------------------
 
-    def _prepares(self, incoming: QueuedCommand) -> bool:
-        """Starts the preparation that a command needs; whether it is to be applied later."""
+    def _start_preparation(self, incoming: QueuedCommand) -> bool:
+        """Starts the preparation of a command if it needs one; returns whether it must wait."""
         engine = self._context.engine
         is_refused = isinstance(incoming.preparation, RefusedCommand)
-        if not incoming.is_update or incoming.known is not None or is_refused:
+        if not incoming.is_update or incoming.known_outcome is not None or is_refused:
             return False
         try:
             command = incoming.parse()
@@ -229,10 +229,10 @@ class CommandProcessor:
         return True
 
     def _is_blocked(self, incoming: QueuedCommand, command: Change | Rollback) -> bool:
-        """Whether a command waits for a pending change; or refuses it.
+        """Whether a command waits for a pending change. If it may not wait, it is refused.
 
-        Calls in flight may last for hours, and a server keeps ten updates in flight: waiting
-        commands would keep out all others. So only a change that waits for no call is waited for.
+        It waits only if the change waits for no call. Calls may take hours, and a server allows ten
+        updates in flight: waiting commands would keep out all others.
         """
         engine = self._context.engine
         if engine.state.pending_change is None:
@@ -260,16 +260,16 @@ class CommandProcessor:
         except FailureError as error:
             if not incoming.is_returned:
                 self._bug = error
-        except Exception as error:  # noqa: BLE001 - it fails the workflow task, and not only this coroutine
+        except Exception as error:  # noqa: BLE001 - it must fail the workflow task, not only this coroutine
             self._bug = error
-        if incoming.is_returned:  # its activity was cancelled, and its client sends it again
+        if incoming.is_returned:  # its activity was cancelled; its client sends it again
             return
         self._preparing = [each for each in self._preparing if each[0] is not incoming]
         incoming.preparation = preparation
         self.queue.append(incoming)
 
     def _return_unprepared(self) -> None:
-        """Returns the commands whose preparation the execution does not wait for."""
+        """Returns the commands that are not prepared when the execution closes."""
         for incoming, task in self._preparing:
             _return(incoming)
             task.cancel()
@@ -279,4 +279,4 @@ class CommandProcessor:
 
 
 def _return(incoming: QueuedCommand) -> None:
-    incoming.is_returned = incoming.done = True
+    incoming.is_returned = incoming.is_done = True

@@ -4,9 +4,9 @@ Signal handlers only append here and never await, so that no signal is lost when
 as new: the queue is carried. Handlers of updates append, too, and wait for the outcome.
 
 The SDK makes a coroutine, and much else, for each signal. That costs more than the work for a
-signal that is only counted. So the workflow runner hands over the signals of one activation as one
-signal, `TOGETHER`; a client cannot send one of that name, since each signal of the activation is
-wrapped. The handler never awaits, so the order is the same either way.
+signal that is only counted. So the workflow runner packs the signals of one activation into one
+signal, `PACKED_SIGNALS`. A signal of that name from a client is packed, too, so no client can forge
+one. The handler never awaits, so the order is the same either way.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ with workflow.unsafe.imports_passed_through():
         RestoreStateResult,
     )
     from crewlog.state.model import CommandOutcome
-    from crewlog.validation_errors import faults_of
-    from crewlog.wire import COMMANDS, SIGNALS, Command, CommandResult, spoken
+    from crewlog.validation_errors import validation_error_text
+    from crewlog.wire import COMMANDS, SIGNALS, Command, CommandResult, cli_name
 
 
 @dataclass(frozen=True)
 class CheckedArguments:
-    """The edited arguments of an answer fit the tool, or nothing waits for them any more."""
+    """The edited arguments of an answer fit the tool, or their call has ended."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class NotPrepared:
 
 @dataclass(frozen=True)
 class RefusedEdit:
-    """The edit of an answer is not valid. Other reasons to refuse the answer come first."""
+    """The edit of an answer is not valid. Any other reason to refuse the answer precedes it."""
 
     error: CommandRejected
 
@@ -87,7 +87,7 @@ Preparation = (
     | RefusedEdit
     | RefusedCommand
 )
-"""What the preparation of a command led to: the result of its activity, or a refusal."""
+"""The result of preparing a command: that of its activity, or a refusal."""
 
 
 @dataclass
@@ -97,70 +97,70 @@ class QueuedCommand:
     name: str
     data: Any
     """The content as JSON, or an `InvalidPayload`."""
-    at: int = 0
-    """When it arrived, by `now`."""
-    arrived: int | None = None
-    """When it arrived, as the history has it: expiries are compared with it. Updates come with a
-    workflow task and have it; for a proven signal it is recorded, see `authorization.authorize`."""
-    sent: str = ""
-    """The name under which it was sent and signed, where that differs from `name`."""
+    queued_at: int = 0
+    """When it was queued, by `now`."""
+    arrived_at: int | None = None
+    """When it arrived, as the history records it: expiries are compared with it. An update has the
+    time of its workflow task. For a signal with a valid signature `authorization.authorize` records
+    the time; other signals have none."""
+    sent_name: str = ""
+    """The name under which it was sent and signed, if that is not `name`."""
     is_update: bool = False
     """Whether a client waits for its outcome."""
     args: Sequence[RawValue] = ()
-    """The payloads, decoded; none where an earlier execution received it."""
-    plain: bool = False
+    """The decoded payloads; empty if an earlier execution received it."""
+    is_unencrypted: bool = False
     """Whether it arrived unencrypted at a worker that encrypts."""
 
     authorization: CommandAuthorization | None = None
-    """Its principal, and whether the policy permits the command; none where the policy is open."""
-    is_judged: bool = False
-    """Whether `authorization` was determined, by `judged_by`."""
-    judged_by: Policy | None = None
-    known: CommandOutcome | None = None
-    """The outcome that its id has already, where the state does not remember it any more."""
+    """Its principal, and whether the policy permits the command; none if the policy is open."""
+    is_authorization_known: bool = False
+    """Whether `authorization` was determined, by `authorization_policy`."""
+    authorization_policy: Policy | None = None
+    known_outcome: CommandOutcome | None = None
+    """The outcome that its id has already, if only the store and the batch still have it."""
 
     preparation: Preparation | None = None
-    """What its preparation led to; none before that, and where it needs none."""
+    """The result of its preparation; none before that, or if it needs none."""
     rounds: list[PrepareChangeResult] = field(default_factory=list[PrepareChangeResult])
     """The replies of models that read its prompt."""
 
-    done: bool = False
+    is_done: bool = False
     """Whether it has its outcome, or was returned."""
     is_returned: bool = False
     """Whether the run continues as new before it was applied: the client sends it again."""
     result: CommandResult | None = None
     error: CrewlogError | None = None
-    digest: str = ""
-    """The digest of the command whose outcome this is."""
-    drain: float | None = None
-    """Of an accepted change: the seconds that calls in flight may take."""
-    dry: bool = False
-    """Whether it is a dry run."""
-    unfit: bool = False
+    command_hash: str = ""
+    """The hash of the command whose outcome this is."""
+    drain_seconds: float | None = None
+    """Of an accepted change: how long the calls in flight may take."""
+    is_dry_run: bool = False
+    is_malformed: bool = False
     """Whether its content is no command."""
-    late: bool = False
-    """Whether the run changed since it was prepared: it is prepared again."""
+    is_outdated: bool = False
+    """Whether the run changed since the preparation, which must be repeated."""
     _parsed: Command | CommandRejected | None = None
 
     def parse(self) -> Command:
         """The command, parsed once.
 
         Raises:
-            CommandRejected: the content is no command of this name; it names each fault.
+            CommandRejected: the content is no command of this name. It lists all errors.
         """
         if self._parsed is None:
             try:
-                self._parsed = parse(self.name, self.data)
+                self._parsed = parse_command(self.name, self.data)
             except CommandRejected as error:
                 self._parsed = error
         if isinstance(self._parsed, CommandRejected):
-            self.unfit = True
+            self.is_malformed = True
             raise self._parsed
         return self._parsed
 
-    def prepare_again(self) -> None:
-        """Forgets the preparation for a graph that the run does not have any more."""
-        self.late = self.done = False
+    def discard_preparation(self) -> None:
+        """Discards the preparation, which was for a graph that the run no longer has."""
+        self.is_outdated = self.is_done = False
         self.preparation = None
 
 
@@ -172,34 +172,34 @@ class InvalidPayload:
 
 
 @dataclass(frozen=True)
-class Lost(InvalidPayload):
-    """A payload whose file or key is missing: no run acts on it, see `payload_storage`."""
+class UnavailablePayload(InvalidPayload):
+    """A payload whose file or key is missing; see `payload_storage.external_storage`."""
 
     file: str = ""
-    """Where it would be."""
+    """The path of the missing file."""
     key: MissingKey | None = None
-    """The key that is missing; none: it is the file."""
+    """The missing key; none if the file is missing."""
 
 
 @dataclass(frozen=True)
 class UndecodedPayload(InvalidPayload):
-    """What a signal brought, until the loop takes it: there may be thousands, of no use."""
+    """The arguments of a signal, until the loop takes it: most of thousands are never decoded."""
 
     args: Sequence[RawValue] = ()
 
     @property
     def is_unsigned(self) -> bool:
-        """Whether it cannot have a proof, as its bytes show: JSON names one, or escapes that."""
+        r"""Whether its bytes exclude a signature: they have neither `proof` nor a `\u` escape."""
         if len(self.args) != 1:
             return True
         data = self.args[0].payload.data
         return b"proof" not in data and b"\\u" not in data
 
     def may_be_replaced(self, *, encrypted: bool) -> bool:
-        """Whether something may stand for it, by the worker's settings and what it finds.
+        """Whether the worker may have replaced a payload: one that it refuses or cannot read.
 
         Args:
-            encrypted: Whether what comes without encryption is refused.
+            encrypted: Whether unencrypted commands are rejected.
         """
         return any(
             is_refused(each.payload)
@@ -210,40 +210,42 @@ class UndecodedPayload(InvalidPayload):
 
     @property
     def size(self) -> int:
-        """Bytes of it."""
+        """The number of bytes."""
         return sum(len(each.payload.data) for each in self.args)
 
 
-def present(incoming: QueuedCommand) -> QueuedCommand:
-    """What came, read, where its content is there.
+def decode_payload(incoming: QueuedCommand) -> QueuedCommand:
+    """Decodes the payload of a command, and returns the command.
 
-    Not asked in its handler: all that came with a task are noted before that task fails.
+    The loop calls it, not the handler: a missing payload fails the workflow task, and by then the
+    worker must have requested the payloads of all commands in the task.
 
     Raises:
-        EncryptionKeyMissing: it is encrypted, and this worker has not the key. The task is done
-        again. StoreIncomplete: it is not there. The task is done again, when it is, or is given up.
+        EncryptionKeyMissing: this worker does not have the key. The workflow task is retried.
+        StoreIncomplete: the payload is missing. The task is retried until it is available, or given
+            up.
     """
     if isinstance(incoming.data, UndecodedPayload):
         incoming.args = incoming.data.args
-        incoming.plain = _came_unencrypted(incoming.data.args)
+        incoming.is_unencrypted = _is_unencrypted(incoming.data.args)
         incoming.data = read_client_args(incoming.data.args)
-    if isinstance(incoming.data, Lost):
+    if isinstance(incoming.data, UnavailablePayload):
         raise unavailable_payload_error(incoming.data.file, incoming.data.key)
     return incoming
 
 
 def now() -> int:
-    """The workflow's clock, in milliseconds; read where something comes in from the history.
+    """The workflow's clock, in milliseconds since the epoch, for events without their own time.
 
-    Not where a result or a failure is handled that says when it came about. The end of a local
-    activity has one time when it runs, and may have another when it is replayed. And a worker that
-    first reads a run to answer a query handles results whose workflow task has not begun, at the
-    time of the task before. A journal that is made again must be the same.
+    A replay must produce the same journal, and this clock may differ in a replay. So results and
+    failures bring their own time: the end of a local activity may have another time in a replay,
+    and a worker that first loads a run for a query handles results before their workflow task has
+    started, at the time of the task before.
 
-    Signals and the server's timeouts come without a time of their own, and what a client says of
-    the time is not to be trusted. A worker that was asked before the task of one of them began
-    would give it the time of the task before: it forgets what it has made for the query, see
-    `crewlog.workers.sandbox`. Updates only come with a task.
+    Signals and timeouts of the server have no time of their own, and a client's clock is not
+    trusted. A worker that handles them for a query, before their workflow task, gives them the time
+    of the task before; so it evicts that instance after the query, see `crewlog.workers.sandbox`.
+    Updates always come with a task.
     """
     return int(workflow.time() * 1000)
 
@@ -252,67 +254,68 @@ def read_args(args: Sequence[RawValue]) -> Any:
     """The one JSON value of a signal or an update, or an `InvalidPayload`.
 
     Raises:
-        EncryptionKeyMissing: it is encrypted, and this worker has not the key. The task is done
-        again.
+        EncryptionKeyMissing: this worker does not have the key. The workflow task is retried.
     """
     if len(args) != 1:
         return InvalidPayload(f"it takes one JSON object, not {len(args)} arguments")
     payload = args[0].payload
     if is_unavailable(payload):
         file, key = missing_file(payload), missing_key(payload)
-        why = FILE_MISSING if key is None else KEY_MISSING
-        return InvalidPayload(why) if is_given_up(payload) else Lost(why, file, key)
+        reason = FILE_MISSING if key is None else KEY_MISSING
+        if is_given_up(payload):
+            return InvalidPayload(reason)
+        return UnavailablePayload(reason, file, key)
     if is_given_up(payload):
         return InvalidPayload(FILE_MISSING)
     if is_refused(args[0].payload):
         return InvalidPayload(refusal_reason(args[0].payload)[0])
     try:
         value = workflow.payload_converter().from_payload(args[0].payload)
-        # Bytes, protobufs and NaN come through the converter, and could not be carried on.
+        # The converter also returns bytes, protobufs and NaN, which a carry cannot hold.
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
         check_depth(value)
     except EncryptionKeyMissing:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever a stranger sends must not fail the task
+    except Exception as error:  # noqa: BLE001 - no input of a client may fail the workflow task
         return InvalidPayload(f"the content is not JSON: {error}")
     return value
 
 
 def read_client_args(args: Sequence[RawValue]) -> Any:
-    """`read_args` of what a client sent, who may not use the run's own command ids."""
+    """`read_args` for a client's command. Ids of the run and inputs of schedules are invalid."""
     data = read_args(args)
     command = data.get("id") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if isinstance(command, str) and command.startswith(RESERVED):
         return InvalidPayload(f"ids that begin with {RESERVED!r} are the run's own")
     if any(is_scheduled(each.payload) for each in args):
-        return InvalidPayload("a payload is refused: it is what a schedule starts its runs with")
+        return InvalidPayload("the payload is the input with which a schedule starts its runs")
     return data  # pyright: ignore[reportUnknownVariableType]
 
 
 def receive_command(name: str, args: Sequence[RawValue]) -> QueuedCommand:
-    """What a client sent, on its way to the loop."""
+    """Makes a queued command of an update."""
     return QueuedCommand(
-        name, read_client_args(args), now(), plain=_came_unencrypted(args), args=args
+        name, read_client_args(args), now(), is_unencrypted=_is_unencrypted(args), args=args
     )
 
 
-def unread(name: str, args: Sequence[RawValue]) -> QueuedCommand:
-    """A signal on its way to the loop, which reads it."""
+def receive_signal(name: str, args: Sequence[RawValue]) -> QueuedCommand:
+    """Makes a queued command of a signal; the loop decodes it."""
     if any(is_unavailable(each.payload) for each in args):
-        return receive_command(name, args)  # the worker has requested its content
-    return QueuedCommand(name, UndecodedPayload("it is not read yet", args), now())
+        return receive_command(name, args)  # the worker has requested the payload
+    return QueuedCommand(name, UndecodedPayload("it is not decoded yet", args), now())
 
 
-def _came_unencrypted(args: Sequence[RawValue]) -> bool:
-    # What is given up is refused as that, also where its file came late and is plain.
+def _is_unencrypted(args: Sequence[RawValue]) -> bool:
+    # A payload that was given up is rejected as that, even if its file appears later and is plain.
     return any(is_plain(each.payload) and not is_given_up(each.payload) for each in args)
 
 
-def parse(name: str, data: Any) -> Command:
-    """The command that `data` is.
+def parse_command(name: str, data: Any) -> Command:
+    """Parses the content of a command.
 
     Raises:
-        CommandRejected: with what is wrong, field by field.
+        CommandRejected: the content is not valid. It lists all errors, field by field.
     """
     command_type = COMMANDS.get(name)
     if command_type is None:
@@ -320,22 +323,22 @@ def parse(name: str, data: Any) -> Command:
             f"there is no signal {name!r}", remedy=f"Signals: {', '.join(SIGNALS)}."
         )
     if isinstance(data, InvalidPayload):
-        raise CommandRejected(f"{spoken(name)}: {data.reason}")
+        raise CommandRejected(f"{cli_name(name)}: {data.reason}")
     try:
         return command_type.content.model_validate(data)
     except ValidationError as error:
-        faults = faults_of(error, "its content")
         raise CommandRejected(
-            f"{spoken(name)}: {faults}", remedy="docs/wire.md has the fields."
+            f"{cli_name(name)}: {validation_error_text(error, 'its content')}",
+            remedy="docs/wire.md has the fields.",
         ) from error
 
 
-TOGETHER = "crewlog:together"
-"""The name of the one signal."""
+PACKED_SIGNALS = "crewlog:packed-signals"
+"""The name of the signal into which the signals of an activation are packed."""
 
 
-def contents(names: Sequence[tuple[str, int]]) -> Payload:
-    """The first argument of the one signal; those of all signals follow, in order.
+def pack_names(names: Sequence[tuple[str, int]]) -> Payload:
+    """The first argument of the packed signal; the arguments of all signals follow, in order.
 
     Args:
         names: Each signal's name, and how many arguments it has.
@@ -343,9 +346,9 @@ def contents(names: Sequence[tuple[str, int]]) -> Payload:
     return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(names).encode())
 
 
-def apart(args: Sequence[RawValue]) -> Iterator[tuple[str, Sequence[RawValue]]]:
-    """The signals that came as one, with the arguments of each."""
-    at = 1
+def unpack_signals(args: Sequence[RawValue]) -> Iterator[tuple[str, Sequence[RawValue]]]:
+    """Yields the name and the arguments of each packed signal."""
+    start = 1
     for name, count in json.loads(args[0].payload.data):
-        yield name, args[at : at + count]
-        at += count
+        yield name, args[start : start + count]
+        start += count

@@ -1,16 +1,16 @@
-"""Signals of unauthenticated clients, and signals that are no commands: a run only counts many.
+"""The limit of rejections: unauthenticated and malformed signals are counted after the first ones.
 
-A client that reaches the server can send a run thousands of signals. Each rejection is a journal
-entry, which calls carry to the store. So of the signals without a valid signature (if the policy
-needs one) and those that are no commands, the first `MAX_REJECTIONS` of an execution are rejected
-one by one, and the rest gets one entry for each `SIGNALS_PER_ENTRY`, and one at the end. Of these,
-a signal whose bytes cannot have a signature is not parsed. Updates, and commands that a principal
-signed, are always rejected one by one.
+A client that reaches the server can send a run thousands of signals, and each rejection is a
+journal entry, which calls carry to the store. So an execution rejects only the first
+`MAX_REJECTIONS` signals one by one that have no valid signature (if the policy needs one) or are no
+commands. It counts the others: one entry for each `SIGNALS_PER_ENTRY`, and one at the end. A
+counted signal whose bytes cannot contain a signature is not even parsed. Updates, and commands with
+a valid signature, are always rejected one by one.
 
 The SDK takes an activation of more than two seconds for a deadlock, and a worker gets all signals
 of a workflow task in one activation. So the loop pauses after each `WORK_PER_PAUSE`: a local
-activity ends the activation. The work is counted over the execution, since activations end
-elsewhere in a replay.
+activity ends the activation. The work is counted over the execution, since in a replay the
+activations end at other signals.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class UnauthenticatedSignals:
             encrypted: Whether unencrypted commands are rejected.
         """
         is_limited = self._rejections >= MAX_REJECTIONS
-        self._work += work_of(incoming, is_limited=is_limited, encrypted=encrypted)
+        self._work += signal_work(incoming, is_limited=is_limited, encrypted=encrypted)
         if self._work < WORK_PER_PAUSE:
             return False
         self._work = 0
@@ -75,8 +75,8 @@ class UnauthenticatedSignals:
 
     def count(self, engine: Engine, incoming: QueuedCommand) -> bool:
         """Counts an unauthenticated or malformed signal; returns whether it did."""
-        # An update always gets a result. It has a time of arrival, and a signal has none.
-        if incoming.arrived is not None or self._rejections < MAX_REJECTIONS:
+        # An update always gets a result. Only updates have a time of arrival here.
+        if incoming.arrived_at is not None or self._rejections < MAX_REJECTIONS:
             return False
         if not _is_unauthenticated(incoming):
             return False
@@ -86,14 +86,14 @@ class UnauthenticatedSignals:
     def add_rejection(self, incoming: QueuedCommand) -> None:
         """Counts the rejection of an unauthenticated or malformed signal."""
         is_verified = incoming.authorization is not None and incoming.authorization.verified
-        if incoming.arrived is None and not is_verified:
-            self._rejections += incoming.authorization is not None or incoming.unfit
+        if incoming.arrived_at is None and not is_verified:
+            self._rejections += incoming.authorization is not None or incoming.is_malformed
 
     def record(self, engine: Engine) -> None:
         """Records how many signals were counted since the last entry."""
         if self.unrecorded:
             is_signed = _is_signed(engine)
-            what = "carried no proof" if is_signed else "are no commands"
+            what = "have no valid signature" if is_signed else "are no commands"
             engine.record(
                 j.CommandRejected(
                     name="signals",
@@ -104,14 +104,14 @@ class UnauthenticatedSignals:
             self.unrecorded = 0
 
     def _count(self, engine: Engine, incoming: QueuedCommand) -> None:
-        incoming.done = True
+        incoming.is_done = True
         self.unrecorded += 1
         if self.unrecorded >= SIGNALS_PER_ENTRY:
             self.record(engine)
 
 
-def work_of(incoming: QueuedCommand, *, is_limited: bool, encrypted: bool) -> int:
-    """The work of a command, by its bytes: the same for a worker with other settings.
+def signal_work(incoming: QueuedCommand, *, is_limited: bool, encrypted: bool) -> int:
+    """The work of a command. It depends on the bytes only, not on the settings of the worker.
 
     Args:
         incoming: The command.

@@ -28,7 +28,7 @@ from crewlog.definition.operations import (
 from crewlog.definition.text import read_document
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
 from crewlog.model import Json
-from crewlog.validation_errors import fault_of
+from crewlog.validation_errors import field_error_text
 
 PLACE = "crewlog change"
 _PARTS: Mapping[str, type[Any]] = {"agent": EditAgent, "tool": EditTool, "phase": EditPhase}
@@ -403,4 +403,4 @@ def _said(fault: Any) -> tuple[str, str]:
     if fault["type"] == "union_tag_invalid":
         op = str(fault["ctx"]["tag"])
         return f"there is no operation {op!r}", did_you_mean(op, _OPS, f"There are {listed(_OPS)}.")
-    return fault_of(fault, "the operation", below=1), ""
+    return field_error_text(fault, "the operation", below=1), ""

@@ -27,7 +27,7 @@ from crewlog.definition.text import Document, read_document
 from crewlog.errors import CrewlogError, Diagnostic, InvalidDefinition
 from crewlog.ids import AgentName
 from crewlog.model import Json
-from crewlog.providers import lacks_of, missing_secrets
+from crewlog.providers import missing_secrets, provider_problems
 
 _SCRIPTED = "scripted:"
 IMPORT_SECONDS = 60.0
@@ -197,7 +197,7 @@ def _wait_reason(crew: CrewDefinition) -> list[tuple[Place, str, str]]:
     found = [
         (path, lack.message, lack.remedy)
         for path, model, settings in used
-        for lack in lacks_of(model, settings)
+        for lack in provider_problems(model, settings)
     ]
     return list(dict.fromkeys(found))
 

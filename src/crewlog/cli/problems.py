@@ -120,14 +120,14 @@ def _said(error: Any) -> str:
     """What typer says; of a value that pydantic refused for it, in our words."""
     from pydantic import ValidationError  # noqa: PLC0415 - slow, and few errors need it
 
-    from crewlog.validation_errors import rule_of_error  # noqa: PLC0415
+    from crewlog.validation_errors import rule_of_field_error  # noqa: PLC0415
 
     said = str(error.format_message())
     if not isinstance(error.__cause__, ValidationError):
         return said
     fault = error.__cause__.errors(include_url=False)[0]
     # Whatever is typed is a text.
-    rule = rule_of_error(fault).replace(", not the text ", ", not ")
+    rule = rule_of_field_error(fault).replace(", not the text ", ", not ")
     return said.replace(str(error.message), rule)
 
 
@@ -138,7 +138,7 @@ def _last_place(error: BaseException) -> str:
 
 def _show(error: BaseException, described: Described) -> None:
     from crewlog.cli.screen import Screen, plain, plain_lines  # noqa: PLC0415 - rich is slow
-    from crewlog.wire import refusal_text  # noqa: PLC0415 - likewise
+    from crewlog.wire import with_cli_nouns  # noqa: PLC0415 - likewise
 
     screen = Screen()
     if isinstance(error, InvalidDefinition):
@@ -158,7 +158,7 @@ def _show(error: BaseException, described: Described) -> None:
     if head.startswith("run "):
         message = message.removeprefix("the run ")
     if isinstance(error, NotPermitted):
-        message = refusal_text(message)
+        message = with_cli_nouns(message)
     first, *others = plain_lines(message).splitlines() or [""]
     screen.complain([(head, "bold")], first, style="red", indent=4)
     for line in others:

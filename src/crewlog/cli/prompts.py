@@ -166,7 +166,7 @@ def faults_of(
     if not diagnostics:
         return None
     error = InvalidDefinition(diagnostics)
-    error.ways = ways_on(found, partial=allow_partial is False)
+    error.hint = ways_on(found, partial=allow_partial is False)
     return error
 
 

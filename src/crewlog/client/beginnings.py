@@ -36,7 +36,7 @@ from crewlog.store.checkpoints import checkpoint_state_position, load_last_state
 from crewlog.store.deletion import pending_fork_error
 from crewlog.store.missing_rows import missing_rows_error
 from crewlog.store.protocol import PendingFork, RunRow, Store
-from crewlog.validation_errors import faults_of
+from crewlog.validation_errors import validation_error_text
 from crewlog.wire import WORKFLOW_TYPE, ForkSource, StartRun
 
 STORED_WITHIN = 3.0
@@ -70,7 +70,7 @@ async def fork(
         )
         payload = StartRun(fork=checkpoint, by=by)
     except ValidationError as error:
-        raise UsageError(f"the fork cannot be started: {faults_of(error)}") from error
+        raise UsageError(f"the fork cannot be started: {validation_error_text(error)}") from error
     policy = await policy_of_run(session, source)
     return await begin(session, id, crew or "fork", payload, execution_timeout, policy=policy)
 

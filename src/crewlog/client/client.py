@@ -73,7 +73,7 @@ from crewlog.reporting.inbox import InboxInterruptView, inbox_interrupt_view
 from crewlog.run_status import CLOSED, OPEN
 from crewlog.state.model import Interrupt
 from crewlog.store.protocol import CatalogRow, CrewRow, RunRow
-from crewlog.validation_errors import faults_of
+from crewlog.validation_errors import validation_error_text
 from crewlog.wire import AskRun, InitialState, RunResult, StartRun
 
 _SOME_TIME = "-2000-01-01T00:00:00Z"
@@ -374,7 +374,7 @@ class Client(Session):
             start = StartRun(crew=content, input=input, by=who, model=own, **options)
         except ValidationError as error:
             raise UsageError(
-                f"the run cannot be started: {faults_of(error, 'its start')}",
+                f"the run cannot be started: {validation_error_text(error, 'its start')}",
                 remedy="Leave out what does not go with the crew, or give its file, a definition, "
                 "or a prompt.",
             ) from error

@@ -301,7 +301,7 @@ class Gateway:
             return True
         if size > INLINE_LIMIT:
             raise UsageError(
-                f"{wire.noun(name)}: its {size} bytes were not sent: no worker says that it "
+                f"{wire.cli_noun(name)}: its {size} bytes were not sent: no worker says that it "
                 f"reads the payload folder of this client, and a history takes {INLINE_LIMIT}",
                 remedy="Set CREWLOG_PAYLOADS here to the folder of the workers, and see that one "
                 "of them runs.",
@@ -616,8 +616,8 @@ def _called(name: str) -> str:
 
     A message is sent by `message` and by `inject`.
     """
-    called = "message" if name == "message" else wire.noun(name)
-    return repr(called) if called == wire.spoken(name) else f"this {called}"
+    called = "message" if name == "message" else wire.cli_noun(name)
+    return repr(called) if called == wire.cli_name(name) else f"this {called}"
 
 
 def _named_there(result: dict[str, Any]) -> str:
@@ -674,7 +674,7 @@ def check_own(command: CommandId, known: str, own: str) -> None:
     if known and own and known != own:
         raise CommandConflict(
             f"the id {command!r} was used for another command",
-            remedy="Give each command an id of its own; an id is there to repeat a command.",
+            remedy="Give each command an id of its own; only a repeated command has the same.",
         )
 
 
@@ -704,4 +704,4 @@ def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogE
     if kind == wire.BUSY:
         return RunBusy(message, remedy=remedy, place=f"run {run!r}")
     error_type = REFUSALS.get(kind or "", CommandRejected)
-    return error_type(message or f"the run {run!r} refused {wire.noun(name)!r}", remedy=remedy)
+    return error_type(message or f"the run {run!r} refused {wire.cli_noun(name)!r}", remedy=remedy)

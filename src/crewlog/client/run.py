@@ -86,7 +86,7 @@ from crewlog.state.model import CommandOutcome, CrewState
 from crewlog.state.run_merge.renames import renamed_log, successive_renames
 from crewlog.store.checkpoints import load_last_state, taken_up
 from crewlog.store.journal_reader import find_command
-from crewlog.validation_errors import faults_of
+from crewlog.validation_errors import validation_error_text
 from crewlog.wire import (
     Answer,
     Change,
@@ -1118,7 +1118,7 @@ class Run(ByHand, Authority, Talking):
             return kind.model_validate({**head, **fields})
         except ValidationError as error:
             raise UsageError(
-                f"the run {self.id!r} cannot be told that: {faults_of(error, 'the command')}",
+                f"cannot send the command: {validation_error_text(error, 'the command')}",
                 remedy="docs/wire.md has the fields.",
             ) from error
 

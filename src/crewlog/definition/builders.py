@@ -22,7 +22,7 @@ from crewlog.definition.model import CrewDefinition, FlowItem
 from crewlog.definition.replies import Reply
 from crewlog.errors import CrewlogError
 from crewlog.model import Json, Model
-from crewlog.validation_errors import fault_of, rule_of_error
+from crewlog.validation_errors import field_error_text, rule_of_field_error
 
 GROUP = "crewlog.builders"
 """The entry point group: each entry names a builder, or a module that has some."""
@@ -266,10 +266,10 @@ def _bad_options(error: ValidationError, use: Use, builder: Builder) -> list[Fin
             say = f"the builder {use.name!r} needs the option {where!r}"
             found.append(Finding(path, say, remedy))
         else:
-            found.append(Finding(path, say + f"it {rule_of_error(fault)}", remedy))
+            found.append(Finding(path, say + f"it {rule_of_field_error(fault)}", remedy))
     return found
 
 
 def _first(error: ValidationError) -> str:
     fault = error.errors(include_url=False)[0]
-    return f"item {fault['loc'][0] if fault['loc'] else '?'}: {fault_of(fault, below=1)}"
+    return f"item {fault['loc'][0] if fault['loc'] else '?'}: {field_error_text(fault, below=1)}"

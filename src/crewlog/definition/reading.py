@@ -28,7 +28,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.named import FINALLY, YES, answer_of, taken_back
 from crewlog.definition.replies import VALUE, Reply
 from crewlog.model import Json
-from crewlog.validation_errors import fault_of
+from crewlog.validation_errors import field_error_text
 
 LONGEST_SCANNED = 200_000
 """Characters of a text in which JSON is looked for that is not all of it: its end."""
@@ -225,7 +225,7 @@ class Form:
             whole: Json = made.model_dump(mode="json")
             canonical(whole)
         except ValidationError as error:
-            faults = [fault_of(each) for each in _causes(error.errors(include_url=False))]
+            faults = [field_error_text(each) for each in _causes(error.errors(include_url=False))]
             return Read(faults=_few(faults))
         except Exception as error:  # noqa: BLE001 - a class of others may raise anything
             return Read(faults=_few([f"it cannot be read: {type(error).__name__}: {error}"]))

@@ -33,7 +33,7 @@ from crewlog.definition.model import (
     WaitPhase,
 )
 from crewlog.model import Json, Model
-from crewlog.validation_errors import called, rule
+from crewlog.validation_errors import broken_rule, describe_value
 
 _M = TypeVar("_M", bound=Model)
 
@@ -78,7 +78,7 @@ class Form(Generic[_M]):
 def shaped(data: Json, form: Form[_M]) -> _M | list[Finding]:
     """What some data is read to, or everything that is wrong with its shape."""
     if not _is_mapping(data):
-        say = f"a {form.called} is a mapping of keys to values, not {called(data)}"
+        say = f"a {form.called} is a mapping of keys to values, not {describe_value(data)}"
         return [Finding((), say, form.begins)]
     rest = {key: value for key, value in data.items() if key not in form.own}
     found = list(_of_model(form.model, rest, (), form.called))
@@ -110,7 +110,9 @@ def flow_faults(flow: Json, crew: Mapping[str, Json]) -> Iterator[Finding]:
     """What is wrong with the shape of a crew's flow."""
     if not _is_list(flow):
         yield Finding(
-            ("flow",), f"'flow' must be a list, not {called(flow)}", "Begin each item with '- '."
+            ("flow",),
+            f"'flow' must be a list, not {describe_value(flow)}",
+            "Begin each item with '- '.",
         )
     elif not flow and not _hears(crew):
         yield Finding(
@@ -132,7 +134,7 @@ def _of_item(item: Json, path: Path, inner: bool = False) -> Iterator[Finding]:
             yield from _of_item(part, (*path, i), inner=True)
         return
     if not _is_mapping(item):
-        yield Finding(path, f"{_where(path)} cannot be {called(item)}", _ITEM)
+        yield Finding(path, f"{_where(path)} cannot be {describe_value(item)}", _ITEM)
         return
     fields = item
     kinds = [key for key in _PHASES if key in fields]
@@ -179,7 +181,7 @@ def _of_phase(fields: dict[str, Json], kind: str, path: Path) -> Iterator[Findin
         if key in rest and not isinstance(value, str) and (value is not None or key == "if"):
             yield Finding(
                 (*path, key),
-                f"'{key}' in {_where(path)} must be a condition, not {called(value)}",
+                f"'{key}' in {_where(path)} must be a condition, not {describe_value(value)}",
                 f"Write a text, e.g. {key}: not approved",
             )
             rest[key] = "x"
@@ -198,7 +200,7 @@ def _of_after(after: Json, path: Path) -> Iterator[Finding]:
         for i, name in enumerate(after):
             if not isinstance(name, str):
                 yield Finding(
-                    (*path, i), f"'after' lists phases, and {called(name)} is none", _AFTER
+                    (*path, i), f"'after' lists phases, and {describe_value(name)} is none", _AFTER
                 )
         return
     if _is_mapping(after):
@@ -215,7 +217,7 @@ def _of_after(after: Json, path: Path) -> Iterator[Finding]:
                 at="key",
             )
             return
-    yield Finding(path, f"'after' cannot be {called(after)}", _AFTER)
+    yield Finding(path, f"'after' cannot be {describe_value(after)}", _AFTER)
 
 
 def _of_model(
@@ -292,9 +294,9 @@ def _sentence(
     elif isinstance(cause, ValueError) and isinstance(detail["input"], dict | list):
         say = f"cannot be as it is: {cause}"
     elif isinstance(cause, ValueError):
-        say = f"cannot be {called(detail['input'])}: {cause}"
+        say = f"cannot be {describe_value(detail['input'])}: {cause}"
     else:
-        say = rule(kind, context, detail["input"])
+        say = broken_rule(kind, context, detail["input"])
     return Finding(path, f"{_named(path)} {say}", _repair(detail, path))
 
 
@@ -308,7 +310,7 @@ def _no_such_key(detail: ErrorDetails, path: Path) -> Finding:
 def _bad_text(detail: ErrorDetails, path: Path, is_key: bool) -> Finding:
     value = str(path[-1]) if is_key else str(detail["input"])
     if path[-1] == "run" and not is_key:
-        say = f"{_named(path)} must be 'module:function', not {called(value)}"
+        say = f"{_named(path)} must be 'module:function', not {describe_value(value)}"
         return Finding(path, say, "For example: run: my_tools:write_file")
     if path[0] == "memory" and is_key:
         say = f"{value[:40]!r} is not a scope of a memory"

@@ -19,9 +19,9 @@ import httpx
 from crewlog.definition.providers import PROVIDERS, Provider
 from crewlog.dev.doctor import Check
 from crewlog.model import Json
-from crewlog.providers import installed_providers, lacks_of
+from crewlog.providers import installed_providers, provider_problems
 from crewlog.redaction import redacted_text
-from crewlog.secrets import resolved
+from crewlog.secrets import resolve_references
 
 LIMIT = 10.0
 """Seconds that a provider has to answer."""
@@ -71,10 +71,10 @@ async def _look(
         if script.is_file():
             return Check(name, "ok", "the script is there")
         return Check(name, "fail", f"there is no script {str(script)!r}", "Correct its path.")
-    if lacks := lacks_of(model, settings, env):
+    if lacks := provider_problems(model, settings, env):
         said = "; ".join(lack.message for lack in lacks)
         return Check(name, "fail", said, " ".join(lack.remedy for lack in lacks))
-    given = cast("dict[str, Json]", resolved(dict(settings), env))
+    given = cast("dict[str, Json]", resolve_references(dict(settings), env))
     prefix, _, wanted = model.partition(":")
     provider = PROVIDERS.get(prefix)
     if provider is None or not provider.catalog or prefix in installed_providers():

@@ -29,7 +29,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.model import Model
-from crewlog.validation_errors import faults_of
+from crewlog.validation_errors import validation_error_text
 
 KEYS = "CREWLOG_ENCRYPTION_KEYS"
 """The variable that turns encryption on."""
@@ -366,7 +366,9 @@ def environment_keyring() -> Keyring | None:
     try:
         settings = EncryptionSettings()
     except ValidationError as error:
-        raise UsageError(f"the settings of encryption are wrong: {faults_of(error)}") from error
+        raise UsageError(
+            f"the settings of encryption are wrong: {validation_error_text(error)}"
+        ) from error
     if settings.keys is None:
         return None
     return _keyring(settings.keys.expanduser().absolute(), settings.accept_plain)

@@ -19,7 +19,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.errors import UsageError
 from crewlog.model import Json, Model
 from crewlog.usage import Usage
-from crewlog.validation_errors import faults_of
+from crewlog.validation_errors import validation_error_text
 
 
 class StageInput(Model):
@@ -130,7 +130,7 @@ def _case(line: str, file: Path, number: int) -> Case:
     try:
         return Case.from_json(json.loads(line))
     except ValidationError as error:
-        what = faults_of(error, "the line")
+        what = validation_error_text(error, "the line")
     except ValueError as error:
         what = f"it is not JSON: {error}"
     raise UsageError(

@@ -113,7 +113,7 @@ class RunContext:
         self.journal = journal
         self.at = 0
         """The time of new entries, in milliseconds since the epoch."""
-        self.digest = ""
+        self.command_hash = ""
         """The hash of the command that is being applied; its outcome gets it."""
 
     state: CrewState = cast("CrewState", property(attrgetter("journal.state")))
@@ -148,8 +148,8 @@ class RunContext:
                 update["end_reason"] = self.state.limit_reached or "completed"
         elif kind is j.RunStopped and (info := self.state.status_reason) is not None:
             update["end_reason"] = info.end_reason
-        if self.digest and getattr(entry, "command", None):
-            update["command_hash"] = self.digest
+        if self.command_hash and getattr(entry, "command", None):
+            update["command_hash"] = self.command_hash
         # The entry is new and has no other owner. A copy would cost a step some 50 Python calls.
         vars(entry).update(update)
         entry.model_fields_set.update(update)

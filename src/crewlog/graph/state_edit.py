@@ -25,7 +25,7 @@ from crewlog.state.edits import FLAGS, KINDS, OUTPUTS, PRIVATE, SHARED, is_small
 from crewlog.state.excerpt import excerpt
 from crewlog.state.initial_state import InitialState
 from crewlog.state.messages import message_from_json
-from crewlog.validation_errors import called
+from crewlog.validation_errors import describe_value
 
 LARGEST = 4096
 """The most bytes of JSON of a run output or a shared value, which every execution carries."""
@@ -186,7 +186,7 @@ def _kind_problem(run: RunContext, path: str, value: Json) -> Problem | None:
     remedy = f"Give {kinds.text}."
     if not kinds.declared:
         remedy += f" To set another kind of value, remove this one first: --delete {path}."
-    return f"{path!r} must be {kinds.text}, not {called(value)}: {kinds.because}", remedy
+    return f"{path!r} must be {kinds.text}, not {describe_value(value)}: {kinds.because}", remedy
 
 
 def _default_audience(run: RunContext, agent: AgentName, key: str) -> tuple[LogName, ...]:

@@ -21,7 +21,7 @@ from mcp.types import CONNECTION_CLOSED, PaginatedRequestParams
 from crewlog.allowlist.http import make_async_client
 from crewlog.authority.allowlist import AllowlistResult, Target, parse_url
 from crewlog.definition.reaching import McpServer
-from crewlog.errors import CrewlogError, ToolMissing, ToolUnusable, in_words, joined_error_text
+from crewlog.errors import CrewlogError, ToolMissing, ToolUnusable, error_text, joined_error_text
 from crewlog.mcp_servers.descriptions import ToolDescription, clean_text, describe_tool, shorten
 from crewlog.mcp_servers.http import connect_http
 from crewlog.mcp_servers.stdio import LARGEST_ANSWER, Link, run_program
@@ -385,4 +385,4 @@ def _cause_text(exc: BaseException) -> str:
         return f"no answer in {OPEN_SECONDS:g} s"
     if type(exc) is ConnectionError and str(exc):  # a text of this module, for people
         return str(exc)
-    return in_words(exc)
+    return error_text(exc)

@@ -12,7 +12,7 @@ from crewlog.errors import UsageError
 from crewlog.payload_storage.converter import data_converter
 from crewlog.payload_storage.directory import data_directory
 from crewlog.state.recorder import LARGEST_TOLD
-from crewlog.validation_errors import rule_of_error
+from crewlog.validation_errors import rule_of_field_error
 
 
 class PayloadSettings(BaseSettings):
@@ -39,7 +39,7 @@ def environment_converter() -> DataConverter:
         settings = PayloadSettings()
     except ValidationError as error:
         faults = "; ".join(
-            f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of_error(e)}" for e in error.errors()
+            f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of_field_error(e)}" for e in error.errors()
         )
         raise UsageError(f"the settings of large payloads are wrong: {faults}") from error
     return data_converter(settings.payloads.expanduser(), settings.payload_threshold)

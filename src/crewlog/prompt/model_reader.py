@@ -27,7 +27,7 @@ from crewlog.prompt.reading import EMPTY, Reading, reading_schema
 from crewlog.prompt.registry import Registry
 from crewlog.state.finish_reason import NO_READINGS
 from crewlog.state.model import NoReading, PromptReply
-from crewlog.validation_errors import rule_of_error
+from crewlog.validation_errors import rule_of_field_error
 
 REPAIRS = 3
 """How often a model may repair its reading."""
@@ -334,7 +334,7 @@ def read_reply(
         reading = Reading.model_validate_json(json.dumps(data))
     except ValidationError as error:
         faults = tuple(
-            Fault("model_failed", rule_of_error(each), path=each["loc"])
+            Fault("model_failed", rule_of_field_error(each), path=each["loc"])
             for each in error.errors(include_url=False)[:_MOST_TOLD]
         )
         return CompiledPrompt(clauses, file, "model", EMPTY, None, faults)

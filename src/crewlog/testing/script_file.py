@@ -24,7 +24,7 @@ from pydantic_core import ErrorDetails
 from crewlog.definition.text import Document, read_document
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.model import Json, Model
-from crewlog.validation_errors import fault_of
+from crewlog.validation_errors import field_error_text
 
 ANY_AGENT = "*"
 
@@ -161,7 +161,9 @@ def _validated(data: Json, document: Document | None) -> Script:
 def _diagnostic(error: ErrorDetails, document: Document | None) -> Diagnostic:
     path: tuple[str | int, ...] = error["loc"]
     known = error["type"] == "extra_forbidden"
-    message = f"a script has no {path[-1]!r} here" if known else fault_of(error, "the script")
+    message = (
+        f"a script has no {path[-1]!r} here" if known else field_error_text(error, "the script")
+    )
     remedy = (
         f"An entry has: {', '.join(Entry.model_fields)}."
         if len(path) > len(("agents", "name"))

@@ -14,9 +14,9 @@ __all__ = [
     "STORE_WAIT",
     "TASK_QUEUE",
     "WORKFLOW_TYPE",
-    "noun",
-    "refusal_text",
-    "spoken",
+    "cli_name",
+    "cli_noun",
+    "with_cli_nouns",
 ]
 
 WORKFLOW_TYPE = "CrewRun"
@@ -30,46 +30,46 @@ PAYLOAD_HASH = "payload_hash"
 payload that a client has put into external storage."""
 
 SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWaiting")
-"""Keyword search attributes. They are left out if the server does not know them."""
+"""The keyword search attributes. They are omitted if the server does not know them."""
 
 CLOSING = "Closing"
 """The error type of an update that a run refuses while it continues as new: send it again."""
 BUSY = "Busy"
 """The error type of an `ask` that a run refuses because too many clients wait by `ask`."""
 STORE_WAIT = "waits for the store: "
-"""The start of `RunView.waiting_for` if a run waits for Postgres."""
+"""The prefix of `RunView.waiting_for` if a run waits for Postgres."""
 
 LARGEST_POSITION = 2**53
-"""The largest journal position that a command may name: every language has it as an integer."""
+"""The largest journal position in a command: every language can represent it as an integer."""
 
 _CLI_NAMES = {"edit_state": "edit", "message": "inject"}
 
 
-def spoken(name: str) -> str:
-    """The command of the command line that sends a signal or update."""
+def cli_name(name: str) -> str:
+    """The command line's name of a signal or update: `edit` for `edit_state`."""
     return _CLI_NAMES.get(name, name)
 
 
-_NOUNS = {"set_permission": "ruling", "ask": "question"}
-# Not in `_CLI_NAMES`: what a run journals has those words, and a replay says them again.
+_CLI_NOUNS = {"set_permission": "ruling", "ask": "question"}
+# Not in `_CLI_NAMES`: journal entries contain those names, and a replay must repeat them.
 
 
-def noun(name: str) -> str:
-    """The noun for a command in a message to people: `this ruling` for `set_permission`."""
-    return _NOUNS.get(name, spoken(name))
+def cli_noun(name: str) -> str:
+    """The command line's noun for a command: `ruling` for `set_permission`."""
+    return _CLI_NOUNS.get(name, cli_name(name))
 
 
-_NAMED = re.compile(
+_COMMAND_MENTION = re.compile(
     r"\b(this|that) (answer|set_permission|edit_state|message)(?= needs|,| has| is)"
 )
 
 
-def refusal_text(refusal: str) -> str:
-    """A refusal of a run, for people: `this ruling` in the place of `this set_permission`."""
+def with_cli_nouns(reason: str) -> str:
+    """Replaces command names in the reason of a rejection: `this set_permission`, `this ruling`."""
 
-    def told(found: re.Match[str]) -> str:
-        called = noun(found[2])
-        article = "an " if called[0] in "aeiou" else "a "
-        return f"{found[1]} {'' if found[1] == 'this' else article}{called}"
+    def replace(match: re.Match[str]) -> str:
+        noun = cli_noun(match[2])
+        article = "an " if noun[0] in "aeiou" else "a "
+        return f"{match[1]} {'' if match[1] == 'this' else article}{noun}"
 
-    return _NAMED.sub(told, refusal)
+    return _COMMAND_MENTION.sub(replace, reason)

@@ -256,7 +256,7 @@ def _apply_component_change(
     entries.append(
         j.ComponentChanged(
             at=engine.at,
-            command_hash=engine.digest if who["command"] else "",
+            command_hash=engine.command_hash if who["command"] else "",
             change=change.kind,
             old_graph_ids=change.old_graph_ids,
             new_graph_ids=change.new_graph_ids,
