@@ -137,10 +137,16 @@ class CallScheduler:
             self._cancelled.discard(key)
             is_preempted = key in self._preempted
             self._preempted.discard(key)
-            if isinstance(outcome, CallSucceeded | GraphChangeRequested) and not (
-                isinstance(outcome.result, PrepareRunResult) or not outcome.result.journaled
-            ):
-                self._context.engine.journal.mark_stored(completion.stored)
+            match outcome:
+                case (
+                    CallSucceeded(
+                        CallModelResult() | CallToolResult() | CompilePromptResult() as result
+                    )
+                    | GraphChangeRequested(result=CallToolResult() as result)
+                ) if result.journaled:
+                    self._context.engine.journal.mark_stored(completion.stored)
+                case _:
+                    pass
             if self._context.engine.state.is_ended:
                 continue
             if not self._context.engine.prompt.is_active:
@@ -183,21 +189,23 @@ class CallScheduler:
         """
         key, outcome = (completion.request.step, completion.request.call.call), completion.outcome
         interrupts = [q for q in engine.state.interrupts.values() if q.kind == "mcp_approval"]
-        if isinstance(outcome, ApprovalWait):
-            question = outcome.question
-            is_asked = any(each.question == question for each in interrupts)
-            if engine.waits_for_calls(key[0]) and not is_asked:
-                engine.ask(
-                    "mcp_approval",
-                    question,
-                    step=key[0],
-                    call=key[1],
-                    options=("retry", "stop"),
-                    detail=outcome.wait,
-                )
-            return
-        has_succeeded = isinstance(outcome, CallSucceeded | GraphChangeRequested)
-        decision = "approved" if has_succeeded else "withdrawn"
+        match outcome:
+            case ApprovalWait(question=question):
+                is_asked = any(each.question == question for each in interrupts)
+                if engine.waits_for_calls(key[0]) and not is_asked:
+                    engine.ask(
+                        "mcp_approval",
+                        question,
+                        step=key[0],
+                        call=key[1],
+                        options=("retry", "stop"),
+                        detail=outcome.wait,
+                    )
+                return
+            case CallSucceeded() | GraphChangeRequested():
+                decision = "approved"
+            case _:
+                decision = "withdrawn"
         for each in interrupts:
             if (each.step, each.call) == key:
                 engine.record(j.InterruptAnswered(interrupt=each.id, decision=decision))
@@ -225,7 +233,11 @@ class CallScheduler:
         try:
             result = await call
             outcome = await self._result_outcome(request, result)
-            at = now() if isinstance(result, PrepareRunResult) else result.at
+            match result:
+                case PrepareRunResult():
+                    at = now()
+                case _:
+                    at = result.at
         except FailureError as error:
             # The failure of a local activity may come without an `ActivityError` around it.
             cause = (error.cause if isinstance(error, ActivityError) else error) or error
@@ -239,27 +251,30 @@ class CallScheduler:
         except Exception as bug:  # it must fail the workflow task, and not only this coroutine
             self.bug = bug
             raise
-        if isinstance(outcome, CallDeferred):
-            await self._pause(request, outcome)
+        match outcome:
+            case CallDeferred():
+                await self._pause(request, outcome)
+            case _:
+                pass
         self.completions.append(CallCompletion(request, outcome, at, position))
 
     async def _result_outcome(
         self, request: CallRequest, result: CallResult
     ) -> CallSucceeded | GraphChangeRequested:
         """The outcome of a call with a result. Prepares the change that a group tool asks for."""
-        if not isinstance(result, CallToolResult):
-            return CallSucceeded(result)
-        if not isinstance(result.outcome, GraphOperationsReturned):
-            return CallSucceeded(result)
-        self._context.events += 1
-        change = await group_tools.prepare(
-            self._context.engine,
-            request,
-            result.outcome.operations,
-            tool_result_text(result),
-            self._context.task_queue,
-        )
-        return GraphChangeRequested(result, change)
+        match result:
+            case CallToolResult(outcome=GraphOperationsReturned(operations=operations)):
+                self._context.events += 1
+                change = await group_tools.prepare(
+                    self._context.engine,
+                    request,
+                    operations,
+                    tool_result_text(result),
+                    self._context.task_queue,
+                )
+                return GraphChangeRequested(result, change)
+            case _:
+                return CallSucceeded(result)
 
     def _failure_outcome(self, request: CallRequest, cause: BaseException) -> CallOutcome:
         tool = (

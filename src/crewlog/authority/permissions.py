@@ -168,14 +168,13 @@ class Decision(Model):
     @classmethod
     def _complete(cls, data: Any) -> Any:
         """Sets the one of `allowed` and `outcome` that is missing."""
-        if isinstance(data, dict):
-            fields: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
-            if "outcome" not in fields and "allowed" in fields:
-                return {**fields, "outcome": "allow" if fields["allowed"] else "deny"}
-            if "outcome" in fields:
-                return {**fields, "allowed": fields["outcome"] != "deny"}
-            return fields
-        return data
+        match data:
+            case {"outcome": outcome, **fields}:
+                return {**fields, "outcome": outcome, "allowed": outcome != "deny"}
+            case {"allowed": allowed, **fields}:
+                return {**fields, "allowed": allowed, "outcome": "allow" if allowed else "deny"}
+            case _:
+                return data
 
 
 def limit_to_parent(child: Decision, parent: Decision) -> Decision:

@@ -133,8 +133,9 @@ class Driver:
         routes = self._routers[node](values)
         if not routes and not goto:
             return []
-        sends = [route for route in routes if isinstance(route, Send)]
-        choice = tuple(("send", r.node) if isinstance(r, Send) else r for r in routes)
+        # Compared by `is`: the sandbox makes `isinstance` several calls.
+        sends = [route for route in routes if type(route) is Send]
+        choice = tuple(("send", r.node) if type(r) is Send else r for r in routes)
         key = (node, choice, tuple(goto))
         cached = self._cache.targets
         names = cached.get(key)

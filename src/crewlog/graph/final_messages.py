@@ -67,7 +67,7 @@ class FinalMessages:
         agent with channels may be empty.
         """
         found = result.outcome
-        if not isinstance(found, MessageUnusable):
+        if found.kind != "unusable":
             return found
         if self._run.rules_of(agent, step).bad_reply == "accept":
             return found.accepted
@@ -97,7 +97,7 @@ class FinalMessages:
 
         The model wrote them by the definition before, by which no other agent reads the text.
         """
-        output = outcome.output if isinstance(outcome, FinalMessage) else None
+        output = outcome.output if outcome.kind == "final" else None
         if output is None:
             return False
         rules = self._run.rules_of(agent, step).reply
@@ -135,7 +135,7 @@ class FinalMessages:
     ) -> None:
         """Sets the outputs of a final message."""
         rules = self._run.rules_of(agent, step)
-        output = outcome.output if isinstance(outcome, FinalMessage) else None
+        output = outcome.output if outcome.kind == "final" else None
         if rules.reply is not None and output is not None:
             values = _values_by_key(output.outputs)
             entry = self._run.state.frontier[step]
@@ -163,7 +163,7 @@ class FinalMessages:
         Returns:
             What follows: another model call, the fallback that was applied, or failure.
         """
-        is_bad = isinstance(outcome, MessageUnusable)
+        is_bad = outcome.kind == "unusable"
         rules, tries = self._expected_output(agent, step, outcome)
         entry = self._run.state.frontier[step]
         if entry.turn is None:
@@ -207,14 +207,14 @@ class FinalMessages:
     ) -> tuple[PlanStructuredOutput | None, int]:
         """The structured output of a final message, and how often the model is asked for it."""
         rules = self._run.rules_of(agent, step)
-        if not isinstance(outcome, MessageUnusable):
+        if outcome.kind != "unusable":
             return rules.reply, rules.reply.tries if rules.reply is not None else 1
         return rules.reply, TRIES if rules.bad_reply == "retry" else 1
 
     def policy(self, agent: AgentName, step: StepId, outcome: MessageOutcome) -> str:
         """The `bad_reply` of a step with a bad message, if it is `ask` or `fail`; else empty."""
         policy = self._run.rules_of(agent, step).bad_reply
-        is_bad = isinstance(outcome, MessageUnusable)
+        is_bad = outcome.kind == "unusable"
         return policy if is_bad and policy in ("ask", "fail") else ""
 
     def failure_text(
@@ -234,7 +234,7 @@ class FinalMessages:
             "Describe the expected reply in its prompt, choose another model, or set the "
             "`fallback` of its reply."
         )
-        if isinstance(outcome, MessageUnusable):
+        if outcome.kind == "unusable":
             remedy = f"{REMEDIES[outcome.ending]}, {ACCEPT_REMEDY}"
         return f"the reply of {agent!r} cannot be used, and it was asked {times}: {text}.\n{remedy}"
 

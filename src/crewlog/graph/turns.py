@@ -42,10 +42,8 @@ from crewlog.state.calls import (
     CallModelResult,
     CallToolResult,
     MessageOutcome,
-    MessageUnusable,
     ToolCallDenied,
     ToolCallInvalid,
-    ToolCallsRequested,
 )
 from crewlog.state.excerpt import excerpt, message_excerpt
 from crewlog.state.model import Call, FrontierStep, Turn
@@ -98,7 +96,7 @@ class Turns:
                 j.ArtifactOperationsRefused(step=step, agent=agent, **refused.to_json())
             )
         outcome = self._replies.outcome(agent, step, result)
-        requested = outcome.calls if isinstance(outcome, ToolCallsRequested) else ()
+        requested = outcome.calls if outcome.kind == "tool_calls" else ()
         first = entry.turn.next_call
         numbers = await self._graph.apply_message(range(first, first + len(requested)))
         calls = tuple(
@@ -107,9 +105,9 @@ class Turns:
         )
         faults = self._replies.errors(agent, step, outcome)
         is_final = not calls and not faults
-        has_text = bool(message_excerpt(result.body))
+        text_excerpt = message_excerpt(result.body)
         logs = (
-            self._final_message_logs(agent, step, has_text)
+            self._final_message_logs(agent, step, bool(text_excerpt))
             if is_final
             else (self._run.step_log(step, agent),)
         )
@@ -124,7 +122,7 @@ class Turns:
                 model=result.model,
                 calls=calls,
                 usage=Usage() if composed else result.usage,
-                excerpt=message_excerpt(result.body),
+                excerpt=text_excerpt,
                 append=is_final and self._run.has_list_reducer(f"{agent}.text"),
                 refused=bool(faults),
                 ending=result.ending,
@@ -167,7 +165,7 @@ class Turns:
             case "fail":
                 calls = calls_of(self._run.state.frontier[step])
                 error = self._replies.failure_text(agent, step, outcome, faults)
-                is_bad = isinstance(outcome, MessageUnusable)
+                is_bad = outcome.kind == "unusable"
                 error_type: FoundError = "BadReply" if is_bad else "ReplyInvalid"
                 policy = self._replies.policy(agent, step, outcome)
                 await self._fail_turn(step, calls[-1].call, error, error_type, policy)

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from crewlog.canonical_json import hash_json
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
-from crewlog.model import Json, Model
+from crewlog.model import Json, Model, is_object
 from crewlog.state.agent_inputs import AgentInput
 from crewlog.state.body_metadata import usage_with_metadata, usage_without_metadata
 from crewlog.state.calls.view import View
@@ -44,11 +44,10 @@ class CallInput(Model):
     @model_validator(mode="before")
     @classmethod
     def _with_step(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "step" not in data:
-            fields: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
-            step = _last_started_step(fields.get("batch") or {})
-            return {**fields, "step": step} if step else fields
-        return data  # pyright: ignore[reportUnknownVariableType]
+        if is_object(data) and "step" not in data:
+            step = _last_started_step(data.get("batch") or {})
+            return {**data, "step": step} if step else data
+        return data
 
     @override
     def to_json(self) -> dict[str, Json]:
@@ -105,21 +104,15 @@ class CallResult(Model):
     @model_validator(mode="before")
     @classmethod
     def _with_metadata(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("body"), dict):  # pyright: ignore[reportUnknownMemberType]
-            fields: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
-            metadata: dict[str, Json] = {
-                "hash": hash_json(fields["body"]),
-                **cls._metadata(fields["body"]),
-            }
-            if isinstance(fields.get("usage"), dict) and "usage" in metadata:
-                fields = {
-                    **fields,
-                    "usage": usage_with_metadata(fields["usage"], metadata["usage"]),
-                }
-            if isinstance(fields.get("outcome"), dict) and "outcome" in metadata:
-                fields = {**fields, "outcome": {**metadata["outcome"], **fields["outcome"]}}
-            return {**metadata, **fields}
-        return data  # pyright: ignore[reportUnknownVariableType]
+        if not is_object(data) or not is_object(body := data.get("body")):
+            return data
+        metadata: dict[str, Json] = {"hash": hash_json(body), **cls._metadata(body)}
+        fields = {**metadata, **data}
+        if "usage" in metadata and is_object(usage := data.get("usage")):
+            fields["usage"] = usage_with_metadata(usage, metadata["usage"])
+        if "outcome" in metadata and is_object(outcome := data.get("outcome")):
+            fields["outcome"] = {**metadata["outcome"], **outcome}
+        return fields
 
     @override
     def to_json(self) -> dict[str, Json]:

@@ -131,7 +131,7 @@ class CallModelResult(CallResult):
     @property
     def ending(self) -> BadEnding:
         """The finish reason that makes the message unusable; empty for a usable one."""
-        return self.outcome.ending if isinstance(self.outcome, MessageUnusable) else ""
+        return self.outcome.ending if self.outcome.kind == "unusable" else ""
 
 
 class Chunk(Model):
