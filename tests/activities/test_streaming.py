@@ -98,7 +98,7 @@ async def test_chunks_make_the_same_message(model_call, log, entry):
     ]
     assert replies[0].body == replies[1].body
     assert replies[0].usage == replies[1].usage
-    assert replies[0].tools == replies[1].tools
+    assert replies[0].outcome == replies[1].outcome
 
 
 @pytest.mark.parametrize("text", ["hello", "use a tool", "break a tool", "say nothing"])
@@ -117,7 +117,7 @@ async def test_chunks_make_the_same_message_over_http(model_call, log, service, 
         for settings in ({}, {"streaming": False})
     ]
     assert replies[0].body == replies[1].body
-    assert replies[0].tools == replies[1].tools
+    assert replies[0].outcome == replies[1].outcome
     assert replies[0].usage == replies[1].usage
 
 

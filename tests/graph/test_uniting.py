@@ -400,8 +400,8 @@ def test_what_cannot_be_one_is_refused(one: Any, two: Any, match: str) -> None:
 @pytest.mark.parametrize(
     ("edge", "match"),
     [
-        ({"op": "connect", "sender": "x", "listener": "a"}, "no creature 'x'"),
-        ({"op": "connect", "sender": "a", "listener": "a"}, "no creature 'a'"),
+        ({"op": "connect", "sender": "x", "listener": "a"}, "no agent 'x' with channels"),
+        ({"op": "connect", "sender": "a", "listener": "a"}, "no agent 'a' with channels"),
         ({"op": "wire", "name": "a", "to": "channel:p"}, "channel 'p'"),
         ({"op": "unwire", "name": "a", "to": "x"}, "does not connect two runs"),
     ],

@@ -129,7 +129,8 @@ async def test_a_server_that_hangs(dsn: str, monkeypatch: pytest.MonkeyPatch) ->
 async def test_cancelling_leaves_the_pool_whole(dsn: str) -> None:
     pool = await Pool.connect(dsn, max_size=1)
     for _ in range(3):
-        with pytest.raises(TimeoutError):
+        # A busy server may cancel the statement too late: then the pool reports the server.
+        with pytest.raises((TimeoutError, StoreUnavailable)):
             await asyncio.wait_for(pool.fetch("SELECT pg_sleep(30)"), 0.05)
     assert [tuple(row) for row in await pool.fetch("SELECT 1")] == [(1,)]
     await pool.close()
