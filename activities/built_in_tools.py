@@ -159,7 +159,7 @@ class BuiltInTools:
             # Not cached: it depends on the present crew.
             if not crew.is_privileged(who):
                 return None
-            remembers = None if self._memory is None else self._memory.remembers
+            remembers = None if self._memory is None else self._memory.has_memories
             return make_tool(group_tool(name, crew, who, remembers))
         if name in SCRATCH_TOOLS:
             return self._scratch(name, crew, who)

@@ -1,7 +1,4 @@
-"""The conversion of errors to Temporal failures, for all activities.
-
-The details of a failure are a `FailureDetails`: see `crewlog.failure_details`.
-"""
+"""The conversion of errors to Temporal failures, for all activities; see `FailureDetails`."""
 
 from __future__ import annotations
 
@@ -52,20 +49,20 @@ def to_failure(
     failed_at: int = 0,
     is_benign: bool = False,
 ) -> ApplicationError:
-    """Return the failure that reports an error to the workflow.
+    """Returns the failure that reports an error to the workflow.
 
     Args:
-        error: The error. A subclass of a user is reported as the Crewlog class above it.
+        error: The error. A user's subclass is reported as its closest base class in Crewlog.
         effect_started: Whether the effect may have begun.
-        is_final: Whether an error that no retry helps ends the activity.
+        is_final: Whether an error that is not retryable ends the activity.
         failed_at: When it failed, in milliseconds since the epoch; 0: unknown.
-        is_benign: Whether the error is an expected result: the SDK logs no traceback of it.
+        is_benign: Whether the error is an expected result, for which the SDK logs no traceback.
     """
     kind = next(c for c in type(error).__mro__ if c.__module__ == errors.__name__)
-    # A provider that rejects a call by a rate limit has not begun it.
+    # A call that a rate limit rejects has not begun.
     effect_started = effect_started and not isinstance(error, ModelRateLimited)
     message, place, remedy = error.message, error.place, error.remedy
-    if isinstance(error, InvalidDefinition):  # report all diagnostics, not the first alone
+    if isinstance(error, InvalidDefinition):  # report all diagnostics, not only the first
         message, place, remedy = str(error), "", ""
     call_again = error.call_again and not effect_started
     retry_after = error.retry_after if isinstance(error, ModelUnavailable) else None
@@ -88,7 +85,7 @@ def to_failure(
 
 
 def _next_attempt_seconds(error: ModelUnavailable) -> float | None:
-    """Return the wait before the next attempt of the activity; None: see its retry policy."""
+    """Returns the wait before the next attempt; None: the retry policy decides."""
     policy = activity.info().retry_policy if activity.in_activity() else None
     if policy is None:
         return error.retry_after
@@ -98,7 +95,7 @@ def _next_attempt_seconds(error: ModelUnavailable) -> float | None:
         backoff=policy.backoff_coefficient,
         longest=(policy.maximum_interval or 100 * policy.initial_interval).total_seconds(),
         asked=error.retry_after or 0.0,
-        chance=random.random(),  # noqa: S311 - no secret
+        chance=random.random(),  # noqa: S311 - jitter needs no secure source
     )
 
 
@@ -106,19 +103,19 @@ def _next_attempt_seconds(error: ModelUnavailable) -> float | None:
 def convert_errors(
     *, is_final: bool = True, rejection_log: str = ""
 ) -> Generator[Effect, None, None]:
-    """Convert the errors of the block to failures; a cancellation passes unchanged.
+    """Converts the errors of the block to failures; a cancellation passes unchanged.
 
     Args:
-        is_final: Whether an error that no retry helps ends the activity. False where a run stores
-            its journal: the run waits until people have repaired the store.
-        rejection_log: The log line, without a traceback, for invalid input. The sender of the
-            input gets the whole error.
+        is_final: Whether an error that is not retryable ends the activity. False for activities
+            that store a journal: the run waits until people have repaired the store.
+        rejection_log: The log line for invalid input, without a traceback; its sender gets the
+            whole error. Empty: such errors are not logged.
     """
     effect = Effect()
     clock = Clock() if activity.in_activity() else None
     run = (activity.info().workflow_id or "") if activity.in_activity() else ""
 
-    def converted(error: CrewlogError, *, is_benign: bool = False) -> ApplicationError:
+    def convert(error: CrewlogError, *, is_benign: bool = False) -> ApplicationError:
         return to_failure(
             error,
             effect_started=effect.started,
@@ -132,24 +129,24 @@ def convert_errors(
     except ApplicationError:
         raise
     except MissingRows as error:
-        raise converted(error.for_run(run) if clock is not None else error) from error
+        raise convert(error.for_run(run) if clock is not None else error) from error
     except ServiceError as error:
-        # Without a cause: the server drops the failure of a pending activity if it is longer than
-        # 4 KB, and the failure tells people why the run waits.
-        raise converted(error) from None
+        # Without a cause: the failure shows people why the run waits, and the server drops the
+        # failure of a pending activity if it is longer than 4 KB.
+        raise convert(error) from None
     except CrewlogError as error:
         is_input = isinstance(error, InvalidDefinition | UsageError | ChangeConflict)
         is_rejection = bool(rejection_log) and is_input
         if is_rejection:
             log.info(rejection_log, run=run, why=redacted_text(str(error)).partition("\n")[0])
-        raise converted(error, is_benign=is_rejection) from error
+        raise convert(error, is_benign=is_rejection) from error
     except Exception as error:
         causes = flat_errors(error)
         known = [each for each in causes if isinstance(each, CrewlogError)]
-        if len(known) == len(causes):  # of concurrent tasks, a final error decides
-            raise converted(next((e for e in known if not e.retryable), known[0])) from error
+        if len(known) == len(causes):  # several tasks failed: an error that is final decides
+            raise convert(next((e for e in known if not e.retryable), known[0])) from error
         bug = InternalError(
             error_text(error),
             remedy="This is a bug in Crewlog: please report it with the worker's log.",
         )
-        raise converted(bug) from error
+        raise convert(bug) from error

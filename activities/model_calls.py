@@ -78,7 +78,7 @@ class Before:
     def __init__(self, store: Store, task: CallModel) -> None:
         self._store = store
         self._task = task
-        self._looked = permissions.scheduled()
+        self._looked = permissions.scheduled_at()
         self._ruled = 0
         self._one = asyncio.Lock()
         self.stored = not task.batch.entries

@@ -1,6 +1,6 @@
-"""Load runs at checkpoints from the store, for rollbacks, forks, reopened runs and split runs.
+"""Loads runs at checkpoints from the store, for rollbacks, forks, reopened runs and split runs.
 
-The journal of the original run decides whether another run is one of its split runs.
+Whether a run is a split run is decided by the journal of the original run.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from crewlog.state.fold import fold
 from crewlog.state.journal import Batch, ComponentChanged, SplitRun, entry_from_json
 from crewlog.state.model import CrewState, LogHead
 from crewlog.state.split import split_run_state
-from crewlog.store.checkpoints import checkpoint_state_position, load_last_state, taken_up
+from crewlog.store.checkpoints import checkpoint_state_position, load_last_state, load_reopen_state
 from crewlog.store.claims import claim_agent, claim_agents
-from crewlog.store.journal_reader import load_state as state_at
+from crewlog.store.journal_reader import load_state
 from crewlog.store.protocol import Store
 from crewlog.store.remote_agents import claimable_agents, remote_agent_logs
 
-PATIENCE = 2.0
-"""Seconds in which a split is looked for before the attempt fails and is retried."""
+SPLIT_WAIT_SECONDS = 2.0
+"""Seconds that an attempt waits for the entry of a split before it fails and is retried."""
 SPLIT_POLL_SECONDS = 0.025
 """Seconds between two reads of the journal."""
-_INSTEAD = (
+_SPLIT_EXCLUDING_ENTRIES = (
     j.SwapFailed,
     j.ChangeAccepted,
     j.RunReopened,
@@ -65,8 +65,8 @@ _INSTEAD = (
     j.RunFailed,
     j.RunEndedByMerge,
 )
-"""Entries of a run whose split did not happen: none of them comes between the start of its split
-runs and the entry that names them."""
+"""Entries that show that a split did not happen: none can come between the start of split runs and
+the entry that names them."""
 
 
 class SplitRecord(NamedTuple):
@@ -78,48 +78,48 @@ class SplitRecord(NamedTuple):
 
 
 async def wait_for_split(
-    store: Store, ended: FindEndedRun, source: RunId, run: RunId, after: int
+    store: Store, find_ended_run: FindEndedRun, source: RunId, run: RunId, after: int
 ) -> SplitRecord:
-    """Waits until the journal of a run names another run as a split run, or never can.
+    """Waits until the journal of a run names another run as a split run, or cannot name it.
 
-    The wait has no limit, since the original run may be about to store the split, and its agents
-    would then be in no run. It ends early in two cases: the journal has an entry that excludes the
-    split, or the original run has ended. In the second case the store rejects the executions of
-    that run first, so that its journal is final.
+    The error is retryable without limit, since the original run may be about to store the split: if
+    the split run gave up, no run would have the agents. It is final in two cases: the journal has
+    an entry that excludes the split, or the original run has ended. In the second case the store
+    rejects the executions of that run first, so that its journal is final.
 
     Args:
         store: The store with the journal.
-        ended: Asks the server whether the run has ended.
+        find_ended_run: Asks the server whether the run has ended.
         source: The original run.
         run: The split run.
         after: The position after which the entry is expected.
 
     Raises:
         SplitNotRecorded: the journal does not name the split run yet.
-        SplitNeverRecorded: the journal never will.
+        SplitNeverRecorded: the journal cannot name it any more.
     """
-    until = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + SPLIT_WAIT_SECONDS
     while True:
-        found, after = await _named(store, source, run, after)
-        if found is not None:
-            return found
-        if time.monotonic() > until:
+        record, after = await _find_split(store, source, run, after)
+        if record is not None:
+            return record
+        if time.monotonic() > deadline:
             break
         await asyncio.sleep(SPLIT_POLL_SECONDS)
-    ending = await ended(source)
+    ending = await find_ended_run(source)
     if ending is None:
         raise SplitNotRecorded(
             f"the journal of the run {source!r} does not name the split run {run!r} up to "
             f"position {after}"
         )
     await store.reject_executions(source, ending.executions)
-    found, _ = await _named(store, source, run, after)
-    if found is None:
+    record, _ = await _find_split(store, source, run, after)
+    if record is None:
         raise _never_recorded(source, run, "the run has ended")
-    return found
+    return record
 
 
-async def _named(
+async def _find_split(
     store: Store, source: RunId, run: RunId, after: int
 ) -> tuple[SplitRecord | None, int]:
     """Returns the entry that names a split run, if there is one, and the last position read."""
@@ -130,17 +130,17 @@ async def _named(
                 for part in entry.split_runs:
                     if part.run == run:
                         return SplitRecord(row.position, entry, part), row.position
-            if isinstance(entry, _INSTEAD):
-                why = f"it has {entry.kind} at position {row.position} instead"
-                raise _never_recorded(source, run, why)
+            if isinstance(entry, _SPLIT_EXCLUDING_ENTRIES):
+                reason = f"it has {entry.kind} at position {row.position} instead"
+                raise _never_recorded(source, run, reason)
         after = rows[-1].position
     return None, after
 
 
-def _never_recorded(source: RunId, run: RunId, why: str) -> SplitNeverRecorded:
+def _never_recorded(source: RunId, run: RunId, reason: str) -> SplitNeverRecorded:
     return SplitNeverRecorded(
-        f"the journal of the run {source!r} does not name the split run {run!r}, and never will: "
-        f"{why}",
+        f"the split run {run!r} cannot start: the journal of the run {source!r} does not name it: "
+        f"{reason}",
         remedy=f"Its agents are in {source!r}: `crewlog graphs` shows them.",
     )
 
@@ -154,16 +154,16 @@ class StateLoader:
     search_attributes: Probe
     """Asks whether the server knows Crewlog's search attributes."""
     executions: Executions
-    ended: FindEndedRun
+    find_ended_run: FindEndedRun
     """Asks the server whether a run has ended."""
 
     async def load(self, task: RestoreState, run: RunId, batch: Batch) -> RestoreStateResult:
-        """Stores the batch of the run that asks, and loads a state with its plan.
+        """Stores the batch of the calling run, and loads a state with its plan.
 
         Raises:
-            UsageError: the position is no checkpoint, the run is completed, or it has no crew.
+            UsageError: the position is not a checkpoint, the run is completed, or it has no crew.
             StoreIncomplete: rows of the run are missing.
-            InvalidDefinition: the definition at the position is not valid any more.
+            InvalidDefinition: this version does not accept the definition at the position.
             NotPermitted: the run is signed, and the start that reopens it was used before, or does
                 not name its last execution.
         """
@@ -171,13 +171,13 @@ class StateLoader:
             await append(self.store, run, batch)
         if task.run == run:
             return await self._load(task, run)
-        if task.split_after is None:  # of a split run, see below
+        if task.split_after is None:  # `_load_split_run` adds that of a split run
             await self.store.add_pending_fork(task.run, run, Clock().now())
         load = self._load if task.split_after is None else self._load_split_run
         try:
             loaded = await load(task, run)
         except CrewlogError as error:
-            if not error.retryable:  # it never starts, so the other run need not be kept for it
+            if not error.retryable:  # the run never starts, so it does not need the other run
                 await self.store.remove_pending_fork(task.run, run)
             raise
         if not loaded.begins:
@@ -187,73 +187,81 @@ class StateLoader:
     async def _load(self, task: RestoreState, run: RunId) -> RestoreStateResult:
         last: dict[str, Json] = {}
         decision = ""
-        left: dict[LogName, LogHead] = {}
+        former_logs: dict[LogName, LogHead] = {}
         if task.reopen:
             use = task.use
-            let_in = use is None or await _check_last(task, use, self.store, self.executions)
-            end = await _at_rest(self.store, task.run, task.executions if let_in else ())
-            found, then = await taken_up(self.store, task.run, end)
-            # Before anything is returned: another run may be about to claim its agents.
-            taker = ClaimOwner(task.run, end.position, current_execution_id())
-            theirs = await claimable_agents(self.store, then, end)
-            await claim_agents(self.store, theirs, ended_executions_lookup(self.ended), taker)
-            last, decision = end.to_json(), found.decision or ""
-            left = await remote_agent_logs(self.store, task.run, then) if task.recipe else {}
+            is_permitted = use is None or await _check_reopen(
+                task, use, self.store, self.executions
+            )
+            end = await _load_final_state(
+                self.store, task.run, task.executions if is_permitted else ()
+            )
+            point, state = await load_reopen_state(self.store, task.run, end)
+            # Claim the agents before anything is returned: another run may be about to claim them.
+            owner = ClaimOwner(task.run, end.position, current_execution_id())
+            claimable = await claimable_agents(self.store, state, end)
+            await claim_agents(
+                self.store, claimable, ended_executions_lookup(self.find_ended_run), owner
+            )
+            last, decision = end.to_json(), point.decision or ""
+            if task.recipe:
+                former_logs = await remote_agent_logs(self.store, task.run, state)
         else:
-            then = await state_at(
+            state = await load_state(
                 self.store,
                 task.run,
                 await checkpoint_state_position(self.store, task.run, task.position),
             )
-        if not then.definition:
+        if not state.definition:
             raise UsageError(
-                f"the run {task.run!r} has no crew at position {then.position}",
+                f"the run {task.run!r} has no crew at position {state.position}",
                 remedy="Start a new run with its prompt.",
             )
-        given = await self.store.get_definition(then.definition)
-        definition, plan = await lower_stored_definition(given, self.store, self.definitions)
-        plan, older = await _with_detached_steps(plan, then, self.store, self.definitions)
+        stored = await self.store.get_definition(state.definition)
+        definition, plan = await lower_stored_definition(stored, self.store, self.definitions)
+        plan, older = await _with_detached_steps(plan, state, self.store, self.definitions)
         # Without a known last definition, the policy of the checkpoint decides.
-        force = await _in_force(task, self.store) or CrewDefinition.from_json(definition)
-        begins = await _begin(task, force.policy, run, self.store, self.executions)
+        current = await _last_definition(task, self.store) or CrewDefinition.from_json(definition)
+        begins = await _record_start(task, current.policy, run, self.store, self.executions)
         return RestoreStateResult(
             begins=begins,
-            position=then.position,
-            state=then.to_json(),
+            position=state.position,
+            state=state.to_json(),
             definition=definition,
             plan=plan,
             search_attributes=await self.search_attributes(),
             last=last,
             decision=decision,
-            widens=await _widens(
+            widens=await _find_widenings(
                 task,
                 self.store,
-                force,
+                current,
                 CrewDefinition.from_json(definition),
                 GraphPlan.from_json(plan),
-                then,
+                state,
             ),
-            policy=force.policy,
+            policy=current.policy,
             compared=task.against,
-            former_logs=left,
+            former_logs=former_logs,
             older=older,
         )
 
     async def _load_split_run(self, task: RestoreState, run: RunId) -> RestoreStateResult:
         """Loads the state and the plan that a split run starts with.
 
-        The entry in the journal of the original run is its only permission to start: nothing else
-        writes to that journal.
+        Only the entry in the journal of the original run permits the start: no other run writes to
+        that journal.
 
         Raises:
             SplitNotRecorded: the journal does not name the split run yet.
-            SplitNeverRecorded: the journal never will.
+            SplitNeverRecorded: the journal cannot name it any more.
         """
-        above = task.split_after or 0
-        position, entry, part = await wait_for_split(self.store, self.ended, task.run, run, above)
-        await _check_ours(self.store, run, part.contents.agents, self.ended)
+        position, entry, part = await wait_for_split(
+            self.store, self.find_ended_run, task.run, run, task.split_after or 0
+        )
+        await _claim_agents(self.store, run, part.contents.agents, self.find_ended_run)
         await self.store.add_pending_fork(task.run, run, Clock().now())
-        before = await state_at(self.store, task.run, position - 1)
+        before = await load_state(self.store, task.run, position - 1)
         after = fold(before, entry.model_copy(update={"split_runs": ()}))
         definition, plan = await lower_stored_definition(
             await self.store.get_definition(part.definition), self.store, self.definitions
@@ -261,15 +269,15 @@ class StateLoader:
         policy = CrewDefinition.from_json(definition).policy
         if task.use is not None and policy is not None and policy.signed:
             await self.executions.check_unused_id(run, task.use)
-            await _begin_once(task, run, position, task.use, self.store)
+            await _record_split_start(task, run, position, task.use, self.store)
             await self.executions.begin(run, task.use, signed=True)
-        then = split_run_state(after, run, part.contents).model_copy(
+        state = split_run_state(after, run, part.contents).model_copy(
             update={"definition": part.definition, "rules": GraphPlan.from_json(plan).rules}
         )
-        plan, older = await _with_detached_steps(plan, then, self.store, self.definitions)
+        plan, older = await _with_detached_steps(plan, state, self.store, self.definitions)
         return RestoreStateResult(
-            position=then.position,
-            state=then.to_json(),
+            position=state.position,
+            state=state.to_json(),
             definition=definition,
             plan=plan,
             search_attributes=await self.search_attributes(),
@@ -280,15 +288,15 @@ class StateLoader:
         )
 
 
-async def _begin_once(
-    task: RestoreState, run: RunId, at: int, use: SignedStart, store: Store
+async def _record_split_start(
+    task: RestoreState, run: RunId, position: int, use: SignedStart, store: Store
 ) -> None:
-    """Records that a split run starts: its start has no signature, so it must not start twice.
+    """Records the start of a split run. It has no signature, so it must not happen twice.
 
     Raises:
-        NotPermitted: it started before, and was deleted.
+        NotPermitted: the run started before, and was deleted.
     """
-    key = f"once:{hash_json([run, task.run, at])}"
+    key = f"once:{hash_json([run, task.run, position])}"
     if await store.claim(key, use.execution) != use.execution:
         raise NotPermitted(
             f"the split run {run!r} of {task.run!r} started before, and was deleted",
@@ -296,8 +304,8 @@ async def _begin_once(
         )
 
 
-async def _check_ours(
-    store: Store, run: RunId, creatures: Collection[AgentName], ended: FindEndedRun
+async def _claim_agents(
+    store: Store, run: RunId, agents: Collection[AgentName], find_ended_run: FindEndedRun
 ) -> None:
     """Claims the agents of a split run before it starts.
 
@@ -305,11 +313,10 @@ async def _check_ours(
         SplitNotRecorded: the original run is about to claim one of them.
         SplitNeverRecorded: the original run has claimed one of them.
     """
-    taker = ClaimOwner(run, 0, current_execution_id())
-    for name in creatures if await store.get_run(run) is None else ():
-        result = await claim_agent(
-            store, ClaimedAgent(run=run, name=name), ended_executions_lookup(ended), taker
-        )
+    owner = ClaimOwner(run, 0, current_execution_id())
+    lookup = ended_executions_lookup(find_ended_run)
+    for name in agents if await store.get_run(run) is None else ():
+        result = await claim_agent(store, ClaimedAgent(run=run, name=name), lookup, owner)
         if result.status == "pending":
             raise SplitNotRecorded(f"the run {result.run!r} is about to claim the agent {name!r}")
         if result.status == "continued":
@@ -319,122 +326,123 @@ async def _check_ours(
             )
 
 
-async def _check_last(
+async def _check_reopen(
     task: RestoreState, use: SignedStart, store: Store, executions: Executions
 ) -> bool:
     """Checks that a run is reopened from its last end.
 
     Returns:
-        Whether its policy permits it; the workflow reports the reason if not.
+        Whether its policy permits it. If not, the workflow reports the reason.
     """
-    force = await _in_force(task, store)
-    let_in = await record_start(use, force.policy if force else None, task.run, store)
+    current = await _last_definition(task, store)
+    is_permitted = await record_start(use, current.policy if current else None, task.run, store)
     await executions.check_replaced_executions(task.run, use, task.executions)
-    return let_in
+    return is_permitted
 
 
-async def _begin(
+async def _record_start(
     task: RestoreState, policy: Policy | None, run: RunId, store: Store, executions: Executions
 ) -> bool:
     """Records the start of a run that continues from a loaded state, and its execution.
 
     Returns:
-        Whether the policy permits it; the workflow reports the reason if not.
+        Whether the policy permits it. If not, the workflow reports the reason.
     """
     if task.use is None:
         return True
-    let_in = await record_start(task.use, policy, run, store)
+    is_permitted = await record_start(task.use, policy, run, store)
     if not task.reopen:
         await executions.check_unused_id(run, task.use)
-    if let_in:
+    if is_permitted:
         signed = policy is not None and policy.signed
         await executions.begin(run, task.use, signed=signed, alone=task.reopen)
-    return let_in
+    return is_permitted
 
 
-async def _in_force(task: RestoreState, store: Store) -> CrewDefinition | None:
-    """Returns the definition whose policy applies to the loaded state: the last one of the run."""
-    now = task.against
-    if not now and (row := await store.get_run(task.run)) is not None:
-        now = row.definition
-    return CrewDefinition.from_json(await store.get_definition(now)) if now else None
+async def _last_definition(task: RestoreState, store: Store) -> CrewDefinition | None:
+    """Returns the last definition of the run, whose policy applies; None: it is unknown."""
+    last = task.against
+    if not last and (row := await store.get_run(task.run)) is not None:
+        last = row.definition
+    return CrewDefinition.from_json(await store.get_definition(last)) if last else None
 
 
-async def _widens(
+async def _find_widenings(
     task: RestoreState,
     store: Store,
-    force: CrewDefinition,
+    current: CrewDefinition,
     definition: CrewDefinition,
     plan: GraphPlan,
-    then: CrewState,
+    state: CrewState,
 ) -> tuple[str, ...] | None:
-    """Returns how the loaded state widens authority; None: the policy does not need it."""
-    if force.policy is None or not force.policy.signed:
+    """Returns how the loaded state widens authority; None if the policy is open."""
+    if current.policy is None or not current.policy.signed:
         return None
-    ways = widening(force, definition)
+    widenings = widening(current, definition)
     if task.against:  # the run that rolls back compares its live permissions itself
-        return ways
-    now = await load_last_state(store, task.run)
-    read = condition_names(rule.if_ for rule in force.rules if rule.if_ is not None)
+        return widenings
+    last = await load_last_state(store, task.run)
+    names = condition_names(rule.if_ for rule in current.rules if rule.if_ is not None)
     return (
-        *ways,
-        *restored_permission_conditions(read, now, then),
-        *restored_answers(plan, now, then),
-        *(() if task.reopen else reused_answers(plan, None, then)),  # it keeps its steps
-        *restored_guard_conditions(plan, now, then),
-        *regained_permissions(now.tool_permissions, then.tool_permissions, definition.agents),
-        *widened_live_permissions(now.live_permissions, then.live_permissions),
+        *widenings,
+        *restored_permission_conditions(names, last, state),
+        *restored_answers(plan, last, state),
+        # A reopened run keeps its steps.
+        *(() if task.reopen else reused_answers(plan, None, state)),
+        *restored_guard_conditions(plan, last, state),
+        *regained_permissions(last.tool_permissions, state.tool_permissions, definition.agents),
+        *widened_live_permissions(last.live_permissions, state.live_permissions),
     )
 
 
 async def _with_detached_steps(
-    plan: dict[str, Json], then: CrewState, store: Store, definitions: Definitions
+    plan: dict[str, Json], state: CrewState, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], tuple[dict[str, Json], ...]]:
-    """Returns the plan with the detached steps of a state, and the definitions of these."""
-    detached, older = await _detached_steps(then, store, definitions)
+    """Returns the plan with the detached steps of a state, and the definitions of their nodes."""
+    detached, older = await _find_detached_steps(state, store, definitions)
     if detached:
-        steps = {step: found.to_json() for step, found in detached.items()}
+        steps = {step: each.to_json() for step, each in detached.items()}
         plan = {**plan, "detached_steps": steps}
     return plan, older
 
 
-async def _detached_steps(
-    then: CrewState, store: Store, definitions: Definitions
+async def _find_detached_steps(
+    state: CrewState, store: Store, definitions: Definitions
 ) -> tuple[dict[StepId, DetachedStep], tuple[dict[str, Json], ...]]:
     """Returns the detached steps of a state, and the definitions that had their nodes."""
-    found: dict[StepId, DetachedStep] = {}
+    steps: dict[StepId, DetachedStep] = {}
     older: dict[ContentHash, dict[str, Json]] = {}
-    for _, entry in sorted((then.frontier | then.detached_steps).items()):
+    for _, entry in sorted((state.frontier | state.detached_steps).items()):
         step = entry.parent_or_self
-        if entry.definition and step not in found:
-            older[entry.definition] = given = await store.get_definition(entry.definition)
-            _, plan = await lower_stored_definition(given, store, definitions)
+        if entry.definition and step not in steps:
+            older[entry.definition] = stored = await store.get_definition(entry.definition)
+            _, plan = await lower_stored_definition(stored, store, definitions)
             if (detached := detached_step(GraphPlan.from_json(plan), entry.node)) is not None:
-                found[step] = detached
-    return found, tuple(older.values())
+                steps[step] = detached
+    return steps, tuple(older.values())
 
 
-async def _at_rest(store: Store, run: RunId, executions: Collection[str]) -> CrewState:
-    """Returns the last state in the store of a run that has ended.
+async def _load_final_state(store: Store, run: RunId, executions: Collection[str]) -> CrewState:
+    """Returns the last stored state of a run that has ended.
 
-    If it was terminated, its activities may still be storing. They get a moment; the store rejects
-    what comes later, since the reopened run continues without it.
+    The activities of a terminated run may still store entries. They get a moment; then the store
+    rejects further ones, since the reopened run continues without them.
     """
-    end = await _quiet(store, run)
+    end = await _wait_for_last_entry(store, run)
     if end.is_ended or not executions:
         return end
     await store.reject_executions(run, executions)
-    return await state_at(store, run)
+    return await load_state(store, run)
 
 
-async def _quiet(store: Store, run: RunId) -> CrewState:
+async def _wait_for_last_entry(store: Store, run: RunId) -> CrewState:
     end = await load_last_state(store, run)
     while not end.is_ended:
         await asyncio.sleep(QUIET_SECONDS)
-        now = await state_at(store, run)
-        if now.position == end.position:
+        state = await load_state(store, run)
+        if state.position == end.position:
             break
-        end = now
+        end = state
     return end
 
 

@@ -58,10 +58,10 @@ from crewlog.activities.permissions import (
     CallDenied,
     check_permissions_unchanged,
     count_call,
-    give_back,
     may_have_started,
     recheck_permissions,
-    release,
+    release_if_not_started,
+    release_quotas,
 )
 from crewlog.activities.start_records import check_not_started, write_start_record
 from crewlog.activities.tool_node import Outcome, ToolRunner, ToolState, with_outputs
@@ -209,18 +209,18 @@ class ToolCalls:
             call, state = await self._begin(context, pulse, checked_at)
         except PermissionsChanged:
             await self._check_not_started(task, crew)
-            await give_back(self._store, task, quota_periods)
+            await release_if_not_started(self._store, task, quota_periods)
             raise
         except (CallDenied, _ModelMistakeError) as error:
             await self._check_not_started(task, crew)
-            quota_periods = await give_back(self._store, task, quota_periods)
+            quota_periods = await release_if_not_started(self._store, task, quota_periods)
             outcome = _error_outcome(task, str(error))
             outcome.result = _not_made(task, error)
         else:
             try:
                 outcome = await self._execute(context, call, state, effect)
             except ToolInvocationError as exc:
-                await release(self._store, task)
+                await release_quotas(self._store, task)
                 outcome, quota_periods = _error_outcome(task, _invalid_arguments_text(exc)), {}
                 outcome.result = ToolCallInvalid(unmade=not may_have_started(task))
             if task.approval is not None and task.approval.edited:

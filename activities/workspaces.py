@@ -1,8 +1,8 @@
 """The directories of runs on a worker: a new run has no files of a deleted run with the same id.
 
-A directory has the id of its run, and a file beside it has the time at which that run began. The
-time stays the same when a run continues as new, is reopened or is rebuilt. It differs for a new run
-under the id of a deleted one: then the old directory is moved aside.
+The name of a directory is the id of its run, and a note beside it has the start time of that run.
+The time stays the same when a run continues as new, is reopened or is rebuilt. It differs for a new
+run with the id of a deleted one: then the old directory is renamed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from crewlog.store.protocol import Store
 from crewlog.tool_call import workspace_of
 
 _NOTES = ".runs"
-_MOST = 10_000
-"""The number of executions whose directories a worker caches."""
+"""The directory of the notes."""
+_MAX_CACHED = 10_000
+"""The most executions whose directories a worker caches."""
 
 
 class Workspaces:
@@ -39,7 +40,7 @@ class Workspaces:
 
         Args:
             run: The run.
-            execution: Its execution; the store is queried once for each.
+            execution: Its execution. The store is queried once for each.
         """
         folder = self._folders.get((run, execution))
         if folder is None:
@@ -47,22 +48,23 @@ class Workspaces:
             row = await self._store.get_run(run)
             if row is not None and row.started_at:
                 await asyncio.to_thread(self._claim, folder, str(row.started_at))
-            if len(self._folders) >= _MOST:
+            if len(self._folders) >= _MAX_CACHED:
                 self._folders.clear()
             folder = self._folders[run, execution] = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def _claim(self, folder: Path, began: str) -> None:
+    def _claim(self, folder: Path, started_at: str) -> None:
+        """Renames the directory of a deleted run, and writes the note of this run."""
         notes = self._root / _NOTES
         notes.mkdir(parents=True, exist_ok=True)
         note = notes / folder.name
         with FileLock(notes / ".lock", thread_local=False):
-            last = note.read_text() if note.exists() else began
-            if last != began and folder.exists():
-                # No directory of a run has such a name.
+            last = note.read_text() if note.exists() else started_at
+            if last != started_at and folder.exists():
+                # No run has a directory of this name: after a `~`, those have a hash.
                 folder.rename(folder.with_name(f"{folder.name}~{last}"))
-            if last != began or not note.exists():
+            if last != started_at or not note.exists():
                 draft = note.with_name(f"{note.name}~draft")
-                draft.write_text(began)
+                draft.write_text(started_at)
                 draft.replace(note)

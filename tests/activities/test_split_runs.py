@@ -57,7 +57,7 @@ async def append(store: InMemoryStore, first: int, *entries: j.JournalEntry) -> 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody stores anything while these tests wait."""
-    monkeypatch.setattr(restore, "PATIENCE", 0.01)
+    monkeypatch.setattr(restore, "SPLIT_WAIT_SECONDS", 0.01)
 
 
 async def stopped(run: RunId) -> EndedRun:
@@ -92,7 +92,7 @@ async def test_the_journal_is_read_again_before_the_server_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is about to be stored is there soon: nobody is asked, and no try is lost for it."""
-    monkeypatch.setattr(restore, "PATIENCE", 5.0)
+    monkeypatch.setattr(restore, "SPLIT_WAIT_SECONDS", 5.0)
     store = await stored()
 
     async def storing() -> None:

@@ -169,7 +169,7 @@ async def test_a_call_of_an_earlier_attempt_stays_counted(tool_call, env, store,
     assert (await tool_call("write_file", WRITE, crew=AGAIN, quotas=(QUOTA,))).ok
     env.info = dataclasses.replace(env.info, attempt=2)
     while_it_prepares(monkeypatch, lambda: rule(store))
-    with pytest.raises(ApplicationError, match="was ruled after"):
+    with pytest.raises(ApplicationError, match="were changed after"):
         await tool_call("write_file", WRITE, crew=AGAIN, quotas=(QUOTA,))
     refused = await tool_call("add", ADD, step="backend#2", quotas=(QUOTA,), position=7)
     assert isinstance(refused.outcome, ToolCallDenied)

@@ -25,7 +25,7 @@ from crewlog.state import journal as j
 from crewlog.state.calls import PrepareChange, PrepareChangeResult, RestoreState
 from crewlog.state.split import SplitContents, split_run_state
 from crewlog.store import Store
-from crewlog.store.checkpoints import taken_up
+from crewlog.store.checkpoints import load_reopen_state
 from crewlog.store.claims import rebuild_claim
 from crewlog.store.journal_reader import load_state
 from crewlog.store.remote_agents import find_remote_agents
@@ -408,13 +408,13 @@ async def test_a_rebuild_makes_the_claims_that_a_journal_tells(family: Family) -
         await family.asks_on()
     state = await load_state(store, family.part)
     with pytest.raises(UsageError, match=r"continues cid and dan of"):
-        await taken_up(store, family.part, state)  # as a client looks
+        await load_reopen_state(store, family.part, state)  # as a client looks
 
 
 async def test_a_part_that_has_not_begun_waits_and_begins_no_more(
     store: Store, run: RunId, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restore, "PATIENCE", 0.01)
+    monkeypatch.setattr(restore, "SPLIT_WAIT_SECONDS", 0.01)
     family = Family(store, run, tmp_path)
     await family.begin(part=False)
 

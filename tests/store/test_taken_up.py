@@ -13,7 +13,7 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.model import Interrupt
 from crewlog.store import InMemoryStore
-from crewlog.store.checkpoints import find_reopen_position, load_last_state, taken_up
+from crewlog.store.checkpoints import find_reopen_point, load_last_state, load_reopen_state
 
 MANY = 700
 RUN = RunId("long")
@@ -78,9 +78,9 @@ async def test_it_goes_on_right_before_what_ended_it(
     entries: list[j.JournalEntry], goes_on_at: int
 ) -> None:
     store, end = await stored(entries)
-    found = await find_reopen_position(store, RUN, end)
+    found = await find_reopen_point(store, RUN, end)
     assert (found.position, found.decision) == (goes_on_at, None)
-    _, then = await taken_up(store, RUN, await load_last_state(store, RUN))
+    _, then = await load_reopen_state(store, RUN, await load_last_state(store, RUN))
     assert (then.status, list(then.interrupts), list(then.frontier)) == (
         "running",
         ["i1"],
@@ -91,7 +91,7 @@ async def test_it_goes_on_right_before_what_ended_it(
 async def test_what_is_completed_is_done_however_many_came_too_late() -> None:
     store, end = await stored([*BEGIN, j.RunCompleted(at=9), *refused()])
     with pytest.raises(UsageError, match="is completed: there is nothing left to go on with"):
-        await find_reopen_position(store, RUN, end)
+        await find_reopen_point(store, RUN, end)
 
 
 async def test_a_run_that_has_offered_itself_is_not_taken_up_before_anybody_knows_of_it() -> None:
@@ -101,13 +101,13 @@ async def test_a_run_that_has_offered_itself_is_not_taken_up_before_anybody_know
     offered = j.MergeOffered(at=6, merge="o", other=RunId("x"))
     for end in ([], [j.StopRequested(at=7), *END]):
         store, _ = await stored([*BEGIN, joins, offered, *end])
-        with pytest.raises(UsageError, match="offered to be part of 'x'") as caught:
-            await taken_up(store, RUN, await load_last_state(store, RUN))
+        with pytest.raises(UsageError, match="offered a merge with 'x'") as caught:
+            await load_reopen_state(store, RUN, await load_last_state(store, RUN))
         assert "crewlog show x" in caught.value.remedy
     merged = j.RunEndedByMerge(at=8, merge="o", run=RunId("x"), position=7)
     store, _ = await stored([*BEGIN, joins, offered, merged, *refused()])
     with pytest.raises(UsageError, match="is part of the run 'x' now"):
-        await taken_up(store, RUN, await load_last_state(store, RUN))
+        await load_reopen_state(store, RUN, await load_last_state(store, RUN))
 
 
 async def test_a_run_without_a_journal_is_not_taken_up() -> None:
@@ -120,5 +120,5 @@ async def test_a_prompt_that_was_never_approved_has_nothing_to_go_on_with() -> N
     prompt = j.PromptReceived(at=1, run=RUN, prompt=hash_json("p"), inline="p")
     store, _ = await stored([prompt, j.StopRequested(at=2, command="s"), j.RunStopped(at=3)])
     with pytest.raises(UsageError, match="ended before it had a crew") as caught:
-        await taken_up(store, RUN, await load_last_state(store, RUN))
+        await load_reopen_state(store, RUN, await load_last_state(store, RUN))
     assert "crewlog run PROMPT" in caught.value.remedy

@@ -32,7 +32,7 @@ from crewlog.errors import (
 )
 from crewlog.ids import RunId
 from crewlog.model import Json
-from crewlog.store.checkpoints import checkpoint_state_position, load_last_state, taken_up
+from crewlog.store.checkpoints import checkpoint_state_position, load_last_state, load_reopen_state
 from crewlog.store.deletion import pending_fork_error
 from crewlog.store.missing_rows import missing_rows_error
 from crewlog.store.protocol import PendingFork, RunRow, Store
@@ -221,7 +221,7 @@ async def reopen(
             await _check_never_began(session, store, run, start)
             start = start.model_copy(update={"by": by})
             return await begin(session, run, "", start, execution_timeout, again=True)
-        await taken_up(store, run, await load_last_state(store, run))
+        await load_reopen_state(store, run, await load_last_state(store, run))
         if row is not None:
             crew = row.crew
             if from_ == "recipe":

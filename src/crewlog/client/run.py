@@ -84,7 +84,7 @@ from crewlog.state.journal import (
 )
 from crewlog.state.model import CommandOutcome, CrewState
 from crewlog.state.run_merge.renames import renamed_log, successive_renames
-from crewlog.store.checkpoints import load_last_state, taken_up
+from crewlog.store.checkpoints import load_last_state, load_reopen_state
 from crewlog.store.journal_reader import find_command
 from crewlog.validation_errors import validation_error_text
 from crewlog.wire import (
@@ -532,7 +532,9 @@ class Run(ByHand, Authority, Talking):
         """
         store = await self._session.store()
         if await self._is_closed():
-            _, state = await taken_up(store, self.id, await load_last_state(store, self.id))
+            _, state = await load_reopen_state(
+                store, self.id, await load_last_state(store, self.id)
+            )
         else:
             try:
                 state = await self.state()

@@ -1,10 +1,8 @@
-"""Places in a run's journal to go back to, to fork from, and to go on from after its end.
+"""Checkpoints in the journal of a run: their states, the point to reopen it from, and pruning.
 
-What a crew's policy takes away of a run's checkpoints: pure, and what applies it.
-
-Only what is kept for the list and for speed goes: places in the list, and snapshots. Journal, logs
-and bodies stay, so that every state can be folded, a fork has what it shares, and a rebuild makes
-the same rows.
+Pruning removes only rows that serve the list of checkpoints and speed: checkpoints and snapshots.
+Journal, logs and bodies stay, so that every state can be folded, forks keep what they share with
+the run, and a rebuild makes the same rows.
 """
 
 from __future__ import annotations
@@ -33,40 +31,40 @@ from crewlog.store.protocol import CheckpointRow, JournalRow, Store
 from crewlog.store.remote_agents import check_claimable
 
 _PAGE = 300
-"""Entries that are read at once after a checkpoint, and before an end."""
+"""The number of entries that one read returns."""
 
 
 async def checkpoint_state_position(store: Store, run: RunId, position: int) -> int:
-    """The position of the state that a checkpoint stands for.
+    """Returns the position of a checkpoint's state: that of the last entry that belongs to it.
 
     Raises:
-        UsageError: the position is no checkpoint; the remedy names the nearest that are.
+        UsageError: the position is not a checkpoint; the remedy names the nearest ones.
     """
     rows = await _read_transaction_rest(store, run, position)
     entries = [entry_from_json(row.entry) for row in rows]
     count = checkpoint_length(entries)
     if count is None:
-        raise await _no_checkpoint(store, run, position, ended=_ends(entries))
+        raise await _no_checkpoint_error(store, run, position, is_end=_ends_run(entries))
     return rows[count - 1].position
 
 
 async def _read_transaction_rest(store: Store, run: RunId, position: int) -> list[JournalRow]:
-    """The entry at a position and those of its transaction after it; empty without that entry."""
-    found: list[JournalRow] = []
+    """Returns the entry at a position and the later ones of its transaction; empty: no entry."""
+    transaction: list[JournalRow] = []
     while rows := await store.read_journal(run, position - 1, _PAGE):
-        # A fork's journal begins after its base: the position may be before that.
-        if not found and rows[0].position != position:
+        # The journal of a fork begins after its base, and the position may be before that.
+        if not transaction and rows[0].position != position:
             return []
         for row in rows:
-            if found and not row.entry.get("transaction"):
-                return found
-            found.append(row)
-        position = found[-1].position + 1
-    return found
+            if transaction and not row.entry.get("transaction"):
+                return transaction
+            transaction.append(row)
+        position = transaction[-1].position + 1
+    return transaction
 
 
-def _ends(entries: list[JournalEntry]) -> bool:
-    """Whether the run ended with the first entry: there is nothing to continue from."""
+def _ends_run(entries: list[JournalEntry]) -> bool:
+    """Whether the run ended with the first entry, so that nothing can continue from it."""
     return (
         bool(entries)
         and checkpoint_kind(entries[0].kind, None, " ") is not None
@@ -74,67 +72,69 @@ def _ends(entries: list[JournalEntry]) -> bool:
     )
 
 
-async def _no_checkpoint(store: Store, run: RunId, position: int, *, ended: bool) -> UsageError:
-    """Why a position is none to go to, with the nearest that are."""
-    known = [checkpoint async for checkpoint in _checkpoints(store, run)]
-    remedy = nearest(run, position, known)
-    if ended:
+async def _no_checkpoint_error(
+    store: Store, run: RunId, position: int, *, is_end: bool
+) -> UsageError:
+    """Returns the error for a position that is not a checkpoint, with the nearest checkpoints."""
+    checkpoints = [position async for position in _checkpoint_positions(store, run)]
+    remedy = nearest(run, position, checkpoints)
+    if is_end:
         return UsageError(
-            f"the run {run!r} ended with position {position}: there is nothing to go on with",
+            f"the run {run!r} ended with position {position}: nothing can continue from there",
             remedy=remedy,
         )
     return UsageError(no_checkpoint_message(run, position), remedy=remedy)
 
 
-async def _checkpoints(store: Store, run: RunId) -> AsyncIterator[int]:
-    """The places to go to: the run's beginning, and the ends of steps."""
+async def _checkpoint_positions(store: Store, run: RunId) -> AsyncIterator[int]:
+    """Yields the positions of all checkpoints: the start of the run, and the listed ones."""
     first = 0
     for row in await store.read_journal(run, 0, 20):
         if not first and checkpoint_length([entry_from_json(row.entry)]) is not None:
             first = row.position
             yield first
-    at = first
-    while found := await store.list_checkpoints(run, at):
-        for checkpoint in found:
+    after = first
+    while checkpoints := await store.list_checkpoints(run, after):
+        for checkpoint in checkpoints:
             yield checkpoint.position
-        at = found[-1].position
+        after = checkpoints[-1].position
 
 
-async def find_reopen_position(
+async def find_reopen_point(
     store: Store, run: RunId, end: int, *, rested: bool = False
 ) -> ReopenPoint:
-    """From where a run that has ended goes on.
+    """Returns the point from which an ended run continues when it is reopened.
 
     Args:
         store: The store.
         run: The run.
         end: The last position of its journal.
-        rested: Whether it waited for a message when it ended.
+        rested: Whether it was idle when it ended.
 
     Raises:
-        UsageError: it is completed.
+        UsageError: the run is completed.
         StoreIncomplete: the store lacks the end of its journal.
     """
-    looked = _PAGE
+    length = _PAGE
     while True:
-        first = max(0, end - looked)
+        first = max(0, end - length)
         rows = await store.read_journal(run, first, end - first)
         if not rows or rows[-1].position != end:
             raise missing_rows_error(run, "its journal", position=end)
         tail = [(row.position, entry_from_json(row.entry)) for row in rows]
-        # A fork's journal begins after its base: there is nothing before it to look at.
+        # The journal of a fork begins after its base, so nothing precedes `RunForked`.
         if isinstance(tail[0][1], RunForked) or not first or await _has_ending(store, run, tail):
             return reopen_point(run, tail, rested=rested)
-        looked *= 4
+        length *= 4
 
 
 async def _has_ending(store: Store, run: RunId, tail: Sequence[tuple[int, JournalEntry]]) -> bool:
-    """Whether the end of a journal has all that ended the run.
+    """Whether the tail of a journal has all entries that ended the run.
 
-    It does where the run was at work before the first transaction that is whole in it. Commands
-    that were rejected afterwards say nothing of the end.
+    It has them if the run was open before the first complete transaction of the tail. Commands that
+    were rejected after the end do not count.
     """
-    first = next((at for at, (_, entry) in enumerate(tail) if at and not entry.transaction), None)
+    first = next((i for i, (_, entry) in enumerate(tail) if i and not entry.transaction), None)
     if first is None or all(isinstance(entry, CommandRejected) for _, entry in tail[first:]):
         return False
     state = await load_state(store, run, tail[first - 1][0])
@@ -144,50 +144,52 @@ async def _has_ending(store: Store, run: RunId, tail: Sequence[tuple[int, Journa
 _ENDING = {*CLOSED, "stopping"}
 
 
-async def taken_up(store: Store, run: RunId, end: CrewState) -> tuple[ReopenPoint, CrewState]:
-    """From where a run that has ended goes on, and its state there.
+async def load_reopen_state(
+    store: Store, run: RunId, end: CrewState
+) -> tuple[ReopenPoint, CrewState]:
+    """Returns the point from which an ended run continues, and its state there.
 
     Args:
         store: The store.
         run: The run.
-        end: The last state that the store has of it.
+        end: The last state of the run in the store.
 
     Raises:
-        UsageError: it is completed, or has no crew to go on with; or its creatures live again in
-            the run that they had left.
-        StoreIncomplete: the store lacks rows of it.
+        UsageError: the run is completed, or has no crew, or has offered a run merge whose outcome
+            it does not know; or the run that its agents came from has claimed them.
+        StoreIncomplete: the store lacks rows of the run.
     """
     if end.pending_merge is not None and end.pending_merge.status == "offered":
+        other = end.pending_merge.other
         raise UsageError(
-            f"the run {run!r} has offered to be part of {end.pending_merge.other!r}: whether it "
-            "is, that run's journal says, and nobody has read it here",
-            remedy=f"`crewlog show {end.pending_merge.other}` shows that run; `crewlog fork "
-            f"{run}@POSITION` goes on from a checkpoint of this one.",
+            f"the run {run!r} has offered a merge with {other!r} and does not know the outcome, "
+            "which the journal of that run has",
+            remedy=f"See that run with `crewlog show {other}`, or continue from a checkpoint of "
+            f"this one with `crewlog fork {run}@POSITION`.",
         )
-    found = await find_reopen_position(store, run, end.position, rested=end.idle is not None)
-    if not found.position:
-        raise _no_crew(run)
-    then = fold_at_positions(await load_state(store, run, found.position), found.landed)
-    if not then.definition:
-        raise _no_crew(run)
-    await check_claimable(store, then, end)
-    return found, then
+    point = await find_reopen_point(store, run, end.position, rested=end.idle is not None)
+    if not point.position:
+        raise _no_crew_error(run)
+    state = fold_at_positions(await load_state(store, run, point.position), point.landed)
+    if not state.definition:
+        raise _no_crew_error(run)
+    await check_claimable(store, state, end)
+    return point, state
 
 
-def _no_crew(run: RunId) -> UsageError:
+def _no_crew_error(run: RunId) -> UsageError:
     return UsageError(
-        f"the run {run!r} ended before it had a crew: what its prompt makes was not approved",
-        remedy="There is nothing to go on with. Start it anew, with its prompt: `crewlog run "
-        "PROMPT`.",
+        f"the run {run!r} ended before it had a crew: the crew of its prompt was not approved",
+        remedy="Start a new run with the prompt: `crewlog run PROMPT`.",
         place=f"run {run!r}",
     )
 
 
 async def load_last_state(store: Store, run: RunId) -> CrewState:
-    """The last state that the store has of a run that is to be taken up again.
+    """Returns the last stored state of a run that is to be reopened.
 
     Raises:
-        UsageError: the store has no journal of it.
+        UsageError: the store does not have the journal of the run.
         StoreIncomplete: the store lacks a part of it.
     """
     try:
@@ -196,10 +198,10 @@ async def load_last_state(store: Store, run: RunId) -> CrewState:
         if await store.read_journal(run, 0, 1):
             raise
     raise UsageError(
-        f"the run {run!r} has no journal: it ended before anything of it was stored, or the store "
-        "was lost",
-        remedy=f"`crewlog rebuild {run}` makes its journal from its history, as far as that goes; "
-        "then resume it again. Else start it anew, under another id.",
+        f"the run {run!r} has no journal: it ended before it stored anything, or the store was "
+        "lost",
+        remedy=f"Restore its journal from its history with `crewlog rebuild {run}`, and resume the "
+        "run again; or start a run with another id.",
         place=f"run {run!r}",
     )
 
@@ -207,8 +209,8 @@ async def load_last_state(store: Store, run: RunId) -> CrewState:
 _ALL = 2**31
 
 
-class Prunable(NamedTuple):
-    """What goes, by position."""
+class PrunablePositions(NamedTuple):
+    """The positions of checkpoints and snapshots that a policy removes."""
 
     checkpoints: tuple[int, ...] = ()
     snapshots: tuple[int, ...] = ()
@@ -216,55 +218,56 @@ class Prunable(NamedTuple):
 
 def find_prunable(
     policy: CheckpointPolicy, checkpoints: Sequence[CheckpointRow], snapshots: Iterable[int]
-) -> Prunable:
-    """What a policy takes away.
+) -> PrunablePositions:
+    """Finds the checkpoints and snapshots that a policy removes.
 
-    Of the snapshots the newest stays, which the last state is loaded from, and of each checkpoint
-    that is kept the one that it is loaded from.
+    It keeps the newest snapshot, from which the last state is loaded, and the snapshot before each
+    checkpoint that it keeps.
 
     Args:
         policy: The policy.
-        checkpoints: Those in the list, by position.
+        checkpoints: The listed checkpoints, by position.
         snapshots: The positions of snapshots, in order.
     """
     if policy.keep_last is None and policy.keep_per_phase is None:
-        return Prunable()
-    kept = _kept(policy, checkpoints)
-    there = list(snapshots)
-    needed = {max((at for at in there if at <= one), default=0) for one in kept}
-    needed |= set(there[-1:])
-    return Prunable(
+        return PrunablePositions()
+    kept = _kept_checkpoints(policy, checkpoints)
+    positions = list(snapshots)
+    needed = {max((at for at in positions if at <= each), default=0) for each in kept}
+    needed |= set(positions[-1:])
+    return PrunablePositions(
         tuple(row.position for row in checkpoints if row.position not in kept),
-        tuple(at for at in there if at not in needed),
+        tuple(at for at in positions if at not in needed),
     )
 
 
-def _kept(policy: CheckpointPolicy, checkpoints: Sequence[CheckpointRow]) -> set[int]:
-    kept: set[int] = set()
-    seen: Counter[NodeName] = Counter()
+def _kept_checkpoints(policy: CheckpointPolicy, checkpoints: Sequence[CheckpointRow]) -> set[int]:
+    """Returns the positions of the checkpoints that a policy keeps."""
+    positions: set[int] = set()
+    counts: Counter[NodeName] = Counter()
     steps = [row for row in checkpoints if row.kind == "step"]
     for number, row in enumerate(reversed(steps), 1):
-        seen[row.node] += 1
-        if number <= (policy.keep_last or 0) or seen[row.node] <= (policy.keep_per_phase or 0):
-            kept.add(row.position)
+        counts[row.node] += 1
+        if number <= (policy.keep_last or 0) or counts[row.node] <= (policy.keep_per_phase or 0):
+            positions.add(row.position)
     for row in checkpoints:
         if row.kind != "step" or (row.tags and policy.keep_tagged):
-            kept.add(row.position)
-    return kept
+            positions.add(row.position)
+    return positions
 
 
 async def prune(store: Store, run: RunId, policy: CheckpointPolicy, position: int) -> None:
-    """Applies a policy to a run; done again, it does nothing more.
+    """Removes the checkpoints and snapshots that a policy does not keep. It is idempotent.
 
     Args:
         store: The store.
         run: The run.
         policy: The policy of its crew.
-        position: Where the run is: a checkpoint that is tagged later is listed again.
+        position: The position of the run: a checkpoint that is tagged after it is listed again.
     """
     if policy == CheckpointPolicy(keep_tagged=policy.keep_tagged):
         return
     rows = await store.list_checkpoints(run, limit=_ALL)
-    gone = find_prunable(policy, rows, await store.list_snapshots(run))
-    if any(gone):
-        await store.prune(run, gone.checkpoints, gone.snapshots, position)
+    prunable = find_prunable(policy, rows, await store.list_snapshots(run))
+    if any(prunable):
+        await store.prune(run, prunable.checkpoints, prunable.snapshots, position)
