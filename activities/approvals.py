@@ -98,11 +98,11 @@ def check_approval(task: CallTool) -> None:
     raise InvalidApproval(_refusal(task, decision.reason))
 
 
-async def _load_edited(store: Store, task: CallTool, digest: ContentHash) -> dict[str, Any]:
+async def _load_edited(store: Store, task: CallTool, edited_hash: ContentHash) -> dict[str, Any]:
     for entry in task.batch.entries:  # if the store was away, or nothing has stored them yet
-        if entry.get("arguments") == digest and "inline" in entry:
+        if entry.get("arguments") == edited_hash and "inline" in entry:
             return cast("dict[str, Any]", entry["inline"])
-    found: dict[str, Any] = (await store.get_bodies([digest]))[digest]
+    found: dict[str, Any] = (await store.get_bodies([edited_hash]))[edited_hash]
     return found
 
 

@@ -84,7 +84,7 @@ class ServerTool:
     @property
     def key(self) -> str:
         """Distinguishes it from other tools with the same definition."""
-        return f"{self.described.digest}/{id(self.session)}"
+        return f"{self.described.hash}/{id(self.session)}"
 
     def build(self) -> BaseTool:
         """Returns the LangChain tool; its calls use the session of the server."""
@@ -197,7 +197,7 @@ class McpTools:
             tools = await session.list_tools()
             approvals = await self._store.list_approved_tools(server.source)
             cache = self._caches[key] = _ServerCache(time.monotonic(), tools, approvals)
-        elif any(cache.approvals.get(name) != each.digest for name, each in cache.tools.items()):
+        elif any(cache.approvals.get(name) != each.hash for name, each in cache.tools.items()):
             # A run may wait for an approval, which it should notice at once.
             cache.approvals = await self._store.list_approved_tools(server.source)
         if with_signed:
@@ -231,7 +231,7 @@ def _check_signed_approval(
     policy: Policy,
     approvals: Sequence[SignedApproval],
 ) -> None:
-    if approver(policy, approvals, described.name, described.digest, at=int(time.time() * 1000)):
+    if approver(policy, approvals, described.name, described.hash, at=int(time.time() * 1000)):
         return
     tool = clean_text(described.name)
     raise ToolNotApproved(
@@ -247,7 +247,7 @@ def _check_signed_approval(
 def _check_approval(
     name: ToolName, server: str, described: ToolDescription, approved: str | None
 ) -> None:
-    if approved == described.digest:
+    if approved == described.hash:
         return
     tool = clean_text(described.name)
     raise ToolNotApproved(

@@ -127,8 +127,8 @@ async def begun(site: Site, crew: Crew, given: InitialState | None = None) -> Ru
     """A run at rest: all of it is stored, and no worker has anything to do for it."""
     peer = await site.peer("engine")
     client = site.client(peer.queue)
-    run = await client.start(await site.register(crew), "", by="bench", given=given)
-    view = await run.wait_until(lambda view: view.rests, LIMIT)
+    run = await client.start(await site.register(crew), "", by="bench", initial_state=given)
+    view = await run.wait_until(lambda view: view.is_idle, LIMIT)
     async with asyncio.timeout(LIMIT):
         while not await _settled(site, run, view.position):  # noqa: ASYNC110 - another process
             await asyncio.sleep(PAUSE)

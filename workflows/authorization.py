@@ -350,9 +350,9 @@ def check_initial_state(
         ApplicationError: a log has no reader (`InvalidStart`), or the principal does not have the
             right to the values (`NotPermitted`).
     """
-    if start.given is None:
+    if start.initial_state is None:
         return
-    initial = initial_state(start.given)
+    initial = initial_state(start.initial_state)
     checked = _check_signature(plan.policy, START, data, start.proof, run=run, at=at)
     try:
         for place, log in initial.named_logs:
@@ -382,13 +382,13 @@ def signed_start(start: StartRun, data: dict[str, Any], at: int) -> SignedStart:
         at: When it was started, in milliseconds since the epoch.
     """
     info = workflow.info()
-    signature, digest = start.proof, ""
+    signature, start_hash = start.proof, ""
     if signature is not None:
-        digest = signature_hash(signature, info.workflow_id, START, data, info.namespace)
+        start_hash = signature_hash(signature, info.workflow_id, START, data, info.namespace)
     return SignedStart(
-        start=digest,
+        start=start_hash,
         execution=info.original_execution_run_id,
-        content=data if digest else {},
+        content=data if start_hash else {},
         at=at,
     )
 

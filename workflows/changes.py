@@ -314,7 +314,7 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
         "definition": plan.definition,
         "report": change_report(report),
         "remarks": tuple(map(str, prepared.diagnostics)),
-        "digest": incoming.command_hash,
+        "hash": incoming.command_hash,
     }
     if command.dry_run:
         result = ChangeResult(position=state.position, plan=plan.to_json(), **fields)
@@ -384,7 +384,7 @@ def _request_merge(
         "graph_version": engine.state.graph_version,
         "definition": hash_json(prepared.definition),
         "merge": request.merge,
-        "digest": incoming.command_hash,
+        "hash": incoming.command_hash,
         "report": change_report(report),
     }
     if command.dry_run:
@@ -411,7 +411,7 @@ def repeated_result(engine: Engine, command: str, known: CommandOutcome) -> Chan
         detail="applied before",
         graph_version=known.graph_version or state.graph_version,
         swap=known.graph_version > 0,
-        digest=known.hash,
+        hash=known.hash,
     )
 
 

@@ -165,12 +165,12 @@ def conversation_view(engine: Engine, responses: Responses) -> ConversationView:
     return ConversationView(
         run=state.run,
         exchange=state.conversation.exchange if state.conversation is not None else 0,
-        waiting=state.is_conversation_idle
+        is_waiting=state.is_conversation_idle
         and state.status == "running"
         and not state.message_queue,
-        queued=len(state.message_queue),
+        queued_messages=len(state.message_queue),
         deadline=state.conversation.deadline if state.conversation is not None else 0,
-        last=responses.last(engine),
+        last_response=responses.last(engine),
     )
 
 

@@ -183,7 +183,9 @@ class CrewRun:
                 by=start.by,
                 at=_started_at(),
                 command=CommandId(start.command) if start.command else None,
-                initial_state=initial_state(start.given) if start.given is not None else None,
+                initial_state=initial_state(start.initial_state)
+                if start.initial_state is not None
+                else None,
                 files=start.files,
             )
         except UsageError as error:
@@ -480,14 +482,14 @@ def closing_error() -> ApplicationError:
     return ApplicationError("the run continues as new; send the update again", type=CLOSING)
 
 
-def failure(error: CrewlogError, digest: str = "") -> ApplicationError:
+def failure(error: CrewlogError, command_hash: str = "") -> ApplicationError:
     """The failure of an update whose command was rejected.
 
     Args:
         error: The error.
-        digest: The hash of the command, if its outcome is kept.
+        command_hash: The hash of the command, if its outcome is kept.
     """
-    details = FailureDetails(place=error.place, remedy=error.remedy, command_hash=digest)
+    details = FailureDetails(place=error.place, remedy=error.remedy, command_hash=command_hash)
     return application_error(error.message, type(error).__name__, details)
 
 

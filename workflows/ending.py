@@ -139,9 +139,9 @@ class ExecutionEnd:
                 ms=self._context.engine.at - state.started_at,
                 warning=state.warning,
                 end_reason=state.end_reason,
-                rested=state.status == "completed" and state.idle is not None,
-                merged_into=state.surviving_run,
-                renamed=tuple(map(rename_view, state.surviving_run_renames)),
+                is_idle=state.status == "completed" and state.idle is not None,
+                surviving_run=state.surviving_run,
+                renames=tuple(map(rename_view, state.surviving_run_renames)),
             ),
         )
 

@@ -107,7 +107,9 @@ async def delete_replaced_run(start: StartRun, data: dict[str, Json], at: int) -
         ApplicationError: the policy of that run does not permit it.
     """
     run, use = RunId(workflow.info().workflow_id), authorization.signed_start(start, data, at)
-    task = DeleteReplacedRun(run=run, executions=start.replaced, start=data, at=at, use=use)
+    task = DeleteReplacedRun(
+        run=run, executions=start.replaced_executions, start=data, at=at, use=use
+    )
     try:
         await workflow.execute_local_activity(DELETE_REPLACED_RUN, task, **LOCAL_OPTIONS)
     except ActivityError as error:
@@ -265,7 +267,9 @@ def _restore_input(start: StartRun, run: RunId, use: SignedStart) -> RestoreStat
     if source is not None:
         return RestoreState(run=source.run, position=source.position, use=use)
     is_recipe = start.reopen == "recipe"
-    return RestoreState(run=run, reopen=True, recipe=is_recipe, executions=start.replaced, use=use)
+    return RestoreState(
+        run=run, reopen=True, recipe=is_recipe, executions=start.replaced_executions, use=use
+    )
 
 
 def _change_input(

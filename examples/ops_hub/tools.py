@@ -190,7 +190,7 @@ async def describe_run(run: str) -> dict[str, Any]:
             "status": seen.status,
             "steps": seen.steps,
             "under_way": [each.step for each in seen.frontier[:_MOST]],
-            "waiting_for": seen.waiting_for,
+            "wait_reason": seen.wait_reason,
             "tokens": usage.input_tokens + usage.output_tokens,
             "error": seen.error,
         }

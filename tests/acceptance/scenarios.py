@@ -348,7 +348,7 @@ class Scenario:
                 await its.answer(question, "approve", by="fay")
         except CrewlogError:  # it begins, or its worker was killed
             return False
-        return view.rests and not view.merging and not view.frontier
+        return view.is_idle and not view.merge_status and not view.frontier
 
     # -- what must be so ---------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ async def test_a_call_that_waited_for_a_worker_is_shown_what_its_agent_may_read_
     )
     run = crews.client().run("late")
     crews.runs.append(run)
-    await run.wait_until(lambda view: bool(view.frontier and view.frontier[0].doing), LIMIT)
+    await run.wait_until(lambda view: bool(view.frontier and view.frontier[0].calls), LIMIT)
     await run.change(operations=[EditAgent(name="a", set={"reads": []})])
     await crews.start_worker("later")
     try:

@@ -75,7 +75,7 @@ async def played(local: CrewlogLocal, definition: dict[str, Any]) -> tuple[Run, 
     """A run at its end or at its first question."""
     run = await local.start(definition, timeout=SECONDS)
     view = await run.wait_until(
-        lambda v: v.status in CLOSED or bool(v.waiting_for), timeout=SECONDS
+        lambda v: v.status in CLOSED or bool(v.wait_reason), timeout=SECONDS
     )
     if view.status not in CLOSED:
         await run.terminate("seen")
@@ -115,8 +115,8 @@ async def test_a_model_that_never_answers_well_is_asked_three_times(
     models = service(lambda *_: EMPTY)
     run, view = await played(crewlog_local, crew(("a",)))
     assert len(models.asked) == 3
-    assert "was asked 3 times" in view.waiting_for
-    assert "it was empty" in view.waiting_for
+    assert "was asked 3 times" in view.wait_reason
+    assert "it was empty" in view.wait_reason
     (failed,) = await kinds(run, "StepFailed")
     assert "on_error: {bad_reply: accept}" in failed.error
 
@@ -142,7 +142,7 @@ async def test_the_policy_says_what_follows(
     run, view = await played(crewlog_local, definition)
     assert (view.status, len(models.asked)) == (status, asked)
     if status == "waiting":
-        assert "withheld" in view.waiting_for
+        assert "withheld" in view.wait_reason
     elif text is not None:
         result, report = await run.result(SECONDS), await run.report()
         assert result.outputs["a"]["text"] == text
@@ -160,7 +160,7 @@ async def test_people_are_told_what_a_model_said_as_it_refused(
     service(lambda *_: Says({"content": None, "refusal": "I cannot help with that."}))
     run, view = await played(crewlog_local, crew(("a",), on_error={"bad_reply": policy}))
     if policy == "ask":
-        said = view.waiting_for
+        said = view.wait_reason
     else:
         with pytest.raises(RunFailed) as failed:
             await run.result(SECONDS)
@@ -188,7 +188,7 @@ async def test_a_capped_turn_does_not_publish_a_bad_reply(
     models = service(lambda *_: bad)
     run, view = await played(crewlog_local, crew(max_calls=2, on_cap="end"))
     assert len(models.asked) == 2
-    assert "was asked 2 times" in view.waiting_for
+    assert "was asked 2 times" in view.wait_reason
     assert not await kinds(run, "TurnLimitReached")
 
 
@@ -238,7 +238,7 @@ async def test_a_conversation_answers_with_its_apology(
     }
     run = await crewlog_local.start(definition, input="Hello", timeout=SECONDS)
     async with asyncio.timeout(SECONDS):
-        while (last := (await run.conversation()).last) is None:  # noqa: ASYNC110 - a query tells
+        while (last := (await run.conversation()).last_response) is None:  # noqa: ASYNC110 - a query tells
             await asyncio.sleep(0.05)
     assert last.text == "Not this time."
     assert "refused" in last.error
@@ -309,7 +309,7 @@ async def test_a_wait_of_a_day_is_a_question(
     models = service(lambda *_: busy)
     _, view = await played(crewlog_local, crew(("a",)))
     assert len(models.asked) == 1
-    assert "takes no call for" in view.waiting_for
+    assert "takes no call for" in view.wait_reason
 
 
 async def test_a_call_that_meets_a_limit_says_so_while_it_waits(
@@ -318,8 +318,8 @@ async def test_a_call_that_meets_a_limit_says_so_while_it_waits(
     service(lambda *_: Fails(429, {"error": {"message": "slow down"}}))
     definition = crew(("a",), retry={"attempts": 1})
     run = await crewlog_local.start(definition, timeout=SECONDS)
-    view = await run.wait_until(lambda v: any(e.lacks for e in v.frontier), timeout=SECONDS)
+    view = await run.wait_until(lambda v: any(e.failure for e in v.frontier), timeout=SECONDS)
     (step,) = view.frontier
-    assert "waits for the limit of openai:m" in step.lacks
-    assert "slow down" in step.lacks
+    assert "waits for the limit of openai:m" in step.failure
+    assert "slow down" in step.failure
     await run.terminate("seen")

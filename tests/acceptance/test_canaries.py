@@ -239,7 +239,7 @@ async def other_runs(site: Site) -> None:
     proven: dict[str, Any] = {
         "source": "mcp:s",
         "tool": "add",
-        "digest": "digest",
+        "hash": "digest",
         "at": 1,
         "signature": proof,
     }

@@ -273,7 +273,7 @@ async def test_a_paused_run_swaps_and_stays_paused(crews: Site) -> None:
     await run.change(definition=crew)
     view = await run.status()
     assert (view.status, view.graph_version) == ("paused", 2)
-    assert "paused by ana" in view.waiting_for
+    assert "paused by ana" in view.wait_reason
     await run.resume()
     assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}
 
@@ -388,12 +388,12 @@ async def test_an_agent_that_goes_ends_its_turn_or_is_abandoned(crews: Site) -> 
     for running, told in (("finish", {"a", "b"}), ("abandon", {"b"})):
         crew = gated(crews)
         run = await at_gate(crews, cut(crew, ["a", "b"], "c"))
-        await run.wait_until(lambda view: view.done.get("b") == 1, LIMIT)
+        await run.wait_until(lambda view: view.completed_steps.get("b") == 1, LIMIT)
         changing = run.change(remove=["a"], running="abandon" if running == "abandon" else "finish")
         asyncio.get_running_loop().call_later(0.2, crews.open_gate, run, "g")
         changed = await changing
         assert changed.report is not None
-        fates = {fate.step: fate.fate for fate in changed.report.steps}
+        fates = {fate.step: fate.effect for fate in changed.report.steps}
         assert fates["a#1"] == ("leaves" if running == "finish" else "abandoned")
         result = await run.result(LIMIT)
         assert set(result.outputs) == {*told, "c"}
@@ -419,8 +419,8 @@ async def test_a_tool_that_is_added_is_usable_at_once(crews: Site) -> None:
     )
     assert not changed.swap
     crews.open_gate(run, "g")
-    view = await run.wait_until(lambda view: "added_deeds" in view.waiting_for, LIMIT)
-    assert "tool 'say'" in view.waiting_for
+    view = await run.wait_until(lambda view: "added_deeds" in view.wait_reason, LIMIT)
+    assert "tool 'say'" in view.wait_reason
     (crews.project / "added_deeds.py").write_text("from deeds import echo\n")
     assert await outputs(run) == {"a": "A", "b": "B"}
     assert [e["text"] for e in crews.ledger(run, "start") if e["tool"] == "say"] == ["new"]

@@ -82,7 +82,7 @@ async def test_rows_are_the_same_again_after_agents_changed_their_graph(
     crew["flags"] = {"over": False}
     del crew["agents"]["w"]
     run = await site.start(crew, "Begin.", queue=QUEUE)
-    await run.wait_until(lambda view: view.rests and view.steps == 3, LIMIT)
+    await run.wait_until(lambda view: view.is_idle and view.steps == 3, LIMIT)
     await run.pause()  # the run's row tells how far it is where one of its facts is in it
     await run.wait_until(lambda view: view.status == "paused", LIMIT)
     await at_rest(site, run)

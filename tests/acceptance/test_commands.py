@@ -59,7 +59,7 @@ async def test_pause_and_resume(crews: Site) -> None:
     run = await at_work(crews)
     await run.pause(id="p1")
     crews.open_gate(run, "g")
-    await run.wait_until(lambda v: v.status == "paused" and not v.frontier[0].doing, LIMIT)
+    await run.wait_until(lambda v: v.status == "paused" and not v.frontier[0].calls, LIMIT)
     # Every command once more: repeated ids have no effect, and neither has what makes no sense.
     await run.pause(id="p1")
     await run.pause(id="p2")

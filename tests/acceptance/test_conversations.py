@@ -48,9 +48,9 @@ def hub(site: Site, *spokes: str, **more: Any) -> dict[str, Any]:
     return site.crew(agents, rules=rules, flow=flow, conversation=talk, **more)
 
 
-async def rests(run: Run, turn: int) -> None:
+async def rests(run: Run, exchange: int) -> None:
     """Waits until a turn is over, and the run waits for the next message."""
-    await seen(run, lambda view: view.waiting and view.exchange == turn)
+    await seen(run, lambda view: view.is_waiting and view.exchange == exchange)
 
 
 async def seen(run: Run, holds: Callable[[ConversationView], bool]) -> None:
@@ -80,17 +80,17 @@ async def gated(site: Site, crew: dict[str, Any], **options: Any) -> Run:
 async def asking(run: Run, text: str, queued: int, id: str = "") -> asyncio.Task[Any]:
     """Asks, and waits until the message waits for its turn."""
     task = asyncio.create_task(run.send(text, id=id or text))
-    await seen(run, lambda view: view.queued == queued)
+    await seen(run, lambda view: view.queued_messages == queued)
     return task
 
 
 async def test_the_words_of_an_answer_are_kept_where_nobody_waited_for_it(crews: Site) -> None:
     run = await crews.start(hub(crews), "my bill")
     for turn in (2, 3):
-        await run.wait_until(lambda view: view.waiting_for == "the next message", LIMIT)
+        await run.wait_until(lambda view: view.wait_reason == "the next message", LIMIT)
         await run.message("the bill again")
         await rests(run, turn) if turn == 3 else await crews.spoken(run, "billing")
-    last = (await run.conversation()).last
+    last = (await run.conversation()).last_response
     assert last is not None
     assert (last.exchange, last.text) == (3, "Paid again.")
 
@@ -100,8 +100,8 @@ async def test_a_session_of_several_turns(crews: Site) -> None:
     run = await crews.start(hub(crews), "my bill")
     await rests(run, 1)
     view = await run.status()
-    assert (view.status, view.waiting_for) == ("waiting", "the next message")
-    first = (await run.conversation()).last
+    assert (view.status, view.wait_reason) == ("waiting", "the next message")
+    first = (await run.conversation()).last_response
     assert first is not None
     assert (first.exchange, first.message, first.text, first.agent) == (
         1,
@@ -150,7 +150,7 @@ async def test_an_unknown_name_goes_to_the_fallback(crews: Site) -> None:
     crew = hub(crews, route={"to": ["technician"], "else": "billing"})
     run = await crews.start(crew, "the weather")
     await rests(run, 1)
-    last = (await run.conversation()).last
+    last = (await run.conversation()).last_response
     assert last is not None
     assert last.agent == "billing"
     (refused,) = await crews.entries(run, "BranchTargetRefused")
@@ -253,21 +253,21 @@ async def test_going_back_and_forking_a_session(crews: Site) -> None:
     run = await crews.start(hub(crews), "my bill")
     await rests(run, 1)
     await run.send("the bill again", timeout=LIMIT)
-    turns = [c for c in (await run.checkpoints()).checkpoints if c.kind == "turn"]
+    turns = [c for c in (await run.checkpoints()).checkpoints if c.kind == "exchange"]
     assert [each.exchange for each in turns] == [1, 2]
-    assert await run.position_of("turn:1") == turns[0].position
+    assert await run.position_of("exchange:1") == turns[0].position
     assert await run.position_of("billing#1") < turns[0].position
-    with pytest.raises(UsageError, match="no turn 'turn:9'") as caught:
-        await run.fork("turn:9")
-    assert "turn:1, turn:2" in caught.value.remedy
-    other = await run.fork("turn:1")
+    with pytest.raises(UsageError, match="no exchange 'exchange:9'") as caught:
+        await run.fork("exchange:9")
+    assert "exchange:1, exchange:2" in caught.value.remedy
+    other = await run.fork("exchange:1")
     crews.runs.append(other)
     reply = await other.send("the bill again", timeout=LIMIT)
     assert (reply.exchange, reply.text) == (2, "Paid again.")
-    await run.rollback("turn:1")
+    await run.rollback("exchange:1")
     reply = await run.send("the weather", timeout=LIMIT)
     assert reply.exchange == 3
-    assert (await run.state_at(await run.position_of("turn:2"))).conversation.exchange == 2  # type: ignore[union-attr]
+    assert (await run.state_at(await run.position_of("exchange:2"))).conversation.exchange == 2  # type: ignore[union-attr]
     prompt = [p for p in crews.prompted(run) if p["agent"] == "router"][-1]
     said = [m["content"] for m in prompt["messages"]]
     assert not [text for text in said if "again" in text]
@@ -316,7 +316,7 @@ async def test_whoever_asks_beside_five_others_is_answered_or_refused(crews: Sit
     run = await gated(crews, desk(crews, queue=6))
     waiting = [await asking(run, f"bill {n}", n) for n in range(1, 6)]
     sixth = asyncio.create_task(run.send("bill 6", id="bill 6"))
-    await seen(run, lambda view: view.queued == 6)
+    await seen(run, lambda view: view.queued_messages == 6)
     with pytest.raises(ConversationBusy, match="6 messages wait for their turns"):
         await run.send("bill 7", timeout=LIMIT)
     client = crews.client()
@@ -335,7 +335,7 @@ async def test_nobody_waits_for_a_session_that_is_over(crews: Site, how: str) ->
     run = await gated(crews, crew)
     waiting = [await asking(run, f"bill {n}", n) for n in range(1, 6)]
     waiting.append(asyncio.create_task(run.send("bill 6", id="bill 6")))
-    await seen(run, lambda view: view.queued == 6)
+    await seen(run, lambda view: view.queued_messages == 6)
     if how == "ordinary":
         await run.change(definition={**crew, "conversation": None})
     else:
@@ -352,7 +352,7 @@ async def test_who_asked_is_answered_after_a_rollback_in_the_middle_of_the_turn(
     run = await gated(crews, desk(crews))
     crews.open_gate(run, "desk")
     await rests(run, 1)
-    (turn,) = [c for c in (await run.checkpoints()).checkpoints if c.kind == "turn"]
+    (turn,) = [c for c in (await run.checkpoints()).checkpoints if c.kind == "exchange"]
     (crews.root / "ledger" / f"{run.id}.desk.open").unlink()
     sent = asyncio.create_task(run.send("bill again", id="m2"))
     await run.wait_until(lambda view: any(s.node == "billing" for s in view.frontier), LIMIT)

@@ -33,7 +33,7 @@ async def say(run: Run) -> None:
     """Has ann and bob hear something."""
     before = (await run.state()).steps
     await run.message("work", to="channel:x", by="dot")
-    await run.wait_until(lambda view: view.steps >= before + 2 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps >= before + 2 and view.is_idle, LIMIT)
 
 
 async def apart(site: Site, run: Run) -> Run:
@@ -51,7 +51,7 @@ async def tied(run: Run, part: Run) -> Run:
     )
     stays = await run.merged(await run.change(operations=[tie], id="tie", wait=False))
     found = run if stays == run.id else part
-    await found.wait_until(lambda view: view.rests and not view.merging, LIMIT)
+    await found.wait_until(lambda view: view.is_idle and not view.merge_status, LIMIT)
     return found
 
 
@@ -71,7 +71,7 @@ async def test_a_creature_renews_no_quota_by_removing_who_shares_it(crews: Site,
         graph={"root": "root"},
     ) | {"crew": f"counted-{per}-{time.time_ns()}", "rules": rules}
     run = await crews.start(crew, "Go.")
-    await run.wait_until(lambda view: view.rests and view.steps == 1, LIMIT)
+    await run.wait_until(lambda view: view.is_idle and view.steps == 1, LIMIT)
     assert "w" not in (await run.graph()).plan["agents"]
     assert made(crews, run) == 1
 

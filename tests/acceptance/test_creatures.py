@@ -38,7 +38,7 @@ async def heard(site: Site, run: Run) -> Counter[tuple[str, str]]:
 
 
 async def rested(run: Run) -> None:
-    await run.wait_until(lambda view: view.rests, LIMIT)
+    await run.wait_until(lambda view: view.is_idle, LIMIT)
 
 
 async def test_each_message_gives_each_listener_a_turn(crews: Site) -> None:
@@ -88,10 +88,10 @@ async def test_a_run_rests_and_goes_on_when_somebody_speaks(crews: Site) -> None
     run = await crews.start(crew, "")
     await rested(run)
     await run.message("first", to="channel:x", by="ann")
-    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     await run.message("second", to="private:a", by="ann")
     await run.message("third", to="channel:y", by="a")  # a person may have an agent's name
-    await run.wait_until(lambda view: view.steps == 3 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 3 and view.is_idle, LIMIT)
     assert await heard(crews, run) == {("a", "first"): 1, ("a", "second"): 1, ("b", "third"): 1}
     await run.message("nobody", to="channel:z")
     await run.stop()
@@ -236,9 +236,9 @@ async def test_who_is_stopped_and_started_is_told_as_an_event(crews: Site) -> No
     await rested(run)
     await run.change(disable=["b"])
     await run.message("hello", to="channel:x")
-    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     await run.change(enable=["b"])
-    await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 2 and view.is_idle, LIMIT)
     told = [
         event for entry in await crews.entries(run, "DefinitionChanged") for event in entry.events
     ]

@@ -490,14 +490,14 @@ async def test_a_run_that_cannot_store_its_end_says_so(
 async def test_graphs_part_and_join_with_all_that_was_said(crews: Site) -> None:
     one, two = await pair(crews)
     await two.message("before", to="channel:z")
-    await two.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await two.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie")
-    assert (await two.result(LIMIT)).merged_into == one.id
+    assert (await two.result(LIMIT)).surviving_run == one.id
     await one.change(operations=[Disconnect(sender="ann", listener="eve")], id="cut")
     part = part_of(crews, one, "cut", "dan")
     await rested(part)
     await part.message("after", to="channel:z")
-    await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await part.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     texts = [message["content"] for message in crews.prompted(part)[-1]["messages"]]
     assert texts[1:4] == ["before", "eve-0", "after"]
     for each in (one, two, part):

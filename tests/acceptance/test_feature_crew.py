@@ -83,7 +83,7 @@ async def test_whatever_people_answer_at_the_gate_works_offline(site: Site) -> N
     run = await site.start(crew, "Prices, a cart, and how it is used.", queue=QUEUE)
     other = await site.start(crew, "The same, and then not.", queue=QUEUE)
     question = await asked(run)
-    assert (question.options, question.words_to) == (("go", "planner", "stop"), "planner")
+    assert (question.options, question.text_option) == (("go", "planner", "stop"), "planner")
     await run.answer(question.id, "write the docs last", by="ana")
     question = await asked_anew(run, question)
     assert "3. docs (writer, after cart): " in question.detail

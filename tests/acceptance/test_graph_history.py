@@ -23,7 +23,7 @@ async def says(run: Run, text: str, channel: str, turns: int) -> None:
     """Says something in a channel, and waits for the turns of those who hear it."""
     before = (await run.status()).steps
     await run.message(text, to=f"channel:{channel}", by="fay")
-    await run.wait_until(lambda view: view.steps == before + turns and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == before + turns and view.is_idle, LIMIT)
 
 
 async def texts(site: Site, run: Run, log: str) -> list[str]:
@@ -89,7 +89,7 @@ async def test_whatever_becomes_of_graphs_all_that_was_said_can_be_read(crews: S
     await says(part, "four", "x", 1)
     await says(run, "five", "y", 3)
     await change(to(lake, "bob", "eve", "tie"), "tie")
-    assert (await lake.result(LIMIT)).merged_into == run.id
+    assert (await lake.result(LIMIT)).surviving_run == run.id
     await says(run, "six", "z", 1)  # a channel of the other one's, as it was called there
     await change(RemoveAgent(name="cid"), "go")
     await says(run, "seven", "y", 2)

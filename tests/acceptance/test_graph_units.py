@@ -39,7 +39,7 @@ async def turns(run: Run, text: str, log: str, number: int) -> None:
     """Says something, and waits for the turns that follow."""
     before = (await run.status()).steps
     await run.message(text, to=log, by="fay")
-    await run.wait_until(lambda view: view.steps == before + number and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == before + number and view.is_idle, LIMIT)
 
 
 async def stopped(site: Site, *runs: Run) -> None:
@@ -181,7 +181,7 @@ async def test_who_is_added_to_a_graph_lives_there(crews: Site) -> None:
     await run.change(operations=[AddAgent(name="dan", agent={**dan, "send": ["y"]})], id="more")
     assert (await graph(run))[0] == {"ann", "bob", "cid", "dan"}
     await run.message("Hello.", to="private:dan", by="fay")
-    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     assert [e.agent for e in await crews.entries(run, "StepStarted")] == ["dan"]
     (told,) = await crews.entries(run, "ComponentChanged")
     assert (told.change, told.new_graph_ids) == ("nothing", (run.id,))
@@ -229,7 +229,7 @@ async def test_graphs_that_become_one_have_the_environment_of_both(crews: Site) 
     await rested(two)
     await turns(two, "before", "channel:x", 1)
     await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie")
-    assert (await two.result(LIMIT)).merged_into == one.id
+    assert (await two.result(LIMIT)).surviving_run == one.id
     # Both had an `x`: they are not the same, and stay two.
     assert await graph(one) == (
         {"ann", "bob", "cid", "dan", "eve"},
@@ -319,7 +319,7 @@ async def test_who_watches_a_creature_sees_it_wherever_it_lives(crews: Site) -> 
     await turns(part, "two", "channel:x", 1)
     await turns(run, "not ann", "channel:y", 2)
     await big.change(operations=[to(part, "gil", "ann", "tie")], id="tie")
-    assert (await part.result(LIMIT)).merged_into == big.id
+    assert (await part.result(LIMIT)).surviving_run == big.id
     await turns(big, "three", "channel:x", 1)
     await turns(big, "to all but ann-2", "channel:w", 3)
     await stopped(crews, run, big)

@@ -48,7 +48,7 @@ async def test_a_part_is_commanded_by_those_who_commanded_the_whole(
     await rested(part)
     assert await crews.store.accepted_executions(RunId(part.id))
     await of(crews, folder, "oncall", part).message("hello", to="channel:x")
-    await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await part.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     await of(crews, folder, "eve", part).message("me too", to="channel:x")
     await of(crews, folder, "oncall", part).stop()
     assert (await part.result(LIMIT)).status == "stopped"
@@ -153,9 +153,9 @@ async def test_signed_runs_of_one_policy_become_one(crews: Site, folder: Any) ->
     with pytest.raises(NotPermitted):
         await of(crews, folder, "oncall", one).change(operations=[tie], id="no")
     await of(crews, folder, "ada", one).change(operations=[tie], id="tie")
-    assert (await two.result(LIMIT)).merged_into == one.id
+    assert (await two.result(LIMIT)).surviving_run == one.id
     await of(crews, folder, "oncall", two).message("hello", to="channel:z")  # it is led on
-    await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await one.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
 
 
 async def test_an_open_run_does_not_get_into_a_signed_one(crews: Site, folder: Any) -> None:
@@ -192,7 +192,7 @@ async def test_a_forged_hint_is_a_reason_to_look_and_nothing_more(crews: Site, f
     for hint in hints:
         await handle.signal("notify_merge", hint)
     await of(crews, folder, "oncall", one).message("hello", to="channel:y")
-    await one.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    await one.wait_until(lambda view: view.steps == 2 and view.is_idle, LIMIT)
     assert not await crews.entries(one, "MergeAccepted", "MergeFailed", "RunMerged")
     assert (await two.state()).status == "running"
 
@@ -224,11 +224,11 @@ async def test_what_was_signed_for_a_run_is_heard_in_the_one_that_takes_it_in(
     await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
     tie = to(two, "cid", "eve", "tie")
     await of(crews, folder, "ada", one).change(operations=[tie], wait=False)
-    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
-    await one.wait_until(lambda view: view.merging == "surviving", LIMIT)
+    await two.wait_until(lambda view: view.merge_status == "draining", LIMIT)
+    await one.wait_until(lambda view: view.merge_status == "surviving", LIMIT)
     worker.kill()
     crews.open_gate(two, "g")
-    await two.wait_until(lambda view: view.merging == "offered", LIMIT)
+    await two.wait_until(lambda view: view.merge_status == "offered", LIMIT)
     command = await mine.message("second", to="channel:x")
     await mine.message("second", to="channel:x", id=command)
     await of(crews, folder, "eve", two).message("forged", to="channel:x", by="eve")
@@ -237,11 +237,11 @@ async def test_what_was_signed_for_a_run_is_heard_in_the_one_that_takes_it_in(
     )
     await mine.message("third", to="channel:z")
     await crews.start_worker(queue)
-    assert (await two.result(LIMIT)).merged_into == one.id
+    assert (await two.result(LIMIT)).surviving_run == one.id
     await of(crews, folder, "oncall", two).message("second", to="channel:x", id=command)  # led on
     last = await of(crews, folder, "oncall", one).message("last", to="channel:x-2")
     assert (await until_taken(one, last)).ok
-    await one.wait_until(lambda view: view.rests, LIMIT)
+    await one.wait_until(lambda view: view.is_idle, LIMIT)
     await of(crews, folder, "ada", one).stop()
     await one.result(LIMIT)
     assert await heard(crews, one) == {

@@ -59,7 +59,7 @@ async def test_a_root_brings_a_worker_and_gives_it_work_and_retires_it(crews: Si
         root="root",
     )
     run = await crews.start(without(crew, "digger"), "Find gold.")
-    await run.wait_until(lambda view: view.rests and view.steps == 3, LIMIT)
+    await run.wait_until(lambda view: view.is_idle and view.steps == 3, LIMIT)
     changes = await crews.entries(run, "ComponentChanged")
     assert [c.affected_creatures for c in changes] == [
         ("digger", "root"),
@@ -120,7 +120,7 @@ async def test_a_worker_that_tries_the_tools_is_refused(crews: Site) -> None:
         root="root",
     )
     run = await crews.start(without(crew, "worker"), "Begin.")
-    await run.wait_until(lambda view: view.rests and view.steps == 3, LIMIT)
+    await run.wait_until(lambda view: view.is_idle and view.steps == 3, LIMIT)
     denied = await crews.entries(run, "PermissionDenied")
     assert [(d.agent, d.tool, d.rule) for d in denied] == [
         ("worker", name, "tools") for name, _ in forged
@@ -305,7 +305,7 @@ async def test_who_parts_the_graph_by_a_tool_is_told_and_goes_with_its_turn(crew
     await run.message("Part.", to="channel:z", by="dot")
     part = part_of(crews, run, "crewlog:group/zoe#1/2", "zoe")
     await until_begun(part)
-    await part.wait_until(lambda view: view.rests and view.steps == 1, LIMIT)
+    await part.wait_until(lambda view: view.is_idle and view.steps == 1, LIMIT)
     first, second = answers(crews, part, "zoe")
     assert first.startswith("Accepted: zoe sends no more to bridge")
     assert "It holds once the calls of the agents that leave have ended." in first
@@ -342,7 +342,7 @@ async def test_nobody_is_brought_by_a_name_that_the_memory_knows(crews: Site) ->
         graph={"root": "root"},
     )
     run = await crews.start(crew | {"crew": name}, "Go.")
-    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     refused, brought = answers(crews, run, "root")
     assert (
         "another agent with the name 'vault' has memories that the new one must not read" in refused

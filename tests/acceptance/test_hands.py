@@ -113,7 +113,7 @@ async def test_a_waiting_step_gives_way_while_another_works(crews: Site) -> None
     with pytest.raises(CommandRejected, match="2 steps are in the frontier"):
         await run.redirect("c")
     await run.redirect("c", "b#1")
-    await run.wait_until(lambda v: v.done.get("c", 0) == 1, LIMIT)
+    await run.wait_until(lambda v: v.completed_steps.get("c", 0) == 1, LIMIT)
     crews.open_gate(run, "g")
     assert (await run.result(LIMIT)).status == "completed"
     assert sorted(await started(crews, run)) == ["a#1", "c#1"]

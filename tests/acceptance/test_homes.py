@@ -145,7 +145,7 @@ async def test_a_part_of_a_part_does_not_go_on_where_its_creatures_came_home(cre
     big = await crews.start(living(crews, speaking("p q r s t u"), many), "")
     await rested(big)
     await run.change(operations=[to(big, "ann", "p", "tie")], id="tie")
-    assert (await run.result(LIMIT)).merged_into == big.id
+    assert (await run.result(LIMIT)).surviving_run == big.id
     with pytest.raises(UsageError, match=r"continues cid of"):
         await two.reopen(execution_timeout=RUN_LIMIT)
 
@@ -173,7 +173,7 @@ async def test_who_was_taken_in_by_another_run_is_in_one_place(crews: Site, firs
     big = await crews.start(living(crews, speaking("p q r s"), many), "")
     await rested(big)
     await part.change(operations=[to(big, "cid", "p", "tie")], id="tie")
-    assert (await part.result(LIMIT)).merged_into == big.id
+    assert (await part.result(LIMIT)).surviving_run == big.id
     await stopped(big, run)
     if first == "home":
         await run.reopen("recipe", execution_timeout=RUN_LIMIT)

@@ -62,13 +62,13 @@ async def _bring_to_places(site: Site) -> dict[str, Run]:
     for name in ("safe", "keyed", "never-retry", "never-done", "paused"):
         await until(lambda name=name: site.ledger(runs[name], "start"), name, of=runs[name])
     await until(lambda: site.ledger(runs["keyed"], "paid"), "the payment", of=runs["keyed"])
-    await runs["missing"].wait_until(lambda view: "late" in view.waiting_for, LIMIT)
+    await runs["missing"].wait_until(lambda view: "late" in view.wait_reason, LIMIT)
     paused = runs["paused"]
     await paused.pause("lunch", by="ana")
     site.open_gate(paused, "g")
     # What runs finishes, is applied, and nothing follows.
     await paused.wait_until(
-        lambda view: view.status == "paused" and not view.frontier[0].doing, LIMIT
+        lambda view: view.status == "paused" and not view.frontier[0].calls, LIMIT
     )
     await until(lambda: site.ledger(paused, "end"), "the end of what ran", of=paused)
     # The last one, since it does not stay where it is: the model answers after a while.
@@ -166,7 +166,7 @@ async def test_a_pause_outlives_the_worker(whole_site: Site, runs: dict[str, Run
     run = runs["paused"]
     await runs["safe"].result(LIMIT)  # by now the new worker has done much else
     # Where the worker died in its workflow task, nobody answers until that has timed out.
-    await run.wait_until(lambda view: view.waiting_for.startswith("paused by ana"), LIMIT)
+    await run.wait_until(lambda view: view.wait_reason.startswith("paused by ana"), LIMIT)
     assert len(whole_site.prompted(run)) == 1
     assert len(whole_site.ledger(run, "start")) == 1
     await run.resume()

@@ -20,7 +20,7 @@ from .harness import LIMIT, Site, calls
 
 SERVER = Path(__file__).parents[1] / "servers" / "server.py"
 WILD = SERVER.with_name("wild.py")
-DIGEST = describe_tool("do", None, {"type": "object"}).digest
+DIGEST = describe_tool("do", None, {"type": "object"}).hash
 
 
 def answering(site: Site, folder: Path, result: dict[str, Any], **tool: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ async def approve(store: Store, server: McpServer) -> None:
     sessions = Sessions()
     said = await sessions.of("s", server).list_tools()
     await sessions.close()
-    await store.approve_tool(server.source, "add", said["add"].digest, "me", 1, "any")
+    await store.approve_tool(server.source, "add", said["add"].hash, "me", 1, "any")
 
 
 @covers("C42", "C43", "C74")
@@ -61,9 +61,9 @@ async def test_a_tool_is_blocked_until_it_is_approved(crews: Site, tmp_path: Pat
     )
     run = await site.start(crew)
     view = await run.wait_until(
-        lambda view: "nobody has approved the tool 'sum'" in view.waiting_for, LIMIT
+        lambda view: "nobody has approved the tool 'sum'" in view.wait_reason, LIMIT
     )
-    assert "waits for a person to approve the tool 'sum': " in view.waiting_for
+    assert "waits for a person to approve the tool 'sum': " in view.wait_reason
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     (asked,) = await run.interrupts()
     assert (asked.kind, asked.step) == ("mcp_approval", "a#1")
@@ -93,7 +93,7 @@ async def test_a_tool_that_its_server_does_not_offer_asks_people(
     told = f"{asked.question} {asked.detail}"
     assert "the MCP server 's' does not offer a tool 'ad'" in told
     assert "Did you mean 'add'?" in told
-    assert "worker" not in (await run.status()).waiting_for
+    assert "worker" not in (await run.status()).wait_reason
     await run.stop()
     crew["agents"]["a"]["on_error"] = "fail"
     with pytest.raises(RunFailed, match="does not offer a tool 'ad'"):

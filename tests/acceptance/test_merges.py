@@ -66,10 +66,10 @@ async def alone(run: Run) -> None:
 async def test_the_smaller_run_joins_the_larger(crews: Site) -> None:
     one, two = await pair(crews)
     await two.message("before", to="channel:z", by="fay")
-    await two.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await two.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     changed = await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie", by="fay")
     result = await two.result(LIMIT)
-    assert (result.status, result.merged_into) == ("merged", one.id)
+    assert (result.status, result.surviving_run) == ("merged", one.id)
     (merged,) = await crews.entries(one, "RunMerged")
     assert merged.merged_run == two.id
     assert merged.change == "merge"
@@ -83,7 +83,7 @@ async def test_the_smaller_run_joins_the_larger(crews: Site) -> None:
     # What was said in the other run is read on here, and its creatures hear here.
     await one.message("after", to="channel:z", by="fay")
     await one.message("tied", to="channel:tie", by="fay")
-    await one.wait_until(lambda view: view.rests and view.steps >= 2, LIMIT)
+    await one.wait_until(lambda view: view.is_idle and view.steps >= 2, LIMIT)
     texts = [
         m["content"]
         for m in [p for p in crews.prompted(one) if p["agent"] == "eve"][-1]["messages"]
@@ -102,7 +102,7 @@ async def test_the_one_that_asks_may_be_the_one_that_joins(crews: Site) -> None:
     asked = to(one, "dan", "bob", "tie")
     assert await two.merged(await two.change(operations=[asked], id="tie", wait=False)) == one.id
     await one.message("hello", to="channel:tie", by="fay")
-    await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await one.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     assert [e.agent for e in await crews.entries(one, "StepStarted")] == ["bob"]
     assert {*(await one.graph()).plan["nodes"]} == {"ann", "bob", "cid", "dan", "eve"}
 
@@ -116,7 +116,7 @@ async def test_who_comes_has_not_the_turns_of_one_that_was_removed_by_its_name(c
         await one.change(operations=[each], id=f"c{number}", by="fay")
         if not number:
             await one.message("for bob of one", to="channel:y", by="fay")
-    await one.wait_until(lambda view: view.rests and view.steps == 1, LIMIT)
+    await one.wait_until(lambda view: view.is_idle and view.steps == 1, LIMIT)
     tie = to(two, "ann", "bob", "tie")
     seen = await one.change(operations=[tie], by="fay", dry_run=True)
     assert seen.report is not None
@@ -127,7 +127,7 @@ async def test_who_comes_has_not_the_turns_of_one_that_was_removed_by_its_name(c
     assert {each.was: each.now for each in merged.renames if each.kind == "creature"} == {
         "bob": "bob-2"
     }
-    assert seen.report.topology.renamed == tuple(map(rename_view, merged.renames)), (
+    assert seen.report.topology.renames == tuple(map(rename_view, merged.renames)), (
         "it was told beforehand"
     )
     state = await one.state()
@@ -147,14 +147,14 @@ async def test_a_quota_of_the_day_is_not_renewed_by_another_crew(crews: Site) ->
     await rested(one)
     await rested(two)
     await two.message("work", to="channel:x", by="fay")
-    await two.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await two.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     assert len(crews.ledger(two, "start", tool="echo")) == 1
     await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie", by="fay")
     merged = (await one.graph()).plan["topology"]
     (x,) = [name for name in merged["channels"] if name.startswith("x-")]
     before = (await one.state()).steps
     await one.message("more", to=f"channel:{x}", by="fay")
-    await one.wait_until(lambda view: view.steps > before and view.rests, LIMIT)
+    await one.wait_until(lambda view: view.steps > before and view.is_idle, LIMIT)
     assert crews.ledger(one, "start", tool="echo") == []
     (refused,) = [
         m["content"]
@@ -190,12 +190,12 @@ async def test_turns_go_on_in_the_run_that_stays(crews: Site) -> None:
     changed = await one.change(
         operations=[to(two, "ann", "eve", "tie")], id="tie", by="fay", wait=False
     )
-    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
+    await two.wait_until(lambda view: view.merge_status == "draining", LIMIT)
     await one.message("meanwhile", to="channel:y", by="fay")  # who is not in it goes on
-    await one.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    await one.wait_until(lambda view: view.steps == 2 and view.is_idle, LIMIT)
     crews.open_gate(two, "g")
     assert await one.merged(changed) == one.id
-    await one.wait_until(lambda view: view.rests, LIMIT)
+    await one.wait_until(lambda view: view.is_idle, LIMIT)
     await one.stop()
     await one.result(LIMIT)
     done = [e.step for e in await crews.entries(one, "StepCompleted")]
@@ -210,7 +210,7 @@ async def tied_in_the_last_turn(crews: Site, one: Run, two: Run) -> ChangeResult
     await two.change(operations=[RemoveAgent(name="dan")], id="gone", by="fay")
     tie = to(two, "ann", "eve", "tie")
     changed = await one.change(operations=[tie], id="tie", by="fay", wait=False)
-    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
+    await two.wait_until(lambda view: view.merge_status == "draining", LIMIT)
     crews.open_gate(two, "g")
     return changed
 
@@ -227,7 +227,7 @@ async def test_who_was_removed_ends_its_turn_before_its_run_is_part_of_another(c
         await two.message(text, to="channel:x", by="fay")
     changed = await tied_in_the_last_turn(crews, one, two)
     assert await one.merged(changed) == one.id
-    await one.wait_until(lambda view: view.rests, LIMIT)
+    await one.wait_until(lambda view: view.is_idle, LIMIT)
     await one.stop()
     await one.result(LIMIT)
     kinds = [(type(e).__name__, getattr(e, "step", None)) for e in await crews.entries(two)]
@@ -309,7 +309,7 @@ async def test_who_asks_at_once_waits_until_the_other_run_has_stored_something(
         await one.change(operations=[to(two, "ann", "eve", "tie")])
     else:
         await two.change(operations=[to(one, "eve", "ann", "tie")])
-    assert (await two.result(LIMIT)).merged_into == one.id
+    assert (await two.result(LIMIT)).surviving_run == one.id
 
 
 async def test_what_is_no_run_is_not_waited_for(crews: Site) -> None:
@@ -340,7 +340,7 @@ async def test_runs_that_ask_each_other_become_one(crews: Site) -> None:
     assert sum(not isinstance(each, BaseException) for each in came) == 1, came
     for each in came:
         assert not isinstance(each, BaseException) or isinstance(each, CommandRejected)
-    assert (await two.result(LIMIT)).merged_into == one.id
+    assert (await two.result(LIMIT)).surviving_run == one.id
     assert {*(await one.graph()).plan["topology"]["creatures"]} == {
         "ann",
         "bob",
@@ -387,7 +387,7 @@ async def test_who_asks_a_run_in_a_merge_is_answered_when_that_has_ended(
     for each in (one, three):
         await rested(each)
     first = await one.change(operations=[to(two, "ann", "dan", "r1")], wait=False)
-    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
+    await two.wait_until(lambda view: view.merge_status == "draining", LIMIT)
     tie = to(one, "ida", "ann", "r2") if asked == "who stays" else to(two, "ida", "dan", "r2")
     second = await three.change(operations=[tie], wait=False)
     began = time.monotonic()
@@ -405,9 +405,9 @@ async def test_who_asks_a_run_in_a_merge_is_answered_when_that_has_ended(
 async def test_who_says_something_to_a_merged_run_is_led_on(crews: Site) -> None:
     one, two = await pair(crews)
     await one.change(operations=[to(two, "ann", "eve", "tie")])
-    assert (await two.result(LIMIT)).merged_into == one.id
+    assert (await two.result(LIMIT)).surviving_run == one.id
     await two.message("hello", to="channel:z", by="fay")
-    await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await one.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     assert (await two.successor()).id == one.id
     # Nobody stops the run that stays, or answers its questions, by the name of the other one.
     with pytest.raises(RunAlreadyMerged, match=one.id):
@@ -446,7 +446,7 @@ async def strangers(site: Site, first: list[dict[str, Any]], **where: Any) -> tu
 
 async def ended_with(site: Site, run: Run) -> Counter[tuple[str, str]]:
     """Stops a run, and tells who heard what."""
-    await run.wait_until(lambda view: view.rests, LIMIT)
+    await run.wait_until(lambda view: view.is_idle, LIMIT)
     await run.stop()
     await run.result(LIMIT)
     return await heard(site, run)
@@ -455,7 +455,7 @@ async def ended_with(site: Site, run: Run) -> Counter[tuple[str, str]]:
 async def test_who_still_speaks_to_a_merged_run_is_heard_by_whom_is_meant(crews: Site) -> None:
     one, two = await strangers(crews, [])
     await one.change(operations=[to(two, "cid", "eve", "tie")])
-    renamed = {(each.was, each.now) for each in (await two.result(LIMIT)).renamed}
+    renamed = {(each.was, each.now) for each in (await two.result(LIMIT)).renames}
     assert renamed == {("ann", "ann-2"), ("x", "x-2")}
     for log in ("channel:x", "private:ann", "channel:z"):
         command = await two.message(f"to {log}", to=log, by="fay")
@@ -464,7 +464,7 @@ async def test_who_still_speaks_to_a_merged_run_is_heard_by_whom_is_meant(crews:
     with pytest.raises(RunAlreadyMerged, match="its agent 'ann' is named 'ann-2' there"):
         await two.stop()
     assert {*map(rename_view, (await two.whereabouts()).renamed)} == {
-        *(await two.result(LIMIT)).renamed
+        *(await two.result(LIMIT)).renames
     }
     told = await until_taken(one, "lost")
     assert (told.ok, "nobody reads 'channel:w'" in told.detail) == (False, True)
@@ -487,7 +487,7 @@ async def test_what_was_said_before_a_merge_is_not_said_again_after_it(
     """
     one, two = await strangers(crews, [])
     await two.message("first", to="channel:x", by="fay", id="early")
-    await two.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await two.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     for number in range(since // 2):
         await two.pause(by="fay", id=f"pause-{number}")
         await two.resume(by="fay", id=f"resume-{number}")
@@ -495,7 +495,7 @@ async def test_what_was_said_before_a_merge_is_not_said_again_after_it(
         await until_taken(two, f"resume-{since // 2 - 1}")
         assert "early" not in (await two.state()).commands
     await one.change(operations=[to(two, "cid", "eve", "tie")])
-    assert (await two.result(LIMIT)).merged_into == one.id
+    assert (await two.result(LIMIT)).surviving_run == one.id
     await two.message("first", to="channel:x", by="fay", id="early")
     await two.message("second", to="channel:x", by="fay", id="late")
     assert (await until_taken(one, "late")).ok
@@ -518,11 +518,11 @@ async def test_what_comes_in_a_runs_last_moments_is_heard_by_whom_is_meant(crews
     await two.message("first", to="channel:x", by="fay")
     await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
     await one.change(operations=[to(two, "cid", "eve", "tie")], wait=False)
-    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
-    await one.wait_until(lambda view: view.merging == "surviving", LIMIT)
+    await two.wait_until(lambda view: view.merge_status == "draining", LIMIT)
+    await one.wait_until(lambda view: view.merge_status == "surviving", LIMIT)
     worker.kill()
     crews.open_gate(two, "g")
-    await two.wait_until(lambda view: view.merging == "offered", LIMIT)
+    await two.wait_until(lambda view: view.merge_status == "offered", LIMIT)
     raw = crews.temporal.get_workflow_handle(two.id)
     for log in ("channel:x", "private:ann"):
         said = {"id": log, "by": "fay", "text": f"raw to {log}", "to": log}
@@ -530,7 +530,7 @@ async def test_what_comes_in_a_runs_last_moments_is_heard_by_whom_is_meant(crews
         await raw.signal("message", said)
         await two.message(f"to {log}", to=log, by="fay")
     await crews.start_worker(queue)
-    assert (await two.result(LIMIT)).merged_into == one.id
+    assert (await two.result(LIMIT)).surviving_run == one.id
     assert await ended_with(crews, one) == {
         ("ann-2", "raw to channel:x"): 1,
         ("ann-2", "to channel:x"): 1,
@@ -547,7 +547,7 @@ async def test_of_merges_one_after_the_other_each_says_who_is_meant(crews: Site)
     await one.change(operations=[to(two, "cid", "eve", "tie")])
     await two.result(LIMIT)
     await three.change(operations=[to(one, "ann", "cid", "knot")])
-    assert (await one.result(LIMIT)).merged_into == three.id
+    assert (await one.result(LIMIT)).surviving_run == three.id
     meant = {each.was: each.now for each in (await two.whereabouts()).renamed}
     assert meant["ann"] in (await three.graph()).plan["topology"]["creatures"]
     assert meant["ann"] != "ann"
@@ -564,7 +564,7 @@ async def test_a_partner_that_was_ended_from_outside_keeps_nobody_waiting(crews:
         await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie")
     assert time.monotonic() - began < 5
     await one.message("on", to="channel:y", by="fay")
-    await one.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    await one.wait_until(lambda view: view.steps == 2 and view.is_idle, LIMIT)
     crews.runs.remove(two)  # the store was shut to it: it has no end there
 
 
@@ -589,7 +589,7 @@ async def said(run: Run, to: str, turns: int) -> None:
     """Says something, and waits for the turns that follow."""
     before = (await run.status()).steps
     await run.message("go on", to=to, by="fay")
-    await run.wait_until(lambda view: view.steps == before + turns and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == before + turns and view.is_idle, LIMIT)
 
 
 async def doc(run: Run) -> Any:
@@ -609,7 +609,7 @@ async def test_an_artifact_that_one_side_changed_since_is_as_that_side_has_it(
     else:
         await said(run, "channel:y", 2)
     await run.change(operations=[to(part, "cid", "ann", "tie")], id="tie")
-    assert (await part.result(LIMIT)).merged_into == run.id
+    assert (await part.result(LIMIT)).surviving_run == run.id
     newer = {"ann0": 1} | ({"ann1": 1} if who == "ann" else HERE)
     assert await doc(run) == newer
     await said(run, "channel:y", 2)  # and it goes on from there

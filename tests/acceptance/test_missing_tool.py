@@ -34,10 +34,10 @@ async def test_a_call_waits_for_a_worker_that_has_its_tool(lacking: Site) -> Non
         flow=["a"],
     )
     run = await site.start(crew, queue=QUEUE)
-    view = await run.wait_until(lambda view: bool(view.waiting_for), LIMIT)
-    assert view.status == "waiting" or "fresh_deeds" in view.waiting_for
-    assert "tool 'fresh'" in view.waiting_for
-    assert "no module 'fresh_deeds'" in view.frontier[0].doing[0]
+    view = await run.wait_until(lambda view: bool(view.wait_reason), LIMIT)
+    assert view.status == "waiting" or "fresh_deeds" in view.wait_reason
+    assert "tool 'fresh'" in view.wait_reason
+    assert "no module 'fresh_deeds'" in view.frontier[0].calls[0]
     assert not view.interrupts
     (site.project / "fresh_deeds.py").write_text("from deeds import echo\n")
     result = await run.result(LIMIT)
@@ -60,7 +60,7 @@ async def test_a_worker_that_has_the_tool_takes_the_call(lacking: Site) -> None:
     )
     run = await site.start(crew, queue=QUEUE)
     await site.start_worker("has-it")
-    await run.wait_until(lambda view: "no module 'elsewhere'" in view.waiting_for, LIMIT)
+    await run.wait_until(lambda view: "no module 'elsewhere'" in view.wait_reason, LIMIT)
     (site.project / "elsewhere.py").write_text("from deeds import echo\n")
     assert (await run.result(LIMIT)).outputs["a"]["text"] == "A"
     assert len(site.ledger(run, "start")) == 1
@@ -76,6 +76,6 @@ async def test_a_run_that_waits_for_a_tool_can_be_stopped(lacking: Site) -> None
         flow=["a"],
     )
     run = await site.start(crew, queue=QUEUE)
-    await run.wait_until(lambda view: "nowhere" in view.waiting_for, LIMIT)
+    await run.wait_until(lambda view: "nowhere" in view.wait_reason, LIMIT)
     await run.stop("nobody has it")
     assert (await run.result(LIMIT)).status == "stopped"

@@ -390,7 +390,7 @@ async def test_a_route_beyond_its_bound_warns_and_ends_the_turn(crews: Site) -> 
     assert reply.warning == (
         "A limit was reached: chief.next is 'finder', and the run went to finder 2 times, the most."
     )
-    told = (await run.conversation()).last
+    told = (await run.conversation()).last_response
     assert told is not None
     assert told.warning == reply.warning
     assert (reply.end_reason, told.end_reason) == ("route_limit_reached", "route_limit_reached")

@@ -378,7 +378,7 @@ async def test_what_a_run_begins_with_is_held_to_the_rules_of_edits_and_messages
         ("ada", crew, lost, "InvalidStart"),
     ):
         run = await client(crews, folder, who).start(
-            what, "go", given=given, execution_timeout=RUN_LIMIT
+            what, "go", initial_state=given, execution_timeout=RUN_LIMIT
         )
         with pytest.raises(WorkflowFailureError) as failed:
             await crews.temporal.get_workflow_handle(run.id).result()

@@ -421,7 +421,7 @@ async def test_the_run_tells_what_no_activity_has_carried(site: Site, db: Any) -
     await worker(site)
     run = await site.start(busy(site, 2000), queue=QUEUE)
     await until(lambda: site.ledger(run, "start", gate="g"), "the gate")
-    await run.wait_until(lambda view: "two" in view.done, LIMIT)
+    await run.wait_until(lambda view: "two" in view.completed_steps, LIMIT)
     at = (await run.status()).position
     await run.message("while it pays", id="m1")
     await run.wait_until(lambda view: view.position > at, LIMIT)

@@ -153,7 +153,7 @@ async def test_whoever_comes_first_says_whether_a_run_was_taken_in(
     assert report.whole
     if first == "the rebuild":
         assert report.left_out == ()
-        assert (await two.result(LIMIT)).merged_into == one.id
+        assert (await two.result(LIMIT)).surviving_run == one.id
         assert await one.rebuild() == report
     else:
         (left,) = report.left_out
@@ -261,7 +261,7 @@ async def test_a_run_that_is_part_of_another_one_is_not_made_one_again(
     await rested(one)
     await rested(two)
     await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie")
-    assert (await two.result(LIMIT)).merged_into == one.id
+    assert (await two.result(LIMIT)).surviving_run == one.id
     await rested(one)
     crews.end_workers(QUEUE)
     await reset(crews, two, 0)
@@ -304,7 +304,7 @@ async def test_a_resumption_that_never_began_takes_nothing_from_a_run(crews: Sit
     run = await crews.start(living(crews, speaking("ann bob cid"), A), "", queue=QUEUE)
     await rested(run)
     await run.message("hello", to="channel:y", by="fay")
-    await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 2 and view.is_idle, LIMIT)
     await run.terminate("gone")
     crews.end_workers(QUEUE)
     before = await crews.journal(run)

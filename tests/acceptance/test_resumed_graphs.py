@@ -207,7 +207,7 @@ async def test_who_came_by_a_merge_is_there_live_and_not_by_the_recipe(crews: Si
     await rested(two)
     await says(two, "one", "z", 1)
     await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie")
-    assert (await two.result(LIMIT)).merged_into == one.id
+    assert (await two.result(LIMIT)).surviving_run == one.id
     await stopped(one)
     await one.reopen("live", execution_timeout=RUN_LIMIT)
     await rested(one)
@@ -238,7 +238,7 @@ async def test_a_recipe_in_several_pieces_is_parted_anew(crews: Site) -> None:
     await says(part, "one", "x", 1)
     await stopped(run, part)
     await run.reopen("recipe", execution_timeout=RUN_LIMIT)
-    await run.wait_until(lambda view: view.rests and view.execution == 2, LIMIT)
+    await run.wait_until(lambda view: view.is_idle and view.execution == 2, LIMIT)
     again = part_of(crews, run, f"{SPLIT_AT_START}/2", "ann")
     await until_begun(again)
     assert await graph(run) == ({"bob", "cid"}, {"y"})

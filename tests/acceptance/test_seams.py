@@ -55,8 +55,8 @@ async def check_end(site: Site, run: Run) -> None:
 async def test_other_lanes_go_on_beside_a_long_call(crews: Site) -> None:
     run = await begun(crews, events=200, length=205)
     await run.answer("i1", "approve", id="yes")
-    view = await run.wait_until(lambda view: view.done.get("d") == 1, LIMIT)  # type: ignore[call-overload]
-    assert (view.execution, view.waiting_for, view.status) == (1, "", "running")
+    view = await run.wait_until(lambda view: view.completed_steps.get("d") == 1, LIMIT)  # type: ignore[call-overload]
+    assert (view.execution, view.wait_reason, view.status) == (1, "", "running")
     assert [step.step for step in view.frontier] == ["a#1"]
     crews.open_gate(run, "g")
     await check_end(crews, run)
@@ -66,14 +66,14 @@ async def test_a_run_that_drains_for_its_length_takes_commands(crews: Site) -> N
     run = await begun(crews, events=50, length=80)
     view = await run.status()
     assert view.status == "waiting"
-    assert view.waiting_for.startswith("a#1: nothing else starts until")
+    assert view.wait_reason.startswith("a#1: nothing else starts until")
     await run.answer("i1", "approve", id="yes")
     await run.edit_state({"shared.told": True}, id="edit")
     view = await run.status()
     assert view.execution == 1
     assert view.interrupts == ()
     # What the answer makes possible stands ready, and makes no call.
-    doing = {step.step: bool(step.doing) for step in view.frontier}
+    doing = {step.step: bool(step.calls) for step in view.frontier}
     assert doing == {"a#1": True, "c#1": False}
     crews.open_gate(run, "g")
     await check_end(crews, run)

@@ -79,7 +79,7 @@ async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
     run = await crews.start(crew, "")
     await rested(run)
     await run.message("before", to="channel:x", by="dot")
-    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     changed = await run.change(
         operations=[Disconnect(sender="ann", listener="bob")], id="cut", by="eve"
     )
@@ -94,9 +94,9 @@ async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
 
     await rested(part)
     await part.message("after", to="channel:x", by="dot")
-    await part.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    await part.wait_until(lambda view: view.steps == 2 and view.is_idle, LIMIT)
     await run.message("there", to="channel:y", by="dot")
-    await run.wait_until(lambda view: view.steps >= 3 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps >= 3 and view.is_idle, LIMIT)
     # Its history goes on: ann has read what was said before, and her second visit is her second.
     texts = [m["content"] for m in crews.prompted(part)[-1]["messages"]]
     assert texts[1:4] == ["before", "one", "after"]
@@ -133,7 +133,7 @@ async def test_a_creature_goes_with_its_turn_and_nobody_else_waits(crews: Site) 
     )
     assert changed.swap
     assert changed.report is not None
-    assert [(s.step, s.fate) for s in changed.report.steps] == [("ann#1", "goes")]
+    assert [(s.step, s.effect) for s in changed.report.steps] == [("ann#1", "goes")]
     # ann's tool is under way: she leaves when it has answered, and the others go on meanwhile.
     await run.message("meanwhile", to="channel:y", by="dot")
     await run.wait_until(lambda view: view.steps == 3 and len(view.frontier) == 1, LIMIT)
@@ -141,7 +141,7 @@ async def test_a_creature_goes_with_its_turn_and_nobody_else_waits(crews: Site) 
     crews.open_gate(run, "g")
     await run.swapped(changed)
     part = part_of(crews, run, "cut", "ann")
-    await part.wait_until(lambda view: view.rests, LIMIT)
+    await part.wait_until(lambda view: view.is_idle, LIMIT)
     await part.stop()  # all of it is stored then
     await part.result(LIMIT)
     (reply,) = [e for e in await crews.entries(part, "ModelCallCompleted") if not e.calls]
@@ -167,7 +167,7 @@ async def test_who_is_added_alone_is_a_graph_alone(crews: Site) -> None:
     part = part_of(crews, run, "more", "dot")
     await rested(part)
     await part.message("hello", to="channel:z", by="dot")
-    await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await part.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     (parted,) = await crews.entries(run, "ComponentChanged")
     assert [(each.event, each.creature, each.to) for each in parted.events] == [
         ("CREATURE_STARTED", "dot", ""),
@@ -186,7 +186,7 @@ async def test_a_bridge_that_is_removed_parts_the_graph(crews: Site) -> None:
     run = await crews.start(crew, "")
     await rested(run)
     await run.message("before", to="channel:x", by="dot")
-    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     one = (await run.checkpoints()).checkpoints[-1].position
     dry = await run.change(operations=[RemoveAgent(name="bob")], dry_run=True)
     assert dry.report is not None
@@ -222,9 +222,9 @@ async def test_a_crew_in_several_pieces_begins_as_several_runs(crews: Site) -> N
     run = await crews.start(crew, "Go.")
     part = part_of(crews, run, f"{SPLIT_AT_START}/1", "ann")
     await until_begun(part)
-    await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await part.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     await run.message("you", to="channel:y", by="dot")
-    await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 2 and view.is_idle, LIMIT)
     assert [e.agent for e in await crews.entries(part, "StepStarted")] == ["ann"]
     assert {e.agent for e in await crews.entries(run, "StepStarted")} == {"bob", "cid"}
     assert (await run.state()).graph_version == 2
@@ -237,7 +237,7 @@ async def test_a_part_is_made_again_from_its_history(crews: Site) -> None:
     run = await crews.start(crew, "")
     await rested(run)
     await run.message("before", to="channel:x", by="dot")
-    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     await run.change(operations=[Disconnect(sender="ann", listener="bob")], id="cut")
     part = part_of(crews, run, "cut", "ann")
     await rested(part)
@@ -288,7 +288,7 @@ async def test_a_part_whose_id_was_taken_has_the_split_called_off_and_does_not_b
     assert isinstance(failed.value.cause, ApplicationError)
     assert failed.value.cause.type == "SplitNeverRecorded"
     await run.message("work", to="channel:x", by="dot")
-    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
 
 
 async def test_a_part_that_never_began_is_begun_by_its_resumption(crews: Site) -> None:
@@ -324,7 +324,7 @@ async def test_a_part_whose_rows_are_lost_is_not_begun_anew(crews: Site) -> None
     part = part_of(crews, run, "cut", "ann")
     await rested(part)
     await part.message("work", to="channel:x", by="dot")
-    await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await part.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     await part.stop()
     await part.result(LIMIT)
     await crews.store.delete([RunId(part.id)], 0)
@@ -334,7 +334,7 @@ async def test_a_part_whose_rows_are_lost_is_not_begun_anew(crews: Site) -> None
     await part.reopen(execution_timeout=RUN_LIMIT)
     await rested(part)
     await part.message("more", to="channel:x", by="dot")
-    await part.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    await part.wait_until(lambda view: view.steps == 2 and view.is_idle, LIMIT)
 
 
 async def test_what_was_left_of_a_quota_is_divided_and_put_together(crews: Site) -> None:
@@ -353,7 +353,7 @@ async def test_what_was_left_of_a_quota_is_divided_and_put_together(crews: Site)
 
     async def work(each: Run, to: str, steps: int) -> None:
         await each.message("work", to=f"channel:{to}", by="dot")
-        await each.wait_until(lambda view: view.steps == steps and view.rests, LIMIT)
+        await each.wait_until(lambda view: view.steps == steps and view.is_idle, LIMIT)
 
     await work(run, "x", 1)  # one of five
     await run.change(operations=[Disconnect(sender="ann", listener="bob")], id="cut")
@@ -367,7 +367,7 @@ async def test_what_was_left_of_a_quota_is_divided_and_put_together(crews: Site)
         sender=AgentName("ann"), listener=AgentName("bob"), channel="y", other=RunId(part.id)
     )
     await run.change(operations=[tie], id="tie")
-    assert (await part.result(LIMIT)).merged_into == run.id
+    assert (await part.result(LIMIT)).surviving_run == run.id
     await work(run, "x", 3)
     await run.stop()
     await run.result(LIMIT)
@@ -386,11 +386,11 @@ async def test_parts_leave_the_run_that_they_wait_for_room_on_a_small_worker(sit
     )
     try:
         run = await site.start(crew, "", queue=queue)
-        await run.wait_until(lambda view: view.rests, LIMIT)
+        await run.wait_until(lambda view: view.is_idle, LIMIT)
         (split,) = await site.entries(run, "ComponentChanged")
         assert len(split.split_runs) == 6
         for part in split.split_runs:
-            await site.client().run(part.run).wait_until(lambda view: view.rests, LIMIT)
+            await site.client().run(part.run).wait_until(lambda view: view.is_idle, LIMIT)
             await site.client().run(part.run).stop()
         await run.stop()
         await run.result(LIMIT)

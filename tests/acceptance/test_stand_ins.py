@@ -53,7 +53,10 @@ async def test_an_archive_stands_in_for_a_vendor_that_hangs(crews: Site) -> None
     (failed,) = await crews.entries(run, "StepFailed")
     assert failed.error_type == TIMEOUT
     assert was_set.deadline == was_set.at + 1000 <= failed.at
-    assert [step.due for step in view.frontier if step.node == "vendor"] in ([was_set.deadline], [])
+    assert [step.deadline for step in view.frontier if step.node == "vendor"] in (
+        [was_set.deadline],
+        [],
+    )
 
 
 async def test_people_let_a_late_vendor_try_again(crews: Site) -> None:
@@ -67,7 +70,7 @@ async def test_people_let_a_late_vendor_try_again(crews: Site) -> None:
     view = await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     (asked,) = await run.interrupts()
     assert asked.question == "vendor#1 failed: it took longer than its timeout of 1s"
-    assert view.frontier[0].due == 0, "no time runs while people think"
+    assert view.frontier[0].deadline == 0, "no time runs while people think"
     await until(lambda: crews.ledger(run, "cancelled"), "the cancellation")
     crews.open_gate(run, "g")
     await run.answer(asked.id, "retry", by="ana")

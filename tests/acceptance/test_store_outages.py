@@ -167,7 +167,7 @@ async def test_people_are_told_which_and_the_run_goes_on(settled: Site, outage: 
         shown = await until_said(site, said, "show", run.id)
         listed = await until_said(site, said, "ps")
         (row,) = [each for each in listed["runs"] if each["run"] == run.id]
-        waits = [row["waiting_for"], *(each["message"] for each in row["stalled"])]
+        waits = [row["wait_reason"], *(each["message"] for each in row["stalled"])]
         waits += [each["error"] for each in row["pending"]]
         assert any(said in each for each in waits), row
         assert "Runs wait, and continue" in json.dumps(shown) + json.dumps(listed)
@@ -186,7 +186,7 @@ async def test_people_are_told_which_and_the_run_goes_on(settled: Site, outage: 
     _, listed = await command(site, "ps", "--all")
     assert listed["store_fault"] is None
     (row,) = [each for each in listed["runs"] if each["run"] == run.id]
-    assert (row["waiting_for"], row["stalled"]) == ("", [])
+    assert (row["wait_reason"], row["stalled"]) == ("", [])
 
 
 @pytest.mark.timeout(400)

@@ -220,8 +220,8 @@ async def test_a_run_of_an_id_begins_anew_only_where_it_says_so(crews: Site, fol
     starts = {
         "the start does not replace it": StartRun(crew=signed),
         "has a signed run": StartRun(crew=other),
-        "has continued since": StartRun(crew=signed, replace=True, replaced=(first,)),
-        "continued since this start": StartRun(reopen="live", replaced=(first,)),
+        "has continued since": StartRun(crew=signed, replace=True, replaced_executions=(first,)),
+        "continued since this start": StartRun(reopen="live", replaced_executions=(first,)),
     }
     unused = {why: ada.signed_start(run.id, start) for why, start in starts.items()}
     await ada.start(signed, "go", id=run.id, existing="replace", execution_timeout=RUN_LIMIT)

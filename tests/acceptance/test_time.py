@@ -31,7 +31,7 @@ async def waits(run: Run) -> Any:
     while True:
         view = await run.status()
         for step in view.frontier:
-            if step.due:
+            if step.deadline:
                 return step
         assert time.monotonic() < deadline, view
         await asyncio.sleep(0.02)
@@ -80,7 +80,7 @@ async def test_a_run_waits_and_goes_on(crews: Site) -> None:
     step = await waits(run)
     view = await run.status()
     assert (step.status, view.status) == ("waiting", "waiting")
-    assert view.waiting_for == f"pause: {step.waits_for}"
+    assert view.wait_reason == f"pause: {step.waits_for}"
     assert step.waits_for.startswith("until 20")
     result = await run.result(LIMIT)
     assert result.status == "completed"

@@ -36,7 +36,7 @@ def crew_of(site: Site, **more: Any) -> dict[str, Any]:
 
 async def asked(run: Run) -> Any:
     await run.wait_until(
-        lambda view: bool(view.interrupts) and not any(s.doing for s in view.frontier), LIMIT
+        lambda view: bool(view.interrupts) and not any(s.calls for s in view.frontier), LIMIT
     )
     (question,) = await run.interrupts()
     return question
@@ -211,7 +211,7 @@ async def test_a_question_asked_again_shows_the_arguments(crews: Site, text: str
     assert again.action_requests == first.action_requests or text not in first.detail
     (listed,) = [each for each in await crews.client().inbox() if each.run == run.id]
     assert listed.action_requests == again.action_requests
-    assert (listed.detail, listed.shortened) == (again.detail, again.shortened)
+    assert (listed.detail, listed.has_excerpts) == (again.detail, again.shortened)
     await run.answer(again.id, "approve", by="ana")
     await until(lambda: crews.ledger(run, "start", gate="b"), "the gate of b")
     await run.rule("b", "echo", "ask")

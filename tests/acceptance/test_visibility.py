@@ -100,7 +100,7 @@ async def test_whose_item_it_is_and_what_a_session_waits_for_are_told(crews: Sit
     assert told[-1].startswith("waits for a message until ")
     handle = crews.temporal.get_workflow_handle(run.id)
     metadata = str(await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata))
-    assert " · turn 1" in metadata
+    assert " · exchange 1" in metadata
 
 
 async def test_attributes_that_the_server_refuses_are_left_out(site: Site) -> None:

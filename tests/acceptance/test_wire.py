@@ -91,7 +91,7 @@ async def test_a_run_from_start_to_result(crews: Site, temporal: CommandLine) ->
     crews.open_gate(known, "g")
     await known.wait_until(lambda view: view.status == "paused", LIMIT)
     status = await temporal.query(run, "status")
-    assert (status["status"], status["waiting_for"]) == (
+    assert (status["status"], status["wait_reason"]) == (
         "paused",
         f"paused by ana: crewlog resume {run}",
     )

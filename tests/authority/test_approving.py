@@ -39,7 +39,7 @@ def approval(by: str = "a", **other: Any) -> SignedApproval:
     proof = Signature(
         key=public(by), expires=LATER, signature=base64.b64encode(KEYS[by].sign(text)).decode()
     )
-    made = SignedApproval(source="S", tool="add", digest="D", by="ada", at=NOW, signature=proof)
+    made = SignedApproval(source="S", tool="add", hash="D", by="ada", at=NOW, signature=proof)
     return made.model_copy(update=other)
 
 
@@ -53,7 +53,7 @@ def approval(by: str = "a", **other: Any) -> SignedApproval:
         ([approval("e")], ""),
         ([approval(source="T")], ""),
         ([approval(tool="sub")], ""),
-        ([approval(digest="E")], ""),
+        ([approval(hash="E")], ""),
         (
             [
                 approval(
@@ -76,5 +76,5 @@ def test_an_approval_ends_with_its_time_and_with_its_right() -> None:
 
 def test_what_is_signed_for_another_tool_does_not_count() -> None:
     for tool, digest in (("sub", "D"), ("add", "E")):
-        given = [approval(tool=tool, digest=digest)]
+        given = [approval(tool=tool, hash=digest)]
         assert not approver(POLICY, given, tool, digest, at=NOW)

@@ -82,7 +82,7 @@ def test_arguments_are_given_or_read(tmp_path: Path) -> None:
         (view(), "[1]", "not a JSON object"),
         (view(), "@/no/such/file", "cannot be read"),
         (view(), None, "at a terminal"),
-        (view(shortened=True), None, "too long"),
+        (view(has_excerpts=True), None, "too long"),
         (view(kind="ask"), "{}", "asks about no call"),
     ],
 )
@@ -126,7 +126,7 @@ def test_the_inbox_says_how_a_question_is_answered() -> None:
     ],
 )
 def test_what_a_line_at_a_call_s_question_means(line: str, meant: Heard) -> None:
-    assert heard(view(words=True), line) == meant
+    assert heard(view(takes_text=True), line) == meant
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_what_a_line_at_a_call_s_question_means(line: str, meant: Heard) -> None
     ["frobnicate", "aprove", "why?", "yes, do it", "approve it", "edit the table", "respond"],
 )
 def test_a_slip_refuses_no_call(line: str) -> None:
-    call = view(words=True)
+    call = view(takes_text=True)
     with pytest.raises(
         UsageError, match="none of the options: approve, edit, reject, stop"
     ) as told:
@@ -144,7 +144,7 @@ def test_a_slip_refuses_no_call(line: str) -> None:
     assert ("Did you mean 'approve'?" in told.value.remedy) is line.startswith("ap")
 
 
-GATE: dict[str, Any] = {"kind": "ask", "words": True, "words_to": "planner"}
+GATE: dict[str, Any] = {"kind": "ask", "takes_text": True, "text_option": "planner"}
 TEAM = ("approve", "planner", "reject")
 FEATURE = ("go", "planner", "stop")
 
@@ -165,7 +165,7 @@ FEATURE = ("go", "planner", "stop")
     ],
 )
 def test_a_yes_a_no_and_words_for_an_agent(options: Any, line: str, meant: Heard) -> None:
-    words = {} if "planner" in options else {"words_to": ""}
+    words = {} if "planner" in options else {"text_option": ""}
     assert heard(view(**{**GATE, **words, "options": options}), line) == meant
 
 
@@ -183,7 +183,7 @@ def test_a_yes_answers_nothing_that_the_crew_did_not_ask() -> None:
 
 
 def test_words_answer_a_question_that_takes_them() -> None:
-    ask = view(kind="ask", options=("yes", "no"), words=True)
+    ask = view(kind="ask", options=("yes", "no"), takes_text=True)
     assert heard(ask, "respond later") == Heard("later")
     assert heard(ask, "later") == Heard("later")
 
@@ -207,7 +207,7 @@ def test_who_was_first_is_told(was: InterruptAnswer, told: str, decision: str | 
     """Also where the id stands alone: it is no word that refuses what is asked now."""
     seen: Any = SimpleNamespace(
         run="r",
-        questions=[view(id="i2", words=True, to=("carla",), escalated=was.expired)],
+        questions=[view(id="i2", takes_text=True, to=("carla",), escalated=was.expired)],
         over=False,
         state=SimpleNamespace(answers={InterruptId("i1"): was}),
     )

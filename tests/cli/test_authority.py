@@ -112,7 +112,9 @@ def test_a_large_matrix_tells_together_what_needs_no_reason(
 
 
 def test_why_a_day_is_used_up_says_when_the_next_begins_and_what_changes_it() -> None:
-    quota = QuotaUseView(rule="rules[2]", quota="5 per day", used=5, left=0, zone="UTC")
+    quota = QuotaUseView(
+        rule="rules[2]", quota="5 per day", used_calls=5, remaining_calls=0, zone="UTC"
+    )
     full = cell("a", "look", outcome="deny", rule="rules[2]", quotas=(quota,))
     (window,) = next_window(full)
     assert "the next day begins at 2" in window

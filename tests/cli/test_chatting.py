@@ -146,7 +146,7 @@ def test_run_leaves_after_the_first_answer(crewlog: Cli, desk: Path) -> None:
     run = fresh()
     done = crewlog("run", str(desk), "--input", "my bill", "--id", run)
     assert done.code == 0, done.err
-    assert "turn 1 is over, billing answers" in done.out
+    assert "exchange 1 is over, billing answers" in done.out
     assert "It is paid." in done.out
     assert f"crewlog chat {run}" in done.out
 

@@ -67,10 +67,10 @@ def test_show_tells_until_when_a_run_waits(crewlog: Cli, waiting: str) -> None:
     while not (page := json.loads(crewlog("show", run, "--json").out))["frontier"]:
         assert time.monotonic() < deadline
     assert page["status"] == "waiting"
-    assert page["waiting_for"] == "new_year: until 2099-12-31 12:00 UTC"
+    assert page["wait_reason"] == "new_year: until 2099-12-31 12:00 UTC"
     (entry,) = page["frontier"]
-    assert (entry["status"], entry["waits_for"]) == ("waiting", "until 2099-12-31 12:00 UTC")
-    assert entry["due"] == 4_102_401_600_000
+    assert (entry["status"], entry["wait_reason"]) == ("waiting", "until 2099-12-31 12:00 UTC")
+    assert entry["deadline"] == 4_102_401_600_000
     assert "until 2099-12-31 12:00 UTC" in crewlog("show", run).out
     assert "TimerStarted" in crewlog("log", run).out
     assert crewlog("stop", run).code == 0

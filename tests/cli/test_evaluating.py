@@ -102,7 +102,7 @@ def test_models_are_tried_side_by_side_and_the_failing_stage_is_named(
     assert 'fields.nodes[1]: "mail", and "http" is expected' in done.out
     assert "the stage that falls short most: builder" in done.out
     first = re.findall(r"crewlog trace (\S+)", done.out)[0]
-    began = json.loads(crewlog("show", first, "--json").out)["started"]
+    began = json.loads(crewlog("show", first, "--json").out)["started_at"]
     # Once more under its name: it goes on, and nothing is run again.
     again = crewlog(*asked, "--json").records[0]
     assert (again["outcome"], again["weakest"]) == ("failed", "builder")
@@ -113,7 +113,7 @@ def test_models_are_tried_side_by_side_and_the_failing_stage_is_named(
     }
     assert all(row["usage"]["input_tokens"] > 0 for row in again["rows"])
     assert first in [t["run"] for t in again["trials"] if t["outcome"] == "failed"]
-    assert json.loads(crewlog("show", first, "--json").out)["started"] == began
+    assert json.loads(crewlog("show", first, "--json").out)["started_at"] == began
     low = crewlog(*asked, "builder", "--at-least", "50%")
     assert low.code == 0, low.out
     alone = crewlog("eval", "builders.yaml", "finder", "-d", "all.jsonl")

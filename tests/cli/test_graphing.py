@@ -254,7 +254,7 @@ def test_who_becomes_one_is_told() -> None:
         kind="merge",
         old_graph_ids=(RunId("lake"), RunId("pond")),
         new_graph_ids=(RunId("lake"),),
-        renamed=(RenameView(kind="creature", graph=RunId("pond"), was="scout", now="scout-2"),),
+        renames=(RenameView(kind="creature", graph=RunId("pond"), was="scout", now="scout-2"),),
     )
     assert lines(change) == [
         "  ⋈ lake and pond become one: lake keeps its id",

@@ -83,10 +83,10 @@ def test_whoever_looks_sees_what_a_run_waits_for(crewlog: Cli, project: Path) ->
     looks = (crewlog("show", run, "--json").records[0] for _ in range(10))
     data = next((data for data in looks if data["status"] != "running"), {"status": "running"})
     assert data["status"] == "waiting"
-    assert "Did you mean 'say'?" in data["frontier"][0]["lacks"]
+    assert "Did you mean 'say'?" in data["frontier"][0]["failure"]
     watching = crewlog.start("watch", run, "--json")
     assert watching.stdout is not None
-    record = next(line for line in watching.stdout if '"lacks"' in line)
+    record = next(line for line in watching.stdout if '"failure"' in line)
     assert f'"run": "{run}", "step": "first#1"' in record
     mended = crewlog("change", run, "--edit", "tool.say.run=lacking_tools:say", "--yes")
     assert mended.code == 0, mended.err

@@ -92,7 +92,7 @@ def test_from_new_to_changed(
     assert "\u202e" not in shown
     wrong = ["mcp", "approve", str(crew), "s", "add", "--yes", "--digest", "0" * 64]
     assert run_cli(wrong) == 2
-    assert "has another digest now" in capsys.readouterr().err
+    assert "has another hash now" in capsys.readouterr().err
     assert run_cli(["mcp", "approve", str(crew), "--yes"]) == 0
     assert "approved  my_add" in capsys.readouterr().out
     found = states(crew, capsys)
@@ -117,7 +117,7 @@ def test_from_new_to_changed(
 def test_words_that_belong_to_another_approval_are_not_shown_as_the_old_ones(
     crew: Path, tmp_path: Path, client: Connected, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The digest that counts is another one than that of the text which the store keeps."""
+    """The hash that counts is another one than that of the text which the store keeps."""
     assert run_cli(["mcp", "approve", str(crew), "--yes"]) == 0
     ((source, tools),) = client.kept._approvals.items()
     assert "add" in tools

@@ -170,8 +170,8 @@ def test_a_command_that_was_interrupted_ends_with_the_code_it_tells(
     assert json.loads(out.splitlines()[-1]) == {
         "event": "left",
         "run": run,
-        "why": "interrupted",
-        "waits_for": "i1: Go on?",
+        "reason": "interrupted",
+        "wait_reason": "i1: Go on?",
         "waits_for_worker": True,
         "exit_code": process.returncode,
     }

@@ -150,7 +150,7 @@ class Story:
 
     def holds(self, step: str) -> None:
         def held() -> bool:
-            steps = {s["step"]: s.get("doing", ()) for s in self.view()["frontier"]}
+            steps = {s["step"]: s.get("calls", ()) for s in self.view()["frontier"]}
             return any("hold" in doing for doing in steps.get(step, ()))
 
         self.until(held, f"{step} at its gate")

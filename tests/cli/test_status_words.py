@@ -110,7 +110,7 @@ def test_a_list_tells_all_that_a_run_waits_for(crewlog: Cli, project: Path) -> N
     run = f"long-{uuid4().hex[:6]}"
     assert crewlog("run", "long.yaml", "--input", "hi", "--id", run).code == 3
     listed = {each["run"]: each for each in crewlog("ps", "--json").records[0]["runs"]}
-    assert listed[run]["waiting_for"] == f"i1: {question}"
+    assert listed[run]["wait_reason"] == f"i1: {question}"
     assert f"{run}: i1: {question}\n" in crewlog("ps").out
     paused = crewlog("pause", run, "--by", "ana")
     assert paused.code == 0, paused.err

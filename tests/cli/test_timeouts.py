@@ -26,8 +26,8 @@ def test_a_command_leaves_after_its_timeout_and_the_run_goes_on(home: Path, alon
     assert record == {
         "event": "left",
         "run": run,
-        "why": "timeout",
-        "waits_for": "",
+        "reason": "timeout",
+        "wait_reason": "",
         "waits_for_worker": True,
         "exit_code": 3,
     }
@@ -61,10 +61,10 @@ def test_who_leaves_a_run_is_told_what_it_waits_for(home: Path, alone: Path) -> 
     assert f"crewlog answer {run} i1 approve|reject" in end
     assert "waits for a worker" not in end
     record = crewlog("watch", run, "--wait", "--timeout", "15", "--json").records[-1]
-    assert (record["why"], record["waits_for"]) == ("timeout", "i1: Publish it?")
+    assert (record["reason"], record["wait_reason"]) == ("timeout", "i1: Publish it?")
     assert record["waits_for_worker"] is True
     record = crewlog("watch", run, "--json").records[-1]
-    assert (record["why"], record["waits_for"]) == ("waits", "i1: Publish it?")
+    assert (record["reason"], record["wait_reason"]) == ("waits", "i1: Publish it?")
 
     assert crewlog("pause", run).code == 0
     left = crewlog("watch", run, "--wait", "--timeout", "15")

@@ -186,7 +186,7 @@ def test_a_tree_has_parts_under_their_source(
 async def test_what_a_graph_does_is_told_as_of_a_run(lab: Lab) -> None:
     model = scripted({"agents": {"scout": [{"text": "ok"}]}})
     run = await lab.start({**POND, "model": model}, "")
-    await run.wait_until(lambda view: view.rests, LIMIT)
+    await run.wait_until(lambda view: view.is_idle, LIMIT)
 
     async def told(status: str) -> Sequence[Graph]:
         """The graphs, once `list` says that of the run."""

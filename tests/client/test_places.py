@@ -87,7 +87,7 @@ async def test_a_run_whose_id_has_an_at_is_a_run(lab: Lab) -> None:
         (str(10**30), "lists the positions"),
         ("0", "lists the positions"),
         ("-3", "lists the positions"),
-        ("", "Say RUN@POSITION, RUN@TAG or RUN@turn:N"),
+        ("", "Say RUN@POSITION, RUN@TAG or RUN@exchange:N"),
     ],
 )
 async def test_what_is_no_place_is_said(lab: Lab, at: str, words: str) -> None:

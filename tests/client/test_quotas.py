@@ -31,7 +31,7 @@ async def used(store: Any, *quotas: tuple[str, str, str]) -> list[tuple[int | No
         return store
 
     (cell,) = (await with_quotas(opened, page(*quotas), NOON)).cells
-    return [(quota.used, quota.left) for quota in cell.quotas]
+    return [(quota.used_calls, quota.remaining_calls) for quota in cell.quotas]
 
 
 async def test_what_the_store_counts_is_used_in_the_crews_time_zone() -> None:
@@ -67,7 +67,7 @@ async def test_of_one_name_in_two_crews_each_counts_its_own() -> None:
         return store
 
     (told,) = (await with_quotas(opened, asked, NOON)).cells
-    assert [quota.used for quota in told.quotas] == [1, 2]
+    assert [quota.used_calls for quota in told.quotas] == [1, 2]
 
 
 async def test_what_cannot_be_told_is_left_open() -> None:

@@ -36,7 +36,7 @@ async def kinds(run: Run) -> list[str]:
 async def test_the_views(lab: Lab) -> None:
     run = await asked(lab)
     view = await run.status()
-    assert (view.run, view.crew, view.done) == (run.id, "notes", {"writer": 1})
+    assert (view.run, view.crew, view.completed_steps) == (run.id, "notes", {"writer": 1})
     assert view.status == "waiting"
     assert (await run.state()).visits["writer"] == 1
     graph = await run.graph()
@@ -93,7 +93,7 @@ async def test_pause_resume_and_message(lab: Lab) -> None:
     command = await run.pause("deploy", by="ops", id="p1")
     assert command == "p1"
     view = await run.wait_until(lambda v: v.status == "paused", timeout=LIMIT)
-    assert "ops" in view.waiting_for
+    assert "ops" in view.wait_reason
     await run.message("Hurry.", by="ana")
     await run.resume(by="ops")
     await run.result(LIMIT)
@@ -114,7 +114,7 @@ async def test_interrupt_asks_before_a_node(lab: Lab) -> None:
 
 async def test_stop_ends_with_what_is_there(lab: Lab) -> None:
     run = await lab.start(crews.slow(20))
-    await run.wait_until(lambda v: any(step.doing for step in v.frontier), timeout=LIMIT)
+    await run.wait_until(lambda v: any(step.calls for step in v.frontier), timeout=LIMIT)
     await run.stop("enough", by="ops")
     result = await run.result(LIMIT)
     assert result.status == "stopped"

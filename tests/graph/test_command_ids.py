@@ -81,9 +81,9 @@ async def test_the_same_one_again_has_the_same_outcome(name: str, content: Conte
     for more in ({}, {"by": "ana", "reason": "again"}, spelled.get(name, {})):
         again = await sim.command(name, id="x", **{**content, **more})
         assert again.result is not None
-        assert (again.result.position, again.result.digest) == (
+        assert (again.result.position, again.result.hash) == (
             first.result.position,
-            first.result.digest,
+            first.result.hash,
         )
     assert sim.state.position == position
 
@@ -104,7 +104,7 @@ async def test_an_outcome_without_a_digest_is_anybodys() -> None:
     again = await sim.command("message", id="old", text="Hello")
     assert again.error is None
     assert again.result is not None
-    assert (again.result.detail, again.result.digest) == ("applied before", "")
+    assert (again.result.detail, again.result.hash) == ("applied before", "")
 
 
 async def test_it_is_known_in_the_next_execution_and_costs_little() -> None:
@@ -121,7 +121,7 @@ async def test_it_is_known_in_the_next_execution_and_costs_little() -> None:
 
 def test_a_digest_is_of_what_a_command_asks_for() -> None:
     def of(kind: type[Command], name: str, **said: Any) -> str:
-        return kind.model_validate({"id": "x", **said}).digest(name)
+        return kind.model_validate({"id": "x", **said}).content_hash(name)
 
     remove, disable = ([{"op": op, "name": "a"}] for op in ("remove_agent", "disable_agent"))
     answer = {"interrupt": "i1", "decisions": [{"type": "approve"}]}

@@ -489,7 +489,7 @@ async def test_an_answer_may_be_taken_back_and_not_be_given(
 
 def given_by(who: str, given: dict[str, Any], plan: GraphPlan) -> ApplicationError | None:
     """What becomes of a signed start that is given something."""
-    data = StartRun(crew="crew", by=who, given=InitialState.from_json(given)).to_json()
+    data = StartRun(crew="crew", by=who, initial_state=InitialState.from_json(given)).to_json()
     text = signed_text("sim", START, FOREVER, data, "")
     signature = base64.b64encode(KEYS[who].sign(text)).decode()
     data["proof"] = {"key": public(who), "expires": FOREVER, "signature": signature}

@@ -113,13 +113,15 @@ async def test_people_are_told_of_a_quota_that_lets_nothing_through() -> None:
     at = 1_790_000_000_000
     for call in range(3):
         (free,) = await with_used_up(opened, [question], at)
-        assert free.used_up == ""
+        assert free.exhausted_quota == ""
         span = window_of("day", at, UTC)
         await store.count_call(f"c{call}", [QuotaPeriod(quota=name, period=span, limit=3)], at)
     (full,) = await with_used_up(opened, [question], at)
-    assert full.used_up.startswith("rules[0] is used up, at most 3 per day: no yes lets the call")
+    assert full.exhausted_quota.startswith(
+        "rules[0] is used up, at most 3 per day: no yes lets the call"
+    )
     (tomorrow,) = await with_used_up(opened, [question], at + 86_400_000)
-    assert tomorrow.used_up == ""
+    assert tomorrow.exhausted_quota == ""
 
 
 async def test_a_quota_of_another_crew_counts_there() -> None:

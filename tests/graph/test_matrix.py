@@ -52,7 +52,7 @@ async def test_every_cell_with_its_reason() -> None:
     sim = await begun(permissions={"send": []}, approvals={"act": None})
     found, total = cells(sim.engine)
     assert total == len(found) == 6
-    told = {(c.agent, c.tool): (c.outcome, c.rule, c.has) for c in found}
+    told = {(c.agent, c.tool): (c.outcome, c.rule, c.has_tool) for c in found}
     assert told[AgentName("a"), ToolName("read")] == ("allow", "", True)
     assert told[AgentName("a"), ToolName("act")] == ("ask", "approvals", True)
     assert told[AgentName("a"), ToolName("send")] == ("deny", "tools", False)
@@ -70,7 +70,7 @@ async def test_a_risk_that_asks_is_named_as_the_definition_does() -> None:
         assert (found.outcome, found.rule) == ("ask", "interrupts.approve_risk")
         assert decided(found) == ["interrupts.approve_risk"]
         assert found.reason.startswith("interrupts.approve_risk says that people are asked")
-        assert all(not check.says.startswith("approvals") for check in found.checks)
+        assert all(not check.text.startswith("approvals") for check in found.checks)
     await sim.command("set_permission", tool="act", agent="b", do="allow")
     found = of(sim, "b", "act")
     assert (found.outcome, found.rule) == ("ask", "parent")
@@ -96,41 +96,46 @@ async def test_what_decided_is_marked_and_what_does_not_count_is_told() -> None:
     ]
     sim = await begun(rules=rules, groups={"all": ["a"]}, flags={"ready": False})
     found = of(sim, "a", "act")
-    assert (found.outcome, found.rule, found.changes) == ("deny", "rules[0]", True)
+    assert (found.outcome, found.rule, found.may_change) == ("deny", "rules[0]", True)
     assert decided(found) == ["rules[0]"]
     await sim.command("edit_state", set={"flags.ready": True})
     found = of(sim, "a", "act")
     assert (found.outcome, decided(found)) == ("ask", ["rules[1]"])
     (aside,) = [check for check in found.checks if check.rule == "rules[0]"]
     assert not aside.applies
-    assert "does not hold now" in aside.says
+    assert "does not hold now" in aside.text
 
 
 async def test_a_ruling_says_who_made_it_and_stands_in_the_definitions_place() -> None:
     sim = await begun(permissions={"act": []})
-    assert of(sim, "a", "act").set is None
+    assert of(sim, "a", "act").live_permission is None
     await sim.command("set_permission", tool="act", agent="a", do="allow", by="ana", reason="busy")
     found = of(sim, "a", "act")
     assert (found.outcome, found.rule) == ("allow", "ruling")
     assert decided(found) == ["ruling"]
-    assert found.set is not None
-    assert (found.set.do, found.set.agent, found.set.by, found.set.reason) == (
+    assert found.live_permission is not None
+    assert (
+        found.live_permission.do,
+        found.live_permission.agent,
+        found.live_permission.by,
+        found.live_permission.reason,
+    ) == (
         "allow",
         "a",
         "ana",
         "busy",
     )
-    assert found.set.position == sim.state.position
+    assert found.live_permission.position == sim.state.position
     assert [check.applies for check in found.checks if check.rule == "permissions"] == [False]
     await sim.command("set_permission", tool="read", agent="*", do="deny", by="ben")
     for agent in "ab":
-        made = of(sim, agent, "read").set
+        made = of(sim, agent, "read").live_permission
         assert made is not None
         assert (made.agent, made.by) == ("*", "ben")
     await sim.command("set_permission", tool="read", agent="*", do="inherit")
-    assert of(sim, "a", "read").set is None
+    assert of(sim, "a", "read").live_permission is None
     await sim.command("set_permission", tool="send", agents=[], by="eve")
-    made = of(sim, "b", "send").set
+    made = of(sim, "b", "send").live_permission
     assert made is not None
     assert (made.do, made.by) == ("permission", "eve")
 
@@ -139,15 +144,15 @@ async def test_what_is_left_of_a_quota() -> None:
     rules = [{"tool": ["read", "act"], "quota": "2 per run"}, {"tool": "act", "quota": "9 per day"}]
     sim = await begun(rules=rules)
     (quota,) = of(sim, "a", "read").quotas
-    assert (quota.rule, quota.used, quota.left) == ("rules[0]", 0, 2)
-    assert [q.left for q in of(sim, "a", "act").quotas] == [2, None]
+    assert (quota.rule, quota.used_calls, quota.remaining_calls) == ("rules[0]", 0, 2)
+    assert [q.remaining_calls for q in of(sim, "a", "act").quotas] == [2, None]
     script = Replies({"a#1": [says("", "read", "read")]})
     sim = await (
         await Simulation.begin(plan_of(["a"], AGENTS, tools=TOOLS, rules=rules), script)
     ).run()
     found = of(sim, "a", "read")
     assert (found.outcome, found.rule, decided(found)) == ("deny", "rules[0]", ["rules[0]"])
-    assert [q.left for q in found.quotas] == [0]
+    assert [q.remaining_calls for q in found.quotas] == [0]
 
 
 async def test_what_the_store_says_of_a_day_is_left_and_refuses_where_nothing_is() -> None:
@@ -159,10 +164,14 @@ async def test_what_the_store_says_of_a_day_is_left_and_refuses_where_nothing_is
     assert with_quota_use(found, {}) == found
     other = quota.model_copy(update={"crew": "other"})
     some = with_quota_use(found, {quota: 7, other: 9})
-    assert (some.outcome, some.quotas[0].used, some.quotas[0].left) == ("ask", 7, 2)
+    assert (some.outcome, some.quotas[0].used_calls, some.quotas[0].remaining_calls) == (
+        "ask",
+        7,
+        2,
+    )
     assert decided(some) == ["rules[1]"]
     assert [
-        check.says.endswith(": 2 left") for check in some.checks if check.rule == "rules[0]"
+        check.text.endswith(": 2 left") for check in some.checks if check.rule == "rules[0]"
     ] == [True]
     full = with_quota_use(found, {quota: 9})
     assert (full.outcome, full.rule, decided(full)) == ("deny", "rules[0]", ["rules[0]"])
@@ -212,7 +221,7 @@ async def test_it_says_what_the_engine_decides(seed: int) -> None:
         if decision.rule:
             assert decided(each) == [decision.rule], each
         if decision.rule == "ruling":
-            assert each.set is not None
-            assert each.set.by == "eve"
+            assert each.live_permission is not None
+            assert each.live_permission.by == "eve"
     stored, _ = cells(run_context_of(engine.plan, sim.state), checks=True)
     assert stored == found

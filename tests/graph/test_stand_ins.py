@@ -287,7 +287,7 @@ async def test_a_change_keeps_the_time_of_a_step_and_may_take_it_away() -> None:
     sim = await hanging(flow(timeout="10m"))
     due = sim.state.frontier["vendor#1"].deadline  # type: ignore[index]
     report = await sim.change(plan_of([*flow(timeout="1m"), "last"]))
-    assert {each.fate for each in report.steps} == {"kept"}
+    assert {each.effect for each in report.steps} == {"kept"}
     await sim.settle()
     assert sim.engine.timers.next_deadline() == due, "the time that was set stays"
     await sim.change(plan_of([*flow(), "last"]))

@@ -28,7 +28,7 @@ async def begun(plan: GraphPlan, script: Any = None, *ended: str, **more: Any) -
 
 
 def fates(report: SwapReport) -> dict[str, str]:
-    return {fate.step: fate.fate for fate in report.steps}
+    return {fate.step: fate.effect for fate in report.steps}
 
 
 def statuses(sim: Simulation) -> dict[str, str]:

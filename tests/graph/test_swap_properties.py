@@ -86,8 +86,8 @@ async def test_every_step_has_one_fate_and_none_is_lost_or_begun_anew() -> None:
         assert len(set(fates)) == len(fates)
         assert {*before.frontier, *before.detached_steps} <= {*fates}
         for fate in report.steps:
-            seen[fate.fate] += 1
-            check_fate(fate.fate, fate.step, before, after)
+            seen[fate.effect] += 1
+            check_fate(fate.effect, fate.step, before, after)
         check_nodes(report, old, sim.engine.plan, before)
         state = before
         for entry in sim.journal:
@@ -123,7 +123,9 @@ def check_fate(fate: str, step: Any, before: CrewState, after: CrewState) -> Non
 def check_nodes(report: SwapReport, old: GraphPlan, new: GraphPlan, before: CrewState) -> None:
     assert {*report.kept, *report.removed} == {*old.nodes} | {*report.kept} & {*new.nodes}
     gone = {step for step, entry in before.frontier.items() if entry.node in report.removed}
-    told = {f.step for f in report.steps if f.fate in ("leaves", "abandoned", "parked", "returns")}
+    told = {
+        f.step for f in report.steps if f.effect in ("leaves", "abandoned", "parked", "returns")
+    }
     assert gone <= told
 
 
@@ -209,7 +211,7 @@ async def test_nothing_starts_that_the_run_is_beyond(
     assert sim is not None
     plan, before = sim.engine.plan, sim.state
     report = await sim.change(other_plan(dice(f"other/{seed}/{variant}"), plan))
-    assert "starts" not in [fate.fate for fate in report.steps]
+    assert "starts" not in [fate.effect for fate in report.steps]
     await sim.change(plan)
     assert shape(plan, sim.state) == shape(plan, before)
 

@@ -253,6 +253,6 @@ async def test_a_question_in_other_words_is_asked_anew() -> None:
     reworded = plan_of([{"ask": "Really?", "phase": "gate"}, "a"])
     report = swap_report(sim.engine.plan, reworded, sim.state)
     (fate,) = report.steps
-    assert (fate.fate, fate.because, report.withdrawn) == ("kept", "is asked anew", ("i1",))
+    assert (fate.effect, fate.because, report.withdrawn) == ("kept", "is asked anew", ("i1",))
     other = swap_report(sim.engine.plan, plan_of([*flow, "b"]), sim.state)
     assert ([f.because for f in other.steps], other.withdrawn) == ([""], ())

@@ -241,12 +241,12 @@ async def test_another_graph_keeps_a_wait_and_its_time() -> None:
     sim = await begin(WAITS)
     longer = swap_report(sim.engine.plan, plan_of(["a", {"wait": "2h"}, "b", "c"]), sim.state)
     (fate,) = longer.steps
-    assert (fate.step, fate.fate) == ("wait_1#1", "kept")
-    assert fate.doing.startswith("waits until 1970-01-01 02:00")
+    assert (fate.step, fate.effect) == ("wait_1#1", "kept")
+    assert fate.progress.startswith("waits until 1970-01-01 02:00")
     assert not longer.remap.requirements
     without = swap_report(sim.engine.plan, plan_of(["a", "b"]), sim.state)
     (fate,) = (each for each in without.steps if each.step == "wait_1#1")
-    assert fate.fate == "parked"
+    assert fate.effect == "parked"
 
 
 async def test_a_timer_that_is_set_goes_on_over_a_swap() -> None:

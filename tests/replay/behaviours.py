@@ -103,7 +103,7 @@ async def pause_resume(site: Site) -> Run:
     run = await _at_the_gate(site, "pause_resume")
     await run.pause("lunch", by="ana", id="p1")
     site.open_gate(run, "g")
-    await run.wait_until(lambda v: v.status == "paused" and not v.frontier[0].doing, LIMIT)
+    await run.wait_until(lambda v: v.status == "paused" and not v.frontier[0].calls, LIMIT)
     await run.message("Be brief.", by="ana", id="m1")
     await site.temporal.get_workflow_handle(run.id).signal("dance", {"id": "d1"})
     await run.resume(by="ana", id="r1")
@@ -278,7 +278,7 @@ async def tool_approval(site: Site) -> Run:
     crew = site.crew({"a": [batch, {"text": "A"}]}, tools=tools, approvals={"risky": None})
     run = await _start(site, "tool_approval", crew)
     await run.wait_until(
-        lambda view: len(view.interrupts) == 2 and not view.frontier[0].doing, LIMIT
+        lambda view: len(view.interrupts) == 2 and not view.frontier[0].calls, LIMIT
     )
     await run.answer("i2", "not that one", by="ana", id="no")
     await run.answer("i1", "approve", by="ana", id="yes")
@@ -565,7 +565,7 @@ async def talks_over_executions(site: Site) -> Run:
         limits={"events": 50},
     )
     run = await _start(site, "talks_over_executions", crew)
-    await run.wait_until(lambda view: view.waiting_for.startswith("the next"), LIMIT)
+    await run.wait_until(lambda view: view.wait_reason.startswith("the next"), LIMIT)
     for number in range(3):
         await asyncio.gather(*(run.send(f"{number}.{n}", id=f"m{number}{n}") for n in range(3)))
     await run.message("bye")

@@ -45,7 +45,7 @@ async def graph_parts(site: Site) -> tuple[Run, ...]:
         },
         tools={"gate": tool("gate")},
     )
-    await run.wait_until(lambda view: view.rests, LIMIT)
+    await run.wait_until(lambda view: view.is_idle, LIMIT)
     await run.message("work", to="channel:x", by="ana", id="m1")
     await until(lambda: site.ledger(run, "start"), "the gate")
     cut = Disconnect(sender="ann", listener="bob")
@@ -57,7 +57,7 @@ async def graph_parts(site: Site) -> tuple[Run, ...]:
     part = part_of(site, run, "cut", "ann")
     await until_begun(part)
     await part.message("after", to="channel:x", by="ana", id="m3")
-    await part.wait_until(lambda view: view.steps == 4 and view.rests, LIMIT)
+    await part.wait_until(lambda view: view.steps == 4 and view.is_idle, LIMIT)
     await _stop(run, part)
     return run, part
 
@@ -80,10 +80,10 @@ async def graph_parts_in_debt(site: Site) -> tuple[Run, ...]:
         },
         limits={"tokens": 60},
     )
-    await run.wait_until(lambda view: view.rests, LIMIT)
+    await run.wait_until(lambda view: view.is_idle, LIMIT)
     for number in (1, 2):
         await run.message("work", to="channel:x", by="ana", id=f"m{number}")
-        await run.wait_until(lambda view, n=number: view.steps == n and view.rests, LIMIT)
+        await run.wait_until(lambda view, n=number: view.steps == n and view.is_idle, LIMIT)
     await run.message("more", to="channel:x", by="ana", id="m3")
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     cut = Disconnect(sender="ann", listener="bob")
@@ -94,7 +94,7 @@ async def graph_parts_in_debt(site: Site) -> tuple[Run, ...]:
     await part.wait_until(lambda view: bool(view.interrupts), LIMIT)
     [asked] = await part.interrupts()
     await part.answer(asked.id, "go on", by="ana", id="r1")
-    await part.wait_until(lambda view: view.steps == 3 and view.rests, LIMIT)
+    await part.wait_until(lambda view: view.steps == 3 and view.is_idle, LIMIT)
     await _stop(run, part)
     return run, part
 
@@ -116,20 +116,20 @@ async def graphs_join(site: Site) -> tuple[Run, ...]:
         tools={"gate": tool("gate")},
     )
     for each in (one, two):
-        await each.wait_until(lambda view: view.rests, LIMIT)
+        await each.wait_until(lambda view: view.is_idle, LIMIT)
     await two.message("work", to="channel:z", by="ana", id="m1")
     await until(lambda: site.ledger(two, "start"), "the gate")
     tie = Connect(
         sender=AgentName("ann"), listener=AgentName("dan"), channel="tie", other=RunId(two.id)
     )
     changed = await one.change(operations=[tie], by="ana", id="tie", wait=False)
-    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
+    await two.wait_until(lambda view: view.merge_status == "draining", LIMIT)
     await two.message("meanwhile", to="channel:z", by="ana", id="m2")
     site.open_gate(two, "g")
     await one.merged(changed)
     await two.result(LIMIT)
     # The first turn counts where it began, the second one here.
-    await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await one.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     await one.stop(by="ana", id="s1")
     await one.result(LIMIT)
     return one, two
@@ -143,7 +143,7 @@ async def graphs_ask_each_other(site: Site) -> tuple[Run, ...]:
     more = {"dan": [{"text": "D"}]}
     two = await _living(site, "graphs-ask-two", more, {"dan": {"listen": ["z"]}})
     for each in (one, two):
-        await each.wait_until(lambda view: view.rests, LIMIT)
+        await each.wait_until(lambda view: view.is_idle, LIMIT)
 
     await asyncio.gather(
         one.change(operations=[_tie("ann", "dan", two)], by="ana", id="there"),
@@ -162,7 +162,7 @@ async def graphs_ask_in_a_ring(site: Site) -> tuple[Run, ...]:
     for name in ("ann", "bob", "cid"):
         says, edges = {name: [{"text": name}]}, {name: {"listen": [f"for-{name}"]}}
         runs.append(await _living(site, f"graphs-ring-{name}", says, edges))
-        await runs[-1].wait_until(lambda view: view.rests, LIMIT)
+        await runs[-1].wait_until(lambda view: view.is_idle, LIMIT)
     one, two, three = runs
     await asyncio.gather(
         one.change(operations=[_tie("ann", "bob", two)], by="ana", id="first"),
@@ -186,12 +186,12 @@ async def graph_is_asked_while_it_joins(site: Site) -> tuple[Run, ...]:
         edges = {name: {"listen": [f"for-{name}"]}}
         tools = {"tools": {"gate": tool("gate")}} if gated else {}
         runs.append(await _living(site, f"graph-is-asked-{name}", {name: says}, edges, **tools))
-        await runs[-1].wait_until(lambda view: view.rests, LIMIT)
+        await runs[-1].wait_until(lambda view: view.is_idle, LIMIT)
     one, two, three = runs
     await two.message("work", to="channel:for-bob", by="ana", id="m1")
     await until(lambda: site.ledger(two, "start"), "the gate")
     first = await one.change(operations=[_tie("ann", "bob", two)], id="first", wait=False)
-    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
+    await two.wait_until(lambda view: view.merge_status == "draining", LIMIT)
     second = await three.change(operations=[_tie("cid", "bob", two)], id="second", wait=False)
     site.open_gate(two, "g")
     await one.merged(first)
@@ -222,9 +222,9 @@ async def begins_in_pieces(site: Site) -> tuple[Run, ...]:
     part = part_of(site, run, f"{SPLIT_AT_START}/1", "ann")
     await until_begun(part)
     await part.message("here", to="channel:x", by="ana", id="m1")
-    await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await part.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     await run.message("there", to="channel:y", by="ana", id="m2")
-    await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 2 and view.is_idle, LIMIT)
     await _stop(run, part)
     return run, part
 
@@ -240,13 +240,13 @@ async def goes_on_from_its_recipe(site: Site) -> tuple[Run, ...]:
     part = part_of(site, run, f"{SPLIT_AT_START}/1", "ann")
     await until_begun(part)
     await run.message("there", to="channel:y", by="ana", id="m1")
-    await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 2 and view.is_idle, LIMIT)
     await _stop(run, part)
     await run.reopen("recipe", by="ana", execution_timeout=RUN_LIMIT)
     again = part_of(site, run, f"{SPLIT_AT_START}/2", "ann")
     await until_begun(again)
     await again.message("here", to="channel:x", by="ana", id="m2")
-    await again.wait_until(lambda view: view.steps == 3 and view.rests, LIMIT)
+    await again.wait_until(lambda view: view.steps == 3 and view.is_idle, LIMIT)
     await _stop(run, again, id="s2")
     return run, again
 
@@ -274,7 +274,7 @@ async def hears_apart_from_phases(site: Site) -> tuple[Run, ...]:
     changed = await run.change(operations=[other], by="ana", id="c2", wait=False)
     site.open_gate(run, "g")
     await run.swapped(changed)
-    await run.wait_until(lambda view: view.steps == 3 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 3 and view.is_idle, LIMIT)
     await _stop(run)
     return (run,)
 
@@ -289,7 +289,7 @@ async def has_again_what_waited(site: Site) -> tuple[Run, ...]:
     name, tools = "has-again-what-waited", {"gate": tool("gate")}
     crew = site.crew(own, rules=edges, graph={}, tools=tools)
     run = await site.start(crew, "", id=name)
-    await run.wait_until(lambda view: view.rests, LIMIT)
+    await run.wait_until(lambda view: view.is_idle, LIMIT)
     await run.message("1", to="channel:x", by="ana", id="m1")
     await until(lambda: site.ledger(run, "start"), "the gate")
     for number in (2, 3):
@@ -301,7 +301,7 @@ async def has_again_what_waited(site: Site) -> tuple[Run, ...]:
     ):
         await run.change(operations=[change], by="ana", id=id_)
     site.open_gate(run, "g")
-    await run.wait_until(lambda view: view.steps == 3 and view.rests, LIMIT)
+    await run.wait_until(lambda view: view.steps == 3 and view.is_idle, LIMIT)
     await _stop(run)
     return (run,)
 
@@ -323,7 +323,7 @@ async def may_where_it_goes_what_people_let_it(site: Site) -> tuple[Run, ...]:
         permissions={"gate": []},
     )
     for each in (one, two):
-        await each.wait_until(lambda view: view.rests, LIMIT)
+        await each.wait_until(lambda view: view.is_idle, LIMIT)
     await two.set_permission("gate", ["dan"], by="ana", id="p1")
     tie = Connect(
         sender=AgentName("ann"), listener=AgentName("dan"), channel="tie", other=RunId(two.id)
@@ -333,7 +333,7 @@ async def may_where_it_goes_what_people_let_it(site: Site) -> tuple[Run, ...]:
     await two.result(LIMIT)
     site.open_gate(one, "g")
     await one.message("work", to="channel:z", by="ana", id="m1")
-    await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await one.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     await _stop(one)
     assert site.ledger(one, "start"), "it called it"
     return one, two
@@ -363,7 +363,7 @@ async def ends_turns_of_who_was_removed(site: Site) -> tuple[Run, ...]:
     )
     work = ((one, "x", "bob"), (two, "z", "dan"))
     for run, channel, name in work:
-        await run.wait_until(lambda view: view.rests, LIMIT)
+        await run.wait_until(lambda view: view.is_idle, LIMIT)
         await run.message("work", to=f"channel:{channel}", by="ana", id="m1")
         await until(lambda run=run: site.ledger(run, "start"), "the gate")
         if name == "dan":
@@ -373,13 +373,13 @@ async def ends_turns_of_who_was_removed(site: Site) -> tuple[Run, ...]:
         sender=AgentName("ann"), listener=AgentName("eve"), channel="tie", other=RunId(two.id)
     )
     changed = await one.change(operations=[tie], by="ana", id="tie", wait=False)
-    await two.wait_until(lambda view: view.merging == "draining", LIMIT)
+    await two.wait_until(lambda view: view.merge_status == "draining", LIMIT)
     site.open_gate(two, "g")
     await one.merged(changed)
     await two.result(LIMIT)
     for name in "gh":
         site.open_gate(one, name)
-    await one.wait_until(lambda view: view.rests, LIMIT)
+    await one.wait_until(lambda view: view.is_idle, LIMIT)
     await _stop(one)
     assert len(site.ledger(one, "start", tool="gate")) == 2, "it went on calling"
     done = {run.id: [e.step for e in await site.entries(run, "StepCompleted")] for run, *_ in work}

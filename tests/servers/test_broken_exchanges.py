@@ -119,7 +119,7 @@ def url() -> Generator[str]:
 
 async def made(url: str, repeat: str) -> tuple[ToolLoader, Tool]:
     """The server's tool on a worker."""
-    digest = describe_tool("do", None, SCHEMA).digest
+    digest = describe_tool("do", None, SCHEMA).hash
     mcp = McpTools(InMemoryStore())
     registry = ToolLoader(mcp=lambda: mcp)
     definition = ToolDefinition.model_validate(

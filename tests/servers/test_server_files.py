@@ -29,7 +29,7 @@ async def test_files_of_a_server_are_kept_by_their_hashes(tmp_path: Path) -> Non
     registry = ToolLoader(mcp=lambda: mcp)
     try:
         said = await mcp._sessions.of("s", server).list_tools()
-        await store.approve_tool(server.source, "draw", said["draw"].digest, "me", 1, "any")
+        await store.approve_tool(server.source, "draw", said["draw"].hash, "me", 1, "any")
         definition = ToolDefinition.model_validate({"run": "mcp:s/draw"})
         tool = await registry.load(ToolName("draw"), definition, {"s": server}, for_call=True)
         call: Any = {"run": "r", "step": "a#1", "call": 1, "key": "r/a#1/1", "agent": "a"}

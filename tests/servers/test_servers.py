@@ -72,7 +72,7 @@ class Kit:
         session = self.mcp._sessions.of("s", server)
         said = await session.list_tools()
         for tool in tools or said:
-            await self.store.approve_tool(server.source, tool, said[tool].digest, "me", 1, "any")
+            await self.store.approve_tool(server.source, tool, said[tool].hash, "me", 1, "any")
 
     async def call(self, tool: Tool, folder: Path, **args: Any) -> Any:
         call: Any = {"run": "r", "step": "a#1", "call": 1, "key": "r/a#1/1", "agent": "a"}
@@ -107,7 +107,7 @@ async def test_by_a_signed_policy_who_may_grant_must_have_signed_the_approval(
         }
     )
     await kit.approve()
-    digest = (await kit.mcp._sessions.of("s", kit.servers["s"]).list_tools())["add"].digest
+    digest = (await kit.mcp._sessions.of("s", kit.servers["s"]).list_tools())["add"].hash
     source = kit.servers["s"].source
     for key, rights in (None, False), (dev, False), (ada, True):
         if key is not None:
@@ -115,7 +115,7 @@ async def test_by_a_signed_policy_who_may_grant_must_have_signed_the_approval(
                 EVERY_CREW, APPROVE, approval_content(source, "add", digest), EVERYWHERE
             )
             proof = Signature.from_json(content["proof"])
-            told = {"source": source, "tool": "add", "digest": digest, "by": "x", "at": 1}
+            told = {"source": source, "tool": "add", "hash": digest, "by": "x", "at": 1}
             await kit.store.put_signed_approval(SignedApproval(signature=proof, **told))
         for for_call in (True, False):
             if rights:
@@ -191,7 +191,7 @@ async def test_a_tool_that_changes_is_blocked_until_it_is_approved_anew(
 
 async def test_a_digest_in_the_definition(kit: Kit) -> None:
     said = await kit.mcp._sessions.of("s", kit.servers["s"]).list_tools()
-    await kit.ready("add", approved=said["add"].digest)
+    await kit.ready("add", approved=said["add"].hash)
     await kit.approve("add")
     with pytest.raises(ToolNotApproved):  # the definition's word counts, not the store's
         await kit.ready("add", approved="0" * 64)
@@ -371,7 +371,7 @@ def test_digests() -> None:
         describe_tool("t", "Says.", {**schema, "required": ["a"]}),
         describe_tool("t", "Says.", {**schema, "properties": {"a": {"type": "string"}}}),
     ]
-    assert len({one.digest, *(each.digest for each in others)}) == 8
+    assert len({one.hash, *(each.hash for each in others)}) == 8
 
 
 def test_descriptions_that_cannot_be_used() -> None:

@@ -50,7 +50,7 @@ async def wild(
         said = await tame.list_tools()
     finally:
         await tame.close()
-    await store.approve_tool(server.source, "do", said["do"].digest, "me", 1, "any")
+    await store.approve_tool(server.source, "do", said["do"].hash, "me", 1, "any")
     mcp = McpTools(store)
     registry = ToolLoader(mcp=lambda: mcp)
     definition = ToolDefinition.model_validate({"run": "mcp:s/do", **more})

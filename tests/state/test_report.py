@@ -10,7 +10,7 @@ from crewlog.reporting.report.builder import run_report, with_bodies
 from crewlog.reporting.report.view import ReportView
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
-from crewlog.state.checkpoints import EXCHANGE
+from crewlog.state.checkpoints import EXCHANGE_PREFIX
 from crewlog.state.journal import entry_from_json
 from graph.crews import plan_of
 from graph.simulation import Failure, Replies, Simulation, crew_run, returns, run, says
@@ -117,6 +117,6 @@ def test_the_exchanges_of_a_conversation_have_their_responses() -> None:
     assert (first.agent, first.response.plain) == ("bills", "Paid.")
     assert (second.exchange, second.end_position, second.response.plain) == (2, 0, None)
     lines = list(in_markdown(with_bodies(found, {said: "my bill", answer: "Paid."})))
-    assert f"## {EXCHANGE.capitalize()}1, answered by bills" in lines
+    assert f"## {EXCHANGE_PREFIX.capitalize()}1, answered by bills" in lines
     assert lines[lines.index("> my bill") + 1] == "Paid."
     assert "(goes on)" in lines

@@ -614,9 +614,7 @@ async def test_what_a_tool_said_when_it_was_approved_is_kept(store: Store, run: 
 async def test_signed_approvals_are_kept_by_key(store: Store, run: RunId) -> None:
     def made(tool: str, key: str, digest: str, at: int) -> SignedApproval:
         proof = Signature(key=key, expires=at + 9, signature=f"{key}{digest}")
-        return SignedApproval(
-            source=run, tool=tool, digest=digest, by="ada", at=at, signature=proof
-        )
+        return SignedApproval(source=run, tool=tool, hash=digest, by="ada", at=at, signature=proof)
 
     old, new = made("add", "k1", "D", 1), made("add", "k1", "E", 2)
     others = [made("add", "k2", "D", 3), made("sub", "k1", "D", 1)]

@@ -161,8 +161,15 @@ async def test_the_end_of_a_turn_is_named_by_its_number(store: Store, run: RunId
     journal = Journal(run, [started(run), j.ExchangeEnded(at=2, exchange=7)])
     await store_in_any_order(store, journal, 3)
     (row,) = await store.list_checkpoints(run)
-    assert (row.kind, row.step, row.node, exchange_number(row.step)) == ("turn", "turn:7", "", 7)
-    assert [exchange_number(name) for name in ("turn:x", "turn:", "writer#2", "7")] == [None] * 4
+    assert (row.kind, row.step, row.node, exchange_number(row.step)) == (
+        "exchange",
+        "exchange:7",
+        "",
+        7,
+    )
+    assert [exchange_number(name) for name in ("exchange:x", "exchange:", "writer#2", "7")] == [
+        None
+    ] * 4
 
 
 async def test_a_body_in_an_edit_is_stored(store: Store, run: RunId) -> None:

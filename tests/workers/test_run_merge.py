@@ -58,12 +58,12 @@ async def joined(lab: Lab, late: int = 0) -> tuple[Run, Run]:
     one = await lab.start(quiet("ann", "x", "bob"), "")
     two = await lab.start(quiet("dan", "z"), "")
     for each in (one, two):
-        await each.wait_until(lambda view: view.rests, LIMIT)
+        await each.wait_until(lambda view: view.is_idle, LIMIT)
     tie = Connect(
         sender=AgentName("ann"), listener=AgentName("dan"), channel="tie", other=RunId(two.id)
     )
     merge = (await one.change(operations=[tie], id="tie", by="test")).merge
-    assert (await two.result(LIMIT)).merged_into == one.id
+    assert (await two.result(LIMIT)).surviving_run == one.id
     for _ in range(late):
         handle = lab.client.temporal.get_workflow_handle(one.id)
         await handle.signal(NOTIFY_MERGE, {"op": merge, "run": two.id})
@@ -176,7 +176,7 @@ async def at_rest(lab: Lab) -> tuple[Run, Run]:
     one = await lab.start(quiet("ann", "x", "bob"), "")
     two = await lab.start(quiet("dan", "z"), "")
     for each in (one, two):
-        await each.wait_until(lambda view: view.rests, LIMIT)
+        await each.wait_until(lambda view: view.is_idle, LIMIT)
     return one, two
 
 
@@ -200,7 +200,7 @@ async def test_a_merged_run_cannot_be_merged_again(lab: Lab) -> None:
                 await one.change(operations=[tie], id=f"again-{number}", by="test", dry_run=dry)
         assert (await one.state()).pending_merge is None
         store.away = False
-        assert (await two.result(LIMIT)).merged_into == one.id
+        assert (await two.result(LIMIT)).surviving_run == one.id
         await one.stop()
         await one.result(LIMIT)
 
@@ -229,7 +229,7 @@ async def test_a_merged_run_reports_the_outcome_of_commands(lab: Lab) -> None:
         await two.message("lost", to="channel:w", by="gus", id="lost")
         assert await two.outcome(CommandId("new")) is None  # it has not ended yet
         store.away = False
-        assert (await two.result(LIMIT)).merged_into == one.id
+        assert (await two.result(LIMIT)).surviving_run == one.id
         with pytest.raises(CommandConflict, match="the id 'same' was used for another command"):
             await told(two, "same")
         assert (await told(two, "new")).ok
@@ -254,7 +254,7 @@ async def sent(run: Run, text: str, *, id: str) -> Run:
 async def test_an_ordinary_activity_waits_for_a_new_run(lab: Lab) -> None:
     async with lab.worker():
         one = await lab.start(quiet("ann", "x", "bob"), "")
-        await one.wait_until(lambda view: view.rests, LIMIT)
+        await one.wait_until(lambda view: view.is_idle, LIMIT)
         gone = RunId("nobody")
         tie = Connect(sender=AgentName("ann"), listener=AgentName("dan"), channel="t", other=gone)
         with pytest.raises(CommandRejected, match="no run 'nobody' that has begun"):
@@ -305,13 +305,13 @@ async def test_a_merge_warns_about_other_workers(lab: Lab) -> None:
         tools = {"dig": {"run": "mine:dig", "effects": "read"}}
         two = await other.start({**quiet("dan", "z"), "tools": tools}, "")
         for each in (one, two):
-            await each.wait_until(lambda view: view.rests, LIMIT)
+            await each.wait_until(lambda view: view.is_idle, LIMIT)
         tie = Connect(
             sender=AgentName("ann"), listener=AgentName("dan"), channel="t", other=RunId(two.id)
         )
         dry = await one.change(operations=[tie], id="dry", by="test", dry_run=True)
         made = await one.change(operations=[tie], id="tie", by="test")
-        assert (await two.result(LIMIT)).merged_into == one.id
+        assert (await two.result(LIMIT)).surviving_run == one.id
         await one.stop()
         await one.result(LIMIT)
     for report in (dry.report, made.report):

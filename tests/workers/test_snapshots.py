@@ -39,8 +39,8 @@ def messages(count: int) -> InitialState:
 async def test_an_idle_run_stores_a_snapshot_after_many_entries(
     lab: Lab, worker: Worker, entries: int, snapshots: int
 ) -> None:
-    run = await lab.start(CREW, "", given=messages(entries))
-    await run.wait_until(lambda view: view.rests, LIMIT)
+    run = await lab.start(CREW, "", initial_state=messages(entries))
+    await run.wait_until(lambda view: view.is_idle, LIMIT)
     async with asyncio.timeout(LIMIT):
         while not await is_idle(lab.client, run.id):  # noqa: ASYNC110 - the server says so
             await asyncio.sleep(0.02)

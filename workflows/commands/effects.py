@@ -213,7 +213,7 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
     incoming.is_dry_run = isinstance(command, Change) and command.dry_run
     if incoming.authorization is not None:
         command = command.model_copy(update={"by": incoming.authorization.principal})
-    incoming.command_hash = engine.command_hash = command.digest(incoming.name)
+    incoming.command_hash = engine.command_hash = command.content_hash(incoming.name)
     known = engine.state.commands.get(command.id) or incoming.known_outcome
     if known is not None and not _is_provisional(known):
         if not known.is_duplicate(incoming.command_hash):
@@ -228,7 +228,7 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
         if isinstance(command, Change):
             return changes.repeated_result(engine, command.id, known)
         return CommandResult(
-            id=command.id, position=known.position, detail="applied before", digest=known.hash
+            id=command.id, position=known.position, detail="applied before", hash=known.hash
         )
     if engine.state.is_ended:
         raise UsageError(f"the run has ended: it is {engine.state.status}")
@@ -247,9 +247,7 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
     authorization.check_manual_command(engine, incoming, command)
     detail = await EFFECTS[incoming.name](engine, incoming, command)
     outcome = engine.state.commands[command.id]
-    return CommandResult(
-        id=command.id, position=outcome.position, detail=detail, digest=outcome.hash
-    )
+    return CommandResult(id=command.id, position=outcome.position, detail=detail, hash=outcome.hash)
 
 
 def _is_dry_run(data: Any) -> bool:

@@ -293,19 +293,24 @@ EVERY_CREW = "mcp"
 """Instead of the id of a run: an approval belongs to no run."""
 
 
-def approval_content(source: str, tool: str, digest: str) -> dict[str, Json]:
+def approval_content(source: str, tool: str, description_hash: str) -> dict[str, Json]:
     """The content that the signature of an approval covers.
 
     Args:
         source: The server.
         tool: The tool's name there.
-        digest: The hash of its description.
+        description_hash: The hash of its description.
     """
-    return {"id": digest, "source": source, "tool": tool}
+    return {"id": description_hash, "source": source, "tool": tool}
 
 
 def approver(
-    policy: Policy, approvals: Iterable[SignedApproval], tool: str, digest: str, *, at: int
+    policy: Policy,
+    approvals: Iterable[SignedApproval],
+    tool: str,
+    description_hash: str,
+    *,
+    at: int,
 ) -> str:
     """The principal with the right `grant` that approved a tool as it is now; empty if none did.
 
@@ -313,7 +318,7 @@ def approver(
         policy: The policy of the crew.
         approvals: The approvals of the server, from the store.
         tool: The tool's name there.
-        digest: The hash of its description now.
+        description_hash: The hash of its description now.
         at: The time, in milliseconds since the epoch.
     """
     granting = {
@@ -321,9 +326,9 @@ def approver(
     }
     for each in approvals:
         signature = each.signature
-        if (each.tool, each.digest) != (tool, digest) or signature.expires <= at:
+        if (each.tool, each.hash) != (tool, description_hash) or signature.expires <= at:
             continue
-        content = approval_content(each.source, tool, digest)
+        content = approval_content(each.source, tool, description_hash)
         if signature.key in granting and verify(
             signature, EVERY_CREW, APPROVE, content, EVERYWHERE
         ):

@@ -40,7 +40,7 @@ class SignedApproval(Model):
     """The server, as `McpServer.source` names it."""
     tool: str
     """The tool's name there."""
-    digest: str
+    hash: str
     """The hash of the description of the tool and its arguments."""
     by: str
     """The name of the approver, for people; only the signature proves it."""

@@ -160,7 +160,7 @@ def _checked(run_id: str, question: InterruptView, typed: str) -> Heard:
             remedy=f"Its options are: {', '.join(question.options)}; or a number: how much more.",
             place=f"run {run_id!r}, {question.id}",
         )
-    if question.kind == "tool_approval" or question.words_to:
+    if question.kind == "tool_approval" or question.text_option:
         return Heard(decision) if decision in VERBS else heard(question, typed)
     known = [*question.options, *VERBS]
     close = [] if decision in known else difflib.get_close_matches(decision, known, 1, 0.75)

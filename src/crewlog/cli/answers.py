@@ -69,8 +69,8 @@ def edited_args(screen: Screen, question: InterruptView, given: str | None) -> d
         )
     if given is not None:
         return _object(_read(given[1:]) if given.startswith("@") else given)
-    if question.shortened or not screen.asks:
-        why = "is too long to be shown here" if question.shortened else "is edited at a terminal"
+    if question.has_excerpts or not screen.asks:
+        why = "is too long to be shown here" if question.has_excerpts else "is edited at a terminal"
         raise UsageError(
             f"what {question.id} asks about {why}",
             remedy="Give all arguments: edit --args @FILE, or --args '{…}'.",

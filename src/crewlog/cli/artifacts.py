@@ -43,8 +43,8 @@ def artifact(
         typer.Option(
             "--at",
             metavar="POSITION",
-            help="As it was at a position, a tag, or the end of a step or a turn: 12, draft, "
-            "builder#1, turn:3.",
+            help="As it was at a position, a tag, or the end of a step or an exchange: 12, draft, "
+            "builder#1, exchange:3.",
             show_default=False,
         ),
     ] = None,

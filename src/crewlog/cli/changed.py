@@ -103,10 +103,10 @@ def _said(fate: StepChange | None) -> str:
 
 def _doing(fate: StepChange) -> str:
     """`running: 1 call under way; its turn finishes first; nothing follows it`."""
-    if fate.fate == "kept" and fate.because:
+    if fate.effect == "kept" and fate.because:
         return plain(fate.because)
-    because = "" if fate.fate in _TOLD else fate.because
-    return plain("; ".join(part for part in (fate.doing, _FATES[fate.fate], because) if part))
+    because = "" if fate.effect in _TOLD else fate.because
+    return plain("; ".join(part for part in (fate.progress, _FATES[fate.effect], because) if part))
 
 
 def _steps(screen: Screen, report: ChangeReport) -> None:

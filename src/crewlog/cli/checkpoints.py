@@ -118,14 +118,14 @@ def _what(each: CheckpointView, *, later: bool) -> list[Part]:
 
     Args:
         each: The checkpoint.
-        later: Whether the run began before it: then what begins is a turn of a conversation.
+        later: Whether the run began before it: then an exchange of a conversation begins.
     """
     from crewlog.cli.screen import plain  # noqa: PLC0415
     from crewlog.state.checkpoints import exchange_name  # noqa: PLC0415
 
-    begins = "a turn begins" if later else "the beginning"
+    begins = "an exchange begins" if later else "the beginning"
     ended = exchange_name(each.exchange) if each.exchange else "waits for the first message"
-    words = {"start": begins, "turn": ended, "tag": "named"}
+    words = {"start": begins, "exchange": ended, "tag": "named"}
     what = plain(each.step) or words.get(each.kind, each.kind)
     by = f" {plain(each.agent)}" if each.agent and each.agent != str(each.node) else ""
     return [what + by, (", ".join(map(plain, each.tags)), "yellow")]

@@ -103,14 +103,14 @@ class _Draining:
             return
         try:
             view = await self._run.status()
-            if any(each.doing and each.step not in self._began for each in view.frontier):
+            if any(each.calls and each.step not in self._began for each in view.frontier):
                 state = await self._run.state()
                 self._meant = state.pending_change
                 for entry in state.frontier.values():
                     await self._when(entry)
         except CrewlogError:
             return
-        self._show([each for each in view.frontier if each.doing and self._is_waited_for(each)])
+        self._show([each for each in view.frontier if each.calls and self._is_waited_for(each)])
 
     def _is_waited_for(self, step: StepView) -> bool:
         """Whether the change waits for a step: one that parts a graph, for who leaves alone."""
@@ -164,4 +164,4 @@ class _Draining:
 
 def _named(step: StepView) -> str:
     """`writer#1 (model)`: a step and its calls under way."""
-    return f"{plain(step.step)} ({', '.join(plain(each) for each in step.doing)})"
+    return f"{plain(step.step)} ({', '.join(plain(each) for each in step.calls)})"

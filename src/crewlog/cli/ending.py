@@ -100,7 +100,7 @@ def show_end(screen: Screen, run: Run, result: RunResult, directory: Path | None
         folder, files = found
         screen.line(("  Files    ", "dim"), f"{short_path(folder)} ({counted(files, 'file')})")
     _artifacts(screen, result)
-    if result.rested:
+    if result.is_idle:
         screen.line(("  Go on    ", "dim"), f"crewlog resume {run.id}")
     look(screen, run, f"crewlog report {run.id}")
 

@@ -162,7 +162,7 @@ class Follower:
         return self._with_file(shown or interrupt_view(raised.interrupt))
 
     @property
-    def waits_for(self) -> str:
+    def wait_reason(self) -> str:
         """What the run waits for besides a worker and answers, as far as that was seen."""
         if self._server is not None and self._server.away:
             return self._server.status()
@@ -419,7 +419,7 @@ class Follower:
             if step in asked and not self.screen.as_json:
                 continue  # the question says it
             if self.screen.as_json:
-                found = {"event": "lacks", "run": self.run.id, "step": step, "lacks": lacks}
+                found = {"event": "failure", "run": self.run.id, "step": step, "failure": lacks}
                 self.screen.record(found)
             else:
                 self._still()

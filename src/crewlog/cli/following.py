@@ -293,8 +293,8 @@ async def _follow(
     if code == exits.WAITS:
         if screen.as_json:
             asked = follower.question
-            waits_for = f"{asked.id}: {asked.question}" if asked is not None else ""
-            told = {"event": "left", "run": run.id, "why": "waits", "waits_for": waits_for}
+            wait_reason = f"{asked.id}: {asked.question}" if asked is not None else ""
+            told = {"event": "left", "run": run.id, "reason": "waits", "wait_reason": wait_reason}
             screen.record({**told, "exit_code": code})
         else:
             screen.line("")
@@ -326,7 +326,7 @@ def left(
         again: The command that returns to it.
         over: The timeout that is over; none where somebody left.
     """
-    asked, waits_for = follower.question, follower.waits_for
+    asked, wait_reason = follower.question, follower.wait_reason
     # An answer brings a worker: until then, none is missing.
     workless = asked is None and (lent is not None or follower.alone)
     if screen.as_json:
@@ -334,8 +334,10 @@ def left(
             {
                 "event": "left",
                 "run": run.id,
-                "why": "interrupted" if over is None else "timeout",
-                "waits_for": f"{asked.id}: {asked.question}" if asked is not None else waits_for,
+                "reason": "interrupted" if over is None else "timeout",
+                "wait_reason": f"{asked.id}: {asked.question}"
+                if asked is not None
+                else wait_reason,
                 "waits_for_worker": lent is not None or follower.alone,
                 "exit_code": interrupted() if over is None else exits.WAITS,
             }
@@ -352,10 +354,10 @@ def left(
         show_question(screen, asked, run.id)
         screen.line("    ", *answer_line(run.id, asked))
         screen.line("")
-    elif waits_for:
-        screen.wrapped(["  ", name], f" {plain(waits_for)}. Nothing is lost.", indent=4)
+    elif wait_reason:
+        screen.wrapped(["  ", name], f" {plain(wait_reason)}. Nothing is lost.", indent=4)
     if workless:
-        needs = "needs a worker, too" if waits_for else "waits for a worker"
+        needs = "needs a worker, too" if wait_reason else "waits for a worker"
         alone = (
             no_worker(plain(assignment.queue)) if lent is None else "this command was the only one"
         )

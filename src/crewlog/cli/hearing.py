@@ -84,11 +84,11 @@ def heard(question: InterruptView, line: str) -> Heard:
         return Heard(decision)
     first, _, rest = decision.partition(" ")
     verb, rest = first.lower(), _unquoted(rest.strip())
-    if verb == "respond" and question.words and rest:
+    if verb == "respond" and question.takes_text and rest:
         return Heard(rest)
     if verb == "reject" and rest and "reject" in question.options:
         return Heard("reject", rest)
-    if question.words_to and (not rest or _begins_like_another(question, verb)):
+    if question.text_option and (not rest or _begins_like_another(question, verb)):
         raise _slip(question, decision)
     if question.kind != "tool_approval":
         return Heard(decision)
@@ -102,7 +102,7 @@ def heard(question: InterruptView, line: str) -> Heard:
 def _begins_like_another(question: InterruptView, verb: str) -> bool:
     """Whether words begin with an answer that they are not: `go, it is fine`."""
     word = re.split(r"\W", verb)[0]
-    others = {option.lower() for option in question.options} - {question.words_to.lower()}
+    others = {option.lower() for option in question.options} - {question.text_option.lower()}
     return word in others | _YES | {"approve", "reject"}
 
 
@@ -116,8 +116,8 @@ def _slip(question: InterruptView, typed: str) -> UsageError:
     named = options_of(question)
     close = difflib.get_close_matches(typed.lower(), named, 1, 0.6)
     hint = f"Did you mean '{close[0]}'? " if close else ""
-    words = f"Words go to {question.words_to}: a sentence, or respond WORDS."
-    if not question.words_to:
+    words = f"Words go to {question.text_option}: a sentence, or respond WORDS."
+    if not question.text_option:
         words = "Words refuse the call and are its reason: a sentence, or reject WORDS."
     return UsageError(
         f"{typed!r} is none of the options: {', '.join(named)}",
@@ -156,11 +156,11 @@ def heard_before(question: InterruptView, answer: str) -> Heard | None:
     """
     if answer in question.options:
         return Heard(answer)
-    if question.kind not in _CREWS_OWN or question.bound:
+    if question.kind not in _CREWS_OWN or question.limit_reached:
         return None
     if answer in {"approve", "reject"}:
         return Heard(answer)
-    if not question.words or not answer.strip():
+    if not question.takes_text or not answer.strip():
         return None
     try:
         meant = heard(question, answer)

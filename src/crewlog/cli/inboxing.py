@@ -103,15 +103,15 @@ async def _told_of(
     except TemporalUnavailable:
         return {**told}  # the questions are in the store, which is there
     found = {
-        str(each.run): each.waiting_for
+        str(each.run): each.wait_reason
         for each in runs
-        if each.run not in asked and each.waiting_for.startswith(WAITS)
+        if each.run not in asked and each.wait_reason.startswith(WAITS)
     }
     for run, why in found.items():
         if told.get(run) == why:
             continue
         if screen.as_json:
-            screen.record({"event": "waiting", "run": run, "waiting_for": why})
+            screen.record({"event": "waiting", "run": run, "wait_reason": why})
             continue
         screen.line("")
         screen.line("  ", (plain(run), "bold"))
@@ -162,10 +162,10 @@ def _show(screen: Screen, each: InboxInterruptView, *, as_json: bool) -> None:
     run: Part = (plain(each.run), "bold")
     screen.line("  ", run, f"  {each.id}  ", (plain(" · ".join(told)), "dim"))
     screen.line("  ", ("? ", "bold yellow"), plain(each.question))
-    if because := reason_text(each.why, each.risk):
+    if because := reason_text(each.reason, each.risk):
         screen.paragraph(f"because {because}", style="dim", indent=4)
-    if each.used_up:
-        screen.paragraph(each.used_up, style="yellow", indent=4)
+    if each.exhausted_quota:
+        screen.paragraph(each.exhausted_quota, style="yellow", indent=4)
     if each.kind == MCP_APPROVAL:  # no answer to the run approves it: the detail says what does
         screen.paragraph(each.detail, style="dim", indent=4)
     by = answerer(each.to, system_user())

@@ -73,4 +73,4 @@ class Lacking:
             view = await self._run.status()
         except CrewlogError:
             return None  # nobody answers: that is told elsewhere
-        return {step.step: step.lacks for step in view.frontier if step.lacks}
+        return {step.step: step.failure for step in view.frontier if step.failure}

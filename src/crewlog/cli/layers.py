@@ -149,9 +149,11 @@ def layers_json(recipe: Recipe, state: CrewState) -> dict[str, Any]:
         "mutations_in_all": counted_mutations(state),
         "definition": state.definition,
         "changing": state.pending_change.model_dump(mode="json") if state.pending_change else None,
-        "merging": state.pending_merge.model_dump(mode="json") if state.pending_merge else None,
-        "merged_into": state.surviving_run,
-        "renamed": [each.model_dump(mode="json") for each in state.surviving_run_renames],
+        "pending_merge": state.pending_merge.model_dump(mode="json")
+        if state.pending_merge
+        else None,
+        "surviving_run": state.surviving_run,
+        "renames": [each.model_dump(mode="json") for each in state.surviving_run_renames],
         "parked": sorted(state.detached_steps),
         "tags": state.tags,
         "source": state.source.model_dump(mode="json") if state.source else None,

@@ -134,7 +134,7 @@ def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
     ]
     screen.rows(("run", "status", "crew", "started", "took"), rows)
     for each in runs:
-        if each.ended is None and (waits := each.waiting_for or first_words(each.pending)):
+        if each.ended is None and (waits := each.wait_reason or first_words(each.pending)):
             screen.line("  ", (f"{plain(each.run)}: ", "dim"), (plain(waits), "dim"), crop=True)
 
 

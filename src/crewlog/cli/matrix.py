@@ -40,7 +40,7 @@ def show_matrix(screen: Screen, page: PermissionMatrixView, *, whole: bool = Fal
         page: The cells.
         whole: Whether the tools that every crew has are shown, too, where nothing is said of them.
     """
-    cells = [c for c in page.cells if whole or c.set or c.tool not in BUILT_IN_TOOLS]
+    cells = [c for c in page.cells if whole or c.live_permission or c.tool not in BUILT_IN_TOOLS]
     seen = "" if page.live else " · from the store"
     head = f"  crew {plain(page.crew)} · run {plain(page.run)} · graph v{page.graph_version}{seen}"
     screen.line((head, "bold"))
@@ -97,8 +97,8 @@ def _mark(cell: PermissionView | None, width: int) -> Iterator[Part]:
     if cell is None:
         yield " " * (_GAP + width)
         return
-    glyph, style = GLYPHS[cell.outcome] if cell.has or cell.set else _HAS_NOT
-    mark = SET if cell.set is not None else ""
+    glyph, style = GLYPHS[cell.outcome] if cell.has_tool or cell.live_permission else _HAS_NOT
+    mark = SET if cell.live_permission is not None else ""
     yield " " * _GAP
     yield (glyph, style)
     yield (f"{mark:{max(0, width - 1)}}", "bold")
@@ -124,13 +124,13 @@ def _legend(cells: Sequence[PermissionView], width: int) -> Iterator[list[Part]]
 
 def _meanings(cells: Sequence[PermissionView]) -> Iterator[tuple[Part, str]]:
     meanings = {"allow": "may", "ask": "a person must say yes", "deny": "may not"}
-    shown = {cell.outcome for cell in cells if cell.has or cell.set}
+    shown = {cell.outcome for cell in cells if cell.has_tool or cell.live_permission}
     for outcome, meaning in meanings.items():
         if outcome in shown:
             yield GLYPHS[outcome], meaning
-    if any(not cell.has and not cell.set for cell in cells):
+    if any(not cell.has_tool and not cell.live_permission for cell in cells):
         yield _HAS_NOT, "does not have it"
-    if any(cell.set for cell in cells):
+    if any(cell.live_permission for cell in cells):
         yield (SET, "bold"), "set at run time"
 
 
@@ -139,7 +139,7 @@ def _reasons(screen: Screen, cells: Sequence[PermissionView], *, brief: bool) ->
 
     Where it is to be brief, so are those that it may call and nothing more is said of.
     """
-    shown = [cell for cell in cells if cell.has or cell.set]
+    shown = [cell for cell in cells if cell.has_tool or cell.live_permission]
     if brief:
         may = [cell for cell in shown if _is_plain(cell)]
         shown = [cell for cell in shown if not _is_plain(cell)]
@@ -149,14 +149,14 @@ def _reasons(screen: Screen, cells: Sequence[PermissionView], *, brief: bool) ->
     width = max((len(plain(cell.tool)) for cell in shown), default=0)
     for cell in shown:
         cell_line(screen, cell, width=width, agent=False)
-    without = [plain(cell.tool) for cell in cells if not cell.has and not cell.set]
+    without = [plain(cell.tool) for cell in cells if not cell.has_tool and not cell.live_permission]
     if without:
         screen.wrapped(["    ", _HAS_NOT, " "], f"does not have {listed(without)}", indent=6)
 
 
 def _is_plain(cell: PermissionView) -> bool:
     """Whether a tool is an agent's without a rule, a ruling or a quota."""
-    said = cell.rule or cell.set or cell.quotas or cell.changes
+    said = cell.rule or cell.live_permission or cell.quotas or cell.may_change
     return cell.outcome == "allow" and not said
 
 
@@ -166,9 +166,9 @@ def cell_line(screen: Screen, cell: PermissionView, *, width: int = 0, agent: bo
     name = f"{plain(cell.agent)} · {plain(cell.tool)}" if agent else f"{plain(cell.tool):{width}}"
     head: list[Part] = ["    ", (glyph, style), f" {name}  "]
     more = [plain(cell.reason), *_left(cell)]
-    if cell.set is not None:
-        more.append(set_words(cell.set))
-    if cell.changes:
+    if cell.live_permission is not None:
+        more.append(set_words(cell.live_permission))
+    if cell.may_change:
         more.append("flags and outputs may change it")
     screen.wrapped(head, "; ".join(more), indent=8 + len(name), style="")
 
@@ -177,8 +177,8 @@ def _left(cell: PermissionView) -> Iterator[str]:
     for quota in cell.quotas:
         if cell.outcome == "deny":
             continue  # the reason says it, or nothing is counted
-        if quota.left is not None:
-            yield f"{quota.left} left of {quota.quota} ({quota.rule})"
+        if quota.remaining_calls is not None:
+            yield f"{quota.remaining_calls} left of {quota.quota} ({quota.rule})"
         else:
             yield f"{quota.quota} ({quota.rule})"
 
@@ -186,7 +186,7 @@ def _left(cell: PermissionView) -> Iterator[str]:
 def next_window(cell: PermissionView) -> Iterator[str]:
     """Of a cell's quotas over runs that are used up: when calls are counted anew."""
     for quota in cell.quotas:
-        if quota.left != 0 or not quota.zone:
+        if quota.remaining_calls != 0 or not quota.zone:
             continue
         per = quota_of(quota.quota).per
         now = int(datetime.now().astimezone().timestamp() * 1000)
@@ -219,8 +219,8 @@ def show_why(screen: Screen, view: PermissionExplanationView) -> None:
     said = f"{plain(view.agent)} {_VERBS[view.outcome]} {plain(view.tool)}"
     screen.line("  ", (glyph, style), (f" {said}", "bold"))
     screen.wrapped(["    "], plain(view.reason), indent=4)
-    if view.set is not None:
-        screen.wrapped(["    "], set_words(view.set), indent=4)
+    if view.live_permission is not None:
+        screen.wrapped(["    "], set_words(view.live_permission), indent=4)
     screen.line()
     width = max(len(check.rule) for check in view.checks)
     for check in view.checks:
@@ -232,7 +232,7 @@ def show_why(screen: Screen, view: PermissionExplanationView) -> None:
         aside = "" if check.applies or not check.outcome else " (does not count now)"
         screen.wrapped(
             ["  ", *head],
-            f"{plain(check.says)}{aside}",
+            f"{plain(check.text)}{aside}",
             indent=8 + width,
             style="" if check.applies else "dim",
         )

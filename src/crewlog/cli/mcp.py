@@ -63,9 +63,9 @@ class _Offered:
     called: str
     """Its name in the crew; empty where the crew does not have it."""
     pinned: str | None
-    """The digest that the definition approves."""
+    """The hash that the definition approves."""
     approved: str | None
-    """The digest that counts."""
+    """The hash that counts."""
     by: str = ""
     """Who approved it with a signature that counts by the crew's policy."""
     before: ApprovedDescription | None = None
@@ -83,7 +83,7 @@ class _Offered:
             return "cannot be used"
         if self.approved is None:
             return "new"
-        return "approved" if self.approved == self.tool.digest else "changed"
+        return "approved" if self.approved == self.tool.hash else "changed"
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -92,7 +92,7 @@ class _Offered:
             "name": self.called or None,
             "state": self.state,
             "fault": self.tool.fault or None,
-            "digest": self.tool.digest,
+            "hash": self.tool.hash,
             "approved": self.approved,
             "by": self.by or None,
             "description": self.tool.description,
@@ -131,7 +131,7 @@ def approve(
         typer.Option(
             "--digest",
             metavar="DIGEST",
-            help="Only where the one tool still has this digest, as `show` says it.",
+            help="Only if the tool still has this hash, as `show` prints it.",
             show_default=False,
         ),
     ] = None,
@@ -205,14 +205,14 @@ async def _approve(
         store = await client.store()
         found = await _offered(file, store, server, tool)
         new = [each for each in found if each.called and each.state in ("new", "changed")]
-        if digest is not None and found[0].tool.digest != digest:
+        if digest is not None and found[0].tool.hash != digest:
             raise UsageError(
-                f"the tool {found[0].tool.name!r} has another digest now: {found[0].tool.digest}",
+                f"the tool {found[0].tool.name!r} has another hash now: {found[0].tool.hash}",
                 remedy="Look at it again: crewlog mcp show.",
             )
         if pinned := [each for each in new if each.pinned]:
             raise UsageError(
-                f"the tool {pinned[0].called!r} is approved in the definition, by another digest",
+                f"the tool {pinned[0].called!r} is approved in the definition, by another hash",
                 remedy="Correct its 'approved' there, or leave it out.",
             )
         if new and not yes:
@@ -229,7 +229,7 @@ async def _approve(
                 load_file(file).policy,
                 each.source,
                 each.tool.name,
-                each.tool.digest,
+                each.tool.hash,
                 by=by or client.user,
                 told=approved_description(each.tool).to_text(),
             )
@@ -238,7 +238,7 @@ async def _approve(
         runs = [{"run": run, "polled": polls} for run, polls in waiting.items()]
         screen.document({"approved": [each.to_json() for each in new], "runs": runs})
     for each in new:
-        screen.line(("approved  ", "green"), plain(each.called), (f"  {each.tool.digest}", "dim"))
+        screen.line(("approved  ", "green"), plain(each.called), (f"  {each.tool.hash}", "dim"))
     if not new:
         screen.line(
             "nothing is new: every tool of the crew is approved as it is, or cannot be used"
@@ -289,8 +289,8 @@ def _told(screen: Screen, each: _Offered) -> None:
         screen.line("  ", (plain(each.tool.fault), "yellow"))
     if not each.offered:
         return
-    screen.line("  ", (f"digest {each.tool.digest}", "dim"))
-    if each.approved not in (None, each.tool.digest):
+    screen.line("  ", (f"hash {each.tool.hash}", "dim"))
+    if each.approved not in (None, each.tool.hash):
         screen.line("  ", (f"approved is {each.approved}", "yellow"))
     for line in plain_lines(approved_description(each.tool).text()).splitlines():
         screen.line(f"    {line}")
@@ -367,7 +367,7 @@ def _remembered(found: list[_Offered], kept: dict[str, str]) -> None:
         if each.state != "changed" or each.tool.name not in kept:
             continue
         words = parse_approved_description(kept[each.tool.name])
-        if words.digest == each.approved:  # else the definition or a signature approves another one
+        if words.hash == each.approved:  # else the definition or a signature approves another one
             each.before = words
 
 
@@ -376,13 +376,13 @@ def _proven(found: list[_Offered], policy: Policy, proofs: Sequence[SignedApprov
     from crewlog.authority.principals import approver  # noqa: PLC0415 - slow, and few are signed
 
     for each in found:
-        digest, at = each.tool.digest, int(time.time() * 1000)
-        each.by = approver(policy, proofs, each.tool.name, digest, at=at)
+        hash_, at = each.tool.hash, int(time.time() * 1000)
+        each.by = approver(policy, proofs, each.tool.name, hash_, at=at)
         if each.pinned is None:
             # The newest are first: that is what people have seen last.
-            known = [proof.digest for proof in proofs if proof.tool == each.tool.name]
-            older = next((other for other in known if other != digest), None)
-            each.approved = digest if each.by else older
+            known = [proof.hash for proof in proofs if proof.tool == each.tool.name]
+            older = next((other for other in known if other != hash_), None)
+            each.approved = hash_ if each.by else older
 
 
 def _one(

@@ -36,7 +36,7 @@ RunPlaceArgument = Annotated[
     typer.Argument(
         metavar="RUN[@POSITION]",
         help="The run as it is; or as it was: at a position, a tag, the end of a turn or of a "
-        "step: notes@12, notes@draft, notes@turn:3, notes@writer#2.",
+        "step: notes@12, notes@draft, notes@exchange:3, notes@writer#2.",
         show_default=False,
     ),
 ]

@@ -252,9 +252,9 @@ def _tell(screen: Screen, run: str, do: str, cells: list[PermissionView]) -> Non
     from crewlog.cli.matrix import cell_line  # noqa: PLC0415
 
     for cell in cells:
-        told = cell.has or cell.set is not None or len(cells) == 1
+        told = cell.has_tool or cell.live_permission is not None or len(cells) == 1
         if told and (do == "inherit" or cell.outcome != do):
             cell_line(screen, cell)
-    if not any(cell.has or cell.set for cell in cells):
+    if not any(cell.has_tool or cell.live_permission for cell in cells):
         tool = cells[0].tool if cells else ""
         screen.line("  ", (f"No agent has {tool}. ", "dim"), f"crewlog allow {run} AGENT {tool}")

@@ -39,10 +39,10 @@ def show_question(screen: Screen, question: InterruptView, run: str) -> None:
     screen.wrapped([("  ? ", "bold yellow")], f"{text}{where}", indent=4, style="bold")
     if asked := whom(question):
         screen.paragraph(" · ".join(asked), style="dim", indent=4)
-    if because := reason_text(question.why, question.risk):
+    if because := reason_text(question.reason, question.risk):
         screen.paragraph(f"because {because}", style="dim", indent=4)
-    if question.used_up:
-        screen.paragraph(question.used_up, style="yellow", indent=4)
+    if question.exhausted_quota:
+        screen.paragraph(question.exhausted_quota, style="yellow", indent=4)
     detail = _told(question, run)
     if detail and plain(detail) != plain(question.question):
         screen.paragraph(detail, style="dim", indent=4)
@@ -55,9 +55,9 @@ def whom(question: InterruptView) -> list[str]:
         told.append(
             f"{'escalated to' if question.escalated else 'asked of'} {', '.join(question.to)}"
         )
-    if question.due:
-        over = question.due <= time.time() * 1000
-        told.append(f"{'expired' if over else 'expires'} {moment_words(question.due)}")
+    if question.deadline:
+        over = question.deadline <= time.time() * 1000
+        told.append(f"{'expired' if over else 'expires'} {moment_words(question.deadline)}")
     return told
 
 
@@ -80,8 +80,8 @@ def numbered(question: InterruptView) -> list[Part]:
         parts += [(f"{number} ", "cyan"), plain(option), "   "]
     if question.kind == "tool_approval":
         parts += [("edit", "cyan"), "   "]
-    if question.words:
-        words = f"words, for {plain(question.words_to)}" if question.words_to else ANY_WORDS
+    if question.takes_text:
+        words = f"words, for {plain(question.text_option)}" if question.text_option else ANY_WORDS
         parts.append((f"or {_WORDS.get(question.kind, words)}", "dim"))
     return parts
 
@@ -99,7 +99,7 @@ def answer_command(run: str, question: InterruptView) -> str:
         question: The question.
     """
     named = [shlex.quote(plain(option)) for option in options_of(question)]
-    if question.words:
+    if question.takes_text:
         named.append("NUMBER" if question.kind == BUDGET else "respond WORDS")
     return f"crewlog answer {run} {question.id} {'|'.join(named)}"
 

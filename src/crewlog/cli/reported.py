@@ -24,7 +24,7 @@ from crewlog.reporting.report.view import (
     StepReport,
     Value,
 )
-from crewlog.state.checkpoints import EXCHANGE
+from crewlog.state.checkpoints import EXCHANGE_PREFIX
 from crewlog.state.excerpt import excerpt, fenced, sentences
 from crewlog.state.value_text import planned_item
 from crewlog.usage import Usage
@@ -126,7 +126,7 @@ def _exchange(each: ExchangeReport) -> tuple[str, str]:
     lines = [f"> {brief_lines(plain(_said(each.message)), _CELL)}"]
     answer = _said(each.response) or ("" if each.end_position else "(goes on)")
     error = [f"✗ {plain(excerpt(each.error, _CELL))}"] if each.error else []
-    return f"{EXCHANGE}{each.exchange}{who}", "\n".join([*lines, answer, *error])
+    return f"{EXCHANGE_PREFIX}{each.exchange}{who}", "\n".join([*lines, answer, *error])
 
 
 def _said(value: Value, most: int | None = _LONGEST) -> str:

@@ -31,7 +31,7 @@ Checkpoint = Annotated[
     typer.Argument(
         metavar="RUN@POSITION",
         help="The run and the checkpoint, as `crewlog checkpoints RUN` lists it: a position, a "
-        "tag, turn:N or a step.",
+        "tag, exchange:N or a step.",
         show_default=False,
     ),
 ]
@@ -65,7 +65,7 @@ def rollback(
             "--to",
             metavar="POSITION",
             help="The checkpoint, where it does not stand behind the run: a position, a tag, "
-            "turn:N or a step.",
+            "exchange:N or a step.",
             show_default=False,
         ),
     ] = None,

@@ -103,9 +103,9 @@ def _facts(screen: Screen, sight: Sight, given: str) -> None:
     if given:
         rows.append([("files", "dim"), plain(given)])
     rows.append([("used", "dim"), used(state.total_usage, state.steps)])
-    if sight.waiting_for and (sight.status == "paused" or not sight.questions):
-        waits = plain(sight.waiting_for)
-        if sight.waiting_for in sight.lacks.values():
+    if sight.wait_reason and (sight.status == "paused" or not sight.questions):
+        waits = plain(sight.wait_reason)
+        if sight.wait_reason in sight.failures.values():
             waits = waits.partition(": ")[0].removeprefix("waits for ")
         rows.append([("waits for", "dim"), (waits, "yellow")])
     rows += _made(state)
@@ -144,9 +144,9 @@ def show_frontier(screen: Screen, sight: Sight) -> None:
     for entry in sight.state.frontier.values():
         if entry.step in asked:
             continue  # the question says it
-        doing = (sight.doing or {}).get(entry.step, ())
+        doing = (sight.calls or {}).get(entry.step, ())
         what = ", ".join(plain(each) for each in doing) or plain(step_wait_text(entry))
-        if lacks := sight.lacks.get(entry.step):
+        if lacks := sight.failures.get(entry.step):
             what = plain(lacks).partition(": ")[0]
         elif call := next((each for each in sight.pending if each.step == entry.step), None):
             what = f"{what}{', ' if what else ''}{pending_words(call)}"
@@ -164,7 +164,7 @@ def show_frontier(screen: Screen, sight: Sight) -> None:
     if rows:
         screen.line("")
         screen.rows(("", "", ""), rows)
-    for step, lacks in sight.lacks.items():
+    for step, lacks in sight.failures.items():
         if step not in asked:  # the question says it
             tell_lack(screen, step, lacks)
     for call in sight.pending:

@@ -61,15 +61,15 @@ class Sight:
     """A `RunStatus`, or `terminated`, `canceled`, `timed_out`; or `retrying`, see `doing`."""
     live: bool
     """Whether the run itself answered; if not, it may be further than this."""
-    waiting_for: str
+    wait_reason: str
     """Why nothing moves."""
     ended: int | None
     """Milliseconds since the epoch."""
     questions: list[InterruptView]
     queue: str = ""
-    doing: dict[str, tuple[str, ...]] | None = None
+    calls: dict[str, tuple[str, ...]] | None = None
     """Calls in flight, by step."""
-    lacks: dict[str, str] = field(default_factory=dict[str, str])
+    failures: dict[str, str] = field(default_factory=dict[str, str])
     """Steps whose calls wait for a worker that has their tool, with what to do about it."""
     prompt: str | None = None
     """The prompt that it was started with, where it was one and the store has it."""
@@ -175,11 +175,11 @@ async def see_at(client: Client, target: str) -> Sight:
         state=state,
         plan=plan,
         status=status_by_journal(state),
-        waiting_for="",
+        wait_reason="",
         ended=None,
         questions=[],  # they were open then: nobody can answer there
-        doing=None,
-        lacks={},
+        calls=None,
+        failures={},
         stalled=[],
         pending=[],
         at=position,
@@ -247,12 +247,12 @@ async def _live(client: Client, run: Run, queue: str) -> Sight:
         plan=plan if plan.nodes else None,  # a prompt that is not compiled yet has none
         status=view.status,
         live=True,
-        waiting_for=view.waiting_for,
+        wait_reason=view.wait_reason,
         ended=None,
         questions=questions,
         queue=queue,
-        doing={step.step: step.doing for step in view.frontier},
-        lacks={step.step: step.lacks for step in view.frontier if step.lacks},
+        calls={step.step: step.calls for step in view.frontier},
+        failures={step.step: step.failure for step in view.frontier if step.failure},
     )
 
 
@@ -305,7 +305,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
         plan=plan,
         status=shown,
         live=closed,
-        waiting_for=waiting,
+        wait_reason=waiting,
         ended=ended,
         questions=questions,
         queue=queue,
@@ -333,31 +333,31 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
         "status": sight.status,
         "end_reason": sight.state.end_reason,
         "live": sight.live,
-        "waiting_for": sight.waiting_for,
+        "wait_reason": sight.wait_reason,
         "graph_version": state.graph_version,
         "execution": state.execution,
         "position": state.position,
         "at": sight.at,
-        "started": state.started_at,
-        "ended": sight.ended,
+        "started_at": state.started_at,
+        "ended_at": sight.ended,
         "steps": state.steps,
         "frontier": [
             {
                 "step": entry.step,
                 "node": entry.node,
                 "status": entry.status,
-                "waits_for": step_wait_text(entry),
-                "due": deadline_of(entry),
+                "wait_reason": step_wait_text(entry),
+                "deadline": deadline_of(entry),
                 "leaving": entry.is_detached,
-                "doing": list((sight.doing or {}).get(entry.step, ())),
-                "lacks": sight.lacks.get(entry.step, ""),
+                "calls": list((sight.calls or {}).get(entry.step, ())),
+                "failure": sight.failures.get(entry.step, ""),
                 "agent": item_agent(state, entry.step) or "",
             }
             for entry in state.frontier.values()
         ],
         "stalled": [asdict(each) for each in sight.stalled],
         "pending": [asdict(each) for each in sight.pending],
-        "done": state.routing.completed,
+        "completed_steps": state.routing.completed,
         "flags": state.flags,
         "outputs": {
             agent: {key: output.model_dump(mode="json") for key, output in found.items()}

@@ -96,7 +96,7 @@ class Talker(Follower):
         else:
             raise AssertionError
         self.position, self._crew = state.position, state.crew
-        self._turn, self._last_reply = view.exchange, view.last
+        self._turn, self._last_reply = view.exchange, view.last_response
         talk = state.conversation
         if talk is not None and not talk.is_idle:
             # From its beginning: what was asked before somebody came is asked here, too.

@@ -529,7 +529,7 @@ class Timeline:
                 return []
 
     def _talked(self, entry: j.JournalEntry) -> list[Row]:
-        """A conversation: where a turn begins and ends, and what waits for one."""
+        """A conversation: where an exchange begins and ends, and what waits for one."""
         match entry:
             case j.MessageQueued(requeued=str(again)) if again:
                 text = f"what {entry.by or 'people'} said waits again: its turn was undone"
@@ -539,13 +539,13 @@ class Timeline:
                 text = f"{entry.by or 'people'}: {said} (it waits for its turn)"
                 return self._row(entry, "", "»", text)
             case j.ExchangeStarted() if entry.exchange > 1:
-                return self._row(entry, "", "◆", f"turn {entry.exchange}", "dim")
+                return self._row(entry, "", "◆", f"exchange {entry.exchange}", "dim")
             case j.ExchangeEnded() if entry.exchange:
                 who = f"{entry.agent} answers" if entry.agent else "no agent answers"
                 told = entry.error or entry.warning
                 why = f": {_first(told)}" if told else ""
                 return self._row(
-                    entry, "", "◇", f"turn {entry.exchange} is over, {who}{why}", "dim"
+                    entry, "", "◇", f"exchange {entry.exchange} is over, {who}{why}", "dim"
                 )
             case _:
                 return []

@@ -96,6 +96,6 @@ def _union(change: ComponentChangeView) -> Iterator[tuple[list[tuple[str, str]],
     graphs = listed(map(plain, change.old_graph_ids))
     stays = listed(map(plain, change.new_graph_ids))
     yield [("  ", ""), ("⋈ ", "bold yellow")], f"{graphs} become one: {stays} keeps its id"
-    for each in change.renamed:
+    for each in change.renames:
         said = f"the {each.kind} {plain(each.was)} of {plain(each.graph)} is {plain(each.now)} then"
         yield [("    ", "")], said

@@ -92,7 +92,7 @@ async def approve_tool(
     policy: Policy | None,
     source: str,
     tool: str,
-    digest: str,
+    description_hash: str,
     *,
     by: str,
     told: str,
@@ -104,7 +104,7 @@ async def approve_tool(
         policy: The policy of the crew that it is approved for.
         source: The server, as `McpServer.source` names it.
         tool: The tool's name there.
-        digest: Of all that the tool says of itself.
+        description_hash: The hash of the description of the tool.
         by: Who approves it, where nothing proves that.
         told: What the tool says of itself, for people who look at it once it has changed.
 
@@ -122,16 +122,16 @@ async def approve_tool(
     )
 
     at = int(time.time() * 1000)
-    content = approval_content(source, tool, digest)
+    content = approval_content(source, tool, description_hash)
     signed = session.signed(EVERY_CREW, APPROVE, content)
     made: SignedApproval | None = None
     if "proof" in signed:
         proof = Signature.from_json(signed["proof"])
         made = SignedApproval(
-            source=source, tool=tool, digest=digest, by=by, at=at, signature=proof
+            source=source, tool=tool, hash=description_hash, by=by, at=at, signature=proof
         )
     if policy is not None and policy.signed:
-        by = approver(policy, [made] if made else [], tool, digest, at=at)
+        by = approver(policy, [made] if made else [], tool, description_hash, at=at)
         if not by:
             raise NotPermitted(
                 f"the crew's policy lets those approve {tool!r} who have the right 'grant', and "
@@ -142,5 +142,5 @@ async def approve_tool(
     store = await session.store()
     if made is not None:
         await store.put_signed_approval(made.model_copy(update={"by": by}))
-    await store.approve_tool(source, tool, digest, by, at, told)
+    await store.approve_tool(source, tool, description_hash, by, at, told)
     return by

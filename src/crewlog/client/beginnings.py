@@ -228,7 +228,7 @@ async def reopen(
                 written = await edited(store, row.crew, row.recipe, recipe)
     ended = tuple(filter(None, [description.run_id]))
     given = written.definition if written is not None else ""
-    payload = StartRun(reopen=from_, crew=given, replaced=ended, by=by, reason=reason)
+    payload = StartRun(reopen=from_, crew=given, replaced_executions=ended, by=by, reason=reason)
     policy = await policy_of_run(session, run)
     return await begin(session, run, crew, payload, execution_timeout, again=True, policy=policy)
 

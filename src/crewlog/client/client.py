@@ -148,7 +148,7 @@ class Client(Session):
         reader: Literal["auto", "forms", "model"] = "auto",
         model: str = "",
         existing: Existing = "reject",
-        given: InitialState | None = None,
+        initial_state: InitialState | None = None,
         files: Sequence[FileInput] = (),
     ) -> Run:
         """Starts a run of a crew.
@@ -172,7 +172,7 @@ class Client(Session):
                 one as it is, with the crew and the input that it was started with; or end it and
                 start anew. The store forgets a replaced run; calls of the new one have the same
                 idempotency keys.
-            given: Messages and values that are there when it begins; not of a prompt.
+            initial_state: Messages and values that are there when it begins; not of a prompt.
             files: Files that the crew is given with the input: paths, bytes, or what `file` keeps.
 
         Raises:
@@ -192,7 +192,7 @@ class Client(Session):
             registry=registry,
             reader=reader,
             model=model,
-            given=given,
+            initial_state=initial_state,
             files=await self.files().put_all(files) if files else (),
         )
         if id is not None and existing == "replace":
@@ -209,7 +209,7 @@ class Client(Session):
                 "`registry`": registry,
                 "`reader`": reader != "auto",
                 "`model`": model,
-                "`given`": given is not None,
+                "`initial_state`": initial_state is not None,
                 "`files`": files,
             }
             check_attached(id, of_new)
@@ -245,7 +245,7 @@ class Client(Session):
         # The run does the same when it begins; who follows it may look at the store before.
         with suppress(ServiceError):
             await (await self.store()).truncate_journal(run)
-        anew = payload.model_copy(update={"replace": True, "replaced": ended})
+        anew = payload.model_copy(update={"replace": True, "replaced_executions": ended})
         await start_workflow(self, run, name, anew, timeout, again=True)
         return Run(self, run)
 
@@ -555,17 +555,17 @@ class Client(Session):
 
     async def _with_whole_wait(self, seen: RunSummary) -> RunSummary:
         """A run with all that it waits for; the server's list has only the start of a long text."""
-        start = seen.waiting_for.removesuffix("…")
-        if start == seen.waiting_for:
+        start = seen.wait_reason.removesuffix("…")
+        if start == seen.wait_reason:
             return seen
         with suppress(CrewlogError):  # a question is in the store: no worker is needed
             for row in await (await self.store()).list_interrupts(seen.run):
                 before, found, cut = start.partition(f"{row.id}: ")
                 question = Interrupt.from_json(row.interrupt).question
                 if found and question.startswith(cut):
-                    return replace(seen, waiting_for=f"{before}{found}{question}")
+                    return replace(seen, wait_reason=f"{before}{found}{question}")
         with suppress(CrewlogError):
-            return replace(seen, waiting_for=(await self.run(seen.run).status()).waiting_for)
+            return replace(seen, wait_reason=(await self.run(seen.run).status()).wait_reason)
         return seen
 
     async def count(self, *, statuses: Sequence[str] = ()) -> int:
@@ -733,7 +733,7 @@ class Client(Session):
             ended=_ms(execution.close_time) if execution.close_time else None,
             url=self.url(execution.id),
             task_queue=execution.task_queue,
-            waiting_for=(execution.typed_search_attributes.get(_WAITING) or "")
+            wait_reason=(execution.typed_search_attributes.get(_WAITING) or "")
             if status not in CLOSED
             else "",
         )
@@ -755,7 +755,7 @@ class Client(Session):
             ended=seen.ended,
             url=seen.url,
             task_queue=seen.task_queue,
-            waiting_for=seen.waiting_for,
+            wait_reason=seen.wait_reason,
         )
 
 

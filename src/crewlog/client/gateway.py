@@ -226,7 +226,7 @@ class Gateway:
         name: str,
         command: dict[str, Json],
         limit: float | None = None,
-        digest: str = "",
+        command_hash: str = "",
     ) -> Json:
         """Sends an update until it has an outcome; its id is made of the command's: `update_id`.
 
@@ -239,7 +239,7 @@ class Gateway:
             run: The run.
             name: The update's name.
             command: The command as JSON.
-            digest: The command's digest; empty: any outcome of its id is taken.
+            command_hash: The command's hash; empty: any outcome of its id is taken.
             limit: Seconds for which it is sent again; by default `COMMAND_LIMIT`.
 
         Raises:
@@ -261,16 +261,16 @@ class Gateway:
             except WorkflowUpdateFailedError as error:
                 if _at_the_seam(error) and pause >= SLOW_PAUSE and await self._over(run):
                     # The server repeats what the last execution said, for ever.
-                    return await self._late_outcome(run, name, command["id"], error, digest)
+                    return await self._late_outcome(run, name, command["id"], error, command_hash)
                 if not _at_the_seam(error) or late:
-                    check_own(command["id"], _digest(error), digest)
+                    check_own(command["id"], _command_hash(error), command_hash)
                     raise refusal(error, run, name) from error
             except WorkflowUpdateRPCTimeoutOrCancelledError as error:
                 if late or not await self._polled(run):
                     raise await self._no_answer(run, command) from error
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
-                    return await self._late_outcome(run, name, command["id"], error, digest)
+                    return await self._late_outcome(run, name, command["id"], error, command_hash)
                 if late or error.status not in PASSING:
                     raise await self.failed(error, run) from error
                 if error.status is RPCStatusCode.FAILED_PRECONDITION and not await self._polled(
@@ -278,7 +278,7 @@ class Gateway:
                 ):
                     raise await self._no_answer(run, command) from error
             else:
-                check_own(command["id"], outcome.get("digest", ""), digest)
+                check_own(command["id"], outcome.get("hash", ""), command_hash)
                 return outcome
             await asyncio.sleep(pause)
         raise AssertionError
@@ -309,7 +309,7 @@ class Gateway:
             )
         return False
 
-    async def _is_read(self, run: RunId, command: dict[str, Json], digest: str) -> bool:
+    async def _is_read(self, run: RunId, command: dict[str, Json], command_hash: str) -> bool:
         """Whether a worker reads a command from the payload folder, if it is put there."""
         try:
             with external_payloads(True):
@@ -319,7 +319,7 @@ class Gateway:
                     )
         except (TimeoutError, WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError):
             return False
-        return bool(told == digest)
+        return bool(told == command_hash)
 
     async def _update_once(self, run: RunId, name: str, command: dict[str, Json]) -> Json:
         try:
@@ -548,14 +548,14 @@ class Gateway:
     async def ended(self, run: RunId, name: str) -> CrewlogError:
         """Why a command found no open run: it has ended, or never was."""
         status, result = await self._how_it_ended(run)
-        if into := str(result.get("merged_into") or ""):
+        if into := str(result.get("surviving_run") or ""):
             return RunAlreadyMerged(
                 f"the run {run!r} is part of {into!r} by now: {_called(name)} has no effect"
                 f"{_named_there(result)}",
                 remedy=f"Look at that run, and send it there: {into}",
                 place=f"run {run!r}",
             )
-        over = status == "completed" and not result.get("rested")
+        over = status == "completed" and not result.get("is_idle")
         again = "" if over else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
             f"the run {run!r} has ended ({status}): {_called(name)} has no effect",
@@ -581,7 +581,7 @@ class Gateway:
         return name.replace("_", " "), {}
 
     async def _late_outcome(
-        self, run: RunId, name: str, command: CommandId, error: Exception, digest: str
+        self, run: RunId, name: str, command: CommandId, error: Exception, command_hash: str
     ) -> Json:
         """The outcome of a command of a run that has ended: it may have been applied before."""
         ended = await self.ended(run, name)
@@ -591,7 +591,7 @@ class Gateway:
         outcome = outcomes.get(command)
         if outcome is None:
             raise ended from error
-        check_own(command, outcome.get("digest", ""), digest)
+        check_own(command, outcome.get("hash", ""), command_hash)
         if not outcome.get("ok", True):
             kind = REFUSALS.get(outcome.get("error_type", ""), CommandRejected)
             raise kind(str(outcome.get("detail", ""))) from error
@@ -622,14 +622,14 @@ def _called(name: str) -> str:
 
 def _named_there(result: dict[str, Any]) -> str:
     """What of a merged run is called otherwise in the other one, as the end of a sentence."""
-    found = [Rename.model_validate(each) for each in result.get("renamed", ())]
+    found = [Rename.model_validate(each) for each in result.get("renames", ())]
     return f"; {renames_description(found)}" if found else ""
 
 
 def update_id(command: dict[str, Json]) -> str:
     """The id of a command's update: its own, but that of a dry run, which leaves it unused.
 
-    A signed one's has a digest of its signature, which nobody else can make: else who may do
+    A signed one's has a command_hash of its signature, which nobody else can make: else who may do
     nothing could try its id before, and the server would answer it with that one's refusal.
 
     Args:
@@ -665,8 +665,8 @@ def check_own(command: CommandId, known: str, own: str) -> None:
 
     Args:
         command: The id.
-        known: The digest of the command that has the outcome; empty where nobody kept it.
-        own: The digest of the command that was sent.
+        known: The command_hash of the command that has the outcome; empty where nobody kept it.
+        own: The command_hash of the command that was sent.
 
     Raises:
         CommandConflict: it is another command's.
@@ -678,7 +678,7 @@ def check_own(command: CommandId, known: str, own: str) -> None:
         )
 
 
-def _digest(error: WorkflowUpdateFailedError) -> str:
+def _command_hash(error: WorkflowUpdateFailedError) -> str:
     """The hash of the rejected command, if its outcome is remembered."""
     return failure_details(error.cause).command_hash
 

@@ -1,4 +1,4 @@
-"""Places in runs as people write them: `notes`, `notes@12`, `notes@draft`, `notes@turn:3`.
+"""Places in runs as people write them: `notes`, `notes@12`, `notes@draft`, `notes@exchange:3`.
 
 A position has a number; and one that people look for has a name: a tag, a turn of a conversation, a
 step (`notes@writer#2`), each where it ended.
@@ -99,14 +99,14 @@ def named(target: str) -> tuple[str, str]:
         name = target.rstrip("@") or "RUN"
         raise UsageError(
             f"{target!r} names no checkpoint",
-            remedy="Say RUN@POSITION, RUN@TAG or RUN@turn:N: "
+            remedy="Say RUN@POSITION, RUN@TAG or RUN@exchange:N: "
             f"`crewlog checkpoints {name}` lists them.",
         )
     return run, at
 
 
 async def place_of(client: Runs, target: str) -> Place:
-    """The place that `RUN`, `RUN@POSITION`, `RUN@TAG`, `RUN@turn:N` or `RUN@STEP` names.
+    """The place that `RUN`, `RUN@POSITION`, `RUN@TAG`, `RUN@exchange:N` or `RUN@STEP` names.
 
     A run's id may have an `@` itself: one that there is comes first.
 
@@ -159,7 +159,7 @@ async def position_of(run: Addressed, at: int | str) -> int:
 
 
 async def _ended(run: Addressed, name: str) -> int:
-    """Where a step or a turn ended; the last time, where a run went back and did it again.
+    """Where a step or an exchange ended; the last time, where a run went back and did it again.
 
     Raises:
         UsageError: the run has none of that name that has ended.
@@ -180,7 +180,7 @@ async def _ended(run: Addressed, name: str) -> int:
         each for each in found if (exchange_number(each) is None) == (exchange_number(name) is None)
     ]
     known = f"The last that did: {', '.join(alike[-5:])}." if alike else "None has."
-    what = "turn" if exchange_number(name) is not None else "step"
+    what = "exchange" if exchange_number(name) is not None else "step"
     raise UsageError(
         f"the run {run.id!r} has no {what} {_brief(name)!r} that has ended",
         remedy=f"{did_you_mean(name, alike, known) if what == 'step' else known} "
@@ -190,23 +190,23 @@ async def _ended(run: Addressed, name: str) -> int:
 
 
 async def _ends_of(run: Addressed, until: int = LARGEST_POSITION) -> dict[str, int]:
-    """Where the steps and turns of a run ended, up to a position."""
+    """Where the steps and exchanges of a run ended, up to a position."""
     return {
         each.step or exchange_name(each.exchange): each.position
         for each in await checkpoints_of(run)
-        if each.kind in ("step", "turn") and each.position <= until
+        if each.kind in ("step", "exchange") and each.position <= until
     }
 
 
 class _End(NamedTuple):
-    """Where a step or a turn ended, and in whose journal."""
+    """Where a step or an exchange ended, and in whose journal."""
 
     run: RunId
     position: int
 
 
 async def _inherited(run: Addressed, name: str) -> _End | None:
-    """Where a step or a turn ended that a fork has of its source; none where it has none.
+    """Where a step or an exchange ended that a fork has of its source; none where it has none.
 
     What the fork began with is its own first position, also where its source began there as a fork.
     """

@@ -85,7 +85,7 @@ async def with_used_up(
             )
     told = [next((said[quota] for quota in each.quotas if quota in said), "") for each in questions]
     return [
-        each.model_copy(update={"used_up": full}) if full else each
+        each.model_copy(update={"exhausted_quota": full}) if full else each
         for each, full in zip(questions, told, strict=True)
     ]
 

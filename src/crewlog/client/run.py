@@ -139,7 +139,7 @@ class Run(ByHand, Authority, Talking):
         self._gateway = session.gateway
         self._reader = JournalReader(self._gateway, session.store, run)
         self._signalled: dict[CommandId, str] = {}
-        """The digests of signals that were sent, by their ids."""
+        """The hashes of signals that were sent, by their ids."""
         self._led: dict[CommandId, Run] = {}
         """The runs to which they were led on, where this one is part of another one by now."""
         self.id = run
@@ -437,7 +437,7 @@ class Run(ByHand, Authority, Talking):
             if view is not None and predicate(view):
                 return view
             if view is not None:
-                seen = f"the run was {view.status}: {view.waiting_for or view.error or 'at work'}"
+                seen = f"the run was {view.status}: {view.wait_reason or view.error or 'at work'}"
             ended = view is not None and view.status in CLOSED
             if ended or (pause >= SLOW_LOOK and await self._is_closed()):
                 raise UsageError(
@@ -836,7 +836,7 @@ class Run(ByHand, Authority, Talking):
             self.id,
             name,
             self._session.signed(self.id, name, _json(command)),
-            digest=command.digest(name),
+            command_hash=command.content_hash(name),
         )
         return CommandResult.model_validate(outcome, extra="ignore")
 
@@ -860,11 +860,11 @@ class Run(ByHand, Authority, Talking):
             if described.status is not WorkflowExecutionStatus.COMPLETED:
                 return Whereabouts(run, renamed)
             ended = await run.result(CALL_LIMIT)
-            if ended.merged_into is None:
+            if ended.surviving_run is None:
                 return Whereabouts(run, renamed)
             run, renamed = (
-                Run(self._session, ended.merged_into),
-                successive_renames(renamed, tuple(map(rename_of, ended.renamed))),
+                Run(self._session, ended.surviving_run),
+                successive_renames(renamed, tuple(map(rename_of, ended.renames))),
             )
 
     def _there(self, into: RunId) -> Run:
@@ -876,12 +876,12 @@ class Run(ByHand, Authority, Talking):
     async def _led_on(self, said: MessageCommand) -> tuple[Run, MessageCommand]:
         """The run to which goes what this one does not take any more, and what is said there."""
         ended = await self.result(CALL_LIMIT)
-        if ended.merged_into is None:
+        if ended.surviving_run is None:
             raise InternalError(f"the run {self.id!r} said that it is merged, and is not")
-        to = renamed_log(said.to, map(rename_of, ended.renamed))
+        to = renamed_log(said.to, map(rename_of, ended.renames))
         if to != said.to:
             said = said.model_copy(update={"to": to, "original_to": said.original_to or said.to})
-        return Run(self._session, ended.merged_into), said
+        return Run(self._session, ended.surviving_run), said
 
     async def change(
         self,
@@ -986,7 +986,7 @@ class Run(ByHand, Authority, Talking):
             "change",
             self._session.signed(self.id, "change", _change_json(command)),
             limit=math.inf,
-            digest=command.digest("change"),
+            command_hash=command.content_hash("change"),
         )
         changed = ChangeResult.model_validate(outcome, extra="ignore")
         if changed.plan and not command.dry_run:
@@ -1091,7 +1091,7 @@ class Run(ByHand, Authority, Talking):
 
     @override
     async def _signal(self, name: str, command: Command) -> CommandId:
-        self._signalled[command.id] = command.digest(name)
+        self._signalled[command.id] = command.content_hash(name)
         try:
             await self._gateway.signal(
                 self.id, name, self._session.signed(self.id, name, _json(command))

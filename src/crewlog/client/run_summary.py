@@ -27,7 +27,7 @@ class RunSummary:
     """The run in Temporal's web interface."""
     task_queue: str = ""
     """Where it finds its workers; empty where only the store knows the run."""
-    waiting_for: str = ""
+    wait_reason: str = ""
     """Why nothing of it moves, as it says itself; empty where something does."""
     pending: tuple[PendingCall, ...] = ()
     """Its calls that wait, where they were asked for: without their steps."""

@@ -53,7 +53,7 @@ def _with_arguments(asked: Question, message: Json) -> Question:
     update = {
         "action_requests": tuple({**each, "args": shown} for each in asked.action_requests),
         "detail": interrupts.arguments_text(shown, str(asked.message), whole=whole),
-        "shortened": not whole,
+        "has_excerpts": not whole,
     }
     return asked.model_copy(update=update)
 

@@ -96,8 +96,10 @@ def check_start(
     found = authorize_command(policy, START, content, proof, run=run, at=now, namespace=namespace)
     if not found.allowed:
         raise NotPermitted(f"{found.reason}; nothing was started", remedy=found.remedy)
-    if content.get("given"):
-        initial_state(InitialState.from_json(content["given"])).check_senders(found.principal)
+    if content.get("initial_state"):
+        initial_state(InitialState.from_json(content["initial_state"])).check_senders(
+            found.principal
+        )
 
 
 def check_attached(run: str, given: Mapping[str, object]) -> None:

@@ -204,7 +204,7 @@ class ToolDefinition(Model):
     """What its arguments must be, by name (`options.target` for one inside): `path`, `url`, or
     `{pattern, enum, minimum, maximum, longest}`. Checked before it runs."""
     approved: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
-    """For a tool of an MCP server: the digest of what it says of itself that is approved; by
+    """For a tool of an MCP server: the hash of what it says of itself that is approved; by
     default what `crewlog mcp approve` has kept."""
     risk: Literal["low", "high"] = "low"
     """How much harm a wrong call does; shown to those who approve, and what a prompt's "ask me

@@ -144,7 +144,7 @@ async def _tried(
             crew,
             id=trial.run,
             existing=existing,
-            given=given(crew, case),
+            initial_state=given(crew, case),
             execution_timeout=timedelta(seconds=plan.timeout + GRACE),
         )
 

@@ -596,7 +596,7 @@ class Engine(RunContext):
             return False
         # One interrupt for all steps that would start: one answer raises the limit once.
         if not any(each.kind == "limit" for each in self.state.interrupts.values()):
-            what = "turn" if before else "run"
+            what = "exchange" if before else "run"
             question = f"The {what} has taken {self.state.steps - before} steps, its limit. Go on?"
             self.ask("limit", question, step=step, options=("go on", "stop"))
         return True

@@ -55,7 +55,7 @@ class Exchanges:
         """Starts an exchange with a public message, or queues the message.
 
         Returns:
-            The outcome of the command: `turn 3`, or `waits as number 2`.
+            The outcome of the command: `exchange 3`, or `waits as number 2`.
 
         Raises:
             ConversationBusy: the message queue is full.
@@ -72,7 +72,7 @@ class Exchanges:
                 text, by=by, to=PUBLIC, message_id=command, command=command, files=files
             )
             await self.begin(command, by, message)
-            return f"turn {run.state.exchanges}"
+            return f"exchange {run.state.exchanges}"
         self._check_queue_limit()
         body = message_body(text, by=by, message_id=command, files=files)
         ref = j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)

@@ -36,7 +36,7 @@ class ToolDescription(NamedTuple):
     """Cleaned and shortened."""
     schema: dict[str, Json]
     """The JSON Schema of the arguments, with cleaned texts."""
-    digest: str
+    hash: str
     """SHA-256 of the whole description, in hex: an approval is of this hash."""
     fault: str
     """Why the tool cannot be used; empty if it can."""
@@ -64,15 +64,15 @@ def describe_tool(
         data = canonical(whole)
     except (ValueError, TypeError, RecursionError) as error:
         return ToolDescription(name, "", {}, "", f"its schema cannot be stored: {error}")
-    digest = hashlib.sha256(data).hexdigest()
+    hash_ = hashlib.sha256(data).hexdigest()
     text = shorten(clean_text(description or title or ""), LONGEST_DESCRIPTION)
     size = len(canonical(dict(schema)))
     if size > LARGEST_SCHEMA:
         fault = f"the schema of its arguments has {size:,} bytes, more than {LARGEST_SCHEMA:,}"
-        return ToolDescription(name, text, {}, digest, fault)
+        return ToolDescription(name, text, {}, hash_, fault)
     if schema.get("type") != "object":
-        return ToolDescription(name, text, {}, digest, "its arguments are not an object")
-    return ToolDescription(name, text, _clean_schema(dict(schema)), digest, "")
+        return ToolDescription(name, text, {}, hash_, "its arguments are not an object")
+    return ToolDescription(name, text, _clean_schema(dict(schema)), hash_, "")
 
 
 def clean_text(text: str) -> str:
@@ -105,7 +105,7 @@ def _clean_schema(schema: Json, is_text: bool = False) -> Json:
 class ApprovedDescription(Model):
     """The approved description of a tool, as its model reads it."""
 
-    digest: str
+    hash: str
     """The hash of the whole description, which identifies the approval."""
     description: str = ""
     """The description."""
@@ -124,9 +124,7 @@ class ApprovedDescription(Model):
 
 def approved_description(tool: ToolDescription) -> ApprovedDescription:
     """The current description of a tool, to be approved."""
-    return ApprovedDescription(
-        digest=tool.digest, description=tool.description, arguments=tool.schema
-    )
+    return ApprovedDescription(hash=tool.hash, description=tool.description, arguments=tool.schema)
 
 
 def parse_approved_description(text: str) -> ApprovedDescription:

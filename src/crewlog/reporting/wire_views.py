@@ -93,7 +93,7 @@ def _outcome_view(outcome: CommandOutcome) -> wire.OutcomeView:
         detail=outcome.detail,
         error_type=outcome.error_type,
         graph_version=outcome.graph_version,
-        digest=outcome.hash,
+        hash=outcome.hash,
     )
 
 
@@ -117,20 +117,20 @@ def interrupt_view(
         question=interrupt.question,
         detail=interrupt.detail,
         options=interrupt.options,
-        words=interrupt.takes_text,
-        words_to=interrupt.text_option,
+        takes_text=interrupt.takes_text,
+        text_option=interrupt.text_option,
         hash=interrupt.hash or "",
         to=interrupt.to,
-        due=interrupt.deadline,
+        deadline=interrupt.deadline,
         escalated=interrupt.escalated,
-        why=interrupt.reason,
+        reason=interrupt.reason,
         rule=interrupt.rule,
         risk=interrupt.risk,
         quotas=tuple(map(interrupt_quota_view, interrupt.quotas)),
         shows=interrupt.shows,
-        bound=interrupt.limit_reached,
+        limit_reached=interrupt.limit_reached,
         **interrupts.argument_source_fields(interrupt),
-        shortened=interrupts.has_shortened_arguments(interrupt),
+        has_excerpts=interrupts.has_shortened_arguments(interrupt),
         action_requests=(request,),
         review_configs=(review,),
     )
@@ -164,8 +164,8 @@ def _step_change(remap: StepRemap) -> wire.StepChange:
     return wire.StepChange(
         step=remap.step,
         node=remap.node,
-        fate=remap.fate,
-        doing=remap.doing,
+        effect=remap.effect,
+        progress=remap.progress,
         because=remap.because,
     )
 
@@ -183,7 +183,7 @@ def component_change_view(change: ComponentChange) -> wire.ComponentChangeView:
         old_graph_ids=change.old_graph_ids,
         new_graph_ids=change.new_graph_ids,
         affected_creatures=change.affected_creatures,
-        renamed=tuple(map(rename_view, change.renamed)),
+        renames=tuple(map(rename_view, change.renamed)),
     )
 
 

@@ -7,16 +7,16 @@ from typing import Literal
 
 from crewlog.ids import RunId
 
-CheckpointKind = Literal["step", "start", "turn", "fork", "rollback", "reopen", "tag"]
+CheckpointKind = Literal["step", "start", "exchange", "fork", "rollback", "reopen", "tag"]
 """The kind of a checkpoint: the end of a step, the start of the run or of an exchange, the end of
-an exchange (`turn`), the start as a fork, a rollback, a reopen, or a position with a tag."""
+an exchange (`exchange`), the start as a fork, a rollback, a reopen, or a position with a tag."""
 
-EXCHANGE = "turn:"
+EXCHANGE_PREFIX = "exchange:"
 """The prefix of the name of an exchange; no tag and no step has a `:`."""
 
 _KINDS: Mapping[str, CheckpointKind] = {
     "StepCompleted": "step",
-    "ExchangeEnded": "turn",
+    "ExchangeEnded": "exchange",
     "RunForked": "fork",
     "RunRolledBack": "rollback",
     "RunReopened": "reopen",
@@ -37,14 +37,14 @@ def checkpoint_kind(kind: str, source: str | None, because: str = "") -> Checkpo
     return "start" if is_start else _KINDS.get(kind)
 
 
-def exchange_name(turn: int) -> str:
+def exchange_name(exchange: int) -> str:
     """The name of the checkpoint at the end of an exchange."""
-    return f"{EXCHANGE}{turn}"
+    return f"{EXCHANGE_PREFIX}{exchange}"
 
 
 def exchange_number(name: str) -> int | None:
     """The exchange of such a name; none for any other name."""
-    number = name.removeprefix(EXCHANGE)
+    number = name.removeprefix(EXCHANGE_PREFIX)
     return int(number) if number != name and number.isdecimal() and len(number) < 10 else None
 
 

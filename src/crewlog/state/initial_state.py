@@ -49,8 +49,10 @@ class InitialState(Model):
     @property
     def named_logs(self) -> Iterator[tuple[str, LogName]]:
         """The logs that it names, each with its place."""
-        yield from ((f"given.messages[{n}]", each.log) for n, each in enumerate(self.messages))
-        yield from (("given.logs", log) for log in self.logs)
+        yield from (
+            (f"initial_state.messages[{n}]", each.log) for n, each in enumerate(self.messages)
+        )
+        yield from (("initial_state.logs", log) for log in self.logs)
 
     def check_senders(self, by: str) -> None:
         """Checks that every message is of the principal who gives it.
@@ -65,7 +67,7 @@ class InitialState(Model):
             if error := _sender_error(by, message.body):
                 raise NotPermitted(
                     "the crew's policy requires signed commands, and "
-                    f"given.messages[{number}] {error}: {by!r} cannot sign for that",
+                    f"initial_state.messages[{number}] {error}: {by!r} cannot sign for that",
                     remedy=_HOW,
                 )
 

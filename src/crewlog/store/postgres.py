@@ -310,7 +310,7 @@ class PostgresStore:
         by = self.cipher.encrypt(approval.by, "approver", *place) if approval.by else ""
         await self._fetch(
             "put_signed_approval",
-            *(*place, approval.digest, by),
+            *(*place, approval.hash, by),
             *(approval.at, signature.expires, signature.signature),
         )
 
@@ -320,7 +320,7 @@ class PostgresStore:
             SignedApproval(
                 source=row["source"],
                 tool=row["tool"],
-                digest=row["hash"],
+                hash=row["hash"],
                 by=self._approver(row, source),
                 at=row["at"],
                 signature=Signature(

@@ -337,12 +337,12 @@ class CrewlogLocal:
         run = await self.start(crew, input, model=model, id=id, timeout=timeout)
         try:
             view = await run.wait_until(
-                lambda v: v.status in CLOSED or bool(v.waiting_for), timeout=timeout
+                lambda v: v.status in CLOSED or bool(v.wait_reason), timeout=timeout
             )
             if view.status not in CLOSED:
                 how = "use `answer`" if view.interrupts else "talk to it with `send`"
                 raise UsageError(
-                    f"the run waits for people: {view.waiting_for}",
+                    f"the run waits for people: {view.wait_reason}",
                     remedy=f"Start it with `start`, and {how}.",
                     place=f"run {run.id!r}",
                 )

@@ -40,10 +40,10 @@ __all__ = [
     "TagCommand",
 ]
 
-DIGEST = 12
-"""Characters of a command's digest: 72 bits."""
+HASH_LENGTH = 12
+"""Characters of a command's hash: 72 bits."""
 _TAG = re.compile(r"[^\W_][\w.-]*")
-_NOT_IN_DIGEST = frozenset(
+_NOT_IN_HASH = frozenset(
     {"id", "by", "reason", "hash", "graph_version", "expect", "dry_run", "proof", "original_run"}
 )
 
@@ -60,17 +60,17 @@ class Command(WireInput):
     proof: Signature | None = None
     """The signature, if the crew's policy requires one; else it is ignored."""
 
-    def digest(self, name: str) -> str:
-        """A short hash of what the command asks for. The same id with another digest is a conflict.
+    def content_hash(self, name: str) -> str:
+        """A short hash of what the command asks for. The same id with another hash is a conflict.
 
-        The digest covers neither the sender, nor the reason, nor preconditions such as
+        The hash covers neither the sender, nor the reason, nor preconditions such as
         `graph_version`: a repetition may change or omit them.
 
         Args:
             name: The name of the signal or update.
         """
-        content = {k: value for k, value in self._content().items() if k not in _NOT_IN_DIGEST}
-        return hash_json([name, content])[:DIGEST]
+        content = {k: value for k, value in self._content().items() if k not in _NOT_IN_HASH}
+        return hash_json([name, content])[:HASH_LENGTH]
 
     def _content(self) -> dict[str, Json]:
         """The fields of the command, without those that have their default."""
@@ -95,17 +95,19 @@ class MessageCommand(Command):
     """The log that gets the message: `public`, `group:G`, `channel:C` or `private:A`."""
     original_to: LogName | None = None
     """The name of that log in the run that got the message first, if a run merge renamed it. The
-    digest uses this name, so a repetition is the same command."""
+    hash uses this name, so a repetition is the same command."""
     original_run: RunId | None = None
     """The run that got the message first, if it was merged into this run before it applied the
     message. `to` is then a name of that run, and the signature names that run and does not cover
     this field."""
 
     @override
-    def digest(self, name: str) -> str:
+    def content_hash(self, name: str) -> str:
         if self.original_to is None:
-            return super().digest(name)
-        return self.model_copy(update={"to": self.original_to, "original_to": None}).digest(name)
+            return super().content_hash(name)
+        return self.model_copy(update={"to": self.original_to, "original_to": None}).content_hash(
+            name
+        )
 
 
 class EditedAction(WireInput):

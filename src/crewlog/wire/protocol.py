@@ -37,7 +37,7 @@ CLOSING = "Closing"
 BUSY = "Busy"
 """The error type of an `ask` that a run refuses because too many clients wait by `ask`."""
 STORE_WAIT = "waits for the store: "
-"""The prefix of `RunView.waiting_for` if a run waits for Postgres."""
+"""The prefix of `RunView.wait_reason` if a run waits for Postgres."""
 
 LARGEST_POSITION = 2**53
 """The largest journal position in a command: every language can represent it as an integer."""

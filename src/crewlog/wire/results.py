@@ -14,6 +14,7 @@ from crewlog.usage import Usage
 __all__ = [
     "ArtifactResult",
     "BlockedNodeView",
+    "ChangeEffect",
     "ChangeReport",
     "ChangeResult",
     "CommandResult",
@@ -22,7 +23,6 @@ __all__ = [
     "Response",
     "RunResult",
     "StepChange",
-    "StepFate",
 ]
 
 
@@ -34,9 +34,9 @@ class CommandResult(Model):
     """The journal position of the entry that the command made."""
     detail: str = ""
     """What was decided."""
-    digest: str = ""
-    """The digest of the command with this outcome. The server itself answers a repeated update id
-    with the first answer: a digest other than that of your command means that the id was used for
+    hash: str = ""
+    """The hash of the command with this outcome. The server itself answers a repeated update id
+    with the first answer: a hash other than that of your command means that the id was used for
     another command."""
 
 
@@ -64,11 +64,11 @@ class ComponentChangeView(Model):
     affected_creatures: tuple[AgentName, ...] = ()
     """The agents whose component is merged or split, or that are added, removed or connected to
     others. By their names after the operation, sorted."""
-    renamed: tuple[RenameView, ...] = ()
+    renames: tuple[RenameView, ...] = ()
     """What a run merge renames."""
 
 
-StepFate = Literal[
+ChangeEffect = Literal[
     "kept", "goes", "leaves", "abandoned", "parked", "returns", "retracted", "starts"
 ]
 """What a change does to a step. `kept`: it continues. `goes`: it continues in another run.
@@ -82,8 +82,8 @@ class StepChange(Model):
 
     step: StepId
     node: NodeName
-    fate: StepFate
-    doing: str = ""
+    effect: ChangeEffect
+    progress: str = ""
     """What the step does now, for people: `running: 1 call under way`, `waits for backend.ready`.
     """
     because: str = ""
@@ -227,11 +227,11 @@ class RunResult(Model):
     end_reason: EndReason = "completed"
     """Why the run ended, for programs: `completed` by its flow, `idle`, `stopped`, or the limit
     that it reached. Of a conversation that continues: why the exchange ended."""
-    rested: bool = False
+    is_idle: bool = False
     """Whether the run is completed because it was idle for too long: then it may be reopened."""
-    merged_into: RunId | None = None
+    surviving_run: RunId | None = None
     """Of a merged run: the surviving run."""
-    renamed: tuple[RenameView, ...] = ()
+    renames: tuple[RenameView, ...] = ()
     """Of a merged run: the new names of its agents, channels and groups in the surviving run, where
     the old name may mean something else."""
     response: Response | None = None

@@ -98,7 +98,7 @@ class StartRun(WireInput):
     """Only for runs: the run that this run was split from."""
     replace: bool = False
     """Whether to delete the rows of an ended run of this id first."""
-    replaced: tuple[str, ...] = ()
+    replaced_executions: tuple[str, ...] = ()
     """With `replace` or `reopen`: the last executions of the ended run, by Temporal's run ids.
     What their activities still store is refused."""
     input: Json = ""
@@ -120,7 +120,7 @@ class StartRun(WireInput):
     prompt: the model that reads the prompt, and that agents without a model use."""
     command: str = Field(default="", max_length=200)
     """The id of the `ask` that starts the run, if its text is the input."""
-    given: InitialState | None = None
+    initial_state: InitialState | None = None
     """Messages and values that the run has before its first step, to evaluate a stage alone. Not
     with a prompt."""
     proof: Signature | None = None
@@ -144,12 +144,12 @@ class StartRun(WireInput):
             raise ValueError("exactly one of `crew`, `fork` and `reopen` is needed")
         if (not self.crew or edited) and (self.input != "" or self.files):
             raise ValueError("`input` goes with `crew`; a `message` says something to other runs")
-        if self.given is not None and (not self.crew or edited or self.prompt is not None):
-            raise ValueError("`given` goes with a `crew` that is no prompt")
+        if self.initial_state is not None and (not self.crew or edited or self.prompt is not None):
+            raise ValueError("`initial_state` goes with a `crew` that is no prompt")
         if self.command and (not self.crew or edited):
             raise ValueError("`command` goes with `crew`, whose `input` it is")
-        if self.replaced and not (self.replace or self.reopen):
-            raise ValueError("`replaced` goes with `replace` and with `reopen`")
+        if self.replaced_executions and not (self.replace or self.reopen):
+            raise ValueError("`replaced_executions` goes with `replace` and with `reopen`")
         if self.reason and not self.reopen:
             raise ValueError("`reason` goes with `reopen`")
         return self

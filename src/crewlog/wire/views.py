@@ -58,13 +58,13 @@ class StepView(Model):
     node: NodeName
     status: str
     """`ready`, `running`, `waiting`, `interrupted` or `queued`."""
-    waits_for: str = ""
+    wait_reason: str = ""
     """The requirement of a waiting step, or the time until which it waits."""
-    due: int = 0
+    deadline: int = 0
     """The deadline of its timer or of its timeout, in milliseconds since the epoch; 0: none."""
-    doing: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
     """The calls in flight: `model`, or a tool with an excerpt of its arguments."""
-    lacks: str = ""
+    failure: str = ""
     """Why a call waits for a worker with its tool, an MCP server or the approval of a tool, and the
     remedy. The call is retried until it succeeds. Empty: no call waits."""
     agent: str = ""
@@ -82,22 +82,22 @@ class RunView(Model):
     """The number of the execution, from 1."""
     position: int
     """The journal position."""
-    started: int
+    started_at: int
     """Milliseconds since the epoch."""
     steps: int
     """Steps started."""
     frontier: tuple[StepView, ...] = ()
     """The steps that are not done."""
-    done: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    completed_steps: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """Completed steps by node."""
     flags: dict[str, Json] = Field(default_factory=dict[str, Json])
     interrupts: tuple[InterruptId, ...] = ()
     """The open interrupts."""
-    waiting_for: str = ""
+    wait_reason: str = ""
     """What the run waits for, for people; empty if a step makes progress."""
-    rests: bool = False
+    is_idle: bool = False
     """Whether the run is idle: it waits for a message to its agents with channels."""
-    merging: str = ""
+    merge_status: str = ""
     """The status of a run merge: `requested`, `draining`, `surviving` or `offered`; else empty."""
     usage: Usage = Usage()
     error: str = ""
@@ -138,8 +138,8 @@ class OutcomeView(Model):
     """The error type of a refusal."""
     graph_version: int = 0
     """Of a change with a swap: the new graph version; else 0."""
-    digest: str = ""
-    """The digest of the command. Empty if it is not known: then any command with the id is a
+    hash: str = ""
+    """The hash of the command. Empty if it is not known: then any command with the id is a
     repetition."""
 
 
@@ -207,19 +207,19 @@ class InterruptView(Model):
     options: tuple[str, ...]
     """The options that a decision `respond` may name. `approve` and `reject` select the options of
     these names, else the first and the last."""
-    words: bool = False
+    takes_text: bool = False
     """Whether other words than the options are an answer, too."""
-    words_to: str = ""
+    text_option: str = ""
     """The option that other words select; its agent reads them. Empty: the words are the answer."""
     hash: str = ""
     """Of an `approval`: the hash of the definition."""
     to: tuple[str, ...] = ()
     """The principals that may answer. Empty: all with the right `answer`."""
-    due: int = 0
+    deadline: int = 0
     """The deadline, in milliseconds since the epoch; 0: none."""
     escalated: bool = False
     """Whether the interrupt was escalated to `to` because nobody answered in time."""
-    why: str = ""
+    reason: str = ""
     """Of a call: why it needs an approval."""
     rule: str = ""
     """The permission that asks: `rules[1]`, `approvals`, `ruling`, `parent`,
@@ -230,9 +230,9 @@ class InterruptView(Model):
     """Of a call: the quotas over several runs that it is counted in."""
     shows: ContentHash | None = None
     """The hash of the body with the detail, if it is large. Clients put it into `detail`."""
-    bound: str = ""
+    limit_reached: str = ""
     """The limit that the interrupt is about, as `end_reason` names it."""
-    used_up: str = ""
+    exhausted_quota: str = ""
     """Of a call: that a quota is used up, so that no answer lets the call through now. Clients set
     it."""
     approved_at: int = 0
@@ -243,7 +243,7 @@ class InterruptView(Model):
     them into `action_requests`."""
     call_id: str = ""
     """The id of the call in that message."""
-    shortened: bool = False
+    has_excerpts: bool = False
     """Whether the arguments in `action_requests` are excerpts: an approval is about all of them."""
     action_requests: tuple[dict[str, Json], ...]
     """`[{"name", "args", "description"}]`."""
@@ -282,10 +282,9 @@ class CheckpointView(Model):
     """A checkpoint: a position to look at, to return to, or to fork from."""
 
     position: int
-    kind: Literal["step", "start", "turn", "fork", "rollback", "reopen", "tag"] = "step"
-    """`step`, `turn`: the end of a step or of an exchange. `start`: the start of the run or of an
-    exchange. `fork`, `rollback`, `reopen`: the run continues from another state. `tag`: a position
-    with a tag."""
+    kind: Literal["step", "start", "exchange", "fork", "rollback", "reopen", "tag"] = "step"
+    """`step`, `exchange`: the end of one. `start`: the start of the run or of an exchange. `fork`,
+    `rollback`, `reopen`: the run continues from another state. `tag`: a position with a tag."""
     step: StepId
     """The step that ended; empty for other kinds."""
     exchange: int = 0
@@ -335,9 +334,9 @@ class QuotaUseView(Model):
     """The permission with the quota: `rules[1]`."""
     quota: str
     """`5 per run`."""
-    used: int | None = None
+    used_calls: int | None = None
     """Calls that are used; none if it is not known. Clients ask the store for hours and days."""
-    left: int | None = None
+    remaining_calls: int | None = None
     """Calls that are left; none if it is not known."""
     key: str = ""
     """The name of the quota within the crew."""
@@ -353,7 +352,7 @@ class PermissionCheckView(Model):
     rule: str
     """What is checked: `tools`, `permissions`, `rules[1]`, `approvals`, `interrupts.approve_risk`,
     `ruling`, `parent`."""
-    says: str
+    text: str
     """What it says, for people."""
     outcome: Effect | Literal[""] = ""
     """The effect on a call; empty: none."""
@@ -374,11 +373,11 @@ class PermissionView(Model):
     """Why, with the permission that decided."""
     rule: str = ""
     """The permission that decided; empty: no permission is against the call."""
-    has: bool = True
+    has_tool: bool = True
     """Whether the definition gives the tool to the agent."""
-    set: LivePermissionView | None = None
+    live_permission: LivePermissionView | None = None
     """The live permission that applies."""
-    changes: bool = False
+    may_change: bool = False
     """Whether a condition may change the outcome."""
     quotas: tuple[QuotaUseView, ...] = ()
     """The quotas that a call would be counted in now."""
@@ -427,13 +426,13 @@ class ConversationView(Model):
     run: RunId
     exchange: int
     """The number of the current or last exchange; 0: none has begun."""
-    waiting: bool
+    is_waiting: bool
     """Whether the run waits for the next message."""
-    queued: int = 0
+    queued_messages: int = 0
     """Messages in the message queue."""
     deadline: int = 0
     """The deadline for the next message, in milliseconds since the epoch; 0: none."""
-    last: Response | None = None
+    last_response: Response | None = None
     """The last response."""
 
 

@@ -151,10 +151,10 @@ def _split_report(
 
 def _with_new_run(remap: StepRemap, runs: Mapping[NodeName, RunId]) -> StepRemap:
     """What happens to a step, if its node moves to a split run."""
-    if remap.node not in runs or remap.fate != "kept":
+    if remap.node not in runs or remap.effect != "kept":
         return remap
     because = f"{remap.node} moves to the run {runs[remap.node]}"
-    return remap.model_copy(update={"fate": "goes", "because": because})
+    return remap.model_copy(update={"effect": "goes", "because": because})
 
 
 def accept_change(
@@ -411,7 +411,7 @@ def withdrawals(engine: Engine, report: SwapReport, by: str) -> Iterator[j.Journ
 
 
 def _detached_turns(report: SwapReport) -> list[StepId]:
-    return [fate.step for fate in report.steps if fate.fate == "leaves"]
+    return [fate.step for fate in report.steps if fate.effect == "leaves"]
 
 
 def new_run_outputs(plan: GraphPlan, state: CrewState) -> dict[FlagName, Json]:

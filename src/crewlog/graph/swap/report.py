@@ -36,7 +36,7 @@ from crewlog.state.model import CrewState, FrontierStep, Interrupt, Routing
 
 Frontier = Mapping[StepId, FrontierStep]
 
-StepFate = Literal[
+ChangeEffect = Literal[
     "kept", "goes", "leaves", "abandoned", "parked", "returns", "retracted", "starts"
 ]
 """What happens to a step: `kept` continues; `goes` continues in another run; `leaves` ends its
@@ -53,8 +53,8 @@ class StepRemap(Model):
 
     step: StepId
     node: NodeName
-    fate: StepFate
-    doing: str = ""
+    effect: ChangeEffect
+    progress: str = ""
     """What it does now, for people: `running: 1 call under way`, `waits for backend.ready`."""
     because: str = ""
     """Why, for people."""
@@ -284,7 +284,9 @@ class _SwapReporter:
         self._detached_steps: list[StepId] = []
         self._reattached: list[StepId] = []
         self._remap_steps()
-        frontier = {s: e for s, e in state.frontier.items() if self._step_remaps[s].fate == "kept"}
+        frontier = {
+            s: e for s, e in state.frontier.items() if self._step_remaps[s].effect == "kept"
+        }
         frontier |= {
             s: (state.frontier.get(s) or state.detached_steps[s]) for s in self._reattached
         }
@@ -326,7 +328,7 @@ class _SwapReporter:
         )
         frontier = {
             **joins.frontier,
-            **{s: e for s, e in state.frontier.items() if self._step_remaps[s].fate == "leaves"},
+            **{s: e for s, e in state.frontier.items() if self._step_remaps[s].effect == "leaves"},
             **{r.step: FrontierStep(step=r.step, node=r.node) for r in self._starts()},
         }
         withdrawn = tuple(self._withdrawn_interrupts(remap, routing))
@@ -397,7 +399,7 @@ class _SwapReporter:
             visits -= self._joins.retracted_count(name)
             because = "it is new" if name not in self._kept else "its join is met"
             yield StepRemap(
-                step=step_id(name, visits + 1), node=name, fate="starts", because=because
+                step=step_id(name, visits + 1), node=name, effect="starts", because=because
             )
 
     def _changed_requirements(self) -> dict[StepId, str]:
@@ -439,7 +441,7 @@ class _SwapReporter:
         interrupts = [each for each in self._state.interrupts.values() if each.id in withdrawn]
         changed = {each.step for each in interrupts if each.kind == "ask"}
         for step, remap in self._step_remaps.items():
-            if remap.fate == "kept" and step in changed and step in self._joins.frontier:
+            if remap.effect == "kept" and step in changed and step in self._joins.frontier:
                 yield remap.model_copy(update={"because": ASKED_AGAIN})
             else:
                 yield remap
@@ -476,9 +478,13 @@ class _SwapReporter:
             yield f"{name} does not run again: it has run already"
 
 
-def _step_remap(entry: FrontierStep, fate: StepFate, because: str = "") -> StepRemap:
+def _step_remap(entry: FrontierStep, fate: ChangeEffect, because: str = "") -> StepRemap:
     return StepRemap(
-        step=entry.step, node=entry.node, fate=fate, doing=activity_text(entry), because=because
+        step=entry.step,
+        node=entry.node,
+        effect=fate,
+        progress=activity_text(entry),
+        because=because,
     )
 
 

@@ -43,7 +43,7 @@ def run_markdown(
     crew = state.crew or engine.plan.crew or "a prompt"
     version = f"graph v{state.graph_version} · {state.steps} steps"
     if state.conversation is not None:
-        version += f" · turn {state.conversation.exchange}"
+        version += f" · exchange {state.conversation.exchange}"
     lines = [
         f"**{crew}** · {displayed_status(state, waiting)} · {version}",
         "",

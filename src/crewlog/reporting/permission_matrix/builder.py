@@ -107,9 +107,9 @@ def cell(
         outcome=decision.outcome,
         reason=decision.reason,
         rule=decision.rule,
-        has=tool in rules.tools,
-        set=made,
-        changes=any(rule.when is not None and (rule.quota or not ruled) for rule in covering),
+        has_tool=tool in rules.tools,
+        live_permission=made,
+        may_change=any(rule.when is not None and (rule.quota or not ruled) for rule in covering),
         quotas=tuple(quotas),
         checks=tuple(_mark_deciding(_checks(run, agent, tool), decision.rule)) if checks else (),
     )
@@ -156,7 +156,7 @@ def _quota_view(run: RunContext, rule: Permission) -> QuotaUseView:
 
 def _with_use(view: QuotaUseView, used: int) -> QuotaUseView:
     left = max(0, quota_of(view.quota).most - used)
-    return view.model_copy(update={"used": used, "left": left})
+    return view.model_copy(update={"used_calls": used, "remaining_calls": left})
 
 
 def with_quota_use(cell: PermissionView, used: Mapping[QuotaUseView, int]) -> PermissionView:
@@ -169,13 +169,15 @@ def with_quota_use(cell: PermissionView, used: Mapping[QuotaUseView, int]) -> Pe
     quotas = tuple(_with_use(q, used[q]) if q in used else q for q in cell.quotas)
     counted = {now.rule: now for q, now in zip(cell.quotas, quotas, strict=True) if q in used}
     checks = tuple(
-        check.model_copy(update={"says": f"{check.says}: {counted[check.rule].left} left"})
+        check.model_copy(
+            update={"text": f"{check.text}: {counted[check.rule].remaining_calls} left"}
+        )
         if check.rule in counted and check.applies
         else check
         for check in cell.checks
     )
     found = cell.model_copy(update={"quotas": quotas, "checks": checks})
-    full = next((quota for quota in counted.values() if quota.left == 0), None)
+    full = next((quota for quota in counted.values() if quota.remaining_calls == 0), None)
     if full is None or cell.outcome == "deny":
         return found
     decided = tuple(
@@ -232,11 +234,11 @@ def _checks(run: RunContext, agent: AgentName, tool: ToolName) -> Iterator[Permi
     free = ruled is None  # a live permission replaces those of the definition
     if tool in rules.tools:
         yield PermissionCheckView(
-            rule="tools", says=f"{tool} is among the tools of {agent}", applies=free
+            rule="tools", text=f"{tool} is among the tools of {agent}", applies=free
         )
     else:
         says = f"{tool} is not among the tools of {agent}"
-        yield PermissionCheckView(rule="tools", says=says, outcome="deny", applies=free)
+        yield PermissionCheckView(rule="tools", text=says, outcome="deny", applies=free)
     yield _permission_table_check(run, agent, tool, applies=free)
     for rule in run.plan.checks:
         if rule.covers(agent, tool):
@@ -245,17 +247,17 @@ def _checks(run: RunContext, agent: AgentName, tool: ToolName) -> Iterator[Permi
         asked = Decision(outcome="ask", allowed=True, reason="", rule=APPROVALS)
         key = _as_written(run, tool, asked).rule
         says = f"{key}: each call of {tool} by {agent} needs an approval"
-        yield PermissionCheckView(rule=key, says=says, outcome="ask", applies=free)
+        yield PermissionCheckView(rule=key, text=says, outcome="ask", applies=free)
     else:
-        yield PermissionCheckView(rule=APPROVALS, says=f"approvals do not name {tool} for {agent}")
+        yield PermissionCheckView(rule=APPROVALS, text=f"approvals do not name {tool} for {agent}")
     if ruled is not None:
         name = agent if agent in run.state.live_permissions.get(tool, {}) else "every agent"
         says = f"a live permission sets {ruled} for {name} and {tool}; it replaces the definition"
-        yield PermissionCheckView(rule="ruling", says=says, outcome=ruled)
+        yield PermissionCheckView(rule="ruling", text=says, outcome=ruled)
     for parent in rules.within:
         above = _decision(run, parent, tool)
         says = f"{agent} works for {parent}, and may never more: {above.reason}"
-        yield PermissionCheckView(rule="parent", says=says, outcome=above.outcome)
+        yield PermissionCheckView(rule="parent", text=says, outcome=above.outcome)
 
 
 def _permission_table_check(
@@ -264,10 +266,10 @@ def _permission_table_check(
     allowed = run.state.tool_permissions.get(tool)
     if allowed is None:
         says = f"permissions leave {tool} to every agent that has it"
-        return PermissionCheckView(rule="permissions", says=says, applies=applies)
+        return PermissionCheckView(rule="permissions", text=says, applies=applies)
     says = f"permissions let {listed(allowed) if allowed else 'nobody'} call {tool}"
     outcome: Literal["deny", ""] = "" if agent in allowed else "deny"
-    return PermissionCheckView(rule="permissions", says=says, outcome=outcome, applies=applies)
+    return PermissionCheckView(rule="permissions", text=says, outcome=outcome, applies=applies)
 
 
 def _permission_checks(
@@ -278,7 +280,7 @@ def _permission_checks(
     says = f"{permission_text(rule)}{f' ({rule.reason})' if rule.reason else ''}"
     if not holds:
         yield PermissionCheckView(
-            rule=rule.path, says=f"{says}: that does not hold now", applies=False
+            rule=rule.path, text=f"{says}: that does not hold now", applies=False
         )
         return
     outcome: Outcome | Literal[""] = {"never": "deny", "ask": "ask"}.get(rule.do, "")  # type: ignore[assignment]
@@ -286,17 +288,17 @@ def _permission_checks(
         outcome = "allow"
     if rule.quota:
         counted = _quota_view(run, rule)
-        full = counted.left == 0
-        if counted.left is not None:
-            says = f"{says}: {counted.left} left"
+        full = counted.remaining_calls == 0
+        if counted.remaining_calls is not None:
+            says = f"{says}: {counted.remaining_calls} left"
         yield PermissionCheckView(
             rule=rule.path,
-            says=says,
+            text=says,
             outcome="deny" if full else outcome,
             applies=free or full or not outcome,
         )
         return
-    yield PermissionCheckView(rule=rule.path, says=says, outcome=outcome, applies=free)
+    yield PermissionCheckView(rule=rule.path, text=says, outcome=outcome, applies=free)
 
 
 def _mark_deciding(

@@ -99,7 +99,7 @@ def _remedies(run: RunId, cell: PermissionView) -> Iterator[RemedyView]:
         check = next(each for each in cell.checks if each.rule == "parent" and each.decides)
         yield RemedyView(
             command=f"crewlog permissions {run} --tool {cell.tool}",
-            effect=f"{check.says}: that one decides",
+            effect=f"{check.text}: that one decides",
         )
         return
     if cell.rule == "tools" and cell.tool in _KEYS_OF_TOOLS:
@@ -109,7 +109,7 @@ def _remedies(run: RunId, cell: PermissionView) -> Iterator[RemedyView]:
             effect=f"{effect}; a live permission does not give it",
         )
         return
-    full = next((quota for quota in cell.quotas if quota.left == 0), None)
+    full = next((quota for quota in cell.quotas if quota.remaining_calls == 0), None)
     if full is not None and cell.outcome == "deny" and cell.rule == full.rule:
         place = full.rule.removeprefix("rules[").removesuffix("]")
         quota = f"{quota_of(full.quota).most * 2} per {quota_of(full.quota).per}"
@@ -124,8 +124,8 @@ def _remedies(run: RunId, cell: PermissionView) -> Iterator[RemedyView]:
 
 def _live_permissions(run: RunId, cell: PermissionView) -> Iterator[RemedyView]:
     """The commands that set another live permission, or remove it."""
-    if cell.set is not None and cell.set.do != "permission":
-        agent = "'*'" if cell.set.agent == "*" else cell.agent
+    if cell.live_permission is not None and cell.live_permission.do != "permission":
+        agent = "'*'" if cell.live_permission.agent == "*" else cell.agent
         yield RemedyView(
             command=f"crewlog inherit {run} {agent} {cell.tool}",
             effect="the permissions of the definition apply again",
