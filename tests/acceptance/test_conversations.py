@@ -308,7 +308,7 @@ async def test_asking_starts_a_session_and_goes_on_with_it(crews: Site) -> None:
 
 async def test_who_is_no_conversation_says_so(crews: Site) -> None:
     run = await crews.start(crews.crew({"a": [{"stall": 1, "text": "done"}]}))
-    with pytest.raises(CommandRejected, match="no conversation"):
+    with pytest.raises(CommandRejected, match="is not a conversation"):
         await run.send("hello", timeout=LIMIT)
 
 

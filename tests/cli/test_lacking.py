@@ -51,7 +51,7 @@ def test_show_says_it_whole(capsys: Any) -> None:
     state = CrewState(run=RunId("r"), frontier={STEP: step})
     doing = {STEP: (f"model: {WHY}",)}
     sight: Any = SimpleNamespace(
-        over=False, questions=[], state=state, doing=doing, lacks={STEP: WHY}, pending=[]
+        over=False, questions=[], state=state, calls=doing, failures={STEP: WHY}, pending=[]
     )
     show_frontier(Screen(), sight)
     out = capsys.readouterr().out

@@ -475,7 +475,7 @@ def test_the_log_names_a_state_instead_of_printing_it(kind: str) -> None:
 
 async def test_show_tells_of_leaving_and_kept_steps(capsys: Any) -> None:
     sight: Any = SimpleNamespace(
-        over=False, questions=[], state=changed_state(), doing={}, lacks={}, pending=()
+        over=False, questions=[], state=changed_state(), calls={}, failures={}, pending=()
     )
     show_frontier(Screen(), sight)
     out = capsys.readouterr().out
