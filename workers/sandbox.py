@@ -112,6 +112,10 @@ ENDED_EARLY = "the execution ended for a query, before these events: the task is
 class SandboxedInstance(WorkflowInstance):
     """A sandboxed instance that is entered for activations only, and processes updates last.
 
+    Each point corrects a behaviour of the SDK, in the minor version that `pyproject.toml` pins.
+    Tests: `tests/workers/test_sandbox.py`, `test_activity_ids.py`, `test_early_queries.py` and
+    `test_queries_during_local_activities.py`. Check each again before another version is pinned.
+
     - A query during a local activity is not answered; see `_has_query_during_local_activity`.
     - An instance that has ended its execution fails on further events; see
       `_has_events_after_end`.
