@@ -60,7 +60,7 @@ def join_chunks(chunks: Iterable[CallChunk]) -> list[CallChunk]:
         call["id"] = call["id"] or chunk.get("id")
         if name and name != call["name"]:
             call["name"] += name
-        call["args"] += chunk.get("args") or ""
+        call["args"] = f"{call['args']}{chunk.get('args') or ''}"
     return list(calls)
 
 
@@ -117,7 +117,8 @@ def json_error(text: str) -> str:
         return "they are a text and no JSON object; write the object itself, not a text with it"
     if isinstance(value, dict):
         return "the call names no tool"
-    kind = {list: "a list", bool: "true or false", type(None): "null"}.get(type(value), "a number")
+    kinds: Mapping[Any, str] = {list: "a list", bool: "true or false", type(None): "null"}
+    kind = kinds.get(type(value), "a number")
     return f"they are {kind} and no JSON object"
 
 
@@ -259,7 +260,7 @@ def _without_calls(reply: AIMessage) -> AIMessage:
     if isinstance(content, list):
         blocks: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
         content = without_blocks(blocks, CALL_BLOCKS)
-    update = {"content": content, "tool_calls": [], "invalid_tool_calls": []}
+    update: dict[str, Any] = {"content": content, "tool_calls": [], "invalid_tool_calls": []}
     return reply.model_copy(update=update)
 
 

@@ -19,7 +19,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.definition.providers import PROVIDERS, Provider, key_in
 from crewlog.errors import CrewlogError, ModelRequestRejected
 from crewlog.ids import ContentHash
-from crewlog.model import Json
+from crewlog.model import Json, is_object
 from crewlog.providers import (
     ProviderProblem,
     installed_providers,
@@ -163,7 +163,7 @@ def with_larger_limit(
     for key, value in settings.items():  # a setting that is not a field goes to the service
         if key in LIMITS and key not in fields and _is_limit(value):
             larger[key] = value * factor
-        elif key in ("extra_body", "model_kwargs") and isinstance(value, dict):
+        elif key in ("extra_body", "model_kwargs") and is_object(value):
             inner = {k: v * factor for k, v in value.items() if k in LIMITS and _is_limit(v)}
             if inner:
                 larger[key] = {**value, **inner}

@@ -223,7 +223,8 @@ class _LoopThread:
 
     def code_position(self) -> str:
         """Returns the innermost line of the tool's own code that the thread runs."""
-        frame = sys._current_frames().get(self._thread.ident or 0)  # noqa: SLF001 - documented
+        frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - documented
+        frame = frames.get(self._thread.ident or 0)
         innermost = frame
         while frame is not None:
             code = frame.f_code

@@ -148,7 +148,7 @@ def find_file(block: Any) -> FileData | None:
         part[key] for part in parts for key in _MIME_TYPE_KEYS if isinstance(part.get(key), str)
     )
     mime_type = next(types, "")
-    name = next(filter(None, map(_find_name, parts)), "")
+    name = next((found for part in parts if (found := _find_name(part))), "")
     if kind not in _FILE_TYPES:
         if not mime_type:
             return None

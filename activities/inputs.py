@@ -174,8 +174,9 @@ def _value(
         if not is_message_source or not is_message(body):
             return body
         content: Json = body["content"]
-        has_files = type(content) is list and any(is_file(each) for each in content)
-        return WithFiles(content) if has_files else message_from_json(body).text
+        blocks: list[Json] = content if isinstance(content, list) else []  # pyright: ignore[reportUnknownVariableType]
+        has_files = any(map(is_file, blocks))
+        return WithFiles(blocks) if has_files else message_from_json(body).text
 
     if input_.elements:
         return [load(each.value, each.body) for each in input_.elements], True

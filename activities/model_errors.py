@@ -11,12 +11,13 @@ import contextlib
 import email.utils
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from crewlog.definition.providers import PROVIDERS
 from crewlog.definition.times import duration_words
 from crewlog.errors import ModelError, ModelRateLimited, ModelRequestRejected, ModelUnavailable
+from crewlog.model import Json, is_object
 
 _UNSUITABLE = (
     "The request does not suit this model: check the agent's model_settings and its tools."
@@ -93,7 +94,7 @@ def model_error(exc: Exception, model: str) -> ModelError:
     Of several errors, one that is not retryable takes precedence.
     """
     if isinstance(exc, ExceptionGroup):
-        group: ExceptionGroup[Exception] = exc
+        group = cast("ExceptionGroup[Exception]", exc)
         errors = [model_error(each, model) for each in group.exceptions]
         return next((each for each in errors if not each.retryable), errors[0])
     if isinstance(exc, ModelError):
@@ -234,15 +235,16 @@ def _key_remedy(model: str) -> str:
 def _status(exc: BaseException) -> int | None:
     """Returns the HTTP status of an error, its body or its cause; None: they have none."""
     response: Any = getattr(exc, "response", None)
-    aws: Any = response.get("ResponseMetadata") if isinstance(response, dict) else None  # pyright: ignore
-    for found in (
+    aws: Json = response.get("ResponseMetadata") if is_object(response) else None
+    values: Iterable[Any] = (
         getattr(exc, "status_code", None),
         getattr(exc, "code", None),
         getattr(response, "status_code", None),
-        aws.get("HTTPStatusCode") if isinstance(aws, dict) else None,  # pyright: ignore
+        aws.get("HTTPStatusCode") if is_object(aws) else None,
         *(_field(exc, key) for key in ("status", "status_code", "code", "type")),
         *_body_texts(exc),
-    ):
+    )
+    for found in values:
         if isinstance(found, str):
             found = int(found) if found.isdecimal() else _CODES.get(_normalized(found))
         if isinstance(found, int) and not isinstance(found, bool) and 400 <= found < 600:
@@ -307,7 +309,7 @@ def _detail_text(exc: Exception) -> str:
     return "; ".join(
         f"{'.'.join(map(str, each.get('loc') or ()))}: {each.get('msg')}"
         for each in parts
-        if isinstance(each, dict)
+        if is_object(each)
     )
 
 

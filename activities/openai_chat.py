@@ -45,7 +45,7 @@ class OpenAIDialect(_Client):
     def _create_chat_result(
         self, response: dict[str, Any] | openai.BaseModel, generation_info: Any = None
     ) -> ChatResult:
-        if not isinstance(response, dict | openai.BaseModel):
+        if not isinstance(response, dict | openai.BaseModel):  # pyright: ignore[reportUnnecessaryIsInstance]
             return super()._create_chat_result(response, generation_info)
         data: dict[str, Any] = (
             response if isinstance(response, dict) else response.model_dump(warnings=False)
@@ -53,7 +53,7 @@ class OpenAIDialect(_Client):
         _check_body(data)
         if not data.get("choices"):
             raise ErrorBody("it has no choices", data)
-        choices = response["choices"] if isinstance(response, dict) else response.choices  # type: ignore[attr-defined]
+        choices: Any = _get_field(response, "choices")
         messages = [dict(choice.get("message") or {}) for choice in data["choices"]]
         ends = [choice.get("finish_reason") for choice in data["choices"]]
         for choice, end in zip(choices, ends, strict=True):
@@ -97,7 +97,7 @@ class OpenAIDialect(_Client):
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
+        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)  # pyright: ignore[reportUnknownVariableType]
         if "messages" in payload:
             _add_reasoning(self._convert_input(input_).to_messages(), payload["messages"])
         else:
@@ -133,7 +133,8 @@ def _check_body(body: Mapping[str, Any]) -> None:
 
 
 def _get_field(data: Any, key: str) -> Any:
-    return data.get(key) if isinstance(data, dict) else getattr(data, key, None)  # pyright: ignore[reportUnknownMemberType]
+    fields: Any = data
+    return fields.get(key) if isinstance(data, dict) else getattr(data, key, None)
 
 
 def _clear_field(data: Any, key: str) -> None:
@@ -145,17 +146,18 @@ def _clear_field(data: Any, key: str) -> None:
 
 def _move_response_format(payload: dict[str, Any]) -> None:
     """Moves the response format to the key of the Responses API."""
-    extra = dict(payload.get("extra_body") or {})
+    extra: dict[str, Any] = dict(payload.get("extra_body") or {})
     response_format = extra.pop("response_format", None)
     if not isinstance(response_format, Mapping):
         return
     form = cast("Mapping[str, Any]", response_format)
-    text = {**(payload.get("text") or {}), "format": {"type": form["type"], **form["json_schema"]}}
+    text: dict[str, Any] = {**(payload.get("text") or {})}
+    text["format"] = {"type": form["type"], **form["json_schema"]}
     payload |= {"extra_body": extra, "text": text}
 
 
 def _parse_call(raw: Mapping[str, Any]) -> dict[str, Any]:
-    function = raw.get("function") or {}
+    function: Mapping[str, Any] = raw.get("function") or {}
     return {
         "id": raw.get("id"),
         "name": function.get("name"),

@@ -159,7 +159,7 @@ async def _call_chat_model(
     except Exception as exc:
         raise model_error(exc, model) from exc
     message: Any = output["raw"] if isinstance(output, dict) else output  # pyright: ignore[reportUnknownVariableType]
-    return check_complete(message, model)
+    return check_complete(message, model)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _parse_reply(message: Any, prompt: list[BaseMessage]) -> tuple[PromptReply, Any]:

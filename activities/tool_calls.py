@@ -137,7 +137,7 @@ class _Context:
     crew: CrewDefinition
     seen: dict[str, Content] = field(default_factory=dict[str, Content])
     """The artifacts that the agent sees, as of the view of the call."""
-    inputs: Values = field(default_factory=list)
+    inputs: Values = field(default_factory=list[Any])
     """The inputs of the agent that are set."""
 
     @property
@@ -557,7 +557,8 @@ def _cause_text(exc: BaseException) -> str:
 def _is_transient(exc: BaseException) -> bool:
     """Whether a retry may succeed; of an error group, whether all of its errors are transient."""
     if isinstance(exc, BaseExceptionGroup):
-        return all(map(_is_transient, flat_errors(exc)))
+        errors = flat_errors(cast("BaseExceptionGroup[BaseException]", exc))
+        return all(map(_is_transient, errors))
     if isinstance(exc, CrewlogError):
         return exc.retryable
     if isinstance(exc, ConnectionError | TimeoutError):

@@ -8,7 +8,7 @@ import json
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import asdict, is_dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool, ToolException
@@ -80,7 +80,7 @@ def _convert_error(exc: BaseException) -> Exception:
         # ToolNode would take it for an error in the arguments of the model.
         return ToolValidationError(exc)
     if isinstance(exc, BaseExceptionGroup):
-        group: BaseExceptionGroup[BaseException] = exc
+        group = cast("BaseExceptionGroup[BaseException]", exc)
         return ExceptionGroup(group.message, [_convert_error(each) for each in flat_errors(group)])
     if isinstance(exc, Exception):
         return exc
@@ -125,7 +125,7 @@ def _plain_value(tool: BaseTool, value: Any) -> Any:
     if value is None or isinstance(value, str):
         return value
     plain = _data(value)
-    blocks: list[Any] = plain if isinstance(plain, list) else [plain]
+    blocks: list[Any] = plain if isinstance(plain, list) else [plain]  # pyright: ignore[reportUnknownVariableType]
     if _has_files(blocks):
         return [_as_block(block) for block in blocks]
     return without_base64(_json_value(tool, plain))
@@ -279,7 +279,8 @@ def _values(tool: BaseTool, what: str, value: Any) -> dict[str, Json]:
             out[str(key)] = json.loads(canonical(_data(value)))
             check_depth(out[str(key)])
         except (TypeError, ValueError, RecursionError) as exc:
-            why = f" ({exc})" if isinstance(value, float | list | dict | tuple) else ""
+            has_parts = isinstance(value, float | list | dict | tuple)
+            why = f" ({exc})" if has_parts else ""
             raise NotJson(
                 f"the tool {tool.name!r} ran, but its Command sets {key!r} of its {what} to a "
                 f"{type(value).__name__}, which is not JSON{why}",

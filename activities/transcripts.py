@@ -362,7 +362,8 @@ def quote_message(message: BaseMessage) -> BaseMessage:
     author = message.name or message.type
     name, text = safe_name(author), f"[{author}] {message.text}"
     content: Any = message.content
-    files = [block for block in content if is_file(block)] if isinstance(content, list) else []
+    blocks: list[Any] = content if isinstance(content, list) else []  # pyright: ignore[reportUnknownVariableType]
+    files = [block for block in blocks if is_file(block)]
     if not files:
         return HumanMessage(text, name=name)
     return HumanMessage([{"type": "text", "text": text}, *files], name=name)

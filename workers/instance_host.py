@@ -50,6 +50,7 @@ class Host(Protocol):
             execution: Temporal's id of the execution.
             began: When the task began, in nanoseconds since the epoch.
         """
+        ...
 
 
 class NoHost:
@@ -84,7 +85,8 @@ class WorkerHost:
     def evict(self, execution: str) -> None:
         """Evicts an execution."""
         if self._worker is not None:
-            self._worker._bridge_worker.request_workflow_eviction(execution)  # noqa: SLF001
+            bridge = self._worker._bridge_worker  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            bridge.request_workflow_eviction(execution)
 
     def request_payload(self, file: str) -> None:
         """Requests the missing content of a command, in a thread of the worker's event loop."""

@@ -12,7 +12,7 @@ import threading
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
-from sys import _current_frames as current_frames
+from sys import _current_frames as current_frames  # pyright: ignore[reportPrivateUsage] - documented
 
 import structlog
 

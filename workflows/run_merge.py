@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine
     from crewlog.graph.run_merge.surviving_run import apply_merge
     from crewlog.ids import RunId
+    from crewlog.model import is_object
     from crewlog.state import journal as j
     from crewlog.state.calls import (
         PREPARE_MERGE,
@@ -394,15 +395,14 @@ async def forward(state: CrewState, incoming: QueuedCommand, *, signed: bool = F
 
 def _with_original_run(state: CrewState, content: Any) -> Any:
     """The message with the run that it was first sent to, which its signature names."""
-    if not isinstance(content, dict):
+    if not is_object(content):
         return content
-    data: dict[str, Any] = content  # pyright: ignore[reportUnknownVariableType]
-    return {**data, "original_run": data.get("original_run") or state.run}
+    return {**content, "original_run": content.get("original_run") or state.run}
 
 
 def _with_new_name(state: CrewState, data: Any) -> Any:
     """The message with the new name of its receiver; another agent may have the old name now."""
-    to = data.get("to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    to = data.get("to") if is_object(data) else None
     if not isinstance(to, str) or (new := renamed_log(to, state.surviving_run_renames)) == to:
         return data
     return {**data, "to": new, "original_to": data.get("original_to") or to}

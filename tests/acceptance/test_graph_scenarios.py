@@ -16,9 +16,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from temporalio.service import RPCError
+
+from crewlog.reporting.events.filters import ENTRY_KINDS
+from crewlog.state.model.merge import MergeStatus
 
 from .harness import Site
 from .scenarios import Scenario, bug_in
@@ -33,11 +37,11 @@ KILLS = 3
 """Kills while they are."""
 GAPS = (
     "MergeRequested | nothing",
-    "MergeRequested | survives",
-    "joins | survives",
-    "MergeOffered | survives",
+    "MergeRequested | surviving",
+    "draining | surviving",
+    "MergeOffered | surviving",
     "ComponentChanged | no part",
-    "MergeRequested | joins",
+    "MergeRequested | draining",
     "MergeOffered | RunMerged",
 )
 """Where the worker is killed: how far two runs are, by what is stored. One in each turn."""
@@ -109,6 +113,11 @@ async def test_nothing_is_lost_and_nothing_comes_twice(own_worker: Site, seeds: 
     assert gaps, "no worker was killed where it matters"
     assert renamed, "nobody had a name in common"
     assert min(happened) >= len(plays) // 4, "too little happened to tell"
+
+
+def test_each_gap_names_stages_that_there_are() -> None:
+    stages = {*get_args(MergeStatus), *ENTRY_KINDS, "nothing", "no part"}
+    assert {stage for gap in GAPS for stage in gap.split(" | ")} <= stages
 
 
 @pytest.mark.skipif(COUNT < ALL, reason="fewer scenarios do not meet all")

@@ -145,14 +145,17 @@ async def apply_command(engine: Engine, incoming: QueuedCommand) -> None:
             return
         sender = _sender(incoming)
         uses_id = _can_use_id(engine, incoming, is_permitted=is_permitted)
+        fields: dict[str, Any] = {
+            **({"by": sender} if sender else {}),
+            **_rejected_answer_fields(incoming),
+        }
         engine.record(
             j.CommandRejected(
                 name=(incoming.sent_name or incoming.name)[:MAX_NAME_LENGTH],
                 reason=str(error)[:2000],
-                command=usable_id(incoming) if uses_id else None,
+                command=CommandId(usable_id(incoming)) if uses_id else None,
                 error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
-                **({"by": sender} if sender else {}),
-                **_rejected_answer_fields(incoming),
+                **fields,
             )
         )
     finally:

@@ -13,7 +13,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.state import journal as j
 from crewlog.state.command_outcomes import add_outcome, outcome_of
-from crewlog.state.fold import (  # noqa: F401 - each module registers its handlers
+from crewlog.state.fold import (
     call,
     change,
     checkpoint,
@@ -24,13 +24,27 @@ from crewlog.state.fold import (  # noqa: F401 - each module registers its handl
     prompt,
     step,
 )
-from crewlog.state.fold import run as _run  # noqa: F401 - likewise
+from crewlog.state.fold import run as run_entries
 from crewlog.state.fold.handlers import HANDLERS
 from crewlog.state.fold.step import routing_after
 from crewlog.state.logs import chain, empty_log_head, merged_head
 from crewlog.state.model import CrewState, LogHead
 
 __all__ = ["fold", "fold_at_positions", "fold_journal", "routing_after"]
+
+SUBJECTS = (
+    call,
+    change,
+    checkpoint,
+    component,
+    conversation,
+    interrupt,
+    output,
+    prompt,
+    run_entries,
+    step,
+)
+"""The modules with the handlers of the entries: each registers its own as it is imported."""
 
 
 def fold(
