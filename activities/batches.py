@@ -1,10 +1,10 @@
 """Batches in activities: unpacking the inputs of calls, and storing batches and bodies.
 
-The workflow leaves out of an input what the worker can restore: see `Batches`.
+The workflow omits from an input what the worker can restore: see `Batches`.
 
-The result of an effect, such as a message of a model or of a tool, must not be lost because the
-store is away for a moment, and the effect must not be repeated. So storing is retried a few times.
-If the store stays away, the journal carries the body instead.
+If the store is unavailable for a moment, the result of an effect, such as a message of a model or
+of a tool, must not be lost, and the effect must not be repeated. So storing is retried a few times.
+If the store remains unavailable, the journal carries the body instead.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from crewlog.state.journal import Batch
 from crewlog.store.protocol import Store
 
 
-async def append(
+async def append_batch(
     store: Store, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
 ) -> int:
     """Stores a batch and bodies; see `Store.append`.
 
-    If the run was replaced or reset while its activity was under way, the batch belongs to an
-    outdated history, and the store rejects it.
+    The store rejects the batch of an outdated history: the run was replaced or reset while its
+    activity ran.
 
     Returns:
         The last position of the stored journal with a change of permissions.
@@ -49,28 +49,28 @@ def current_execution_id() -> str:
     return (activity.info().workflow_run_id or "") if activity.in_activity() else ""
 
 
-_WAITS = (0.1, 0.4, 1.0)
+_RETRY_DELAYS = (0.1, 0.4, 1.0)
 
 
-async def keep(store: Store, bodies: Mapping[ContentHash, Json]) -> bool:
-    """Stores bodies; false if the store is away, and the journal must carry them."""
-    return await _kept(lambda: store.put_bodies(bodies))
+async def store_bodies(store: Store, bodies: Mapping[ContentHash, Json]) -> bool:
+    """Stores bodies; false if the store is unavailable, and the journal must carry them."""
+    return await _store_with_retries(lambda: store.put_bodies(bodies))
 
 
 async def store_batch_and_bodies(
     store: Store, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json]
 ) -> bool:
-    """Stores bodies and a batch in one round trip; false if the store is away."""
-    return await _kept(lambda: append(store, run, batch, bodies))
+    """Stores bodies and a batch in one round trip; false if the store is unavailable."""
+    return await _store_with_retries(lambda: append_batch(store, run, batch, bodies))
 
 
-async def _kept(put: Callable[[], Awaitable[object]]) -> bool:
-    for wait in (*_WAITS, None):
+async def _store_with_retries(store: Callable[[], Awaitable[object]]) -> bool:
+    for delay in (*_RETRY_DELAYS, None):
         try:
-            await put()
+            await store()
         except StoreUnavailable:
-            if wait is not None:
-                await asyncio.sleep(wait)
+            if delay is not None:
+                await asyncio.sleep(delay)
         else:
             return True
     return False
@@ -99,18 +99,18 @@ class Batches:
         """Returns a batch with unpacked entries.
 
         Raises:
-            StoreUnavailable: the store does not answer, and has a message that is needed.
-            StoreIncomplete: the store lacks a message that is needed.
+            StoreUnavailable: the store does not answer, and the cache lacks a message.
+            StoreIncomplete: the store and the cache lack a message.
         """
         hashes = [*required_bodies(batch)]
-        # In the order of the batch, which decides which message the cache drops next.
+        # In the order of the batch, which decides what the cache drops next.
         metadata = {h: each for h in hashes if (each := self._metadata.get(h)) is not None}
         if missing := set(hashes) - metadata.keys():
             bodies = await self._store.get_bodies(missing)
             metadata |= {hash_: body_metadata(body) for hash_, body in bodies.items()}
         return unpack(batch, metadata)
 
-    async def fill(self, task: T) -> T:
+    async def unpack_input(self, task: T) -> T:
         """Returns the input of a call with its run, agent, unpacked batch and all log heads."""
         batch = await self.unpack_batch(task.batch)
         run = task.run or RunId(activity.info().workflow_id or "")

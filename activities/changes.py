@@ -20,7 +20,7 @@ from crewlog.activities.batches import current_execution_id
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.definitions import Definitions, registry_of
 from crewlog.activities.failures import CHANGE_REJECTED, Effect
-from crewlog.activities.lifecycle import load_crew_data, lower_crew, lowered
+from crewlog.activities.lifecycle import load_crew_data, lower_crew, lower_new_definition
 from crewlog.activities.prompt_compiler import (
     ATTEMPTS,
     call_model,
@@ -106,7 +106,7 @@ class ChangePreparer:
         crew = base
         if task.definition is not None:
             data = await load_crew_data(task.definition, self.store)
-            definition, _ = await lowered(data, self.store, self.definitions)
+            definition, _ = await lower_new_definition(data, self.store, self.definitions)
             crew = CrewDefinition.from_json(definition)
             _with_engine_values(crew, live)
         away = {name: run for name, run in live.away.items() if name in crew.agents}

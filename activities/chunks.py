@@ -1,14 +1,14 @@
-"""The streaming of a model's message: its chunks are shown while it is written.
+"""The streaming of a model's message: clients can read its chunks while the model writes.
 
-The chunks travel as details of the activity's heartbeats and nowhere else: the server keeps the
-last ones while the call is under way. The message that the activity returns is the one that the
-model would give without streaming. Adding up the chunks is not enough for that:
+The chunks are sent only as details of the activity's heartbeats: the server keeps the last ones
+while the call is in flight. The activity returns the same message as without streaming. The sum of
+the chunks may differ from it:
 
-- LangChain repairs the JSON of a tool call that was cut off. Here, as without streaming, such a
-  call is invalid and the model may repair it; it is never made with half of its arguments.
-- Providers with OpenAI's protocol send their name, the end and the usage once, or again with every
-  chunk: the last value counts, not the sum.
-- A connection that ends early is a failure, and not a short message.
+- LangChain repairs the JSON of a truncated tool call. Here, as without streaming, such a call is
+  invalid and the model may repair it; it is never made with half of its arguments.
+- Providers with OpenAI's protocol send their name, the finish reason and the usage once, or with
+  every chunk: the last value counts, not the sum.
+- A connection that ends early is a failure, not a short message.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from crewlog.redaction import RedactedStream
 from crewlog.state.calls import CallModel, Chunk
 from crewlog.state.finish_reason import finish_reason, provider_finish_reason
 
-TAIL = 2_000
+MAX_TAIL = 2_000
 """The most characters in a heartbeat, from the end of the text."""
-PACE = 0.1
+SEND_INTERVAL = 0.1
 """Seconds between two heartbeats with text. A message that takes less time sends none."""
 _CLIENTS = frozenset(provider.module.partition(".")[0] for provider in PROVIDERS.values())
 """The packages of LangChain's clients of providers."""
@@ -55,15 +55,15 @@ class StreamingUnsupported(Exception):
     """The model must be called without streaming.
 
     Args:
-        ever: Whether that holds for all of its calls.
+        ever: Whether that holds for all calls of the model.
     """
 
     def __init__(self, *, ever: bool) -> None:
-        super().__init__("the model gave no reply in parts")
+        super().__init__("the model does not support streaming")
         self.ever = ever
 
 
-class Writing:
+class ChunkSender:
     """Sends the text that a model has written so far in heartbeats."""
 
     def __init__(self, pulse: Heartbeat, task: CallModel) -> None:
@@ -77,12 +77,12 @@ class Writing:
 
     def add(self, chunk: str) -> None:
         """Adds a chunk, which is sent a moment later, together with the next ones."""
-        # A secret may come in several chunks: hold back text that may be the beginning of one.
+        # A secret may be split between chunks: hold back text that may be the start of one.
         text = self._growing.add(chunk)
         self._length += len(text)
-        self._tail = (self._tail + text)[-TAIL:]
+        self._tail = (self._tail + text)[-MAX_TAIL:]
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PACE, self._send)
+            self._timer = asyncio.get_running_loop().call_later(SEND_INTERVAL, self._send)
 
     def _send(self) -> None:
         self._timer = None
@@ -128,7 +128,7 @@ async def stream_message(
         if not parts and (is_request_rejected(exc) or _NOTHING in str(exc)):
             raise StreamingUnsupported(ever=_NOTHING not in str(exc)) from exc
         raise
-    return whole(parts, packages_of(_unbound(model)))
+    return join_message_chunks(parts, packages_of(_unbound(model)))
 
 
 def prompt_value(model: Any, messages: Sequence[BaseMessage]) -> PromptValue | list[BaseMessage]:
@@ -146,56 +146,58 @@ def _unbound(model: Any) -> Any:
     return model.bound if isinstance(model, RunnableBinding) else model  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
-def _broken_off() -> ModelUnavailable:
+def _connection_lost_error() -> ModelUnavailable:
     return ModelUnavailable(
-        "the model's reply broke off: the connection ended before it did",
-        remedy="It may pass. For a service that never says how a reply ends, give the agent "
-        "`model_settings: {streaming: false}`.",
+        "the model's message is incomplete: the connection ended early",
+        remedy="A retry may help. If the provider never sends a finish reason, set "
+        "`model_settings: {streaming: false}` of the agent.",
     )
 
 
-def whole(parts: Sequence[BaseMessage], packages: frozenset[str] = frozenset()) -> BaseMessage:
-    """Returns the message of chunks, as without streaming; see the module's docstring.
+def join_message_chunks(
+    parts: Sequence[BaseMessage], packages: frozenset[str] = frozenset()
+) -> BaseMessage:
+    """Joins the chunks of a message to the message without streaming; see the module's docstring.
 
     Args:
         parts: The chunks.
-        packages: Those that its class is from.
+        packages: The packages that define the model's class and its bases.
 
     Raises:
         StreamingUnsupported: tool calls were lost.
         ModelUnavailable: the stream ended early.
     """
-    message = _added(parts, packages)
-    # A client of a service tells its end. What does not, and names no provider, is no such client:
-    # a model in this process, whose stream cannot end unseen.
-    named = "model_provider" in message.response_metadata
-    if (named or packages & _CLIENTS) and not provider_finish_reason(message):
-        raise _broken_off()
+    message = _join(parts, packages)
+    # The client of a provider reports a finish reason. Any other model runs in this process, where
+    # a stream cannot end early without an error.
+    has_provider = "model_provider" in message.response_metadata
+    if (has_provider or packages & _CLIENTS) and not provider_finish_reason(message):
+        raise _connection_lost_error()
     if isinstance(message, AIMessage):
         _recheck_calls(message)
     return message
 
 
-def _added(parts: Sequence[BaseMessage], packages: frozenset[str]) -> BaseMessage:
+def _join(parts: Sequence[BaseMessage], packages: frozenset[str]) -> BaseMessage:
     chunks = [chunk for chunk in parts if isinstance(chunk, AIMessageChunk)]
     if not chunks or len(chunks) < len(parts):
-        return _other(parts)
-    added = chunks[0] + chunks[1:] if len(chunks) > 1 else chunks[0]
+        return _join_other_messages(parts)
+    total = chunks[0] + chunks[1:] if len(chunks) > 1 else chunks[0]
     metadata: dict[str, Any] = {}
     for chunk in chunks:
         metadata |= {k: v for k, v in chunk.response_metadata.items() if v is not None}
-    message = cast("AIMessage", message_chunk_to_message(added))
+    message = cast("AIMessage", message_chunk_to_message(total))
     message.response_metadata = metadata
-    pieces_of_calls = chain.from_iterable(chunk.tool_call_chunks for chunk in chunks)
-    message.tool_calls, message.invalid_tool_calls = parse_tool_calls(join_chunks(pieces_of_calls))
+    call_chunks = chain.from_iterable(chunk.tool_call_chunks for chunk in chunks)
+    message.tool_calls, message.invalid_tool_calls = parse_tool_calls(join_chunks(call_chunks))
     if metadata.get("model_provider") == "openai" or "langchain_openai" in packages:
         usages = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
         message.usage_metadata = usages[-1] if usages else None
     return message
 
 
-def _other(parts: Sequence[BaseMessage]) -> BaseMessage:
-    """What a model gave that speaks in other messages, or in one."""
+def _join_other_messages(parts: Sequence[BaseMessage]) -> BaseMessage:
+    """Joins the output of a model that does not stream `AIMessageChunk`s."""
     total: Any = parts[0]
     for chunk in parts[1:]:
         total = total + chunk
@@ -206,7 +208,7 @@ def _recheck_calls(message: AIMessage) -> None:
     """Checks that no tool call was lost between the chunks.
 
     Raises:
-        StreamingUnsupported: one was.
+        StreamingUnsupported: one was lost.
     """
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     # Some clients drop chunks of tool calls that their providers do not number.

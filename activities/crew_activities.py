@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from temporalio import activity
 
 from crewlog.activities.artifacts import Artifacts, read_artifact_results
-from crewlog.activities.batches import Batches, append
+from crewlog.activities.batches import Batches, append_batch
 from crewlog.activities.built_in_tools import BuiltInTools
 from crewlog.activities.changes import ChangePreparer
 from crewlog.activities.chat_models import ModelFactory
@@ -351,7 +351,7 @@ class CrewActivities:
         clock = Clock()
         with convert_errors() as effect:
             async with send_heartbeats() as heartbeat:
-                filled = await self._batches.fill(task)
+                filled = await self._batches.unpack_input(task)
                 await self._executions.check(filled.run, filled.definition, filled.batch)
                 result = await run(filled, effect, heartbeat)
                 self._batches.add_body(result.hash, result.body)
@@ -373,7 +373,7 @@ class CrewActivities:
         batch = await self._batches.unpack_batch(task.batch)
         await self._executions.check(task.run, task.definition, batch)
         if batch.entries:
-            await append(self._store, task.run, batch)
+            await append_batch(self._store, task.run, batch)
             # The next calls need not read these entries from the store.
             self._hydrator.add_batch(task.run, batch)
         if task.state is not None:

@@ -41,13 +41,13 @@ from crewlog.state.journal import Batch
 from crewlog.store.protocol import Store
 from crewlog.wire import WORKFLOW_TYPE, StartRun
 
-_FAR = 1000
-"""The longest chain of executions that is followed back to one that the store knows."""
-_KEPT = 10_000
+_MAX_CHAIN = 1000
+"""The most executions that are followed back to one that the store knows."""
+_MAX_CACHED = 10_000
 
 
 class ExecutionStart(Model):
-    """How an execution began, as the server attests it."""
+    """How an execution started, according to the server."""
 
     workflow: str
     """The workflow's type."""
@@ -60,15 +60,15 @@ class ExecutionStart(Model):
     continued: str
     """The execution that it continues; empty for one that was started."""
     at: int
-    """When it began, in milliseconds since 1970, by the server's clock."""
+    """When it started, in milliseconds since the epoch, by the server's clock."""
 
 
 FindExecution = Callable[[RunId, str], Awaitable[ExecutionStart | None]]
-"""Asks the server how an execution of a run began; None: it has no such execution."""
+"""Asks the server how an execution of a run started; None: it has no such execution."""
 
 
 async def find_no_execution(run: RunId, execution: str) -> ExecutionStart | None:
-    """Knows no execution: without a server, no execution passes a check that needs it."""
+    """Finds no execution, without a server: no execution passes a check that needs one."""
     del run, execution
     return None
 
@@ -78,15 +78,15 @@ class Executions:
 
     Args:
         store: The store that records them.
-        find_execution: Asks the server how an execution began.
+        find_execution: Asks the server how an execution started.
     """
 
     def __init__(self, store: Store, find_execution: FindExecution) -> None:
         self._store = store
         self._find_execution = find_execution
-        self._seen: LruCache[tuple[RunId, str], bool] = LruCache(_KEPT)
+        self._seen: LruCache[tuple[RunId, str], bool] = LruCache(_MAX_CACHED)
         """The executions that passed the check, and whether the store has a record of them."""
-        self._signed: LruCache[ContentHash, bool] = LruCache(_KEPT)
+        self._signed: LruCache[ContentHash, bool] = LruCache(_MAX_CACHED)
 
     async def check(
         self, run: RunId, definition: ContentHash | str = "", batch: Batch = Batch.EMPTY
@@ -99,7 +99,7 @@ class Executions:
             batch: The batch that the activity stores.
 
         Raises:
-            ApplicationError: it does not; its type `NotPermitted` ends the execution.
+            ApplicationError: it does not belong to it. The type `NotPermitted` ends the execution.
         """
         execution = activity.info().workflow_run_id or ""
         seen = self._seen.get((run, execution))
@@ -110,7 +110,7 @@ class Executions:
         if needs_record and execution not in known:
             own = run == activity.info().workflow_id
             if not own or not await self._is_continuation(run, execution, known):
-                raise to_failure(_stranger(run))
+                raise to_failure(_foreign_execution_error(run))
             await self._store.accept_executions(run, [execution])
         self._seen.put((run, execution), needs_record)
 
@@ -122,7 +122,7 @@ class Executions:
         """
         known = await self._store.accepted_executions(run)
         if known and use.execution not in known:
-            raise start_already_used(run)
+            raise start_already_used_error(run)
 
     async def check_replaced_executions(
         self, run: RunId, use: SignedStart, executions: Collection[str]
@@ -143,7 +143,7 @@ class Executions:
         raise NotPermitted(
             f"the run {run!r} has continued since this start was made: the start follows "
             f"{', '.join(executions) or 'no execution'}, and the run has a later execution",
-            remedy="Look at the run as it is now; then start it again.",
+            remedy=f"Check the run with `crewlog show {run}`, then start it again.",
         )
 
     async def check_task_queue(self, run: RunId, definition: ContentHash | str = "") -> None:
@@ -163,10 +163,10 @@ class Executions:
         info = activity.info()
         start = await self._find_execution(run, info.workflow_run_id or "")
         if start is not None and start.queue != info.task_queue:
-            raise to_failure(_stranger(run))
+            raise to_failure(_foreign_execution_error(run))
 
     async def begin(
-        self, run: RunId, use: SignedStart, *, signed: bool, alone: bool = False
+        self, run: RunId, use: SignedStart, *, signed: bool, replaces: bool = False
     ) -> None:
         """Records the execution of an authorized start.
 
@@ -174,33 +174,33 @@ class Executions:
             run: The run.
             use: Its start.
             signed: Whether the commands of the run are signed.
-            alone: Whether the store rejects the earlier executions of the run from now on.
+            replaces: Whether the store rejects the earlier executions of the run from now on.
         """
         if signed or await self._store.accepted_executions(run):
-            await self._store.accept_executions(run, [use.execution], replace=alone)
+            await self._store.accept_executions(run, [use.execution], replace=replaces)
 
     async def _is_continuation(self, run: RunId, execution: str, known: Collection[str]) -> bool:
         """Whether an execution continues one that the store knows, or one of an open run.
 
-        An open run is known only by its workflow type and its task queue, whose workers are
-        trusted.
+        The executions of an open run are recognized only by their workflow type and task queue,
+        whose workers are trusted.
         """
-        ours, at, queue = {*known}, execution, ""
-        for _ in range(_FAR):
-            start = await self._find_execution(run, at)
+        accepted, current, queue = {*known}, execution, ""
+        for _ in range(_MAX_CHAIN):
+            start = await self._find_execution(run, current)
             if start is None or start.workflow != WORKFLOW_TYPE or queue not in ("", start.queue):
                 return False
-            if ours & {at, start.first, start.original, start.continued}:
+            if accepted & {current, start.first, start.original, start.continued}:
                 return True
-            if not ours and (at != execution or not start.continued):
+            if not accepted and (current != execution or not start.continued):
                 return True
             if not start.continued:
                 return False
-            at, queue = start.continued, start.queue
+            current, queue = start.continued, start.queue
         return False
 
     async def _is_newer(self, run: RunId, execution: str, known: Collection[str]) -> bool:
-        """Whether an execution began after the known ones that the server still has."""
+        """Whether an execution started after the known ones that the server still has."""
         start = await self._find_execution(run, execution)
         others = [await self._find_execution(run, each) for each in known]
         return start is not None and all(each.at < start.at for each in others if each)
@@ -227,7 +227,7 @@ class Executions:
         return is_signed
 
 
-def start_already_used(run: RunId) -> NotPermitted:
+def start_already_used_error(run: RunId) -> NotPermitted:
     """Returns the error for a start under the id of a signed run."""
     return NotPermitted(
         f"the store has a signed run {run!r}, and the start does not replace it",
@@ -235,16 +235,16 @@ def start_already_used(run: RunId) -> NotPermitted:
     )
 
 
-def _stranger(run: RunId) -> NotPermitted:
+def _foreign_execution_error(run: RunId) -> NotPermitted:
     return NotPermitted(
         f"this execution does not belong to the run {run!r}: it was neither started as the run nor "
         "continued from it",
-        remedy="`crewlog show` has the run as it was; a principal who may start it can resume it.",
+        remedy="The store has the state of the run: a principal who may start it can resume it.",
     )
 
 
 class OwnRunInterceptor(Interceptor):
-    """Rejects activities that no run of a crew schedules, or a run schedules for another run."""
+    """Rejects activities that were not scheduled by the run that they are for."""
 
     def intercept_activity(
         self,
@@ -257,7 +257,7 @@ class OwnRunInterceptor(Interceptor):
 class _Inbound(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         info = activity.info()
-        fault = foreign(
+        fault = caller_error(
             info.activity_type,
             input.args,
             info.workflow_type,
@@ -273,7 +273,7 @@ class _Inbound(ActivityInboundInterceptor):
         return await super().execute_activity(input)
 
 
-def foreign(
+def caller_error(
     name: str,
     args: Any,
     workflow_type: str | None,
@@ -281,27 +281,28 @@ def foreign(
     *,
     local: bool = False,
 ) -> str:
-    """Returns why a workflow may not schedule an activity; empty: it may.
+    """Returns why a workflow may not schedule an activity; empty if it may.
 
     Args:
         name: The activity's type.
-        args: Its arguments. An input of Crewlog names its run, or leaves it out.
+        args: Its arguments. An input of Crewlog names its run, or omits it.
         workflow_type: The type of the workflow; None: no workflow scheduled it.
         workflow_id: The workflow's id.
         local: Whether it is a local activity, which only the own worker runs.
     """
     if workflow_type != WORKFLOW_TYPE:
-        asks = f"a workflow of the type {workflow_type!r}" if workflow_type else "no workflow"
-        return f"{name} was scheduled by {asks}, which is not a run of a crew"
-    about = getattr(args[0], "run", "") if args else ""
-    begins = local and name == RESTORE_STATE  # a fork or a split run, with the state of another run
-    if about not in ("", workflow_id) and not begins:
-        return f"{name} is for the run {about!r}, and the run {workflow_id!r} scheduled it"
+        caller = f"a workflow of the type {workflow_type!r}" if workflow_type else "no workflow"
+        return f"{name} was scheduled by {caller}, which is not a run of a crew"
+    run = getattr(args[0], "run", "") if args else ""
+    # A fork or a split run starts with the state of another run.
+    is_start = local and name == RESTORE_STATE
+    if run not in ("", workflow_id) and not is_start:
+        return f"{name} is for the run {run!r}, but the run {workflow_id!r} scheduled it"
     return ""
 
 
 async def record_use(task: RecordUse, store: Store) -> bool:
-    """Records the use of a start or a command; false: another execution has used it."""
+    """Records the use of a start or a command; false if another execution has used it."""
     return await store.claim(f"once:{task.used}", task.owner) == task.owner
 
 
@@ -323,9 +324,9 @@ async def record_start(use: SignedStart, policy: Policy | None, run: RunId, stor
     if policy is None or not policy.signed:
         return True
     proof = StartRun.model_validate(use.content).proof if use.content else None
-    place = activity.info().workflow_namespace or ""
+    namespace = activity.info().workflow_namespace or ""
     if not authorize_command(
-        policy, START, use.content, proof, run=run, at=use.at, namespace=place
+        policy, START, use.content, proof, run=run, at=use.at, namespace=namespace
     ).allowed:
         return False
     # Unlike the keys of calls, this one is not deleted with the run.

@@ -1,7 +1,7 @@
 """The group tools, by which a privileged agent changes its component.
 
-They have no effect by themselves. They return operations, which the run handles as any change of
-its crew; the model gets the result of the change.
+They only return operations, which the run handles like any change of its crew. The model gets the
+result of the change.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ _Names = Annotated[list[_Name], Field(max_length=MOST)]
 class GroupAddNode(BaseModel):
     """The arguments of `group_add_node`."""
 
-    name: _Name = Field(description="The new agent's name, which nobody had before.")
+    name: _Name = Field(description="The name of the new agent; no agent may have had it before.")
     prompt: str | None = Field(
-        None, min_length=1, max_length=20_000, description="Its prompt: what it is to do."
+        None, min_length=1, max_length=20_000, description="Its prompt: its task."
     )
     like: _Name | None = Field(
-        None, description="An agent of the crew that it is like in all that is not said here."
+        None,
+        description="An agent of the crew whose other settings it copies.",
     )
     description: str | None = Field(
-        None, max_length=300, description="What it is for, in a line; shown to people."
+        None, max_length=300, description="Its purpose, in one line, for people."
     )
     tools: _Names | None = Field(
-        None, description="Its tools; by default those of the agent that it is like, or yours."
+        None, description="Its tools; by default those of the agent in `like`, or yours."
     )
     listen: _Names = Field([], description="Channels whose messages give it a turn each.")
     send: _Names = Field([], description="Channels that it may send to.")
     wires: Annotated[list[_To], Field(max_length=MOST)] = Field(
-        [], description="Where what it says at the end of a turn goes: agents, or `channel:C`."
+        [], description="Where its final messages go: agents, or `channel:C`."
     )
 
 
@@ -68,21 +69,21 @@ class GroupChannel(BaseModel):
     )
     channel: _Name | None = Field(
         None,
-        description="The channel. To connect, by default SENDER-to-LISTENER, which is made; to "
-        "disconnect, by default all that lead from the one to the other.",
+        description="The channel. To connect, by default a new one, SENDER-to-LISTENER; to "
+        "disconnect, by default all channels from the sender to the listener.",
     )
-    sender: _Name | None = Field(None, description="Who sends there, to connect or disconnect.")
-    listener: _Name | None = Field(None, description="Who listens there, likewise.")
+    sender: _Name | None = Field(None, description="The sending agent, to (dis)connect.")
+    listener: _Name | None = Field(None, description="The listening agent, to (dis)connect.")
     description: str | None = Field(
-        None, max_length=300, description="Of a channel to add: what it is for, in a line."
+        None, max_length=300, description="The purpose of a channel to add, in one line."
     )
 
 
 class GroupWire(BaseModel):
     """The arguments of `group_wire`."""
 
-    name: _Name = Field(description="The agent whose words go there.")
-    to: _To = Field(description="Where they go: an agent, or `channel:C`.")
+    name: _Name = Field(description="The agent whose final messages are sent.")
+    to: _To = Field(description="The receiver: an agent, or `channel:C`.")
     action: Literal["add", "remove"] = Field("add", description="`add` the wire, or `remove` it.")
 
 
@@ -91,57 +92,54 @@ _ABOUT: dict[str, tuple[type[BaseModel], str]] = {
     "group_add_node": (
         GroupAddNode,
         (
-            "Brings a new agent into your graph. It works for you, and may do no more than you. It "
+            "Adds a new agent to your graph. It works for you, and has no more rights than you. It "
             "may listen and send only where you listen or send: wire it to you, or connect it to "
-            "you by group_channel once it is there."
+            "you with group_channel after you have added it."
         ),
     ),
     "group_remove_node": (
         GroupNode,
-        (
-            "Takes an agent out of your graph, with what leads to it. A turn that it has goes on "
-            "to its end."
-        ),
+        "Removes an agent from your graph, with its connections. Its current turn runs to its end.",
     ),
-    "group_start_node": (GroupNode, "Lets an agent take part again that was stopped."),
+    "group_start_node": (GroupNode, "Starts a stopped agent of your graph again."),
     "group_stop_node": (
         GroupNode,
-        "Lets an agent of your graph stand still: what it hears waits until it is started.",
+        "Stops an agent of your graph: its messages wait until it is started again.",
     ),
     "group_channel": (
         GroupChannel,
         (
-            "Adds or removes a channel of your graph, or lets one agent send to another one by a "
-            "channel, or no more. Each message in a channel gives a turn to all who listen there."
+            "Adds or removes a channel of your graph, or (dis)connects two agents by a channel. "
+            "Each message in a channel starts a turn of every agent that listens to it."
         ),
     ),
     "group_wire": (
         GroupWire,
         (
-            "Lets what an agent says at the end of each turn go to another agent or a channel, "
-            "which gives a turn there; or no more."
+            "Adds or removes an output wire: it sends the final message of each turn of an agent "
+            "to another agent or a channel, and starts a turn there."
         ),
     ),
 }
 
 
-Remembers = Callable[[CrewDefinition, AgentName], Awaitable[bool]]
-"""Returns whether the memory has something of an agent with a name."""
+HasMemories = Callable[[CrewDefinition, AgentName], Awaitable[bool]]
+"""Returns whether the scope of an agent's name has entries in the memory."""
 
 
 def group_tool(
-    name: ToolName, crew: CrewDefinition, who: AgentName, remembers: Remembers | None = None
+    name: ToolName, crew: CrewDefinition, agent: AgentName, has_memories: HasMemories | None = None
 ) -> StructuredTool:
     """Returns the group tool of an agent.
 
     Args:
         name: The tool.
         crew: The crew.
-        who: The agent.
-        remembers: Returns whether the memory has something of a name; None: no memory.
+        agent: The agent.
+        has_memories: Returns whether an agent's name has entries in the memory; None: no memory.
     """
     makers: dict[str, _Maker] = {
-        "group_add_node": partial(operation_makers.add_node, crew, who),
+        "group_add_node": partial(operation_makers.add_node, crew, agent),
         "group_remove_node": operation_makers.remove_node,
         "group_start_node": operation_makers.start_node,
         "group_stop_node": operation_makers.stop_node,
@@ -155,7 +153,7 @@ def group_tool(
         operation = make(**args)
         if isinstance(operation, AddAgent) and operation.name not in crew.agents:
             new = AgentName(operation.name)
-            if remembers is not None and await remembers(crew, new):
+            if has_memories is not None and await has_memories(crew, new):
                 raise UsageError(
                     f"another agent with the name {new!r} has memories that the new one must not "
                     "read",

@@ -257,7 +257,7 @@ def _format_text(value: Value) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def declared(agent: AgentDefinition) -> tuple[str, ...]:
+def declared_names(agent: AgentDefinition) -> tuple[str, ...]:
     """Returns the names of the inputs of an agent, with their sources."""
     names = (name for each in agent.inputs for name in (each.as_, each.from_) if name)
     return tuple(dict.fromkeys(names))

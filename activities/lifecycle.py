@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from crewlog.activities.batches import append
+from crewlog.activities.batches import append_batch
 from crewlog.activities.definitions import Definitions, registry_of
-from crewlog.activities.executions import Executions, record_start, start_already_used
+from crewlog.activities.executions import Executions, record_start, start_already_used_error
 from crewlog.canonical_json import hash_json
 from crewlog.definition.counting import as_counted
 from crewlog.definition.creatures import where_they_are
@@ -48,29 +48,35 @@ async def prepare_run(
         read_data(data, offered_form(registry))
     elif task.model:
         data = load_data(data, task.model).to_json()
-    definition, plan = await lowered(data, store, definitions)
+    definition, plan = await lower_new_definition(data, store, definitions)
     crew = await definitions.get(hash_json(definition))
     as_counted(where_they_are(crew, None), None)
     if task.use is not None:
         policy = GraphPlan.from_json(plan).policy
-        let_in = await record_start(task.use, policy, task.run, store)
+        is_permitted = await record_start(task.use, policy, task.run, store)
         await executions.check_unused_id(task.run, task.use)
-        if let_in and policy is not None and policy.signed:
-            await _begin(task.run, task.use, store, executions)
+        if is_permitted and policy is not None and policy.signed:
+            await _record_execution(task.run, task.use, store, executions)
     return PrepareRunResult(
         definition=definition, plan=plan, search_attributes=await search_attributes()
     )
 
 
-async def _begin(run: RunId, use: SignedStart, store: Store, executions: Executions) -> None:
-    """Records the execution of a signed run, if its id is not used."""
+async def _record_execution(
+    run: RunId, use: SignedStart, store: Store, executions: Executions
+) -> None:
+    """Records the execution of a signed run.
+
+    Raises:
+        NotPermitted: the store has another run with this id.
+    """
     known = await store.accepted_executions(run)
     if use.execution not in known and await store.get_run(run) is not None:
-        raise start_already_used(run)
+        raise start_already_used_error(run)
     await executions.begin(run, use, signed=True)
 
 
-async def lowered(
+async def lower_new_definition(
     data: dict[str, Json], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     """Validates and stores a definition; returns it and its plan as JSON.
@@ -83,19 +89,19 @@ async def lowered(
     if checked is None:
         crew = load_data(data)
         checked = definitions.lowered_new.put(name, (crew, lower_validated(crew).to_json()))
-    return await _stored(checked, store, definitions)
+    return await _store_definition(checked, store, definitions)
 
 
 async def lower_stored_definition(
     data: dict[str, Json], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    """As `lowered`, without the checks that are for new definitions only."""
+    """As `lower_new_definition`, without the checks that only new definitions need."""
     name = hash_json(data)
     known = definitions.lowered_new.get(name) or definitions.lowered_existing.get(name)
     if known is None:
         crew = load_stored(data)
         known = definitions.lowered_existing.put(name, (crew, lower_validated(crew).to_json()))
-    return await _stored(known, store, definitions)
+    return await _store_definition(known, store, definitions)
 
 
 async def lower_crew(
@@ -106,15 +112,15 @@ async def lower_crew(
     address = await store.put_definition(data)
     known = definitions.lowered_new.get(address) or definitions.lowered_existing.get(address)
     if known is None:
-        read = CrewDefinition.from_json(data)  # as every worker does
+        parsed = CrewDefinition.from_json(data)  # as every worker does
         known = definitions.lowered_existing.put(
-            address, (read, lower_validated(read, address).to_json())
+            address, (parsed, lower_validated(parsed, address).to_json())
         )
     definitions.put(address, known[0])
     return data, known[1]
 
 
-async def _stored(
+async def _store_definition(
     crew: tuple[CrewDefinition, dict[str, Json]], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     definition, plan = crew
@@ -134,13 +140,13 @@ async def load_crew_data(crew: str | dict[str, Json], store: Store) -> dict[str,
     row = await store.get_crew(CrewName(crew))
     if row is None:
         known = [r.name for r in await store.list_crews()]
-        there = f"There are: {', '.join(known)}." if known else "None is registered yet."
+        names = f"There are: {', '.join(known)}." if known else "None is registered yet."
         raise InvalidDefinition(
             [
                 Diagnostic(
                     f"no crew is registered as {crew!r}",
                     path=("crew",),
-                    remedy=did_you_mean(crew, known, there),
+                    remedy=did_you_mean(crew, known, names),
                 )
             ]
         )
@@ -148,7 +154,7 @@ async def load_crew_data(crew: str | dict[str, Json], store: Store) -> dict[str,
 
 
 LONGEST_OUTPUT = 64 * 1024
-"""The longest text of an output in a result; the store and the journal have the whole."""
+"""The most characters of an output in a result; the store and the journal have the whole text."""
 
 
 async def end_run(
@@ -156,15 +162,15 @@ async def end_run(
 ) -> EndRunResult:
     """Stores an unpacked batch and the state; returns the bodies of the outputs."""
     if batch.entries:
-        await append(store, input.run, batch)
+        await append_batch(store, input.run, batch)
         await store.put_snapshot(input.run, Snapshot(position=batch.last, state=input.state))
     bodies = await store.get_bodies(input.outputs) if input.outputs else {}
-    outputs = {hash_: _shown(body) for hash_, body in bodies.items()}
+    outputs = {hash_: _result_value(body) for hash_, body in bodies.items()}
     return EndRunResult(outputs=outputs, artifacts=built)
 
 
-def _shown(body: Json) -> Json:
+def _result_value(body: Json) -> Json:
     value = str(message_from_json(body).text) if is_message(body) else body
     if isinstance(value, str) and len(value) > LONGEST_OUTPUT:
-        return f"{value[:LONGEST_OUTPUT]}… ({len(value)} characters; the store has them all)"
+        return f"{value[:LONGEST_OUTPUT]}… ({len(value)} characters; the store has all)"
     return value

@@ -16,12 +16,17 @@ from temporalio import activity
 from crewlog.activities import permissions
 from crewlog.activities.ai_messages import build_message, check_complete, to_message
 from crewlog.activities.artifacts import Artifacts, find_refused_operations
-from crewlog.activities.batches import append, keep, store_batch_and_bodies
+from crewlog.activities.batches import append_batch, store_batch_and_bodies, store_bodies
 from crewlog.activities.built_in_tools import BuiltInTools
 from crewlog.activities.caches import LruCache
 from crewlog.activities.call_transcripts import CallTranscripts, Context
 from crewlog.activities.chat_models import ModelFactory
-from crewlog.activities.chunks import StreamingUnsupported, Writing, prompt_value, stream_message
+from crewlog.activities.chunks import (
+    ChunkSender,
+    StreamingUnsupported,
+    prompt_value,
+    stream_message,
+)
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.failures import Effect
 from crewlog.activities.files import Files
@@ -63,12 +68,12 @@ from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
 
 
-class Before:
-    """The storing of a call's batch and the check of its permissions, each done once.
+class CallPreparation:
+    """Stores the batch of a call and checks its permissions, each once.
 
-    A delayed call checks the permissions before its model is called; storing the batch answers
-    that, too. Any other call stores the batch while the model works, or together with its message.
-    For a model that answers at once, a separate check is cheaper than storing twice.
+    A delayed call checks the permissions before the model is called; the store also returns their
+    position when it stores the batch. Any other call stores the batch while the model works, or
+    together with the message. For a quick model, a separate check is cheaper than storing twice.
 
     Args:
         store: The store with the journal.
@@ -78,46 +83,47 @@ class Before:
     def __init__(self, store: Store, task: CallModel) -> None:
         self._store = store
         self._task = task
-        self._looked = permissions.scheduled_at()
-        self._ruled = 0
-        self._one = asyncio.Lock()
+        self._checked_at = permissions.scheduled_at()
+        self._last_change = 0
+        """The last position with a change of permissions, at the last check."""
+        self._lock = asyncio.Lock()
         self.stored = not task.batch.entries
         """Whether the store has the batch of the call."""
 
     async def store(self) -> bool:
-        """Stores the batch; false if the store is away: the run sends the batch again."""
-        async with self._one:
+        """Stores the batch; false if the store is unavailable: the run sends the batch again."""
+        async with self._lock:
             with suppress(StoreUnavailable):
                 await self._append()
         return self.stored
 
-    async def look(self, *, quick: bool) -> None:
-        """Checks the permissions, unless the call was scheduled only just now.
+    async def check_permissions(self, *, quick: bool) -> None:
+        """Checks the permissions, unless the last check or the scheduling is recent enough.
 
         Args:
-            quick: Whether the model answered its last call at once.
+            quick: Whether the model answered its last call within `QUICK_SECONDS`.
 
         Raises:
             PermissionsChanged: they have changed; the run makes a new view for the call.
             StoreUnavailable: the store does not answer; the model is not called.
         """
-        async with self._one:
-            if time.monotonic() - self._looked <= permissions.FRESH:
+        async with self._lock:
+            if time.monotonic() - self._checked_at <= permissions.FRESH:
                 pass
             elif self.stored or quick:
                 at = time.monotonic()
-                self._ruled = await self._store.last_permission_position(self._task.run)
-                self._looked = at
+                self._last_change = await self._store.last_permission_position(self._task.run)
+                self._checked_at = at
             else:
                 await self._append()
-        permissions.check_permissions_unchanged(self._task, self._ruled)
+        permissions.check_permissions_unchanged(self._task, self._last_change)
 
     async def _append(self) -> None:
         if self.stored:
             return
         at = time.monotonic()
-        self._ruled = await append(self._store, self._task.run, self._task.batch)
-        self._looked, self.stored = at, True
+        self._last_change = await append_batch(self._store, self._task.run, self._task.batch)
+        self._checked_at, self.stored = at, True
 
 
 QUICK_SECONDS = 0.05
@@ -195,14 +201,14 @@ class ModelCalls:
 
     async def run(self, task: CallModel, effect: Effect, pulse: Heartbeat) -> CallModelResult:
         """Calls the model, streams its chunks, and stores its message."""
-        before = Before(self._store, task)
-        call = asyncio.ensure_future(self._call(task, before, effect, pulse))
+        preparation = CallPreparation(self._store, task)
+        call = asyncio.ensure_future(self._call(task, preparation, effect, pulse))
         try:
             # The history has the batch; the store gets it for its readers. A quick message is
             # stored together with it, in one round trip.
             await asyncio.wait({call}, timeout=QUICK_SECONDS)
             quick = _succeeded(call)
-            journaled = before.stored or None if quick else await before.store()
+            journaled = preparation.stored or None if quick else await preparation.store()
             reply = await call
         except BaseException:
             await _cancel_and_wait(call)
@@ -225,7 +231,7 @@ class ModelCalls:
                 self._store, task.run, task.batch, bodies
             )
         else:
-            stored = await keep(self._store, bodies)
+            stored = await store_bodies(self._store, bodies)
         self._hydrator.add_body(task.run, hash_, body)
         # The message still has the metadata that prices depend on.
         usage = await compute_usage(message, name) + context.usage
@@ -249,7 +255,7 @@ class ModelCalls:
         )
 
     async def _call(
-        self, task: CallModel, before: Before, effect: Effect, pulse: Heartbeat
+        self, task: CallModel, preparation: CallPreparation, effect: Effect, pulse: Heartbeat
     ) -> _ModelMessage:
         """Calls the model."""
         crew = await self._definitions.get(task.definition)
@@ -280,7 +286,8 @@ class ModelCalls:
         # One call, however long the transcript is.
         if list in {type(each.content) for each in prompt}:
             sent = await self._files.load_files(prompt)
-        await before.look(quick=self._quick.get(name) or False)  # after all slow work
+        # After all slow work, right before the call.
+        await preparation.check_permissions(quick=self._quick.get(name) or False)
         effect.started = True
         request = _Request(name, agent, task, pulse, _config(agent, task, context.preceding_texts))
         reply: Any = None
@@ -334,7 +341,7 @@ class ModelCalls:
         request: _Request,
     ) -> Any:
         name, agent, task, pulse, config = request
-        writing = Writing(pulse, task)
+        writing = ChunkSender(pulse, task)
         silent = False
         try:
             if agent.model_settings.get("streaming") is not False and not self._silent.get(name):

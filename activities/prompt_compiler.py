@@ -21,7 +21,7 @@ from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
 from crewlog.activities.ai_messages import check_complete
-from crewlog.activities.batches import append
+from crewlog.activities.batches import append_batch
 from crewlog.activities.caches import LruCache
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.definitions import registry_of
@@ -245,7 +245,7 @@ class PromptCompiler:
         """Stores the batch; false: the store is unavailable, and the run sends it again."""
         try:
             if batch.entries:
-                await append(self._store, run, batch)
+                await append_batch(self._store, run, batch)
         except StoreUnavailable:
             return False
         return True

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crewlog.activities.batches import append, current_execution_id
+from crewlog.activities.batches import append_batch, current_execution_id
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.executions import Executions, record_start
@@ -168,7 +168,7 @@ class StateLoader:
                 not name its last execution.
         """
         if batch.entries:
-            await append(self.store, run, batch)
+            await append_batch(self.store, run, batch)
         if task.run == run:
             return await self._load(task, run)
         if task.split_after is None:  # `_load_split_run` adds that of a split run
@@ -355,7 +355,7 @@ async def _record_start(
         await executions.check_unused_id(run, task.use)
     if is_permitted:
         signed = policy is not None and policy.signed
-        await executions.begin(run, task.use, signed=signed, alone=task.reopen)
+        await executions.begin(run, task.use, signed=signed, replaces=task.reopen)
     return is_permitted
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.lifecycle import lowered
+from crewlog.activities.lifecycle import lower_new_definition
 from crewlog.authority.permissions import definition_permissions
 from crewlog.authority.widening import widening
 from crewlog.definition.findings import listed
@@ -391,7 +391,7 @@ class MergePreparer:
             )
             data = both.definition.to_json()
             heads = await self._find_older_heads(task, state, new_names(both.renamed))
-            definition, plan = await lowered(data, self.store, self.definitions)
+            definition, plan = await lower_new_definition(data, self.store, self.definitions)
         except ComponentConflict as error:
             return _rejected(task, error.message, error.remedy)
         except InvalidDefinition as error:

@@ -45,7 +45,7 @@ from crewlog.activities.artifacts import (
     parse_operations,
     with_text,
 )
-from crewlog.activities.batches import append, keep
+from crewlog.activities.batches import append_batch, store_bodies
 from crewlog.activities.built_in_tools import SET_FLAG, SET_OUTPUT, BuiltInTools
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.event_loops import CANCEL_TIMEOUT, CHECK_INTERVAL, EventLoopBlocked
@@ -53,7 +53,7 @@ from crewlog.activities.failures import Effect
 from crewlog.activities.files import Files
 from crewlog.activities.heartbeats import Heartbeat
 from crewlog.activities.hydrator import Hydrator
-from crewlog.activities.inputs import Inputs, Values, declared, tool_inputs
+from crewlog.activities.inputs import Inputs, Values, declared_names, tool_inputs
 from crewlog.activities.permissions import (
     CallDenied,
     check_permissions_unchanged,
@@ -193,7 +193,7 @@ class ToolCalls:
             self._hydrator.add_batch(task.run, task.batch)
             last_permission = await self._store.last_permission_position(task.run)
         else:
-            last_permission = await append(self._store, task.run, task.batch)
+            last_permission = await append_batch(self._store, task.run, task.batch)
         crew = await self._definitions.get(task.definition)
         try:
             check_permissions_unchanged(task, last_permission)
@@ -373,7 +373,7 @@ class ToolCalls:
             secrets=context.definition.secrets,
             artifacts={name: content.value for name, content in context.seen.items()},
             inputs=tool_inputs(context.inputs),
-            declared=declared(context.agent),
+            declared=declared_names(context.agent),
             beat=pulse.beat,
             stop=threading.Event(),
         )
@@ -417,7 +417,7 @@ class ToolCalls:
             bodies[large] = value
             outputs.append(OutputValue(key=key, body=large, content=value))
         bodies |= {change.body: change.content for change in outcome.changes}
-        stored = await keep(self._store, bodies)
+        stored = await store_bodies(self._store, bodies)
         self._hydrator.add_body(task.run, hash_, body)
         return CallToolResult(
             body=body,

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from temporalio.bridge.proto.workflow_activation import WorkflowActivation
     from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 
-NOT_OF_THE_CALL = "it is not what the call in flight was answered"
-"""Why an answer is refused."""
+RESULT_OF_OTHER_CALL = "it is not the result of the call in flight"
+"""Why a result is refused."""
 
 
 class ActivityIds:
@@ -43,7 +43,7 @@ class ActivityIds:
         self._names: dict[int, str] = {}
 
     def check(self, act: WorkflowActivation) -> None:
-        """Replaces results that do not name their call by refusals."""
+        """Replaces results that do not name their call by refused payloads."""
         for job in act.jobs:
             if job.HasField("update_random_seed"):
                 self._seed = job.update_random_seed.randomness_seed
@@ -53,12 +53,12 @@ class ActivityIds:
             result = job.resolve_activity.result
             if not result.HasField("completed"):
                 continue
-            answer = result.completed.result  # an empty result names no call
-            if not (is_unavailable(answer) or is_refused(answer) or is_result_of(answer, name)):
-                answer.CopyFrom(refused_payload(NOT_OF_THE_CALL))
+            payload = result.completed.result  # an empty result names no call
+            if not (is_unavailable(payload) or is_refused(payload) or is_result_of(payload, name)):
+                payload.CopyFrom(refused_payload(RESULT_OF_OTHER_CALL))
 
-    def give(self, completion: WorkflowActivationCompletion) -> None:
-        """Sets the activity ids of the calls that an execution schedules."""
+    def assign(self, completion: WorkflowActivationCompletion) -> None:
+        """Assigns activity ids to the calls that an execution schedules."""
         for command in completion.successful.commands:
             if command.HasField("schedule_activity"):
                 call = command.schedule_activity
@@ -75,8 +75,8 @@ def create_activity_ids(act: WorkflowActivation, seed: int) -> ActivityIds | Non
     """
     for job in act.jobs:
         if job.HasField("initialize_workflow"):
-            sealed = any(map(was_encrypted, job.initialize_workflow.arguments))
-            return ActivityIds(seed) if sealed else None
+            is_encrypted = any(map(was_encrypted, job.initialize_workflow.arguments))
+            return ActivityIds(seed) if is_encrypted else None
     return None
 
 

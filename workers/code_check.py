@@ -27,7 +27,7 @@ SCRIPTED = "scripted:"
 MODEL_TIMEOUT = 60.0
 """Timeout for the creation of a scripted model."""
 CodeCheck = tuple[list[str], Coroutine[Any, Any, object]]
-"""A path in the definition, and the check of what it names."""
+"""A path in the definition, and the check of the object that it names."""
 
 
 def code_checks(crew: CrewDefinition) -> Iterator[CodeCheck]:
@@ -47,7 +47,7 @@ async def _check_tool(loader: ToolLoader, name: ToolName, definition: ToolDefini
 
 
 def main(file: Path) -> None:
-    """Runs all checks, and writes what is wrong."""
+    """Runs all checks, and writes the errors to a file."""
     crew = CrewDefinition.from_json(json.load(sys.stdin))
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as in a worker
     with file.open("w", encoding="utf-8") as out:

@@ -1,9 +1,9 @@
 """The requests of a workflow instance to its worker.
 
-An instance runs in a thread of its own, which must not wait: a workflow task that makes no progress
-for two seconds counts as a deadlock. So the event loop of the worker does the work. The one answer
-that an instance waits for, at most `ANSWER_LIMIT`, is that of `has_done`: it decides whether the
-instance is kept once it has answered a query, and the next task may follow that answer at once.
+An instance runs in its own thread, which must not wait: a workflow task that makes no progress for
+two seconds counts as a deadlock. So the event loop of the worker does the work. An instance waits
+only for `is_task_completed`, at most `ANSWER_LIMIT` seconds. It decides whether the instance is
+kept after a query, and the next task may directly follow the answer.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Host(Protocol):
         """
 
     def request_payload(self, file: str) -> None:
-        """Requests the missing content of a command; see `external_storage`. It does not wait.
+        """Requests the missing payload of a command, without waiting; see `external_storage`.
 
         Args:
-            file: The file of the content.
+            file: The file of the payload.
         """
 
-    def has_done(self, workflow: str, execution: str, began: int) -> bool:
+    def is_task_completed(self, workflow: str, execution: str, began: int) -> bool:
         """Whether the server has completed the workflow task that began at a time.
 
         Args:
@@ -54,7 +54,7 @@ class Host(Protocol):
 
 
 class NoHost:
-    """The host without a worker, as in a replay, where all tasks are completed."""
+    """A host without a worker, for replays, in which all tasks are completed."""
 
     def evict(self, execution: str) -> None:
         """Evicts nothing."""
@@ -62,7 +62,7 @@ class NoHost:
     def request_payload(self, file: str) -> None:
         """Requests nothing."""
 
-    def has_done(self, workflow: str, execution: str, began: int) -> bool:
+    def is_task_completed(self, workflow: str, execution: str, began: int) -> bool:
         """True."""
         del workflow, execution, began
         return True
@@ -89,12 +89,12 @@ class WorkerHost:
             bridge.request_workflow_eviction(execution)
 
     def request_payload(self, file: str) -> None:
-        """Requests the missing content of a command, in a thread of the worker's event loop."""
+        """Requests the missing payload of a command, in a thread of the worker's event loop."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(lambda: loop.run_in_executor(None, request_payload, file))
 
-    def has_done(self, workflow: str, execution: str, began: int) -> bool:
+    def is_task_completed(self, workflow: str, execution: str, began: int) -> bool:
         """Whether a task is completed; False if the server does not answer in time."""
         if self._worker is None or self._loop is None or self._loop.is_closed():
             return False
@@ -120,13 +120,13 @@ async def _describe(
     )
 
 
-def has_no_pending_task(described: DescribeWorkflowExecutionResponse, began: int) -> bool:
+def has_no_pending_task(description: DescribeWorkflowExecutionResponse, began: int) -> bool:
     """Whether the task that began at a time is completed, in nanoseconds since the epoch.
 
-    While it is in flight, it is the pending task. If its worker is lost, its next attempt is
-    pending. Otherwise no task is pending, or one that was scheduled later.
+    While the task is in flight, it is the pending task. If its worker is lost, its next attempt is
+    pending. Otherwise no task is pending, or a later one.
     """
-    if not described.HasField("pending_workflow_task"):
+    if not description.HasField("pending_workflow_task"):
         return True
-    pending = described.pending_workflow_task
+    pending = description.pending_workflow_task
     return pending.attempt <= 1 and pending.scheduled_time.ToNanoseconds() > began

@@ -105,7 +105,7 @@ _LAST = frozenset(
     }
 )
 
-ENDED_EARLY = "the execution ended for a query, before these events: the task is done again"
+ENDED_EARLY = "the execution ended for a query, before these events: the task is retried"
 """Why a workflow task fails if its instance has ended for a query about a refused task."""
 
 
@@ -161,7 +161,7 @@ class SandboxedInstance(WorkflowInstance):
         if self._has_query_during_local_activity(act):
             return self._inner.activate(_with_jobs(act, []))
         if self._has_events_after_end(act):
-            return _failed(act, ENDED_EARLY)
+            return _failed_completion(act, ENDED_EARLY)
         if self._is_ahead(act):
             self._host.evict(act.run_id)  # after its answer
         if not self._has_started:
@@ -175,9 +175,9 @@ class SandboxedInstance(WorkflowInstance):
             act = _with_packed_signals(act)
         completion = self._activate(act)
         if self._activity_ids is not None:
-            self._activity_ids.give(completion)
+            self._activity_ids.assign(completion)
         self._track_local_activities(act, completion)
-        self._progress.note(act)
+        self._progress.record_events(act)
         if _ends(completion):
             self._ended_length = act.history_length
         return completion
@@ -189,7 +189,7 @@ class SandboxedInstance(WorkflowInstance):
         if not self._progress.may_be_ahead(act):
             return False
         began = act.timestamp.ToNanoseconds()
-        if not self._host.has_done(self._id, act.run_id, began):
+        if not self._host.is_task_completed(self._id, act.run_id, began):
             return True
         self._progress.record_completed_task(act)
         return False
@@ -286,10 +286,10 @@ def _unavailable_commands(act: WorkflowActivation) -> Iterator[Payload]:
             yield payloads[0]
 
 
-def _failed(act: WorkflowActivation, why: str) -> WorkflowActivationCompletion:
-    failed = WorkflowActivationCompletion(run_id=act.run_id)
-    failed.failed.failure.message = why
-    return failed
+def _failed_completion(act: WorkflowActivation, message: str) -> WorkflowActivationCompletion:
+    completion = WorkflowActivationCompletion(run_id=act.run_id)
+    completion.failed.failure.message = message
+    return completion
 
 
 def _with_jobs(

@@ -245,7 +245,7 @@ async def test_only_the_answer_to_a_call_is_taken_for_it(crews: Site, what: str)
     earlier = [answers[0] for answers in done if answers]
     await answer_call(crews, run, earlier[-1] if what == "an earlier answer" else asked[0])
     crews.runs.remove(run)
-    with pytest.raises(RunFailed, match="not what the call in flight was answered"):
+    with pytest.raises(RunFailed, match="not the result of the call in flight"):
         await run.result(LIMIT)
     assert [made["text"] for made in crews.ledger(run, "start")] == ["5"]
 

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from crewlog.activities.executions import foreign
+from crewlog.activities.executions import caller_error
 from crewlog.client import keys
 from crewlog.ids import RunId
 from crewlog.state.calls import (
@@ -118,4 +118,4 @@ def test_activities_are_about_the_run_that_asks(
     name: str, about: str, type_: str | None, id_: str | None, local: bool, taken: bool
 ) -> None:
     task = FindCommand(run=RunId(about), command="c")
-    assert bool(foreign(name, [task], type_, id_, local=local)) is not taken
+    assert bool(caller_error(name, [task], type_, id_, local=local)) is not taken

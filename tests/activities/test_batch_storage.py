@@ -13,7 +13,7 @@ from pydantic import Field
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities import batches as module
-from crewlog.activities.batches import keep, store_batch_and_bodies
+from crewlog.activities.batches import store_batch_and_bodies, store_bodies
 from crewlog.activities.chat_models import register
 from crewlog.canonical_json import hash_json
 from crewlog.errors import StoreUnavailable
@@ -159,14 +159,14 @@ HASH = hash_json(BODY)
 @pytest.mark.parametrize("whole", [False, True], ids=["the body", "the batch, too"])
 @pytest.mark.parametrize("times", [0, 1, 3, 4])
 async def test_bodies_are_stored_by_one_of_four_attempts(monkeypatch, times, whole):
-    assert sum(module._WAITS) < 3, "a worker that is told to stop has ten seconds"
-    monkeypatch.setattr(module, "_WAITS", tuple(0 for _ in module._WAITS))
+    assert sum(module._RETRY_DELAYS) < 3, "a worker that is told to stop has ten seconds"
+    monkeypatch.setattr(module, "_RETRY_DELAYS", tuple(0 for _ in module._RETRY_DELAYS))
     store, log = Away(times), Log()
     log.says("go")
     keeping = (
         store_batch_and_bodies(store, RUN, log.batch(), {HASH: BODY})
         if whole
-        else keep(store, {HASH: BODY})
+        else store_bodies(store, {HASH: BODY})
     )
     assert await keeping is (times < 4)
     assert store.tries == min(times + 1, 4)

@@ -197,5 +197,5 @@ async def test_an_unsigned_run_is_recorded_only_after_a_signed_one(
     await executions.begin(RUN, use("e1"), signed=False)
     assert not await store.accepted_executions(RUN)
     await executions.begin(RUN, use("e1"), signed=True)
-    await executions.begin(RUN, use("e2"), signed=False, alone=True)
+    await executions.begin(RUN, use("e2"), signed=False, replaces=True)
     assert set(await store.accepted_executions(RUN)) == {"e2"}

@@ -319,7 +319,7 @@ async def test_a_reply_that_breaks_off_is_an_error(team: Team, log: Log) -> None
     if not team.streaming:
         pytest.skip("a whole reply that breaks off is no JSON")
     log.says("Hello.")
-    with pytest.raises(ApplicationError, match="broke off") as failed:
+    with pytest.raises(ApplicationError, match="message is incomplete") as failed:
         await team.ask(log, Said("Half of it is never said.", "Thinks. A lot.", breaks=True))
     assert (failed.value.type, failed.value.non_retryable) == ("ModelUnavailable", False)
 

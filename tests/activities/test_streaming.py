@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.chat_models import register
-from crewlog.activities.chunks import TAIL, StreamingUnsupported, whole
+from crewlog.activities.chunks import MAX_TAIL, StreamingUnsupported, join_message_chunks
 from crewlog.errors import ModelUnavailable
 from crewlog.redaction import REDACTED, register_secret
 from crewlog.state.calls import Chunk
@@ -51,7 +51,7 @@ async def test_heartbeats_have_the_end_of_the_text(model_call, log, env):
         assert LONG[each.offset :].startswith(each.text)
     ends = [each.offset + len(each.text) for each in told]
     assert ends == sorted(set(ends)), "it grows"
-    assert max(len(each.text) for each in told) == TAIL
+    assert max(len(each.text) for each in told) == MAX_TAIL
     assert told[-1].offset > 0
 
 
@@ -135,7 +135,7 @@ def usage(output: int) -> dict[str, int]:
 
 def test_repeated_usage_counts_once():
     end = {"finish_reason": "stop", "model_name": "m"}
-    message: Any = whole(
+    message: Any = join_message_chunks(
         [
             piece("a", metadata={"model_name": "m"}, usage_metadata=usage(1)),
             piece("b", metadata=end, usage_metadata=usage(2)),
@@ -153,14 +153,14 @@ def test_parts_of_usage_are_added():
     last = AIMessageChunk(
         "b", usage_metadata={"input_tokens": 0, "output_tokens": 7, "total_tokens": 7}
     )
-    message: Any = whole([first, last])
+    message: Any = join_message_chunks([first, last])
     assert message.usage_metadata == usage(7)
 
 
 @pytest.mark.parametrize("text", ['{"path": "a", "con', "[1]", '{"path"'])
 def test_arguments_that_were_cut_off_are_never_used(text):
     cut = tool_call_chunk(name="write_file", args=text, id="c1", index=0)
-    message: Any = whole(
+    message: Any = join_message_chunks(
         [piece(tool_call_chunks=[cut]), piece(metadata={"finish_reason": "length"})]
     )
     assert message.tool_calls == []
@@ -168,13 +168,13 @@ def test_arguments_that_were_cut_off_are_never_used(text):
 
 
 def test_a_stream_that_breaks_off_is_an_error():
-    with pytest.raises(ModelUnavailable, match="broke off"):
-        whole([piece("It is "), piece("not ")])
+    with pytest.raises(ModelUnavailable, match="message is incomplete"):
+        join_message_chunks([piece("It is "), piece("not ")])
 
 
 def test_lost_tool_calls_are_requested_again():
     with pytest.raises(StreamingUnsupported):
-        whole([piece(""), piece(metadata={"finish_reason": "tool_calls"})])
+        join_message_chunks([piece(""), piece(metadata={"finish_reason": "tool_calls"})])
 
 
 class _Refused(Exception):

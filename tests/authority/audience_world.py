@@ -363,7 +363,7 @@ class World:
                 view=pack_view(self.engine.view(name), batch),
                 batch=batch,
             )
-            filled = await self.worker.activities._batches.fill(_sent(task))  # pyright: ignore
+            filled = await self.worker.activities._batches.unpack_input(_sent(task))  # pyright: ignore
             sight = self.worker.activities._models._view_reader  # pyright: ignore
             self.look(agent, task.step, repr(await sight.read_transcript(filled)), whole=True)
 

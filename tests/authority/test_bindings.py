@@ -84,7 +84,7 @@ def test_a_yes_expires(at: int, holds: bool) -> None:
 
 def test_no_question_no_yes() -> None:
     binding = some(random.Random(5)).model_copy(update={"interrupt": ""})  # noqa: S311
-    assert "nobody has approved" in check_binding(binding.hash, binding, at=0).reason
+    assert "has no approval" in check_binding(binding.hash, binding, at=0).reason
 
 
 def test_parts_do_not_run_into_each_other() -> None:

@@ -119,7 +119,7 @@ def test_an_open_policy_asks_nobody(policy: Policy | None) -> None:
     [
         (None, "has no signature"),
         (proof(PAUSE, expires=NOW), "expired"),
-        (proof(PAUSE, expires=NOW - 90_000), "expired 90 s before it came"),
+        (proof(PAUSE, expires=NOW - 90_000), "expired 90 s before it arrived"),
         (proof(PAUSE, run="music-7f3b"), "does not fit"),
         (proof(PAUSE, "resume"), "does not fit"),
         (proof(PAUSE, key=EVE), "which no principal has"),

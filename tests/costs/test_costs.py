@@ -143,7 +143,7 @@ async def test_what_costs_more_is_found(
     measured: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _skip_on_another_python()
-    filled = Batches.fill
+    filled = Batches.unpack_input
 
     async def costly(batches: Batches, task: Any) -> Any:
         await batches._store.last_permission_position(task.run)
@@ -153,7 +153,7 @@ async def test_what_costs_more_is_found(
             typing.cast("int", 0)
         return await filled(batches, task)
 
-    monkeypatch.setattr(Batches, "fill", costly)
+    monkeypatch.setattr(Batches, "unpack_input", costly)
     # Replies have 400 bytes.
     longer = replace(BY_NAME["step"], run=partial(steps, model="bench:large-460"))
     cost = await measured.meter.cost(longer, lambda _: True)

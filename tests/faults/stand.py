@@ -114,7 +114,7 @@ class Stand:
                 if name in CALLS:
                     [data] = await temporal.data_converter.decode(ordered.input.payloads)
                     given = CALLS[name].model_validate({**data, "run": run.id})
-                    task = await batches.fill(given)
+                    task = await batches.unpack_input(given)
                     step, call, view = task.step, task.call, task.view.heads
                 found.append(
                     Completion(

@@ -35,13 +35,21 @@ async def at_the_requirement() -> Simulation:
 @pytest.mark.parametrize(
     ("path", "value", "why"),
     [
-        ("flags.ok", 5, "must be true or false, not the number 5: the crew begins with such"),
+        ("flags.ok", 5, "must be true or false, not the number 5: its initial value is such"),
         ("flags.limit", True, "must be a number, not true"),
         ("flags.limit", "7", "must be a number, not the text '7'"),
-        ("flags.ready", "flase", "must be true or false, not the text 'flase': the crew only asks"),
-        ("flags.grade", 1, "must be a text, not the number 1: the crew compares it"),
+        (
+            "flags.ready",
+            "flase",
+            "must be true or false, not the text 'flase': conditions only check",
+        ),
+        ("flags.grade", 1, "must be a text, not the number 1: a condition compares it"),
         ("outputs.a.score", "0.7", "must be a number, not the text '0.7'"),
-        ("outputs.a.free", {"x": 1}, "must be a list, not a mapping: that is what it has now"),
+        (
+            "outputs.a.free",
+            {"x": 1},
+            "must be a list, not a mapping: its current value is such a value",
+        ),
         ("outputs.a.text", 3, "must be a text, not the number 3"),
     ],
 )

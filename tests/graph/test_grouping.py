@@ -545,7 +545,7 @@ def test_an_agent_is_told_what_came_of_it(found: SwapReport, said: str) -> None:
                 )
             },
             False,
-            "Refused: another change of the graph is pending. Try it again in a moment.",
+            "Refused: another change of the graph is pending. Try again in a moment.",
         ),
     ],
     ids=["done", "changing"],

@@ -531,7 +531,7 @@ def test_what_was_queued_behind_a_step_that_is_not_taken_up_moves_up() -> None:
     [
         ([], None),
         ([{"kind": "NodesReached"}], 1),
-        ([{"kind": "NodesReached", "because": "people let it go on"}], None),
+        ([{"kind": "NodesReached", "because": "people started it"}], None),
         ([{"kind": "NodesReached", "source": "a"}], None),
         ([{"kind": "StepStarted", "step": "a#1"}], None),
         ([{"kind": "StepCompleted", "step": "a#1"}], 1),
@@ -578,7 +578,7 @@ def test_a_checkpoint_has_what_follows_from_it(
 
 
 def test_whatever_is_listed_as_a_beginning_can_be_gone_back_to() -> None:
-    for because in ("", "people let it go on", "a#1 handed off"):
+    for because in ("", "people started it", "a#1 handed off"):
         entry = j.NodesReached(because=because)
         assert (checkpoint_kind("NodesReached", None, because) is None) == (
             checkpoint_length([entry]) is None

@@ -28,7 +28,7 @@ def scheduled(calls: ActivityIds, seq: int) -> str:
     completion = WorkflowActivationCompletion()
     call = completion.successful.commands.add().schedule_activity
     call.seq, call.activity_id = seq, str(seq)
-    calls.give(completion)
+    calls.assign(completion)
     return completion.successful.commands[0].schedule_activity.activity_id
 
 

@@ -154,7 +154,7 @@ class Asked:
     def request_payload(self, file: str) -> None:
         self.requested.append(file)
 
-    def has_done(self, workflow: str, execution: str, began: int) -> bool:
+    def is_task_completed(self, workflow: str, execution: str, began: int) -> bool:
         assert (workflow, execution) == ("w", "r")
         self.looked.append(began // 10**9)
         return self._done

@@ -52,7 +52,7 @@ def authority_lines(definition: CrewDefinition) -> Iterator[tuple[str, str]]:
 
 
 def interrupt_lines(policy: InterruptPolicy) -> Iterator[str]:
-    """When a run interrupts, who may answer, and what happens without an answer."""
+    """Yields when a run interrupts, who may answer, and what happens without an answer."""
     if policy.people:
         yield f"only {listed(policy.people)} may answer"
     if policy.approve_risk is not None:
@@ -67,7 +67,7 @@ def interrupt_lines(policy: InterruptPolicy) -> Iterator[str]:
 
 
 def policy_lines(definition: CrewDefinition) -> Iterator[str]:
-    """Who may command the runs of a crew."""
+    """Yields the principals that may command the runs of a crew, with their rights."""
     policy = definition.policy
     if policy is None or not policy.signed:
         yield "open: whoever reaches the server commands"

@@ -1,15 +1,16 @@
 """The binding of an approval: this call, these arguments, this principal, until this deadline.
 
-    a person approves a call ──► `Binding` ──► its hash is kept with the call before the call is
-    scheduled, and again before it is made, `check_binding` compares the hash with the binding of
-    the call as it is about to be made, and the deadline with the time
+    a person approves a call ──► `Binding` ──► the run keeps its hash with the call
+
+    before the call is scheduled, and again before it is made, `check_binding` compares the hash
+    with that of the call to be made, and the deadline with the time
 
 A call is named by its run, its step and its number in the step, which are unique in the run, and an
-interrupt is answered once: so an approval is used once. After a rollback or a fork the step or the
+interrupt is answered once, so an approval is used once. After a rollback or a fork the step or the
 run has another id, and people are asked again.
 
-The hash is no signature: whoever can write the history of a run can write hashes. Temporal, and the
-authentication of encrypted payloads, keep others out.
+The hash is not a signature: a writer of a run's history can write hashes, too. Temporal and the
+authentication of encrypted payloads prevent such writes.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Approval(Model):
 
 
 class Binding(Model):
-    """All that the approval of a tool call is valid for."""
+    """The call, arguments, principal and deadline for which an approval is valid."""
 
     run: RunId
     interrupt: InterruptId
@@ -52,8 +53,8 @@ class Binding(Model):
     message: ContentHash
     """The AI message that requests the call."""
     arguments: ContentHash | None = None
-    """The hash of all arguments that are to run. None: those of the message, also where people are
-    asked again about a call that they had edited."""
+    """The hash of all arguments that are to run. None: those of the message, also if people are
+    asked again about a call that they edited before."""
     edited: bool = False
     """Whether people edited the arguments."""
     by: str = ""
@@ -94,12 +95,12 @@ def check_binding(hash_: str, binding: Binding, *, at: int) -> Decision:
 
     Args:
         hash_: The hash of the binding at the time of the approval; empty: no approval.
-        binding: The binding of the call as it is about to be made.
+        binding: The binding of the call that is to be made.
         at: The time, in milliseconds since the epoch.
     """
     call = f"the call {binding.step}/{binding.call} of {binding.tool!r}"
     if not hash_ or not binding.interrupt:
-        return Decision(allowed=False, reason=f"nobody has approved {call}")
+        return Decision(allowed=False, reason=f"{call} has no approval")
     if not hmac.compare_digest(hash_.encode(), binding.hash.encode()):
         reason = f"the approval {binding.interrupt!r} is not valid for {call}: the call has changed"
         return Decision(allowed=False, reason=reason)

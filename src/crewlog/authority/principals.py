@@ -46,7 +46,7 @@ from crewlog.definition.policy import Policy, Principal, Right, public_key_bytes
 from crewlog.model import Json, Model
 
 VERSION = "crewlog-command-v1"
-"""The first line of what is signed."""
+"""The first line of the signed content."""
 UNVERIFIED = "unverified"
 """Prefix of the name that an unauthenticated command gives itself. No principal has a space in its
 name."""
@@ -95,7 +95,7 @@ class CommandAuthorization(Model):
     reason: str
     """Why, for people; names the policy, and the missing right or signature."""
     remedy: str = ""
-    """What the sender can do about a refusal."""
+    """The remedy for the sender of a rejected command."""
     principal: str = ""
     """The sender. With a signed policy, the principal of the signature; with an open policy, or
     without a valid signature, the name that the sender gives itself."""
@@ -227,7 +227,7 @@ def _authenticate(
     at: int,
     namespace: str,
 ) -> tuple[str, Principal] | str:
-    """The principal that signed a command, or a phrase for what is wrong with the signature."""
+    """The principal that signed a command, or a phrase that says why the signature is not valid."""
     if signature is None:
         return "has no signature"
     owners = [each for each in policy.principals.items() if each[1].key == signature.key]
@@ -235,7 +235,7 @@ def _authenticate(
         return f"is signed with the key {signature.key!r}, which no principal has"
     if signature.expires <= at:
         age = (at - signature.expires) / 1000
-        return f"has a signature that expired {age:.0f} s before it came"
+        return f"has a signature that expired {age:.0f} s before it arrived"
     if not _is_signature_of(signature, run, name, content, namespace):
         return (
             f"has a signature that does not fit: it is for another run than {run!r} in "
@@ -312,7 +312,7 @@ def approver(
     *,
     at: int,
 ) -> str:
-    """The principal with the right `grant` that approved a tool as it is now; empty if none did.
+    """The principal with the right `grant` that approved the current description of a tool, or "".
 
     Args:
         policy: The policy of the crew.

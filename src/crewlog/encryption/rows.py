@@ -36,7 +36,7 @@ class RowCipher:
         """The namespace that texts are bound to."""
 
     @property
-    def on(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether texts are encrypted."""
         return self.keys is not None
 
@@ -89,7 +89,7 @@ class RowCipher:
         """`decrypt`, or None."""
         return None if text is None else self.decrypt(text, kind, *place)
 
-    def key(self, key: str, kind: str, *place: str) -> str:
+    def key_code(self, key: str, kind: str, *place: str) -> str:
         """The stored form of a key: a code derived with the current encryption key.
 
         Args:
@@ -97,16 +97,16 @@ class RowCipher:
             kind: The kind of key: `memory_key`.
             place: What the key belongs to; the same key has another code elsewhere.
         """
-        return self.keys_of(key, kind, *place)[0] if self.on else key
+        return self.key_codes(key, kind, *place)[0] if self.is_enabled else key
 
-    def keys_of(self, key: str, kind: str, *place: str) -> list[str]:
+    def key_codes(self, key: str, kind: str, *place: str) -> list[str]:
         """The codes of a key, one for each encryption key; empty if encryption is off."""
         if self.keys is None:
             return []
         bound = associated_data("row", self.namespace, kind, *place, key)
         return [f"{KEY_CODE}{_hmac(each, bound)}" for each in self.keys.index_keys()]
 
-    def words(self, words: Iterable[str]) -> list[str]:
+    def word_codes(self, words: Iterable[str]) -> list[str]:
         """The stored form of words: codes derived with the current encryption key."""
         if self.keys is None:
             return list(words)

@@ -2,13 +2,13 @@
 
 When a budget is used up, the run asks once and starts nothing that would use more of it: no model
 call for tokens and cost, nothing at all for time. Calls in flight complete. A run that has nothing
-left to start ends without asking.
+left to start ends without a question.
 
 The cost budget counts models whose price is known. At the first call of another model the run asks
 once whether it may continue without counting that model.
 
-A split divides what is left, and a run merge adds it up again, so two runs together may use exactly
-as much as one:
+A split divides the rest of a budget, and a run merge adds the rests, so that two runs together may
+use exactly as much as one:
 
     divided_budgets(plan, state, parts)     the rest for the run and for each split run
     merged_budget(plan, own, state, …)      the rest of a run and of one that was split from it
@@ -44,13 +44,13 @@ class ExhaustedBudget(NamedTuple):
 
     budget: Budget
     question: str
-    """What was used, and how much more the answer `go on` allows."""
+    """The question for people: the usage, and how much more the answer `go on` allows."""
     more: float
-    """How much more that is, in the budget's unit."""
+    """How much more the answer allows, in the budget's unit."""
     detail: str = ""
     """The remedy."""
     usage_text: str = ""
-    """What was used: `used 1,000 tokens`."""
+    """The usage: `used 1,000 tokens`."""
 
 
 def _exhausted_budget(
@@ -293,7 +293,7 @@ class _Quota(NamedTuple):
     """A quota of calls per run."""
 
     most: int
-    """The least of what its permissions allow."""
+    """The smallest limit of its permissions."""
     permissions: tuple[Permission, ...]
 
 
@@ -313,7 +313,7 @@ def _is_counted(plan: GraphPlan, name: AgentName, permissions: Iterable[Permissi
 
 
 def _rest(plan: GraphPlan, state: CrewState) -> dict[str, float]:
-    """What is left of each budget that has a limit; negative if more was used."""
+    """The rest of each budget that has a limit; negative if more was used."""
     return {
         budget: _limit(plan, budget) + state.added_budgets.get(budget, 0) - _usage(state, budget)
         for budget in DIVIDED

@@ -459,12 +459,12 @@ class Engine(RunContext):
         branch = self.plan.nodes[node].decide
         with self.journal.transaction:
             if branch is not None:
-                self.record(j.StepCompleted(step=step, because="people let it go again"))
+                self.record(j.StepCompleted(step=step, because="people repeated it"))
                 await self._route(node, (branch.go,), because="again", loop=True, reset_limit=True)
 
     async def start_incomplete_join(self, node: NodeName) -> None:
         """Starts a join whose missing sources cannot arrive any more, by an answer of people."""
-        self.record(j.NodesReached(to=(j.ReachedNode(node=node),), because="people let it go on"))
+        self.record(j.NodesReached(to=(j.ReachedNode(node=node),), because="people started it"))
 
     async def _advance_step(self, entry: FrontierStep) -> None:
         if entry.is_detached or self._queues_messages(self.plan.nodes[entry.node]):
@@ -479,7 +479,7 @@ class Engine(RunContext):
         elif entry.status == "waiting":
             await self.timers.limit_requirement(entry, node)
         elif entry.status == "interrupted" and entry.requirement and node.when is not None:
-            if self.holds(node.when):  # it came true while the interrupt was open
+            if self.holds(node.when):  # the requirement was met while the interrupt was open
                 self.withdraw(entry.step, "requirement")
         elif entry.status == "ready":
             await self._start(entry, node)

@@ -1,4 +1,4 @@
-"""What the parts of the engine share: plan, journal, time, and the recording of entries."""
+"""The context that the parts of the engine share: plan, journal, time, recording of entries."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ class RunContext:
         )
 
     def interrupt_policy_fields(self, kind: str) -> dict[str, Any]:
-        """The deadline of an interrupt that is raised now, and who may answer it."""
+        """The deadline of an interrupt that is raised now, and the people who may answer it."""
         policy = self.plan.interrupts
         expires = policy.expiry(kind).expires
         if kind == "approval" or (expires is None and not policy.people):
@@ -342,7 +342,7 @@ class RunContext:
         size = len(canonical(spec.to_json()))
         if size + others <= MAX_SPEC_BYTES:
             return spec
-        sizes = f"what its items say of agents and others takes {size:,} bytes as JSON, those of"
+        sizes = f"the agents and labels of its items take {size:,} bytes as JSON, those of"
         return ListSpec(
             errors=(
                 f"{sizes} the run's other lists {others:,}, and all at most {MAX_SPEC_BYTES:,}",

@@ -62,20 +62,20 @@ def path_kinds(run: RunContext, path: str) -> ValueKinds:
     """The kinds of values that fit a known path."""
     section, owner, name = path_parts(path)
     if section == FLAGS and (kind := kind_of(run.plan.flags.get(FlagName(name)))):
-        return ValueKinds((kind,), "the crew begins with such a value", declared=True)
+        return ValueKinds((kind,), "its initial value is such a value", declared=True)
     asked = [n.ask for n in run.plan.nodes.values() if n.ask and n.ask.sets == name]
     if section == FLAGS and asked:  # the two options are true and false, other answers are text
         takes_text = any(ask.words or len(ask.options) > 2 for ask in asked)
         fit = ("bool", "text") if takes_text else ("bool",)
         return ValueKinds(fit, "the answer to a question sets it", declared=True)
     if kind := kind_of(_value_at(run, section, owner, name)):
-        return ValueKinds((kind,), "that is what it has now")
+        return ValueKinds((kind,), "its current value is such a value")
     facts = list(_conditions_on(run, section, owner, name))
     kinds = tuple(dict.fromkeys(kind for fact in facts for kind in _operand_kinds(fact)))
     if kinds:
-        return ValueKinds(kinds, "the crew compares it with such a value", declared=True)
+        return ValueKinds(kinds, "a condition compares it with such a value", declared=True)
     if section == FLAGS and facts:
-        return ValueKinds(("bool",), "the crew only asks whether it is true", declared=True)
+        return ValueKinds(("bool",), "conditions only check whether it is true", declared=True)
     return ValueKinds()
 
 

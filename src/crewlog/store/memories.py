@@ -496,7 +496,10 @@ class PostgresMemories:
         )
         keys = None
         if crew is not None and scope is not None and key is not None:  # a key is within both
-            keys = [self._cipher.key(key, _KEY, crew, scope), *self._older_keys(crew, scope, key)]
+            keys = [
+                self._cipher.key_code(key, _KEY, crew, scope),
+                *self._older_keys(crew, scope, key),
+            ]
         rows = await self._fetch(
             *("forget_memories", crew, scope, keys),
             *(
@@ -513,7 +516,7 @@ class PostgresMemories:
         keys = self._cipher.keys
         if keys is None:
             return []
-        codes = self._cipher.keys_of(key, _KEY, crew, scope)[1:]
+        codes = self._cipher.key_codes(key, _KEY, crew, scope)[1:]
         # If plain rows are refused, the plain key must not reach the database. And users choose
         # keys freely: one that looks like a code must not match the row of that code.
         return [*codes, key] if keys.accept_plain and not key.startswith(KEY_CODE) else codes
@@ -526,7 +529,7 @@ class PostgresMemories:
 
     def _dictionary(self, language: str) -> str:
         """The Postgres dictionary that finds word stems; encrypted words have none."""
-        if language == "simple" or self._cipher.on:
+        if language == "simple" or self._cipher.is_enabled:
             return "pg_catalog.simple"
         return f"pg_catalog.{language}_stem"
 
@@ -593,13 +596,13 @@ class EncryptedMemory:
 def encrypt_memory(cipher: RowCipher, memory: Memory) -> EncryptedMemory:
     """Encrypts the columns of a memory, each bound to crew, scope and key."""
     key, within = pack(memory.key), (pack(memory.crew), pack(memory.scope))
-    place = *within, cipher.key(key, _KEY, *within)
+    place = *within, cipher.key_code(key, _KEY, *within)
     return EncryptedMemory(
         key=place[-1],
-        encrypted_key=cipher.encrypt(key, _KEY, *place) if cipher.on else None,
+        encrypted_key=cipher.encrypt(key, _KEY, *place) if cipher.is_enabled else None,
         text=cipher.encrypt(pack(memory.text), "memory", *place),
         metadata=cipher.encrypt(dump_json(memory.metadata), "memory_metadata", *place),
-        words=cipher.words(split_words(search_text(memory))),
+        words=cipher.word_codes(split_words(search_text(memory))),
         written_by=cipher.encrypt(pack(by), "memory_by", *place)
         if (by := memory.author.by)
         else "",

@@ -464,7 +464,7 @@ class PostgresStore:
     async def find_command(self, run: RunId, command: str) -> JournalRow | None:
         """See `Store`."""
         found = await self._fetch("find_command", pack(run), *search_texts("command", command))
-        if self.cipher.on:
+        if self.cipher.is_enabled:
             found = [*found, *await self._fetch("encrypted_entries_of_run", pack(run))]
             found.sort(key=lambda row: -row["position"])
         rows = (self._journal_row(pack(run), row) for row in found)
@@ -642,7 +642,7 @@ class PostgresStore:
             self._sql["list_entries_with_heads"], related, timeout=_SCAN_TIMEOUT
         )
         entries = [load_json(row["entry"]) for row in origins]
-        if self.cipher.on:
+        if self.cipher.is_enabled:
             encrypted = await connection.fetch(
                 self._sql["encrypted_entries_of_runs"], related, timeout=_SCAN_TIMEOUT
             )
@@ -653,7 +653,7 @@ class PostgresStore:
             self._sql["list_runs_with_links"], related, *places, timeout=_SCAN_TIMEOUT
         )
         runs = {record["run"] for record in with_links}
-        if self.cipher.on:
+        if self.cipher.is_enabled:
             runs |= await self._encrypted_runs_with_links(connection, related, links)
         for run in runs:
             rows = await connection.fetch(self._sql["read_journal"], run, 0, None)
@@ -680,7 +680,7 @@ class PostgresStore:
     async def _encrypted_references(self, connection: Connection, wanted: set[str]) -> set[str]:
         """The hashes that `list_referenced` cannot find, since the entries are encrypted."""
         used: set[str] = set()
-        if not (self.cipher.on and wanted):
+        if not (self.cipher.is_enabled and wanted):
             return used
         async for row in connection.cursor(
             self._sql["all_encrypted_entries"], timeout=_SCAN_TIMEOUT
