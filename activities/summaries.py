@@ -68,7 +68,7 @@ _SYSTEM = (
 
 @dataclass(frozen=True)
 class Summary:
-    """The text that stands for a prefix of a log."""
+    """The summary of a prefix of a log."""
 
     text: str
     usage: Usage = field(default_factory=Usage)
@@ -328,7 +328,7 @@ def _build_request(previous: str, messages: Sequence[BaseMessage]) -> str:
 def build_summary_message(
     texts: Sequence[tuple[str, str]], gap: Sequence[BaseMessage], unlisted: int = 0
 ) -> HumanMessage:
-    """Returns the message that stands for everything that a window leaves out.
+    """Returns the message that replaces everything that a window leaves out.
 
     Args:
         texts: Logs, each with the summary of its prefix.

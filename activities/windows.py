@@ -1,4 +1,4 @@
-"""Windows: which groups of a transcript a model gets, and what summaries stand for.
+"""Windows: which groups of a transcript a model gets, and which ones summaries replace.
 
 Without a summary, the window has the last groups. With summaries, a group is left out only if they
 cover it. They cover a log from its beginning in chunks of `CHUNK` messages. So all agents that read
@@ -61,7 +61,7 @@ class Log:
 
 @dataclass(frozen=True)
 class SummarizedPrefix:
-    """The beginning of a log that a summary stands for."""
+    """The prefix of a log that a summary replaces."""
 
     log: LogName
     chain: Chain
@@ -91,11 +91,11 @@ class TrimmedTranscript:
     preceding_texts: tuple[AttributedText, ...] = ()
     """The text before each omitted message of the agent, if a script needs it."""
     prefixes: tuple[SummarizedPrefix, ...] = ()
-    """The beginnings of logs for which summaries stand, the public one first."""
+    """The prefixes of logs that summaries replace, the public log first."""
     gap: tuple[BaseMessage, ...] = ()
-    """Omitted messages that no summary covers: their beginnings stand for them."""
+    """Omitted messages that no summary covers: the model gets an excerpt of each."""
     unlisted_groups: int = 0
-    """The number of groups before the gap; their number stands for them."""
+    """The number of groups before the gap: the model gets only this number."""
     summarized_groups: int = 0
     """The number of omitted groups that summaries cover."""
 
@@ -239,7 +239,7 @@ def _truncate(message: BaseMessage, most: int) -> BaseMessage:
     return message.model_copy(update={"content": truncate_text(content, most)})
 
 
-# -- what summaries stand for -----------------------------------------------------------------
+# -- summarized prefixes ----------------------------------------------------------------------
 
 
 def _find_prefixes(

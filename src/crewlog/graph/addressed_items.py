@@ -17,7 +17,7 @@ from crewlog.state.calls import OutputValue
 from crewlog.state.excerpt import excerpt
 
 ALL = "all"
-"""The recipient that stands for every reader of the agent's outputs."""
+"""The recipient that means every reader of the agent's outputs."""
 _GROUP = "group:"
 
 

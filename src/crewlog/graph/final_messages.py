@@ -1,4 +1,4 @@
-"""Final messages: what they set, and those that cannot be used.
+"""Final messages: the outputs that they set, and messages that cannot be used.
 
 A final message cannot be used if the model ended it badly (empty, cut, refused), or if it does not
 satisfy its structured output. It stays in the log of the turn, and the model gets the errors and is

@@ -246,7 +246,7 @@ def woken_agents(
 
 
 def unread_log_reason(plan: GraphPlan, log: LogName) -> tuple[str, str]:
-    """Why a message to a log would wake no agent, and the logs where it would.
+    """Why a message to a log would wake no agent, and the logs in which it would.
 
     Args:
         plan: The run's plan.

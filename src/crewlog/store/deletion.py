@@ -1,4 +1,4 @@
-"""What a deletion removes besides the rows of the runs: pure, shared by both stores.
+"""The rows that a deletion removes besides those of the runs: pure, shared by both stores.
 
 The rows of a run are deleted at once. Content that runs share by its hash is deleted once no run
 needs it:

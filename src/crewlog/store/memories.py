@@ -65,7 +65,7 @@ class NewMemory(Model):
 
 
 class Author(Model):
-    """Who wrote a memory."""
+    """The author of a memory."""
 
     agent: AgentName = AgentName("")
     """The agent; empty if a principal wrote it."""
@@ -283,7 +283,7 @@ def build_memories(
         crew: The crew.
         scope: The scope.
         entries: The new memories.
-        author: Who writes them.
+        author: Their author.
         policy: The memory policy of the crew.
         now: The time, in milliseconds since the epoch.
         key_seed: A unique text, e.g. the idempotency key of the call, from which the missing keys

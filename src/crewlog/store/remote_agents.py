@@ -1,4 +1,4 @@
-"""Remote agents: the agents that splits moved to other runs. Where they are now, and their logs."""
+"""Remote agents, which splits moved to other runs: their present runs, and their logs."""
 
 from __future__ import annotations
 
