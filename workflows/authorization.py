@@ -47,7 +47,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.excerpt import excerpt
     from crewlog.state.model import CrewState, Interrupt
-    from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun, cli_name
+    from crewlog.wire import UPDATES, Command, EditState, Redirect, Rollback, StartRun, cli_name
 
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
 from crewlog.workflows.commands.queue import QueuedCommand, RefusedCommand
@@ -442,8 +442,9 @@ async def use_command(engine: Engine, incoming: QueuedCommand) -> None:
         )
 
 
-USED_ONCE = frozenset({"answer", "change", "edit_state", "redirect", "rollback", "set_permission"})
-"""Commands that give authority or record a decision of a person."""
+USED_ONCE = frozenset(UPDATES) - {"ask"}
+"""The commands that only one run may use: an update gives authority, or is a decision of a person;
+an `ask` only sends a message."""
 
 
 def _unique_key(engine: Engine, incoming: QueuedCommand, data: dict[str, Any]) -> str:
