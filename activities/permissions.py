@@ -65,7 +65,7 @@ def check_permissions_unchanged(task: CallInput, last_change: int) -> None:
     Raises:
         PermissionsChanged: they have changed; the workflow authorizes the call again.
     """
-    if last_change > task.knows:
+    if last_change > task.known_position:
         raise permissions_changed_error(task)
 
 

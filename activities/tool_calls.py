@@ -260,7 +260,9 @@ class ToolCalls:
         # The workflow authorized a tool by name and an agent: the message must have the same.
         if not task.permitted or call["name"] != task.tool or message.name != task.agent:
             raise CallDenied(f"You may not use the tool {call['name']!r}.", "tools")
-        if is_always_asked(crew, task.agent, task.tool) and not (task.approved or task.ruled):
+        if is_always_asked(crew, task.agent, task.tool) and not (
+            task.approved or task.has_live_permission
+        ):
             raise CallDenied(f"Nobody has approved this call of {call['name']!r}.", "approvals")
         definition = crew.tools.get(task.tool, BUILT_IN)
         tool = await self._tool(task, crew, definition)

@@ -105,7 +105,7 @@ def _tool_call(context: ExecutionContext, request: CallRequest, *, is_local: boo
         id=call.id,
         message=call.message,
         **_approval(engine, request),
-        ruled=engine.has_live_permission(request.agent, call.tool, request.step),
+        has_live_permission=engine.has_live_permission(request.agent, call.tool, request.step),
         quotas=quotas,
         run_started_at=engine.state.started_at if quotas else 0,
         **_step_call(engine, request),

@@ -51,7 +51,7 @@ async def test_a_prompt_that_was_stopped_before_its_approval_is_not_taken_up(cre
     assert (await run.result(LIMIT)).status == "stopped"
     with pytest.raises(UsageError, match="ended before it had a crew") as caught:
         await run.resume()
-    assert "with its prompt" in caught.value.remedy
+    assert "with the prompt" in caught.value.remedy
     assert await how(crews, run) is WorkflowExecutionStatus.COMPLETED
 
 

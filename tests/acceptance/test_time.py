@@ -80,8 +80,8 @@ async def test_a_run_waits_and_goes_on(crews: Site) -> None:
     step = await waits(run)
     view = await run.status()
     assert (step.status, view.status) == ("waiting", "waiting")
-    assert view.wait_reason == f"pause: {step.waits_for}"
-    assert step.waits_for.startswith("until 20")
+    assert view.wait_reason == f"pause: {step.wait_reason}"
+    assert step.wait_reason.startswith("until 20")
     result = await run.result(LIMIT)
     assert result.status == "completed"
     assert result.outputs["last"]["text"] == "b"
@@ -115,7 +115,7 @@ async def test_a_wait_goes_on_over_continue_as_new(crews: Site) -> None:
     )
     crew["flow"] = [["busy", {"wait": "6s", "phase": "pause"}], "last"]
     run = await crews.start(crew)
-    due = (await waits(run)).due
+    due = (await waits(run)).deadline
     result = await run.result(LIMIT)
     assert result.executions > 2
     (was_set,) = await crews.entries(run, "TimerStarted")
@@ -129,7 +129,7 @@ async def test_a_killed_worker_does_not_lengthen_a_wait(site: Site) -> None:
     queue = "time-kill"
     worker = await site.start_worker(queue)
     run = await site.start(waiting_crew(site, {"wait": "10s"}), queue=queue)
-    due = (await waits(run)).due
+    due = (await waits(run)).deadline
     worker.kill()
     await site.start_worker(queue)
     result = await run.result(LIMIT)
@@ -142,7 +142,7 @@ async def test_a_killed_worker_does_not_lengthen_a_wait(site: Site) -> None:
 
 async def test_a_timer_that_runs_out_in_a_paused_run_acts_when_it_is_resumed(crews: Site) -> None:
     run = await crews.start(waiting_crew(crews, {"wait": "1s"}))
-    due = (await waits(run)).due
+    due = (await waits(run)).deadline
     await run.pause(by="ops")
     await until_over(due + 500)
     view = await run.status()

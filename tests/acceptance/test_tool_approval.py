@@ -198,7 +198,7 @@ async def test_a_question_asked_again_shows_the_arguments(crews: Site, text: str
     def shows(found: Any) -> None:
         shown = found.action_requests[0]["args"]["text"]
         assert shown == text or (shown.startswith("xxx") and "(9000 characters)" in shown)
-        assert found.shortened is (shown != text)
+        assert found.has_excerpts is (shown != text)
         assert shown in found.detail
 
     first = await question("risky")
@@ -211,7 +211,7 @@ async def test_a_question_asked_again_shows_the_arguments(crews: Site, text: str
     assert again.action_requests == first.action_requests or text not in first.detail
     (listed,) = [each for each in await crews.client().inbox() if each.run == run.id]
     assert listed.action_requests == again.action_requests
-    assert (listed.detail, listed.has_excerpts) == (again.detail, again.shortened)
+    assert (listed.detail, listed.has_excerpts) == (again.detail, again.has_excerpts)
     await run.answer(again.id, "approve", by="ana")
     await until(lambda: crews.ledger(run, "start", gate="b"), "the gate of b")
     await run.rule("b", "echo", "ask")

@@ -63,14 +63,14 @@ EDIT: dict[str, Any] = {
 
 async def test_a_refused_answer_says_to_what_it_was_and_what_it_said() -> None:
     entry = await refused(EDIT, "answer")
-    assert (entry.interrupt, entry.tried) == ("i7", "edit kim 900")
+    assert (entry.interrupt, entry.answer_excerpt) == ("i7", "edit kim 900")
     (record,) = audit_records([(1, entry)])
     assert (record.interrupt, record.detail) == ("i7", "edit kim 900")
     assert "\n" not in record.reason
     told = said(record)
     assert told.startswith("ana's answer to i7 (edit kim 900) was refused: ")
     words = {"decisions": [{"type": "respond", "message": "w" * 500}]}
-    assert len((await refused({**EDIT, **words}, "answer")).tried) == 120
+    assert len((await refused({**EDIT, **words}, "answer")).answer_excerpt) == 120
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ async def test_a_refused_answer_says_to_what_it_was_and_what_it_said() -> None:
 )
 async def test_a_refusal_of_what_is_no_answer_names_no_question(data: Any, name: str) -> None:
     entry = await refused(data, name)
-    assert (entry.interrupt, entry.tried) == ("", "")
+    assert (entry.interrupt, entry.answer_excerpt) == ("", "")

@@ -284,7 +284,7 @@ def taken_up(
 ) -> Simulation:
     entries = [j.entry_from_json(entry) for entry in journal]
     found = reopen_point(RUN, list(enumerate(entries, 1))[-300:])
-    then = fold_at_positions(folded(journal[: found.position]), found.landed)
+    then = fold_at_positions(folded(journal[: found.position]), found.later_entries)
     engine = reopen(plan, Witness(ended), then, found, by="ana", at=20_000)
     return simulation(plan, engine, seed)
 

@@ -27,7 +27,7 @@ async def test_the_question_is_open_again_where_it_was_asked() -> None:
     assert (left.decision, left.answered_at) == ("withdrawn", gate.ended_at)
 
     found = reopen_point(RUN, list(enumerate(entries, 1)))
-    then = fold_at_positions(fold_journal(RUN, entries[: found.position]), found.landed)
+    then = fold_at_positions(fold_journal(RUN, entries[: found.position]), found.later_entries)
     journal = Journal(sim.state)
     reopen(plan, journal, then, found, by="ana", at=9_000)
     entries += [entry_from_json(data) for data in journal.entries]

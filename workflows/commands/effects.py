@@ -185,7 +185,7 @@ def _rejected_answer_fields(incoming: QueuedCommand) -> dict[str, str]:
     decision = command.decisions[0]
     edit = arguments_excerpt(decision.edited_action.args) if decision.edited_action else ""
     text = f"{decision.type} {edit or decision.message}"
-    return {"interrupt": command.interrupt[:MAX_NAME_LENGTH], "tried": excerpt(text)}
+    return {"interrupt": command.interrupt[:MAX_NAME_LENGTH], "answer_excerpt": excerpt(text)}
 
 
 def _can_use_id(engine: Engine, incoming: QueuedCommand, *, is_permitted: bool) -> bool:

@@ -653,7 +653,7 @@ class Engine(RunContext):
                     because=choice.because,
                     goes=choice.target,
                     used_up=choice.exhausted_target is not None,
-                    tried=choice.exhausted_target,
+                    exhausted_target=choice.exhausted_target,
                 )
             )
         if choice.target == ASK_HUMAN:

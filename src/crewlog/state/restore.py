@@ -239,7 +239,7 @@ class ReopenPoint(NamedTuple):
     """The position whose state it continues from."""
     decision: StepId | None = None
     """The branch step that ended it: people are asked before it decides again."""
-    landed: tuple[tuple[int, j.JournalEntry], ...] = ()
+    later_entries: tuple[tuple[int, j.JournalEntry], ...] = ()
     """The entries after the answer that ended it, with their positions: calls that were in flight
     at that time. They are not repeated."""
 
@@ -307,7 +307,7 @@ def _before_stop(rows: Sequence[tuple[int, j.JournalEntry]]) -> ReopenPoint:
         for number, row in enumerate(rows[first:end], first)
         if number not in answers and not isinstance(row[1], j.StopRequested)
     ]
-    return ReopenPoint(_position_before(rows, first), landed=tuple(later))
+    return ReopenPoint(_position_before(rows, first), later_entries=tuple(later))
 
 
 def _position_before(rows: Sequence[tuple[int, j.JournalEntry]], at: int) -> int:

@@ -170,7 +170,7 @@ async def load_reopen_state(
     point = await find_reopen_point(store, run, end.position, rested=end.idle is not None)
     if not point.position:
         raise _no_crew_error(run)
-    state = fold_at_positions(await load_state(store, run, point.position), point.landed)
+    state = fold_at_positions(await load_state(store, run, point.position), point.later_entries)
     if not state.definition:
         raise _no_crew_error(run)
     await check_claimable(store, state, end)

@@ -46,7 +46,7 @@ def command_records(position: int, entry: j.JournalEntry) -> Iterator[AuditRecor
         case j.CommandRejected():
             refusal = _record(
                 position, entry, "refusal", entry.name, "refused",
-                reason=sentences(entry.reason), detail=entry.tried,
+                reason=sentences(entry.reason), detail=entry.answer_excerpt,
             )  # fmt: skip
             yield refusal.model_copy(update={"interrupt": entry.interrupt})
         case j.DefinitionApproved():

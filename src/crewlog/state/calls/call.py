@@ -58,7 +58,7 @@ class CallInput(Model):
         return data
 
     @property
-    def knows(self) -> int:
+    def known_position(self) -> int:
         """The position up to which the workflow has applied the permissions that people set."""
         return self.position or (self.batch.last if self.batch.entries else 0)
 

@@ -32,7 +32,7 @@ class CallTool(CallInput):
     """The interrupt by which people approved the call; empty if it needed no approval."""
     approval: Approval | None = None
     """What the approval is bound to; none if the call needed none."""
-    ruled: bool = False
+    has_live_permission: bool = False
     """Whether a permission set on the live run decides instead of the definition's."""
     quotas: tuple[CallQuota, ...] = ()
     """The quotas over several runs that count the call."""

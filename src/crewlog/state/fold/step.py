@@ -317,9 +317,9 @@ def _fold_branch_target_refused(
     if entry.used_up:
         reason: EndReason = "" if entry.goes == ASK_HUMAN else "route_limit_reached"
         changes = limit_changes(entry.because, reason, state.frontier[entry.step].node)
-    if entry.tried is not None:
-        count = state.execution_count.get(entry.tried, 0) + 1
-        changes["execution_count"] = {**state.execution_count, entry.tried: count}
+    if entry.exhausted_target is not None:
+        count = state.execution_count.get(entry.exhausted_target, 0) + 1
+        changes["execution_count"] = {**state.execution_count, entry.exhausted_target: count}
     if state.conversation is not None:
         changes["conversation"] = state.conversation.model_copy(update={"warning": entry.because})
     return changes

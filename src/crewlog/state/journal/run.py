@@ -126,7 +126,7 @@ class CommandRejected(Entry):
     """The type of the error, for rejections that have one: `ChangeConflict`."""
     interrupt: str = ""
     """Of an answer: the interrupt."""
-    tried: str = ""
+    answer_excerpt: str = ""
     """Of an answer: the start of its decision or edited arguments."""
 
 

@@ -80,7 +80,7 @@ class BranchTargetRefused(Entry):
     """What happens instead: a node, `next`, `end`, `ask_human` or `fail`."""
     used_up: bool = False
     """Whether the target exists, and its limit is reached."""
-    tried: NodeName | None = None
+    exhausted_target: NodeName | None = None
     """Then: the target; the attempt counts like a choice."""
 
 
