@@ -135,8 +135,8 @@ _KINDS = ("type", "enum", "const", "properties", "additionalProperties", "items"
           "anyOf", "oneOf", "allOf")  # fmt: skip
 
 
-MOST_BYTES = 1_000_000
-"""The most bytes of the arguments of a call, as JSON."""
+MOST_CHARACTERS = 1_000_000
+"""The most characters of the arguments of a call, as JSON."""
 _MOST_FAULTS = 8
 
 
@@ -228,8 +228,8 @@ def _size_faults(args: Mapping[str, Any]) -> Iterator[str]:
     except (TypeError, ValueError, RecursionError) as error:
         yield f"all: they are not JSON ({error})"
         return
-    if size > MOST_BYTES:
-        yield f"all: they are longer than {MOST_BYTES:,} characters"
+    if size > MOST_CHARACTERS:
+        yield f"all: they are longer than {MOST_CHARACTERS:,} characters"
 
 
 def _unknown_faults(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """Tools of MCP servers as a crew's tools. Their descriptions need an approval.
 
-A server may describe its tool as an addition today, and tell models tomorrow to send it the keys
-first. So people approve a description by its hash; a tool with another description is not offered
-to models and not called. For offering it, descriptions from the cache are used; before a call, the
-server and the store are asked again.
+The description of a tool is text for models, and its server may change it at any time, for example
+to ask for keys. So people approve a description by its hash; a tool with another description is not
+offered to models and not called. Offers use cached descriptions; before each call, the description
+is read from the server and the approval from the store.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ def _error_text(error: types.ErrorData) -> str:
 
 
 def _clean_result(result: types.CallToolResult) -> types.CallToolResult:
-    """Returns a server's result for a transcript: cleaned, shorten, of known kinds.
+    """Returns a server's result for a transcript: cleaned, shortened, of known kinds.
 
     Structured content that no text repeats becomes a text, since models get texts only.
     """

@@ -46,11 +46,13 @@ _MAX_CHARACTERS = 40_000
 _SCALARS = str | int | float | bool
 
 
-class Note(BaseModel):
-    """An entry of the memory, as a model writes it."""
+class MemoryArgument(BaseModel):
+    """A memory in the arguments of `memory_write`."""
 
     text: str = Field(min_length=1, description="What to remember.")
-    key: str = Field("", max_length=LONGEST_KEY, description="A name; a later note replaces it.")
+    key: str = Field(
+        "", max_length=LONGEST_KEY, description="A name; a later memory with this name replaces it."
+    )
     metadata: dict[str, _SCALARS] = Field(default_factory=dict, description="Data about it.")
 
 
@@ -141,17 +143,17 @@ class MemoryTools:
     def _make_write_tool(
         self, crew: CrewDefinition, agent: AgentName, scopes: Sequence[str]
     ) -> StructuredTool:
-        async def memory_write(artifacts: list[Note], scope: str = scopes[0]) -> str:
+        async def memory_write(memories: list[MemoryArgument], scope: str = scopes[0]) -> str:
             call = current_call()
             _check_right(crew, call, agent, scope, "write")
-            entries = [NewMemory.model_validate(note.model_dump()) for note in artifacts]
+            entries = [NewMemory.model_validate(each.model_dump()) for each in memories]
             keys = await self._write(crew, call, scope, entries)
             return f"Kept in {scope}: {', '.join(json.dumps(key) for key in keys)}."
 
         one = len(scopes) == 1
         fields: dict[str, Any] = {
-            "artifacts": (
-                list[Note],
+            "memories": (
+                list[MemoryArgument],
                 Field(min_length=1, max_length=MOST_WRITES, description="What to remember."),
             ),
             "scope": (

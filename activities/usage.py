@@ -28,7 +28,7 @@ CHARACTERS_PER_TOKEN = 4
 def with_usage(reply: AIMessage, said: Sequence[BaseMessage]) -> AIMessage:
     """Returns a message with the tokens of its call: reported, or estimated by length.
 
-    The message itself gets the figures, since the journal reads its body.
+    The result has the figures in its body, since the journal reads them there.
 
     Args:
         reply: The message of the model.

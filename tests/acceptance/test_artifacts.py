@@ -271,7 +271,7 @@ async def test_scratch_notes_are_bounded_and_shown_to_who_made_them_alone(crews:
 async def test_a_curator_makes_memories_of_notes_as_the_documentation_has_it(crews: Site) -> None:
     page = (Path(__file__).parents[2] / "docs/authority/memory.md").read_text()
     text = page[page.index("## A curator") :].partition("```yaml\n")[2].partition("```")[0]
-    remembers = {"artifacts": [{"text": "Refunds take 14 days.", "key": "refunds"}]}
+    remembers = {"memories": [{"text": "Refunds take 14 days.", "key": "refunds"}]}
     agents: dict[str, Any] = {
         "researcher": [calls(("note", {"text": f"refunds: 14 days {MARK}"})), {"text": "found"}],
         "author": [calls(("memory_read", {}), ("notes", {})), {"text": "written"}],

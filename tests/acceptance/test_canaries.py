@@ -117,7 +117,7 @@ def crew_of(site: Site) -> dict[str, Any]:
                     ("quick_raise", {"kind": "value"}),
                     ("echo", {"text": mark("large") * 30_000}),
                     ("quick", {"text": mark("local")}),
-                    ("memory_write", {"artifacts": [remembers], "scope": "public"}),
+                    ("memory_write", {"memories": [remembers], "scope": "public"}),
                     ("memory_read", {"query": mark("search")}),
                     ("builds", {"operations": [add(f"/{mark('path')}", mark("built"))]}),
                     ("note", {"text": mark("scratch")}),

@@ -14,8 +14,8 @@ from .harness import LIMIT, Site, calls
 
 
 def notes(text: str, scope: str = "public", key: str = "") -> dict[str, Any]:
-    artifact = {"text": text} | ({"key": key} if key else {})
-    return calls(("memory_write", {"artifacts": [artifact], "scope": scope}))
+    memory = {"text": text} | ({"key": key} if key else {})
+    return calls(("memory_write", {"memories": [memory], "scope": scope}))
 
 
 LOOKS = calls(("memory_read", {"query": "canary"}), ("memory_read", {"scope": "agent:a"}))
@@ -98,9 +98,9 @@ async def test_what_is_to_be_remembered_can_be_edited(crews: Site) -> None:
     (question,) = await run.interrupts()
     args = question.action_requests[0]["args"]
     wrong, right = ({"text": text, "key": "k"} for text in ("", "two"))
-    with pytest.raises(InvalidArguments, match=r"artifacts\.0\.text"):
-        await run.edit_call(question.id, "memory_write", {**args, "artifacts": [wrong]})
-    await run.edit_call(question.id, "memory_write", {**args, "artifacts": [right]})
+    with pytest.raises(InvalidArguments, match=r"memories\.0\.text"):
+        await run.edit_call(question.id, "memory_write", {**args, "memories": [wrong]})
+    await run.edit_call(question.id, "memory_write", {**args, "memories": [right]})
     assert (await run.result(LIMIT)).status == "completed"
     (memory,) = await crews.client().memory.newest("edits")
     assert memory.text == "two"

@@ -12,7 +12,7 @@ from langgraph.prebuilt import InjectedState
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from crewlog.activities.arguments import (
-    MOST_BYTES,
+    MOST_CHARACTERS,
     argument_error,
     find_allowlisted_arguments,
     find_unknown_check,
@@ -89,7 +89,7 @@ CHECKS: dict[str, Any] = {
         ({"n": 1, "mode": "b"}, 'mode: it must be one of ["a", 1, false]'),
         ({"n": 1, "mode": True}, "mode: it must be one of"),
         ({"n": 1, "mode": 0}, "mode: it must be one of"),
-        ({"n": 1, "path": "a" * MOST_BYTES}, "all: they are longer than"),
+        ({"n": 1, "path": "a" * MOST_CHARACTERS}, "all: they are longer than"),
         ({"n": {1}}, "all: they are not JSON"),
     ],
 )

@@ -53,7 +53,7 @@ async def test_arguments_that_people_edit_are_checked_for_the_agent(activities: 
     task = CheckArguments(
         definition=given,
         tool=ToolName("memory_write"),
-        args={"artifacts": [{"text": "Tea is green."}], "scope": "public"},
+        args={"memories": [{"text": "Tea is green."}], "scope": "public"},
         agent=AgentName("backend"),
     )
     for change, fault in [
@@ -71,7 +71,7 @@ async def test_arguments_that_people_edit_are_checked_for_the_agent(activities: 
 
 
 async def test_memories_are_read_with_their_author(tool_call, store):
-    given = {"artifacts": [{"text": "Tea is green.", "key": "tea"}], "scope": "public"}
+    given = {"memories": [{"text": "Tea is green.", "key": "tea"}], "scope": "public"}
     result = await tool_call("memory_write", given, crew=crew())
     assert result.ok
     assert content(result) == 'Kept in public: "tea".'
@@ -87,7 +87,7 @@ async def test_memories_are_read_with_their_author(tool_call, store):
 
 
 async def test_a_retry_writes_once(tool_call, store):
-    given = {"artifacts": [{"text": "a"}, {"text": "b"}], "scope": "public"}
+    given = {"memories": [{"text": "a"}, {"text": "b"}], "scope": "public"}
     first = await tool_call("memory_write", given, crew=crew())
     again = await tool_call("memory_write", given, crew=crew(), attempt=2)
     assert content(first) == content(again)
@@ -105,15 +105,15 @@ async def test_a_retry_writes_once(tool_call, store):
         ("memory_read", {"scope": ["public"]}, "not valid: scope"),
         ("memory_read", {"limit": 21}, "not valid: limit"),
         ("memory_read", {"query": "x" * 2_001}, "2,001 characters, and may have 2,000"),
-        ("memory_write", {"artifacts": [{"text": "x"}], "scope": "group:g"}, "not valid: scope"),
-        ("memory_write", {"artifacts": [], "scope": "public"}, "not valid: artifacts"),
-        ("memory_write", {"artifacts": [{"text": "x" * 9}], "scope": "public"}, "may have 8"),
+        ("memory_write", {"memories": [{"text": "x"}], "scope": "group:g"}, "not valid: scope"),
+        ("memory_write", {"memories": [], "scope": "public"}, "not valid: memories"),
+        ("memory_write", {"memories": [{"text": "x" * 9}], "scope": "public"}, "may have 8"),
         (
             "memory_write",
-            {"artifacts": [{"text": "x", "key": "k"}] * 2, "scope": "public"},
+            {"memories": [{"text": "x", "key": "k"}] * 2, "scope": "public"},
             "two memories have the key 'k'",
         ),
-        ("memory_write", {"artifacts": [{"text": "x"}]}, "not valid: scope: Field required"),
+        ("memory_write", {"memories": [{"text": "x"}]}, "not valid: scope: Field required"),
     ],
 )
 async def test_invalid_calls_are_errors_for_the_model(tool_call, store, tool, args, message):
@@ -175,7 +175,7 @@ async def test_expired_memories_are_not_read_and_are_deleted(store):
 
 
 async def test_search_by_meaning(tool_call, store):
-    given = {"artifacts": [{"text": "tea"}, {"text": "milk"}], "scope": "public"}
+    given = {"memories": [{"text": "tea"}, {"text": "milk"}], "scope": "public"}
     await tool_call("memory_write", given, crew=crew(embedding="hash:64"))
     read = await tool_call(
         "memory_read", {"query": "milk", "limit": 1}, crew=crew(embedding="hash:64")

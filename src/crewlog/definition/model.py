@@ -187,11 +187,11 @@ class ToolDefinition(Model):
     queue: str | None = None
     """The task queue of the workers that have it; by default the run's."""
     placed: Literal["activity", "local"] = "activity"
-    """Where it runs: `local` is within the run's own worker, for quick tools that only read. It
-    takes a fifth of the time and one event instead of six; what takes over 2 s is made again as
-    an ordinary activity."""
+    """Where it runs: `local` is within the run's own worker, for quick tools that only read. A
+    call takes two thirds of the time, and one event instead of six; what takes over 2 s is made
+    again as an ordinary activity."""
     paths: tuple[str, ...] = ()
-    """Folders of the run's workspace that it may write to; empty means the whole workspace."""
+    """Folders of the run's workspace that it keeps to; empty means the whole workspace."""
     secrets: dict[Name, SecretReference] = Field(default_factory=dict)
     """Secrets that it gets by name, `current_call().secret("GITHUB")`, each as `env:NAME` or
     `file:PATH` of its workers."""

@@ -1,4 +1,4 @@
-"""The effects of answers to interrupts: one function for each kind of interrupt.
+"""The effects of answers to interrupts.
 
 A decision is one of the interrupt's options, or text where the interrupt takes text.
 

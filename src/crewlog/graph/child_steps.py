@@ -207,7 +207,7 @@ class ChildSteps:
             await self._complete(parent, because=_progress_text(progress), handoff=progress.goto)
 
     def failure_fields(self, step: StepId, agent: AgentName | None) -> dict[str, Any]:
-        """Fields of the entry of a failed step without which the run continues."""
+        """Fields of `StepFailed` if `on_error` is neither `ask` nor `fail`."""
         return {} if agent is None else {"agent": agent, "logs": (private_log(agent),)}
 
     def announce_failure(self, step: StepId, error_type: str) -> None:

@@ -5,7 +5,11 @@ Each field of the state carries its policy as metadata:
     usage: Annotated[
         dict[AgentName, Usage],
         FieldPolicy(
-            rollback="kept", fork="reset", split="copied", merge="transferred", diff=("usage",)
+            rollback="never restored",
+            fork="reset",
+            split="copied",
+            merge="transferred",
+            diff=("usage",),
         ),
     ]
 

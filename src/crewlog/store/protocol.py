@@ -336,8 +336,8 @@ class Store(Protocol):
         Args:
             call: The call's idempotency key.
             periods: The quotas.
-            at: Now, in milliseconds since the epoch. Calls counted `RESERVED` before it are
-            removed.
+            at: Now, in milliseconds since the epoch. Calls that were counted longer ago than
+            `COUNTED_CALL_RETENTION` are removed.
 
         Returns:
             A quota that is used up; None if the call counts.
@@ -451,8 +451,8 @@ class Store(Protocol):
     ) -> list[LogLink]:
         """The chain that ends at `head`, oldest first, back to its root or to a known head.
 
-        With merged logs, all links before both heads, each after its predecessors; `in_order` sorts
-        the messages. If `head` is in `known`, the result is empty. The root of a log without
+        With merged logs, all links before both heads, each after its predecessors; `sort_messages`
+        sorts the messages. If `head` is in `known`, the result is empty. The root of a log without
         messages must be in `known`: a store cannot tell it from a head whose links are lost, and
         must not return an empty transcript for a lost one.
 
