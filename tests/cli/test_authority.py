@@ -46,7 +46,7 @@ def test_the_matrix_fits_the_screen(width: int) -> None:
     tools = [f"tool_number_{n}" for n in range(23)]
     made = LivePermissionView(do="deny")
     cells = [
-        cell(agent, tool, outcome="deny" if tool.endswith("2") else "allow", set=made)
+        cell(agent, tool, outcome="deny" if tool.endswith("2") else "allow", live_permission=made)
         for agent in ("a", "an_agent_with_quite_a_long_name")
         for tool in tools
     ]
@@ -63,7 +63,8 @@ def test_the_matrix_fits_the_screen(width: int) -> None:
 
 def test_the_legend_of_a_matrix_fits_the_screen() -> None:
     cells = [
-        cell("a", o, outcome=o, set=LivePermissionView(do="deny")) for o in ("allow", "ask", "deny")
+        cell("a", o, outcome=o, live_permission=LivePermissionView(do="deny"))
+        for o in ("allow", "ask", "deny")
     ]
     lines = list(_legend([*cells, cell("a", "x", has=False)], 40))
     told = ["".join(p if isinstance(p, str) else p[0] for p in line).rstrip() for line in lines]
@@ -207,7 +208,11 @@ def test_who_may_what_is_seen_and_set(crewlog: Cli, guarded: str) -> None:
     assert allowed.code == 0, allowed.err
     assert "second may call send" in allowed.out
     found = crewlog("why", run, "second", "send", "--json").records[0]
-    assert (found["outcome"], found["rule"], found["set"]["by"]) == ("allow", "ruling", "ana")
+    assert (found["outcome"], found["rule"], found["live_permission"]["by"]) == (
+        "allow",
+        "ruling",
+        "ana",
+    )
     assert "set by ana" in crewlog("permissions", run, "--agent", "second").out
     asked = crewlog("ask", run, "first", "send", "--json").records[0]
     assert (asked["command"], asked["applied"]) == ("set_permission", True)
