@@ -55,11 +55,9 @@ class Model(BaseModel):
         """
         if self is other:
             return True
-        return (
-            type(self) is type(other)
-            and vars(self) == vars(other)
-            and self.__pydantic_private__ == getattr(other, "__pydantic_private__", None)
-        )
+        if type(self) is not type(other):
+            return NotImplemented
+        return vars(self) == vars(other)
 
     def to_json(self) -> dict[str, Json]:
         """The model as plain JSON data, without fields that have their default."""

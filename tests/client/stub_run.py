@@ -66,7 +66,7 @@ class StubRun:
             "graph_version": 1,
             "execution": 1,
             "position": 1,
-            "started": 1,
+            "started_at": 1,
             "steps": self._refused,
             "usage": {"calls": 1, "new_field": 1},
             "new_field": 1,

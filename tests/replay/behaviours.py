@@ -150,7 +150,10 @@ async def until_ended(run: Run) -> None:
 async def continue_as_new(site: Site) -> Run:
     """Several executions: lanes with parallel tools are cut in mid-turn, a join in its middle."""
     batch = calls(("nap", {"seconds": 0.05}), ("echo", {"text": "x"}))
-    agents: dict[str, Any] = {f"lane{i}": [*[batch] * (5 + i), {"text": "done"}] for i in range(2)}
+    calls_of = {"lane0": 2, "lane1": 10}  # one lane has arrived at the join while the other works
+    agents: dict[str, Any] = {
+        lane: [*[batch] * count, {"text": "done"}] for lane, count in calls_of.items()
+    }
     tools = {"nap": tool("nap"), "echo": tool("echo")}
     crew = site.crew({**agents, "end": [{"text": "E"}]}, tools=tools, limits={"events": 50})
     crew["agents"]["closer"] = crew["agents"].pop("end")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import getpass
 import json
 import re
@@ -58,7 +59,22 @@ async def test_it_replays(path: Path) -> None:
 def test_every_behaviour_has_a_history() -> None:
     names = {re.sub(r"_\d+$", "", path.stem) for path in HISTORIES}
     assert names == set(BEHAVIOURS)
-    assert len([p for p in HISTORIES if p.stem.startswith("continue_as_new")]) > 1
+
+
+def test_a_continued_run_is_cut_in_mid_turn_and_in_a_join() -> None:
+    paths = [path for path in HISTORIES if path.stem.startswith("continue_as_new")]
+    continued = [state for path in paths if (state := carried_state(path))]
+    assert len(continued) > 1
+    assert any(state.get("routing", {}).get("arrivals") for state in continued)
+    assert any(step.get("turn") for state in continued for step in state["frontier"].values())
+
+
+def carried_state(path: Path) -> dict[str, Any]:
+    """The state with which the execution of a history was continued; empty: it is the first."""
+    started = json.loads(path.read_text())["events"][0]["workflowExecutionStartedEventAttributes"]
+    [payload] = started["input"]["payloads"]
+    carry: dict[str, Any] = json.loads(base64.b64decode(payload["data"])).get("carry") or {}
+    return carry.get("state") or {}
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)

@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
     from crewlog.state.calls import FIND_COMMAND, FindCommand, FindCommandResult
-    from crewlog.wire import NOTIFY_MERGE, Answer, Change, Rollback
+    from crewlog.wire import NOTIFY_MERGE, Answer, Change, Rollback, cli_noun
 
 from crewlog.workflows import authorization, changes, restore
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
@@ -257,9 +257,13 @@ class CommandProcessor:
             return
         except CrewlogError as error:
             preparation = RefusedCommand(error)
-        except FailureError as error:
-            if not incoming.is_returned:
-                self._bug = error
+        except FailureError as error:  # raised by the loop, it would end the run
+            preparation = RefusedCommand(
+                CommandRejected(
+                    f"the {cli_noun(incoming.name)} could not be prepared: {error.cause or error}",
+                    remedy="Send it again with a new id.",
+                )
+            )
         except Exception as error:  # noqa: BLE001 - it must fail the workflow task, not only this coroutine
             self._bug = error
         if incoming.is_returned:  # its activity was cancelled; its client sends it again

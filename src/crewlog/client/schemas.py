@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import cast
 
 from pydantic import TypeAdapter
 
@@ -130,7 +131,7 @@ def _open(schema: dict[str, Json]) -> dict[str, Json]:
             return [opened(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
         return value
 
-    return {key: opened(value) for key, value in schema.items()}
+    return cast("dict[str, Json]", opened(schema))
 
 
 def files() -> dict[str, str]:

@@ -11,6 +11,7 @@ from crewlog.state.fold.handlers import (
     Changes,
     handles,
     limit_changes,
+    node_of_step,
     turn_of,
     turn_with_call,
     with_item,
@@ -57,7 +58,9 @@ def _accepted_reply_warning(state: CrewState, entry: j.ModelCallCompleted) -> Ch
 
     An agent that a message woke may reply with nothing.
     """
-    silent = entry.ending == "empty" and state.frontier[entry.step].waking_message is not None
+    step = state.frontier.get(entry.step)
+    is_woken = step is not None and step.waking_message is not None
+    silent = entry.ending == "empty" and is_woken
     if not entry.ending or silent:
         return {}
     fault = ACCEPTED_FAULTS[entry.ending]
@@ -113,7 +116,7 @@ def _fold_turn_limit_reached(state: CrewState, entry: j.TurnLimitReached, positi
         **limit_changes(
             f"{entry.agent} was cut off, since {entry.calls} {most} most",
             "call_limit_reached",
-            state.frontier[entry.step].node,
+            node_of_step(state, entry.step),
         ),
     }
 

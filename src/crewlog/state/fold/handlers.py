@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from crewlog.ids import NodeName, StepId
+from crewlog.ids import NodeName, StepId, node_of
 from crewlog.run_status import EndReason
 from crewlog.state.model import CrewState, FrontierStep, Turn
 
@@ -54,6 +54,12 @@ def with_step(state: CrewState, step: StepId, **changes: Any) -> Changes:
     if found is None:
         return {}
     return {"frontier": with_item(state.frontier, step, found.model_copy(update=changes))}
+
+
+def node_of_step(state: CrewState, step: StepId) -> NodeName:
+    """The node of a step, also if the step is not in the frontier any more."""
+    current = state.frontier.get(step)
+    return node_of(step) if current is None else current.node
 
 
 def turn_of(state: CrewState, step: StepId) -> Turn:

@@ -13,6 +13,7 @@ from crewlog.state.fold.handlers import (
     Frontier,
     handles,
     limit_changes,
+    node_of_step,
     turn_with_call,
     with_item,
     with_step,
@@ -316,7 +317,7 @@ def _fold_branch_target_refused(
     changes: Changes = {}
     if entry.used_up:
         reason: EndReason = "" if entry.goes == ASK_HUMAN else "route_limit_reached"
-        changes = limit_changes(entry.because, reason, state.frontier[entry.step].node)
+        changes = limit_changes(entry.because, reason, node_of_step(state, entry.step))
     if entry.exhausted_target is not None:
         count = state.execution_count.get(entry.exhausted_target, 0) + 1
         changes["execution_count"] = {**state.execution_count, entry.exhausted_target: count}
@@ -336,7 +337,7 @@ def _failed_step_warning(state: CrewState, entry: j.StepFailed) -> Changes:
         "warning": f"The run went on without {entry.step}, which failed: {entry.error_type}."
     }
     reason = error_end_reason(entry.error_type)
-    node = state.frontier[entry.step].node
+    node = node_of_step(state, entry.step)
     return {**changes, "limit_reached": reason, "limit_node": node} if reason else changes
 
 
