@@ -1,4 +1,4 @@
-"""The guards of a tool call that a single line makes: secrets, logs, checks and quotas."""
+"""What a tool call must not do: pass on secrets or logs, run unapproved edits, waste a quota."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of tools: opened inside the workspace, whatever is swapped meanwhile."""
+"""Tools open only files of the workspace, also if a folder is replaced by a link meanwhile."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Each field that who may only change a crew may not change freely: one wider value, one stricter.
+"""The rule of each field of a definition: one stricter and one wider value.
 
-A pair is (stricter, wider). From the stricter one to the wider one is told, in words that name the
-field; the other way nothing is told, but where nothing may be done to the field at all.
+A change from the stricter to the wider value reports a widening, in text that names the field. The
+change back reports none, unless any change of the field widens.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ LEFT_OUT = object()
 
 
 class Pair(NamedTuple):
-    """Two crews: the second gives somebody more."""
+    """Two values of a field: the second one widens."""
 
     path: tuple[str, ...]
     stricter: Any
     wider: Any
     told: str
-    """What is said of the wider one."""
+    """The text of the widening."""
     back: bool = False
-    """Whether the way back is told as well."""
+    """Whether the change back widens, too."""
 
 
 def of(stricter: Any, wider: Any, told: str, *path: str, back: bool = False) -> Pair:
@@ -200,16 +200,16 @@ def told(old: CrewDefinition, new: CrewDefinition) -> str:
     return "; ".join(widening(old, new))
 
 
-def test_each_guarded_field_has_a_case() -> None:
-    """What a flow says is compared as a whole, see `test_widening`."""
+def test_each_field_with_a_rule_has_a_case() -> None:
+    """Flows are compared as a whole, see `test_widening`."""
     kinds = {kind for kind, _ in CASES}
-    guarded = {
+    with_rules = {
         (kind, field)
         for kind in kinds
         for field, way in FIELDS[kind].items()
         if way not in ("free", "flow")
     }
-    assert set(CASES) == guarded
+    assert set(CASES) == with_rules
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].__name__}.{case[1]}")

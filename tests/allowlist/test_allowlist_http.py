@@ -1,4 +1,4 @@
-"""HTTP of tools against a real server: where it may go, hop by hop, and where it may not."""
+"""HTTP requests of tools, against a real server: each redirect is checked, too."""
 
 from __future__ import annotations
 
