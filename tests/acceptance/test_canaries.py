@@ -41,6 +41,7 @@ from crewlog.store import PostgresStore, open_store
 from crewlog.store.key_check import COLUMNS
 from crewlog.store.memories import NewMemory
 from readings import reply
+from store_tables import PLAIN_COLUMNS
 
 from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, make_site, tool, until
 from .test_prompt_runs import DRAFTS, GATHERS, PROMPT, WORK
@@ -381,61 +382,6 @@ async def told_by_temporal(site: Site) -> bytes:
         assert field in PLAIN_FIELDS, (field, said)
         assert re.fullmatch(r"[\w.:@/-]*", said) or said in PLAIN_WORDS, (field, said)
     return b"".join(each.SerializeToString() for each in told)
-
-
-PLAIN_COLUMNS = {
-    *("bodies.hash", "definitions.hash", "log_links.head", "log_links.previous", "log_links.body"),
-    "log_links.other",
-    *(
-        "orphaned_links.head",
-        "journal_entries.hash",
-        "tool_approvals.hash",
-        "signed_tool_approvals.hash",
-    ),
-    *("runs.run", "runs.crew", "runs.definition", "runs.status", "runs.source", "runs.recipe"),
-    *(
-        "journal_entries.run",
-        "interrupts.run",
-        "interrupts.id",
-        "steps.run",
-        "steps.step",
-        "steps.agent",
-    ),
-    *("checkpoints.run", "checkpoints.step", "checkpoints.node", "checkpoints.kind"),
-    *(
-        "snapshots.run",
-        "permission_changes.run",
-        "tags.run",
-        "tags.tag",
-        "pending_forks.source",
-        "pending_forks.fork",
-    ),
-    *(
-        "forked_runs.run",
-        "rejected_executions.run",
-        "rejected_executions.execution",
-        "accepted_executions.run",
-        "accepted_executions.execution",
-    ),
-    *("start_records.key", "start_records.owner"),
-    *("crews.name", "crews.definition", "default_crews.name"),
-    *("catalog_entries.kind", "catalog_entries.name", "catalog_entries.content"),
-    *("quota_calls.quota", "quota_calls.call", "quota_calls.period"),
-    *("quota_counts.quota", "quota_counts.period"),
-    *("memories.crew", "memories.scope", "memories.agent", "memories.run", "memories.step"),
-    *("memories.key", "memories.words", "memories.embedder", "memories.embedding"),
-    *("tool_approvals.source", "tool_approvals.tool"),
-    *(
-        "signed_tool_approvals.source",
-        "signed_tool_approvals.tool",
-        "signed_tool_approvals.key",
-        "signed_tool_approvals.signature",
-    ),
-    *("schema_migrations.name", "deleted_run_sources.run", "deleted_run_sources.source"),
-    *("log_sources.run", "log_sources.source"),
-    "key_checks.namespace",
-}
-"""What the documentation names as readable in the store: ids, names, hashes, codes."""
 
 
 async def told_by_the_store(site: Site) -> bytes:

@@ -3,11 +3,8 @@
 Each test begins with empty tables, so that a dump is what its run made. Equal means: every column
 of every row of every table, but for
 
-- `crews`, the registrations, and `memories` and `list_approved_tools`, which are in no history; no
-run
-  here is of a registered crew, and none remembers or approves anything;
-- `reservations`, whose times are a moment apart: `quota_counts` says what they come to;
-- `schema_migrations`, which is no run's: it has the time at which the tables were made.
+- the tables that are not rebuilt, because no history has their rows (`tests/store_tables.py`);
+- `quota_calls`, whose times differ by a moment: `quota_counts` has their sums.
 """
 
 from __future__ import annotations
@@ -36,49 +33,14 @@ from crewlog.encryption.rows import RowCipher
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.store import open_store
 from crewlog.store.key_check import COLUMNS
+from store_tables import NOT_REBUILT_TABLES, REBUILT_TABLES
 
 from .harness import LIMIT, Site, calls, payload_in, tool, until
 
-TABLES = {
-    "definitions": "hash",
-    "bodies": "hash",
-    "start_records": "key",
-    "log_links": "head",
-    "journal_entries": "position",
-    "runs": "run",
-    "interrupts": "id",
-    "steps": "step",
-    "checkpoints": "position",
-    "snapshots": "position",
-    "tags": "tag",
-    "permission_changes": "position",
-    "log_sources": "source",
-    "accepted_executions": "execution",
-    "quota_counts": "quota",
-}
 RARE = {"tags", "permission_changes", "log_sources", "accepted_executions"}
 """Tables that have rows only of runs to which something happened that most are spared."""
-NO_RUNS_TABLES = {
-    *(
-        "crews",
-        "default_crews",
-        "catalog_entries",
-        "orphaned_links",
-        "pending_forks",
-        "forked_runs",
-        "deleted_run_sources",
-        "rejected_executions",
-        "schema_migrations",
-    ),
-    *(
-        "memories",
-        "quota_calls",
-        "tool_approvals",
-        "signed_tool_approvals",
-        "key_checks",
-        "accepted_executions",
-    ),
-}
+TABLES = {table: key for table, key in REBUILT_TABLES.items() if table != "quota_calls"}
+"""The compared tables, each with a column to sort its rows."""
 QUEUE = "rebuild"
 LARGE = "0123456789" * 8000
 pytestmark = pytest.mark.timeout(400)
@@ -104,7 +66,7 @@ async def lose(db: Any) -> None:
 async def drop(db: Any) -> None:
     """Drops every table of ours, whichever there are, and with them what says that there were."""
     rows = await db.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'crewlog'")
-    assert {row["tablename"] for row in rows} == TABLES.keys() | NO_RUNS_TABLES
+    assert {row["tablename"] for row in rows} == REBUILT_TABLES.keys() | NOT_REBUILT_TABLES
     tables = ", ".join(f"crewlog.{row['tablename']}" for row in rows)
     while True:
         try:

@@ -13,6 +13,7 @@ from crewlog.encryption.rows import PREFIX
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
+from crewlog.store.append_statement import TABLES
 from crewlog.store.codec import dump_json, pack
 from crewlog.store.key_check import COLUMNS, Column
 from crewlog.store.memories import decrypt_memory, encrypt_memory
@@ -109,7 +110,7 @@ async def delete_unreadable_rows(
     if not isinstance(store, PostgresStore) or store.cipher.keys is None:
         return 0
     packed = pack(run)
-    conditions = {
+    conditions: dict[str, tuple[Any, ...]] = {
         "definitions": ("hash = ANY($1::text[])", [*definitions]),
         "bodies": ("hash = ANY($1::text[])", [*bodies]),
         "journal_entries": (
@@ -118,8 +119,10 @@ async def delete_unreadable_rows(
             [*positions],
         ),
         "snapshots": ("run = $1::text AND position = ANY($2::bigint[])", packed, [*positions]),
-        **(dict.fromkeys(("interrupts", "runs"), ("run = $1::text", packed)) if whole else {}),
     }
+    if whole:
+        projected = {column.table for column in COLUMNS} & {*TABLES} - conditions.keys()
+        conditions |= dict.fromkeys(projected, ("run = $1::text", packed))
     count = 0
     for each in (column for column in COLUMNS if column.table in conditions):
         where, *arguments = conditions[each.table]

@@ -72,7 +72,7 @@ CREATE TABLE crewlog.log_links (
     other    text COLLATE "C"
 );
 
--- Links of deleted runs that related runs still use.
+-- Links of deleted runs that related runs still use. Not derived from histories.
 CREATE TABLE crewlog.orphaned_links (head text COLLATE "C" PRIMARY KEY);
 
 -- Entries may be stored in any order. So `crew` and `definition` are null until an entry with them is
@@ -208,7 +208,7 @@ CREATE TABLE crewlog.rejected_executions (
 );
 
 -- The executions of runs with signed commands whose start was authorized, and those that continue them.
--- The store accepts entries of such a run from no other execution. Not derived from histories.
+-- The store accepts entries of such a run from no other execution.
 CREATE TABLE crewlog.accepted_executions (
     run       text COLLATE "C" NOT NULL,
     execution text COLLATE "C" NOT NULL,
@@ -216,7 +216,7 @@ CREATE TABLE crewlog.accepted_executions (
 );
 
 -- Start records of work that starts only once: the first process that inserts a key owns the work. The
--- work is a call, a summary, or the claim of an agent of an ended run. Not derived from histories.
+-- work is a call, a summary, or the claim of an agent of an ended run.
 CREATE TABLE crewlog.start_records (
     key   text COLLATE "C" PRIMARY KEY,
     owner text COLLATE "C" NOT NULL
@@ -280,8 +280,7 @@ CREATE TABLE crewlog.key_checks (
     only_encrypted boolean NOT NULL
 );
 
--- The calls that count in quotas over runs, each once. `period` is the hour or the day. Not derived from
--- histories.
+-- The calls that count in quotas over runs, each once. `period` is the hour or the day.
 CREATE TABLE crewlog.quota_calls (
     quota text COLLATE "C" NOT NULL,
     call  text COLLATE "C" NOT NULL,
@@ -291,8 +290,7 @@ CREATE TABLE crewlog.quota_calls (
 );
 CREATE INDEX quota_calls_by_age ON crewlog.quota_calls (quota, at);
 
--- The number of `quota_calls` by quota and period, so that counting a call reads one row. Not derived
--- from histories.
+-- The number of `quota_calls` by quota and period, so that counting a call reads one row.
 CREATE TABLE crewlog.quota_counts (
     quota text COLLATE "C" NOT NULL,
     period text COLLATE "C" NOT NULL,
