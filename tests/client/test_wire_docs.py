@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from crewlog import wire
-from crewlog.client.schemas import INDEX, files, schemas
+from crewlog.client.schemas import INDEX, TAKES, files, schemas
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "wire.md").read_text(encoding="utf-8")
@@ -93,20 +93,6 @@ def test_every_answer_in_the_page_is_valid(content: str) -> None:
 
 
 def test_all_fields_that_can_be_sent_are_in_the_page() -> None:
-    for model in (
-        wire.StartRun,
-        wire.ForkSource,
-        wire.Rollback,
-        wire.InterruptCommand,
-        wire.MessageCommand,
-        wire.Answer,
-        wire.Change,
-        wire.EditState,
-        wire.Redirect,
-        wire.SetPermission,
-        wire.TagCommand,
-        wire.Page,
-        wire.PermissionsQuery,
-    ):
+    for model in (*TAKES.values(), wire.ForkSource):
         for field in model.model_fields:
             assert f"`{field}`" in TEXT

@@ -18,24 +18,7 @@ from pydantic import TypeAdapter
 from crewlog import wire
 from crewlog.errors import UsageError
 from crewlog.model import Json, Model
-from crewlog.reporting.audit.view import AuditRecordView
-from crewlog.reporting.diff.view import (
-    ArtifactDiffView,
-    CheckpointListView,
-    DefinitionDiffView,
-    DiffView,
-)
-from crewlog.reporting.drawing.view import GraphDrawingView
-from crewlog.reporting.dry_run.view import DryRunView
-from crewlog.reporting.events.view import EventView
-from crewlog.reporting.explanation import ExplanationView
-from crewlog.reporting.inbox import InboxInterruptView
-from crewlog.reporting.permission_matrix.view import (
-    PermissionExplanationView,
-    PermissionMatrixView,
-)
-from crewlog.reporting.report.view import ReportView
-from crewlog.reporting.trace.view import TraceDiffView, TraceView
+from crewlog.reporting.views import VIEWS
 from crewlog.state.journal import JournalEntry
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -53,24 +36,6 @@ _RESULTS: list[type[Model]] = [
 ]
 TAKES: dict[str, type[Model]] = {model.__name__: model for model in _ARGUMENTS}
 GIVES: dict[str, type[Model]] = {model.__name__: model for model in _RESULTS}
-VIEWS: dict[str, type[Model]] = {
-    "ArtifactDiffView": ArtifactDiffView,
-    "AuditRecordView": AuditRecordView,
-    "CheckpointListView": CheckpointListView,
-    "DefinitionDiffView": DefinitionDiffView,
-    "DiffView": DiffView,
-    "DryRunView": DryRunView,
-    "EventView": EventView,
-    "ExplanationView": ExplanationView,
-    "GraphDrawingView": GraphDrawingView,
-    "InboxInterruptView": InboxInterruptView,
-    "PermissionExplanationView": PermissionExplanationView,
-    "PermissionMatrixView": PermissionMatrixView,
-    "ReportView": ReportView,
-    "TraceDiffView": TraceDiffView,
-    "TraceView": TraceView,
-}
-"""The view models: what commands print with `--json`."""
 REPORTING = "reporting"
 """The folder with the schemas of the view models."""
 
