@@ -28,7 +28,7 @@ from crewlog.client import Client, Endpoints, Run
 from crewlog.client.session import LazyStore
 from crewlog.dev.ephemeral import own_environ
 from crewlog.dev.paths import Home
-from crewlog.dev.processes import Guard
+from crewlog.dev.processes import Watchdog
 from crewlog.dev.services import Services
 from crewlog.errors import StoreUnavailable
 from crewlog.payload_storage.converter import data_converter
@@ -55,15 +55,15 @@ async def postgres_dsn() -> AsyncIterator[str]:
         yield url
         return
     root = Path(tempfile.mkdtemp(prefix="crewlog-test-"))
-    guard = Guard()
+    watchdog = Watchdog()
     # A Temporal server is named, so that only Postgres is started.
     environ = {**own_environ(), "TEMPORAL_ADDRESS": "unused:1"}
-    services = Services(Home.at(root), environ=environ, guard=guard)
+    services = Services(Home.at(root), environ=environ, watchdog=watchdog)
     try:
         yield (await services.ensure()).database_url
     finally:
         await services.stop_all()
-        guard.close()
+        watchdog.close()
         shutil.rmtree(root, ignore_errors=True)
 
 

@@ -58,8 +58,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from crewlog.dev import temporal_server
 from crewlog.dev.paths import hold
 from crewlog.dev.processes import (
-    Guard,
     ProcessRecord,
+    Watchdog,
     end,
     find_by_arguments,
     identify,
@@ -103,17 +103,21 @@ class Cluster:
     Args:
         home: The directory; `CREWLOG_CLUSTER_HOME`, else `.cluster` of this checkout, if None.
         progress: Told about long steps.
-        guard: Ends what is started when this process is gone: for tests with a cluster of theirs.
+        watchdog: Ends the started processes when this process ends; for tests of clusters.
     """
 
     def __init__(
-        self, home: Path | None = None, *, progress: Progress = SILENT, guard: Guard | None = None
+        self,
+        home: Path | None = None,
+        *,
+        progress: Progress = SILENT,
+        watchdog: Watchdog | None = None,
     ) -> None:
         chosen = home or Path(os.environ.get("CREWLOG_CLUSTER_HOME") or REPOSITORY / ".cluster")
         # Processes are recognised by the paths in their command lines.
         self.home = chosen.expanduser().resolve()
         self._progress = progress
-        self._guard = guard
+        self._watchdog = watchdog
 
     # -- the whole ---------------------------------------------------------------------------
 
@@ -340,8 +344,8 @@ class Cluster:
             kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
             environ = {**kept, **server_environ(state, service)}
             process = spawn([str(self._program(service)), "start"], log, env=environ)
-        if self._guard is not None:
-            self._guard.watch(process, _stop_signal(service))
+        if self._watchdog is not None:
+            self._watchdog.watch(process, _stop_signal(service))
         # Between reading and writing nothing is awaited: roles are started side by side.
         state = self.state
         processes = {**state.processes, service: process}

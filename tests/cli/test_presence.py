@@ -18,7 +18,7 @@ from crewlog.cli.hands import Hand
 from crewlog.cli.presence import Server, Worker
 from crewlog.cli.screen import Screen
 from crewlog.dev.pollers import POLLER_LIFE, alive
-from crewlog.dev.processes import Guard, spawn
+from crewlog.dev.processes import Watchdog, spawn
 from crewlog.errors import WorkerMissing
 from crewlog.workers.log_tail import END_EVENT, log_tail
 
@@ -126,9 +126,9 @@ def test_a_worker_that_was_told_to_end_did_not_end_by_itself(tmp_path: Path) -> 
     log = tmp_path / "worker.log"
     log.write_text("")
     record = spawn([sys.executable, "-c", "import time; time.sleep(60)"], log)
-    guard = Guard()
+    watchdog = Watchdog()
     try:
-        hand = Hand(record, log, 0, guard)
+        hand = Hand(record, log, 0, watchdog)
         assert not hand.stopped
         os.kill(record.pid, signal.SIGTERM)
         until = time.monotonic() + 20
@@ -138,16 +138,16 @@ def test_a_worker_that_was_told_to_end_did_not_end_by_itself(tmp_path: Path) -> 
         with pytest.raises(WorkerMissing, match="the worker of this command was stopped"):
             hand.check()
     finally:
-        guard.close()
+        watchdog.close()
 
 
 def test_a_worker_that_was_killed_is_said_to_be(tmp_path: Path) -> None:
     log = tmp_path / "worker.log"
     log.write_text(_REFUSED)
     record = spawn([sys.executable, "-c", "import time; time.sleep(60)"], log)
-    guard = Guard()
+    watchdog = Watchdog()
     try:
-        hand = Hand(record, log, 0, guard)
+        hand = Hand(record, log, 0, watchdog)
         hand.check()
         os.kill(record.pid, 9)
         until = time.monotonic() + 20
@@ -156,7 +156,7 @@ def test_a_worker_that_was_killed_is_said_to_be(tmp_path: Path) -> None:
         with pytest.raises(WorkerMissing) as ended:
             hand.check()
     finally:
-        guard.close()
+        watchdog.close()
     assert "ended by itself (SIGKILL)" in ended.value.message
     assert "Traceback" not in str(ended.value)
     assert "`crewlog watch" not in ended.value.remedy

@@ -34,7 +34,7 @@ from temporalio.service import RPCError
 
 from crewlog.dev import temporal_server
 from crewlog.dev.paths import Home
-from crewlog.dev.processes import Guard
+from crewlog.dev.processes import Watchdog
 from crewlog.temporal_service.cli import TemporalCli
 
 READS = 6000
@@ -169,19 +169,19 @@ async def _fault(kinds: list[Read]) -> str:
 
 async def measure(cli: Path, reads: int) -> Outcome:
     """Abort reads of the dev server of this CLI, on a database of its own."""
-    guard = await asyncio.to_thread(Guard)
+    watchdog = await asyncio.to_thread(Watchdog)
     try:
         with tempfile.TemporaryDirectory(prefix="crewlog-aborted-") as root:
             home = Home.at(Path(root))
             home.create()
             record = await temporal_server.start(
-                TemporalCli(cli, "", "", "named"), home, usual_ports=False, on_spawn=guard.watch
+                TemporalCli(cli, "", "", "named"), home, usual_ports=False, on_spawn=watchdog.watch
             )
             client = await temporal_server.connect(record.address)
             print(f"{cli}: server {record.version}", flush=True)  # noqa: T201
             return await abort_reads(client, reads)
     finally:
-        await asyncio.to_thread(guard.close)
+        await asyncio.to_thread(watchdog.close)
 
 
 def main() -> int:

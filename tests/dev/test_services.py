@@ -18,7 +18,7 @@ import pytest
 from crewlog.dev import temporal_server
 from crewlog.dev.doctor import examine
 from crewlog.dev.paths import Home
-from crewlog.dev.processes import Guard, ProcessRecord, end, identify, spawn
+from crewlog.dev.processes import ProcessRecord, Watchdog, end, identify, spawn
 from crewlog.dev.progress import Progress
 from crewlog.dev.registry import Registry, ServiceRecord
 from crewlog.dev.services import Services, temporal_profile
@@ -408,7 +408,7 @@ def test_a_step_of_the_clock_leaves_a_process_alive(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = spawn(["sleep", "100"], directory / "log")
-    guard = Guard()
+    watchdog = Watchdog()
     try:
         created = process.created
         with monkeypatch.context() as patched:
@@ -418,9 +418,9 @@ def test_a_step_of_the_clock_leaves_a_process_alive(
             assert process.alive
             assert identify(process.pid) == process
             assert process.created == pytest.approx(created + 3600, abs=2)
-        guard.watch(process)
+        watchdog.watch(process)
     finally:
-        guard.close()
+        watchdog.close()
     assert not process.alive
 
 

@@ -17,7 +17,7 @@ from crewlog.client import Client, Run
 from crewlog.dev import postgres
 from crewlog.dev.ephemeral import Ephemeral, own_environ
 from crewlog.dev.paths import Home
-from crewlog.dev.processes import Guard
+from crewlog.dev.processes import Watchdog
 from crewlog.dev.services import Services
 from crewlog.ids import RunId
 from crewlog.payload_storage.converter import data_converter
@@ -135,7 +135,7 @@ async def make_stand(root: Path, *, address: str | None = None) -> AsyncGenerato
         address: A Temporal server to use, that of a cluster, instead of a local one.
     """
     home = Home.at(root / "home")
-    guard = await asyncio.to_thread(Guard)
+    watchdog = await asyncio.to_thread(Watchdog)
     nursery = Nursery()
     (root / "project").mkdir()
     (root / "ledger").mkdir()
@@ -144,12 +144,13 @@ async def make_stand(root: Path, *, address: str | None = None) -> AsyncGenerato
     try:
         await asyncio.to_thread(home.create)
         _, database = await asyncio.gather(
-            nursery.open(), postgres.start(home, on_spawn=lambda p: guard.watch(p, signal.SIGQUIT))
+            nursery.open(),
+            postgres.start(home, on_spawn=lambda p: watchdog.watch(p, signal.SIGQUIT)),
         )
         environ = {**own_environ(), "DATABASE_URL": database.address}
         if address:
             environ["TEMPORAL_ADDRESS"] = address
-        services = Services(home, environ=environ, guard=guard)
+        services = Services(home, environ=environ, watchdog=watchdog)
         ends = replace(await services.ensure(), database_url=database.address)
         temporal = await TemporalClient.connect(
             ends.temporal_address, data_converter=data_converter(root / "payloads")
@@ -157,7 +158,7 @@ async def make_stand(root: Path, *, address: str | None = None) -> AsyncGenerato
         store = await PostgresStore.connect(database.address)
         site = Site(Ephemeral(ends, services, home), root, temporal, store)
         server = TemporalVictim(services) if not address else None
-        keeper = PostgresVictim(database, home, guard)
+        keeper = PostgresVictim(database, home, watchdog)
         try:
             yield Stand(site, nursery, ledger, keeper, server)
         finally:
@@ -167,4 +168,4 @@ async def make_stand(root: Path, *, address: str | None = None) -> AsyncGenerato
                 await server.kill()
     finally:
         await nursery.close()
-        await asyncio.to_thread(guard.close)
+        await asyncio.to_thread(watchdog.close)

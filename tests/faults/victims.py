@@ -16,7 +16,7 @@ from typing import Protocol
 
 from crewlog.dev import postgres
 from crewlog.dev.paths import Home
-from crewlog.dev.processes import Guard, ProcessRecord, end
+from crewlog.dev.processes import ProcessRecord, Watchdog, end
 from crewlog.dev.registry import ServiceRecord
 from crewlog.dev.services import Services
 
@@ -102,12 +102,12 @@ class PostgresVictim:
         self,
         record: ServiceRecord,
         home: Home,
-        guard: Guard,
+        watchdog: Watchdog,
         signals: Sequence[int] = (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL),
     ) -> None:
         self._record = record
         self._home = home
-        self._guard = guard
+        self._watchdog = watchdog
         self._signals = list(signals)
 
     async def kill(self, number: int | None = None) -> None:
@@ -121,7 +121,7 @@ class PostgresVictim:
         self._record = await postgres.start(self._home, on_spawn=self._watch)
 
     def _watch(self, process: ProcessRecord) -> None:
-        self._guard.watch(process, signal.SIGQUIT)  # nobody needs its data any more
+        self._watchdog.watch(process, signal.SIGQUIT)  # nobody needs its data any more
 
 
 class ClusterVictim:

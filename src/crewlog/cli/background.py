@@ -14,7 +14,7 @@ from crewlog.cli.hands import Assignment, Hand, assigned, remember, start_worker
 from crewlog.cli.screen import Screen, plain
 from crewlog.client import Client, RunSummary
 from crewlog.client.session import no_worker
-from crewlog.dev.processes import Guard, ProcessRecord
+from crewlog.dev.processes import ProcessRecord, Watchdog
 from crewlog.dev.services import Services
 from crewlog.run_status import OPEN
 
@@ -28,10 +28,10 @@ class Background:
     start: int
     """Where its own words begin in the log."""
 
-    def watched(self, guard: Guard) -> Hand:
+    def watched(self, watchdog: Watchdog) -> Hand:
         """The worker as one that ends with this command."""
-        guard.watch(self.process)
-        return Hand(self.process, self.log, self.start, guard)
+        watchdog.watch(self.process)
+        return Hand(self.process, self.log, self.start, watchdog)
 
 
 async def background_worker(assignment: Assignment) -> Background:
@@ -79,7 +79,7 @@ async def leave_to_workers(screen: Screen, client: Client, queue: str) -> bool:
 
 async def _at_work(client: Client, worker: Background, queue: str) -> None:
     """Wait until a worker polls its queue, or has taken longer than workers take."""
-    own = Hand(worker.process, worker.log, worker.start, Guard())
+    own = Hand(worker.process, worker.log, worker.start, Watchdog())
     deadline = time.monotonic() + COME_UP
     while not await polled(client, queue, worker.process.pid) and time.monotonic() < deadline:
         own.check()

@@ -25,7 +25,7 @@ from crewlog.cli.screen import Part, Screen, plain, short_path
 from crewlog.cli.services import ServiceProgress, connected
 from crewlog.client import Client
 from crewlog.definition.load import load_file
-from crewlog.dev.processes import Guard, end, identify
+from crewlog.dev.processes import Watchdog, end, identify
 from crewlog.dev.services import Services
 from crewlog.errors import CrewlogError, InvalidDefinition, WorkerMissing
 from crewlog.temporal_service.cli import find_with_attempts
@@ -149,8 +149,8 @@ async def _ready(client: Client, made: Background, queue: str) -> None:
     Raises:
         WorkerMissing: it ended, or did not come up in time.
     """
-    guard = Guard()
-    hand = Hand(made.process, made.log, made.start, guard)
+    watchdog = Watchdog()
+    hand = Hand(made.process, made.log, made.start, watchdog)
     try:
         async with asyncio.timeout(READY_LIMIT):
             while not await polled(client, queue, pid=made.process.pid):
@@ -163,7 +163,7 @@ async def _ready(client: Client, made: Background, queue: str) -> None:
             place=f"task queue {queue!r}",
         ) from None
     finally:
-        await asyncio.to_thread(guard.close)
+        await asyncio.to_thread(watchdog.close)
 
 
 async def _document(
@@ -186,8 +186,8 @@ async def _document(
 
 async def _attached(screen: Screen, made: Background) -> int:
     """Show the worker's log until Ctrl-C, then end the worker."""
-    guard = Guard()
-    hand = made.watched(guard)
+    watchdog = Watchdog()
+    hand = made.watched(watchdog)
     try:
         with made.log.open("r", encoding="utf-8", errors="replace") as file:
             file.seek(made.start)
@@ -263,7 +263,7 @@ async def _foreground(screen: Screen, queue: str, here: Path) -> int:
     """The worker as a child that shares our terminal."""
     endpoints = await Services().ensure()
     env = environment(endpoints, queue, here)
-    guard = Guard()
+    watchdog = Watchdog()
     # A session of its own: Ctrl-C reaches it once, through us.
     child = await asyncio.create_subprocess_exec(
         *COMMAND, env=env, cwd=here, stdin=subprocess.DEVNULL, start_new_session=True
@@ -271,7 +271,7 @@ async def _foreground(screen: Screen, queue: str, here: Path) -> int:
     record = identify(child.pid)
     try:
         if record is not None:
-            guard.watch(record)
+            watchdog.watch(record)
         Services().register_worker(child.pid, task_queue=queue)
         if screen.as_json:
             screen.record({"pid": child.pid, "task_queue": queue})
@@ -289,4 +289,4 @@ async def _foreground(screen: Screen, queue: str, here: Path) -> int:
     else:
         return code if code >= 0 else exits.AWAY
     finally:
-        await asyncio.to_thread(guard.close)
+        await asyncio.to_thread(watchdog.close)

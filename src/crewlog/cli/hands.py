@@ -32,7 +32,7 @@ import psutil
 from crewlog.cli.screen import Screen
 from crewlog.cli.services import is_local
 from crewlog.dev.paths import PRIVATE_FOLDER, Home, open_private
-from crewlog.dev.processes import Guard, ProcessRecord, end, exit_code, size_of, spawn, tail
+from crewlog.dev.processes import ProcessRecord, Watchdog, end, exit_code, size_of, spawn, tail
 from crewlog.dev.registry import ServiceRecord
 from crewlog.dev.services import Endpoints, Services
 from crewlog.errors import UsageError, WorkerMissing
@@ -159,13 +159,13 @@ class Hand:
         process: ProcessRecord,
         log: Path,
         start: int,
-        guard: Guard,
+        watchdog: Watchdog,
         assignment: Assignment | None = None,
     ) -> None:
         self.process = process
         self.log = log
         self._start = start
-        self._guard = guard
+        self._watchdog = watchdog
         self._assignment = assignment
         """What to start another one for; none where nobody is to."""
         self._restarts = 0
@@ -191,7 +191,7 @@ class Hand:
             self.process, self.log, self._start = await start_worker(
                 assigned.queue, assigned.directory
             )
-            self._guard.watch(self.process)
+            self._watchdog.watch(self.process)
 
     @property
     def stopped(self) -> bool:
@@ -226,7 +226,7 @@ class Hand:
     async def close(self) -> None:
         """Let it finish what it has, and end it."""
         await asyncio.to_thread(end, self.process, grace=GRACE)
-        await asyncio.to_thread(self._guard.close)
+        await asyncio.to_thread(self._watchdog.close)
 
 
 _STOPPED = (0, -signal.SIGTERM, -signal.SIGINT)
@@ -292,11 +292,11 @@ async def hand(assignment: Assignment) -> AsyncGenerator[Hand | None]:
         yield None
         return
     remember(assignment)
-    guard = Guard()
+    watchdog = Watchdog()
     process, log, start = await start_worker(assignment.queue, assignment.directory)
     # Should we be killed, it ends all the same.
-    guard.watch(process)
-    lent = Hand(process, log, start, guard, assignment)
+    watchdog.watch(process)
+    lent = Hand(process, log, start, watchdog, assignment)
     try:
         yield lent
     finally:

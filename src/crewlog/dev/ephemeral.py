@@ -1,7 +1,7 @@
 """Throwaway services for tests: a home of their own, free ports, nothing left behind.
 
-At the end of the block everything is stopped. If the process is killed before, its guard (see
-`crewlog.dev.guard`) does it. Data need not survive the machine, so PostgreSQL does not sync.
+At the end of the block everything is stopped. If the process is killed before, its watchdog (see
+`crewlog.dev.watchdog`) does it. Data need not survive the machine, so PostgreSQL does not sync.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crewlog.dev.paths import Home
-from crewlog.dev.processes import Guard
+from crewlog.dev.processes import Watchdog
 from crewlog.dev.progress import SILENT, Progress
 from crewlog.dev.services import Endpoints, Services
 
@@ -63,12 +63,12 @@ async def ephemeral(root: Path, *, progress: Progress = SILENT) -> AsyncGenerato
         ServiceError: They cannot be started.
     """
     home = Home.at(root)
-    guard = await asyncio.to_thread(Guard)
-    services = Services(home, environ=own_environ(), guard=guard)
+    watchdog = await asyncio.to_thread(Watchdog)
+    services = Services(home, environ=own_environ(), watchdog=watchdog)
     try:
         yield Ephemeral(await services.ensure(progress), services, home)
     finally:
         try:
             await asyncio.shield(services.stop_all())
         finally:
-            await asyncio.to_thread(guard.close)
+            await asyncio.to_thread(watchdog.close)

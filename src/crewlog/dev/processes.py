@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel, ConfigDict
 
-from crewlog.dev import guard as guard_script
+from crewlog.dev import watchdog as watchdog_script
 from crewlog.dev.paths import PRIVATE_FOLDER, open_private
 
 LOG_LIMIT = 8 * 1024 * 1024
@@ -44,7 +44,7 @@ class ProcessRecord(BaseModel):
     pid: int
     """The process id."""
     started: float
-    """When the system started it, as `guard.start_of` has it."""
+    """When the system started it, as `watchdog.start_of` has it."""
     command: tuple[str, ...]
     """Its command line."""
 
@@ -55,7 +55,7 @@ class ProcessRecord(BaseModel):
             return None
         try:
             process = psutil.Process(self.pid)
-            if not guard_script.started_at(process, self.started):
+            if not watchdog_script.started_at(process, self.started):
                 return None
             if process.status() == psutil.STATUS_ZOMBIE:
                 return None
@@ -113,7 +113,7 @@ def identify(pid: int) -> ProcessRecord | None:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        started, command = guard_script.start_of(process), _command_of(process)
+        started, command = watchdog_script.start_of(process), _command_of(process)
         return ProcessRecord(pid=pid, started=started, command=command)
     except psutil.Error:
         return None
@@ -178,7 +178,7 @@ def spawn(
         )
     _children[child.pid] = child
     try:
-        started = guard_script.start_of(psutil.Process(child.pid))
+        started = watchdog_script.start_of(psutil.Process(child.pid))
     except psutil.Error:  # it has ended
         started = 0.0
     return ProcessRecord(pid=child.pid, started=started, command=tuple(command))
@@ -284,23 +284,23 @@ def free_port(preferred: int | None = None) -> int:
         return port
 
 
-class Guard:
-    """Ends processes when this one is gone, however it went; see `crewlog.dev.guard`."""
+class Watchdog:
+    """Ends processes when this process ends, also by SIGKILL; see `crewlog.dev.watchdog`."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(guard_script.__file__)],
+            [sys.executable, "-P", str(watchdog_script.__file__)],
             stdin=subprocess.PIPE,
             start_new_session=True,
             text=True,
         )
 
     def watch(self, record: ProcessRecord, gently: int = signal.SIGTERM) -> None:
-        """End this process too, asking with the signal `gently`."""
+        """Adds a process, which is first asked to end with the signal `gently`."""
         if self._process.stdin is not None:
             self._process.stdin.write(f"{record.pid} {record.started} {int(gently)}\n")
             self._process.stdin.flush()
 
     def close(self) -> None:
-        """End what is watched and still runs, and the guard itself."""
+        """Ends the watched processes that still run, and the watchdog itself."""
         self._process.communicate()

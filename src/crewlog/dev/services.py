@@ -21,7 +21,7 @@ from temporalio.envconfig import ClientConfigProfile
 
 from crewlog.dev import postgres, temporal_server
 from crewlog.dev.paths import Home, hold
-from crewlog.dev.processes import Guard, ProcessRecord, directory_of, end, identify
+from crewlog.dev.processes import ProcessRecord, Watchdog, directory_of, end, identify
 from crewlog.dev.progress import SILENT, Progress
 from crewlog.dev.registry import Registry, ServiceRecord
 from crewlog.errors import TemporalUnavailable, UsageError
@@ -132,8 +132,8 @@ class Services:
     Args:
         home: Where their files are; `Home.default()` if None.
         environ: The environment; the process's own if None.
-        guard: Ends what is started when this process is gone. Given for throwaway services, which
-            also take free ports rather than the usual ones.
+        watchdog: Ends the started processes when this process ends; None: they stay. Services with
+            a watchdog are throwaway services, which also use free ports instead of the usual ones.
     """
 
     def __init__(
@@ -141,11 +141,11 @@ class Services:
         home: Home | None = None,
         *,
         environ: Mapping[str, str] | None = None,
-        guard: Guard | None = None,
+        watchdog: Watchdog | None = None,
     ) -> None:
         self.environ: Mapping[str, str] = os.environ if environ is None else environ
         self.home = Home.default(self.environ) if home is None else home
-        self._guard = guard
+        self._watchdog = watchdog
         self._registry = Registry(self.home)
 
     async def ensure(self, progress: Progress = SILENT) -> Endpoints:
@@ -385,20 +385,20 @@ class Services:
             data.services[record.name] = record
 
     def _spawned(self, process: ProcessRecord) -> None:
-        if self._guard is not None:
+        if self._watchdog is not None:
             kind = _TEMPORAL if "start-dev" in process.command else _POSTGRES
-            self._guard.watch(process, self._stop_signal(kind))
+            self._watchdog.watch(process, self._stop_signal(kind))
 
     def _stop_signal(self, kind: _Kind) -> int:
         """A throwaway Temporal server need not take 1.5 s to say goodbye."""
-        throwaway = self._guard is not None and kind is _TEMPORAL
+        throwaway = self._watchdog is not None and kind is _TEMPORAL
         return signal.SIGKILL if throwaway else kind.stop_signal
 
     async def _start_temporal(self, last: ServiceRecord | None) -> tuple[ServiceRecord, str]:
         record = await temporal_server.start(
             await find_cli(self.environ),
             self.home,
-            usual_ports=self._guard is None,
+            usual_ports=self._watchdog is None,
             last=last,
             on_spawn=self._spawned,
         )
@@ -408,7 +408,7 @@ class Services:
         record = await postgres.start(
             self.home,
             progress=progress,
-            throwaway=self._guard is not None,
+            throwaway=self._watchdog is not None,
             on_spawn=self._spawned,
         )
         return record, "embedded"

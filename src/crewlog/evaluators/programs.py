@@ -36,9 +36,9 @@ answer, and no call that never ended."""
 LEAST = 0.5
 _DUMPABLE = 4
 """The option of prctl(2)."""
-_GUARD = Path(__file__).with_name("guard.py")
+_WATCHDOG = Path(__file__).with_name("watchdog.py")
 _GRACE = 10.0
-"""Seconds beyond a program's time after which the guard itself is given up."""
+"""Seconds beyond a program's time after which the watchdog itself is given up."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ async def run_program(argv: Sequence[str], *, seconds: float, scratch: Path) -> 
         "most": MOST,
         "scratch": str(scratch),
     }
-    guard = await asyncio.create_subprocess_exec(
+    watchdog = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
         "-S",
-        str(_GUARD),
+        str(_WATCHDOG),
         env={},
         cwd="/",
         stdin=asyncio.subprocess.PIPE,
@@ -100,9 +100,9 @@ async def run_program(argv: Sequence[str], *, seconds: float, scratch: Path) -> 
         start_new_session=True,  # a Ctrl+C in the worker's terminal is the worker's to hear
     )
     try:
-        told, output = await _talk(guard, task, bound + _GRACE)
+        told, output = await _talk(watchdog, task, bound + _GRACE)
     finally:
-        await _end(guard)
+        await _end(watchdog)
     return Ended(
         code=told["code"],
         output=output.decode(errors="replace"),
@@ -124,9 +124,9 @@ def close_proc() -> None:
 
 
 async def _talk(
-    guard: asyncio.subprocess.Process, task: Mapping[str, Any], seconds: float
+    watchdog: asyncio.subprocess.Process, task: Mapping[str, Any], seconds: float
 ) -> tuple[dict[str, Any], bytes]:
-    said, heard = guard.stdin, guard.stdout
+    said, heard = watchdog.stdin, watchdog.stdout
     assert said is not None and heard is not None  # noqa: S101, PT018 - both are pipes
     try:
         async with asyncio.timeout(seconds):
@@ -134,26 +134,26 @@ async def _talk(
             await said.drain()
             whole = await heard.read()
     except (TimeoutError, OSError) as exc:
-        raise ToolFailed("the guard of a program does not answer", remedy="Try again.") from exc
+        raise ToolFailed("the watchdog of a program does not answer", remedy="Try again.") from exc
     first, _, output = whole.partition(b"\n")
     if not first:
         raise ToolFailed(
-            f"the guard of a program ended by itself, with {guard.returncode}",
+            f"the watchdog of a program ended by itself, with {watchdog.returncode}",
             remedy="Perhaps the machine has no memory left. Try again.",
         )
     return json.loads(first), output
 
 
-async def _end(guard: asyncio.subprocess.Process) -> None:
-    """Ends the guard, and by it the program: it sees that its input is over."""
-    if guard.stdin is not None:
-        guard.stdin.close()
-    waiting = asyncio.ensure_future(guard.wait())
+async def _end(watchdog: asyncio.subprocess.Process) -> None:
+    """Ends the watchdog, and by it the program: it sees that its input is over."""
+    if watchdog.stdin is not None:
+        watchdog.stdin.close()
+    waiting = asyncio.ensure_future(watchdog.wait())
     try:
         await asyncio.wait_for(asyncio.shield(waiting), _GRACE)
     except (TimeoutError, asyncio.CancelledError) as stopped:
         with suppress(ProcessLookupError):
-            guard.kill()
+            watchdog.kill()
         if isinstance(stopped, asyncio.CancelledError):
             raise
 

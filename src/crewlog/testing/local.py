@@ -23,7 +23,7 @@ from crewlog.client.session import LazyStore
 from crewlog.definition.model import CrewDefinition
 from crewlog.dev.ephemeral import own_environ
 from crewlog.dev.paths import Home
-from crewlog.dev.processes import Guard
+from crewlog.dev.processes import Watchdog
 from crewlog.dev.services import Services
 from crewlog.errors import CrewlogError, UsageError, WorkerMissing
 from crewlog.ids import CrewName, NodeName, node_of
@@ -61,11 +61,11 @@ class LocalServer:
         self._root = Path(tempfile.mkdtemp(prefix="crewlog-test-"))
         self._background = Background("crewlog-test-server")
         try:
-            self._guard = Guard()
+            self._watchdog = Watchdog()
             # A database is named, so that only Temporal is started: the tests' store is in memory.
             environ = {**own_environ(), "DATABASE_URL": "memory:"}
             home = Home.at(self._root)
-            self._services = Services(home, environ=environ, guard=self._guard)
+            self._services = Services(home, environ=environ, watchdog=self._watchdog)
             found = self._background.call(self._services.ensure(), START_LIMIT)
         except BaseException:
             self._background.close()
@@ -80,7 +80,7 @@ class LocalServer:
         try:
             self._background.call(self._services.stop_all(), STOP_LIMIT)
         finally:
-            self._guard.close()
+            self._watchdog.close()
             self._background.close()
             shutil.rmtree(self._root, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""A process that ends others when the one that started it is gone.
+"""A process that ends other processes when the process that started it ends.
 
 Run as a script with a pipe as its standard input. Every line is `pid start signal`. When the
 pipe ends, for whatever reason, SIGKILL of the parent included, the processes of all lines are

@@ -1,14 +1,14 @@
-"""Runs one program and answers for it: nothing of it is left, however it or its worker ends.
+"""Runs one program, and ends all its processes when the program or the worker ends.
 
-    worker ──(what to run; then silence)──► guard ──► program ──► whatever it starts
+    worker ──(what to run; then silence)──► watchdog ──► program ──► whatever it starts
            ◄──(how it ended, and the end of its output)──┘
 
-It is a process of its own, so that it is there when the worker is not: where its input ends, the
-worker is gone, and it ends the program. Run by its path, with the standard library alone, in an
-interpreter that knows of nothing else; it starts in hundredths of a second.
+It is a process of its own, so it outlives the worker: the end of its input means that the worker
+ended, and it ends the program. It is run by its path and uses only the standard library, so it
+starts in hundredths of a second.
 
 The program is the leader of a session, which is killed as a whole. What leaves that session comes
-back to the guard once its parent is gone (Linux calls that a subreaper), and is killed, too.
+back to the watchdog once its parent is gone (Linux calls that a subreaper), and is killed, too.
 """
 
 from __future__ import annotations
