@@ -282,7 +282,7 @@ async def test_a_result_survives_an_unavailable_store(tool_call, store, monkeypa
         return await tool_call("add", {"a": 1, "b": 2})
 
     await call()  # which puts the definition and the reply
-    monkeypatch.setattr("crewlog.activities.batches._WAITS", (0.0,))
+    monkeypatch.setattr("crewlog.activities.batches._RETRY_DELAYS", (0.0,))
     put = store.put_bodies
     calls = 0
 
