@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.agents_without_model import tool_result_text
     from crewlog.graph.engine import Engine
     from crewlog.graph.run_context import CallRequest
-    from crewlog.ids import StepId
+    from crewlog.ids import StepId, node_of
     from crewlog.state import journal as j
     from crewlog.state.calls import (
         CallModelResult,
@@ -377,12 +377,9 @@ class CallScheduler:
 
     def is_draining_call(self, key: tuple[StepId, int]) -> bool:
         """Whether an accepted change waits for a call."""
-        change, step = (
-            self._context.engine.state.pending_change,
-            self._context.engine.state.frontier.get(key[0]),
-        )
-        # A call that was cancelled with its step is still in flight, so the change waits for it.
-        return change is not None and (step is None or change.drains(step.node))
+        change = self._context.engine.state.pending_change
+        # The step of a cancelled call has left the frontier, and the call is still in flight.
+        return change is not None and change.drains(node_of(key[0]))
 
     def cancel_drain_timeout(self) -> None:
         """Removes the limit for the calls in flight."""
