@@ -66,7 +66,7 @@ def test_the_legend_of_a_matrix_fits_the_screen() -> None:
         cell("a", o, outcome=o, live_permission=LivePermissionView(do="deny"))
         for o in ("allow", "ask", "deny")
     ]
-    lines = list(_legend([*cells, cell("a", "x", has=False)], 40))
+    lines = list(_legend([*cells, cell("a", "x", has_tool=False)], 40))
     told = ["".join(p if isinstance(p, str) else p[0] for p in line).rstrip() for line in lines]
     assert [len(each) <= 40 for each in told] == [True] * 3
     assert told[-1].endswith("* set at run time")
