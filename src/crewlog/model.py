@@ -57,6 +57,8 @@ class Model(BaseModel):
             return True
         if type(self) is not type(other):
             return NotImplemented
+        if self.__pydantic_private__ is not None:
+            return super().__eq__(other)
         return vars(self) == vars(other)
 
     def to_json(self) -> dict[str, Json]:

@@ -8,9 +8,9 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from crewlog.ids import FlagName, RunId, StepId
+from crewlog.ids import AgentName, FlagName, RunId, StepId
 from crewlog.state import journal as j
-from crewlog.state.fold import fold, fold_journal
+from crewlog.state.fold import fold, fold_at_positions, fold_journal
 from crewlog.state.fold.handlers import HANDLERS
 from crewlog.state.model import CrewState
 from graph.simulation import as_json, crew_run
@@ -110,3 +110,20 @@ def test_every_entry_kind_without_a_handler_changes_no_field_of_the_state() -> N
         "LogsMerged",
         "PermissionDenied",
     }
+
+
+def test_entries_of_a_step_fold_in_a_journal_with_gaps() -> None:
+    """Its start may be in the gap; see `fold_at_positions`."""
+    step = StepId("a#1")
+    entries = (
+        j.TurnLimitReached(step=step, agent=AgentName("a"), calls=1),
+        j.StepFailed(
+            step=step, call=1, agent=AgentName("a"), error="e", error_type="BudgetExceeded"
+        ),
+        j.BranchTargetRefused(
+            step=step, by="a.next", because="its limit is reached", goes="end", used_up=True
+        ),
+    )
+    for entry in entries:
+        state = fold_at_positions(EMPTY, [(7, entry)])
+        assert (state.position, state.frontier) == (7, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, get_args
+from unittest.mock import ANY
 
 import pytest
 from pydantic import BaseModel, PrivateAttr
@@ -53,3 +54,14 @@ def test_attributes_outside_of_the_fields_are_copied() -> None:
 def test_no_entry_is_slower_to_copy_than_another() -> None:
     kinds = get_args(get_args(j.JournalEntry)[0])
     assert all(not kind.__private_attributes__ for kind in kinds)
+
+
+def test_models_are_equal_by_their_class_fields_and_private_attributes() -> None:
+    assert Usage(calls=1) == Usage(calls=1)
+    assert Usage(calls=1) != Usage(calls=2)
+    assert Usage() != Secretive()
+    assert Usage() == ANY
+    changed = Secretive()
+    changed._seen = 4
+    assert Secretive() == Secretive()
+    assert Secretive() != changed

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from crewlog.errors import CommandRejected
 from crewlog.wire import COMMANDS
@@ -65,6 +66,27 @@ def test_other_commands_are_applied_during_a_preparation() -> None:
         await processor.apply_all()
         assert waiting.is_done
         assert str(waiting.error).startswith("there is no such checkpoint")
+        assert [e["command"] for e in sim.facts("CommandRejected")] == ["r1"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(run(patch))
+
+
+def test_a_failed_activity_of_a_preparation_rejects_the_command_alone() -> None:
+    async def run(patch: pytest.MonkeyPatch) -> None:
+        processor, _, sim = await processor_of(["a"])
+
+        async def prepare(_: object, command: object) -> Preparation:
+            raise ApplicationError("the worker is gone")
+
+        patch.setattr(restore, "prepare", prepare)
+        waiting = rollback("r1")
+        processor.queue.append(waiting)
+        await processor.apply_all()
+        await asyncio.sleep(0)
+        await processor.apply_all()
+        assert isinstance(waiting.error, CommandRejected)
+        assert "could not be prepared: the worker is gone" in waiting.error.message
         assert [e["command"] for e in sim.facts("CommandRejected")] == ["r1"]
 
     with pytest.MonkeyPatch.context() as patch:

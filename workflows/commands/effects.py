@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from temporalio import workflow
 
@@ -74,29 +74,22 @@ _CONFLICTS = (
 MAX_NAME_LENGTH = 200
 """Characters of a name that a rejection keeps."""
 
-C = TypeVar("C", bound=Command)
-EFFECTS: dict[str, Callable[[Engine, QueuedCommand, Any], Awaitable[str]]] = {}
-"""The function that applies and records a command, by the name of the command. It returns the
-detail of the result. `ask` records nothing, and `changes.apply` applies a change."""
+Effect = Callable[[Engine, QueuedCommand, Any], Awaitable[str]]
+"""Applies and records a command; returns the detail of the result. The last argument is the
+command, a model of `COMMANDS`."""
+EFFECTS: dict[str, Effect] = {}
+"""The effects by the names of their commands. `ask` records nothing, and `changes.apply` applies a
+change."""
 
 
-def _effect(
-    name: str,
-    content: type[C],
-) -> Callable[
-    [Callable[[Engine, QueuedCommand, C], Awaitable[str]]],
-    Callable[[Engine, QueuedCommand, C], Awaitable[str]],
-]:
+def _effect(name: str) -> Callable[[Effect], Effect]:
     """Registers the effect of a command.
 
     Args:
         name: The name of the command.
-        content: The model of its content.
     """
 
-    def register(
-        function: Callable[[Engine, QueuedCommand, C], Awaitable[str]],
-    ) -> Callable[[Engine, QueuedCommand, C], Awaitable[str]]:
+    def register(function: Effect) -> Effect:
         EFFECTS[name] = function
         return function
 
@@ -257,7 +250,7 @@ def _is_dry_run(data: Any) -> bool:
     return isinstance(data, dict) and data.get("dry_run") is True  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
-@_effect("pause", Command)
+@_effect("pause")
 async def _pause(engine: Engine, _: QueuedCommand, command: Command) -> str:
     if engine.state.status != "running":
         raise CommandRejected(
@@ -267,7 +260,7 @@ async def _pause(engine: Engine, _: QueuedCommand, command: Command) -> str:
     return ""
 
 
-@_effect("resume", Command)
+@_effect("resume")
 async def _resume(engine: Engine, _: QueuedCommand, command: Command) -> str:
     if engine.state.status != "paused":
         raise _not_paused(engine.state)
@@ -275,13 +268,13 @@ async def _resume(engine: Engine, _: QueuedCommand, command: Command) -> str:
     return ""
 
 
-@_effect("stop", Command)
+@_effect("stop")
 async def _stop(engine: Engine, _: QueuedCommand, command: Command) -> str:
     engine.record(j.StopRequested(**_origin(command)))
     return ""
 
 
-@_effect("interrupt", InterruptCommand)
+@_effect("interrupt")
 async def _interrupt(engine: Engine, _: QueuedCommand, command: InterruptCommand) -> str:
     if command.node != "*" and command.node not in engine.plan.nodes:
         raise CommandRejected(
@@ -292,7 +285,7 @@ async def _interrupt(engine: Engine, _: QueuedCommand, command: InterruptCommand
     return ""
 
 
-@_effect("message", MessageCommand)
+@_effect("message")
 async def _message(engine: Engine, _: QueuedCommand, command: MessageCommand) -> str:
     """Adds a message. In a conversation it starts an exchange, or waits for the current one."""
     message = _with_new_name(engine.state, command)
@@ -326,24 +319,24 @@ def _with_new_name(state: CrewState, message: MessageCommand) -> MessageCommand:
     return message.model_copy(update={"to": renamed_log(message.to, renamed)})
 
 
-@_effect("tag", TagCommand)
+@_effect("tag")
 async def _tag(engine: Engine, _: QueuedCommand, command: TagCommand) -> str:
     return tag(engine, command.checkpoint, command.tag, by=command.by, command=command.id)
 
 
-@_effect("edit_state", EditState)
+@_effect("edit_state")
 async def _edit_state(engine: Engine, _: QueuedCommand, command: EditState) -> str:
     return edit_state(_crew(engine), command.set, command.delete, **_origin(command))
 
 
-@_effect("redirect", Redirect)
+@_effect("redirect")
 async def _redirect(engine: Engine, _: QueuedCommand, command: Redirect) -> str:
     return await redirect(
         _crew(engine), command.node, command.step, cut=command.cut, **_origin(command)
     )
 
 
-@_effect("set_permission", SetPermission)
+@_effect("set_permission")
 async def _set_permission(engine: Engine, _: QueuedCommand, command: SetPermission) -> str:
     if command.graph_version not in (None, engine.state.graph_version):
         raise ChangeConflict(
@@ -391,7 +384,7 @@ def _crew(engine: Engine) -> Engine:
     return engine
 
 
-@_effect("rollback", Rollback)
+@_effect("rollback")
 async def _roll_back(engine: Engine, incoming: QueuedCommand, command: Rollback) -> str:
     loaded = incoming.preparation
     if not isinstance(loaded, RestoreStateResult):
@@ -419,7 +412,7 @@ async def _roll_back(engine: Engine, incoming: QueuedCommand, command: Rollback)
     return ""
 
 
-@_effect("answer", Answer)
+@_effect("answer")
 async def _answer(engine: Engine, incoming: QueuedCommand, command: Answer) -> str:
     if engine.prompt.is_active:
         return _answer_draft(engine, command, incoming)
