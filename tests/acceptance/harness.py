@@ -359,8 +359,13 @@ class Site:
             found += [(row.position, entry_from_json(row.entry)) for row in rows]
 
     async def entries(self, run: Run, *kinds: str) -> list[Any]:
-        journal = await self.journal(run)
-        return [entry for _, entry in journal if not kinds or entry.kind in kinds]
+        """The entries of the run's journal, with those of a live run that are not stored yet."""
+        found: list[JournalEntry] = []
+        position = 0
+        while (page := await run.journal(position)).entries:
+            position = page.entries[-1].position
+            found += [entry_from_json(each.data) for each in page.entries]
+        return [entry for entry in found if not kinds or entry.kind in kinds]
 
     # -- the check of every run --------------------------------------------------------------
 
