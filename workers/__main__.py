@@ -1,103 +1,51 @@
-"""`python -m crewlog.workers`: a worker process, configured by the environment.
-
-SIGTERM and SIGINT end it gracefully: it takes no new tasks, and has `CREWLOG_SHUTDOWN_SECONDS` to
-finish those that it has. Other workers continue the runs.
-"""
+"""`python -m crewlog.workers`: a worker process for the servers that the environment names."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
-import signal
-import sys
-import traceback
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
-import structlog
-from pydantic import ValidationError
-from temporalio.runtime import Runtime, TelemetryConfig
+from temporalio.client import Client
 
-from crewlog.client import connect
-from crewlog.errors import CrewlogError, UsageError
-from crewlog.redaction import filter_logs, log_processor, redacted_text
-from crewlog.temporal_service.sdk_log import sdk_logging
-from crewlog.validation_errors import rule_of_field_error
-from crewlog.workers.log_tail import END_EVENT
+from crewlog.errors import StoreUnavailable, TemporalUnavailable
+from crewlog.payload_storage.settings import environment_converter
+from crewlog.store import open_store
+from crewlog.store.protocol import Store
+from crewlog.temporal_service.connection import connect_options, connect_temporal, load_profile
+from crewlog.workers.process import run_process
 from crewlog.workers.settings import WorkerSettings
-from crewlog.workers.worker import loop_factory, run_until, tune_garbage_collector
 
 
-def configure_logging() -> None:
-    """Logs to standard error: readable lines on a terminal, else JSON."""
-    renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer()
-        if sys.stderr.isatty()
-        else structlog.processors.JSONRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            log_processor,
-            renderer,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    filter_logs()
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=sdk_logging())))
+@asynccontextmanager
+async def connect(_: WorkerSettings) -> AsyncGenerator[tuple[Client, Store]]:
+    """Connects to the servers of `TEMPORAL_*` and `DATABASE_URL`.
 
-
-async def serve(settings: WorkerSettings) -> None:
-    """Connects, and polls until a signal ends it."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with await connect(task_queue=settings.task_queue) as client:
-        client.report = structlog.get_logger("crewlog.worker").warning
-        tune_garbage_collector()
-        await run_until(stop, client.temporal, await client.store(), settings)
-
-
-def main() -> int:
-    """Runs a worker; returns the exit code of the error that ended it, else 0."""
-    configure_logging()
-    # Tools are imported relative to the working directory, as with `python -m`.
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
-    # Not closed: that would wait for threads of tools, which may never end.
-    runner = asyncio.Runner(loop_factory=loop_factory())
-    try:
-        runner.run(serve(WorkerSettings()))
-    except ValidationError as error:
-        faults = "; ".join(
-            f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of_field_error(e)}" for e in error.errors()
+    Raises:
+        TemporalUnavailable: No Temporal server is configured, or it does not answer.
+        StoreUnavailable: No database is configured, or it does not answer.
+        UsageError: The Temporal configuration cannot be read.
+    """
+    profile = load_profile(os.environ)
+    if not profile.address:
+        raise TemporalUnavailable(
+            "no Temporal server is configured",
+            remedy="Set TEMPORAL_ADDRESS; `crewlog worker` starts and uses a local server.",
         )
-        return _report(UsageError(f"the worker's settings are wrong: {faults}"))
-    except CrewlogError as error:
-        return _report(error)
-    return 0
-
-
-def _mark_log_tail() -> None:
-    """Writes the event that precedes the reason of the end; see `crewlog.workers.log_tail`."""
-    structlog.get_logger("crewlog.worker").critical(END_EVENT)
-
-
-def _report(error: CrewlogError) -> int:
-    _mark_log_tail()
-    sys.stderr.write(f"{redacted_text(str(error))}\n")
-    return error.exit_code
+    url = os.environ.get("DATABASE_URL")
+    if not url:
+        raise StoreUnavailable(
+            "no database is configured",
+            remedy="Set DATABASE_URL; `crewlog worker` starts and uses a local database.",
+        )
+    options = connect_options(profile)
+    temporal = await connect_temporal(profile.address, environment_converter(), options)
+    store = await open_store(url, namespace=options["namespace"])
+    try:
+        yield temporal, store
+    finally:
+        await store.close()
 
 
 if __name__ == "__main__":
-    try:
-        code = main()
-    except Exception:  # noqa: BLE001 - also an unexpected error ends a worker with its log tail
-        _mark_log_tail()
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # The interpreter sometimes aborts while it tears the Temporal runtime down.
-    os._exit(code)
+    run_process(connect)

@@ -296,7 +296,7 @@ def test_a_worker_that_was_killed_is_started_again(home: Path, alone: Path) -> N
     run = fresh("kill")
     process = thinking(crewlog, run)
     children = psutil.Process(process.pid).children(recursive=True)
-    [worker] = [each for each in children if "crewlog.workers" in each.cmdline()]
+    [worker] = [each for each in children if "crewlog.cli.worker_process" in each.cmdline()]
     worker.kill()
     out, err = process.communicate(timeout=90)
     assert process.returncode == 0, err

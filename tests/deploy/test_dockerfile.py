@@ -123,7 +123,10 @@ def test_the_environment_has_every_file_of_the_package_and_no_development_tools(
 
 
 def test_everything_a_worker_and_the_command_line_need_can_be_imported(image: Path) -> None:
-    modules = "crewlog.workers.worker, crewlog.workers.__main__, crewlog.cli.main"
+    modules = ", ".join(
+        f"crewlog.{each}"
+        for each in ("workers.worker", "workers.__main__", "cli.main", "cli.worker_process")
+    )
     done = _run(image, "python", "-c", f"import {modules}; print('imported')")
     assert done.stdout == "imported\n", done.stderr
 

@@ -47,7 +47,7 @@ from crewlog.payload_storage.converter import data_converter
 from crewlog.state.journal import Batch
 from crewlog.store import PostgresStore
 from crewlog.store.protocol import Snapshot
-from crewlog.workers.__main__ import configure_logging
+from crewlog.workers.process import configure_logging
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import run_until, running_worker
 

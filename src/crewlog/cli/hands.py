@@ -44,7 +44,7 @@ RESTARTS = 3
 """How often a command's own worker is started again where it ends by itself."""
 GRACE = 20.0
 """Seconds for a worker to finish its activities."""
-COMMAND = [sys.executable, "-m", "crewlog.workers"]
+COMMAND = [sys.executable, "-m", "crewlog.cli.worker_process"]
 
 
 @dataclass(frozen=True)

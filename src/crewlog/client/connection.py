@@ -7,12 +7,9 @@ is started if need be. The store is looked for only when something needs it.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Any
 
-from temporalio.client import Client as TemporalClient
-from temporalio.common import HeaderCodecBehavior
 from temporalio.envconfig import ClientConfigProfile
 
 from crewlog import wire
@@ -24,9 +21,8 @@ from crewlog.errors import StoreUnavailable, TemporalUnavailable
 from crewlog.payload_storage.settings import environment_converter
 from crewlog.store import open_store
 from crewlog.store.protocol import Store
+from crewlog.temporal_service.connection import NAMESPACE, connect_options, connect_temporal
 
-CONNECT_LIMIT = 10.0
-"""Seconds for the first answer of a server."""
 CLOUD_UI = "https://cloud.temporal.io"
 
 
@@ -66,14 +62,13 @@ async def connect(
     is_local = address is None and not profile.address
     if is_local:
         endpoints = await _local(services, told)
-        config: dict[str, Any] = {}
+        options: dict[str, Any] = {}
     else:
         endpoints = _remote(address, profile)
-        config = dict(profile.to_client_connect_config())
-        config.pop("target_host", None)
-    config["namespace"] = namespace or endpoints.namespace
-    endpoints = Endpoints(endpoints.address, config["namespace"], endpoints.ui_url)
-    temporal = await _dial(endpoints.address, config)
+        options = connect_options(profile)
+    options["namespace"] = namespace or endpoints.namespace
+    endpoints = Endpoints(endpoints.address, options["namespace"], endpoints.ui_url)
+    temporal = await connect_temporal(endpoints.address, environment_converter(), options)
 
     async def opener() -> Store:
         url = await _database(database_url, endpoints, services, told)
@@ -87,37 +82,13 @@ async def connect(
     return client
 
 
-async def _dial(address: str, config: dict[str, Any]) -> TemporalClient:
-    try:
-        async with asyncio.timeout(CONNECT_LIMIT):
-            converter = environment_converter()
-            if converter.payload_codec is not None:
-                config["header_codec_behavior"] = HeaderCodecBehavior.CODEC
-            return await TemporalClient.connect(address, data_converter=converter, **config)
-    except (RuntimeError, ValueError, TimeoutError) as error:
-        raise TemporalUnavailable(
-            f"the Temporal server does not answer{_reason(error)}",
-            remedy="Start it, or correct TEMPORAL_ADDRESS; unset it to use the local server of "
-            "`crewlog dev`.",
-            place=address,
-        ) from error
-
-
-def _reason(error: Exception) -> str:
-    text = str(error)
-    for known in ("Connection refused", "dns error", "certificate", "JWT", "not authorized"):
-        if known.lower() in text.lower():
-            return f": {known.lower()}"
-    return ""
-
-
 async def _local(start: bool, progress: Progress) -> Endpoints:
     if start:
         found = await Services().ensure(progress)
         return Endpoints(found.temporal_address, found.namespace, found.ui_url)
     for record in Services().records():
         if record.name == "temporal" and record.process.alive:
-            return Endpoints(record.address, "default", record.ui_url)
+            return Endpoints(record.address, NAMESPACE, record.ui_url)
     raise TemporalUnavailable(
         "no Temporal server is configured, and the local one does not run",
         remedy="Start it with `crewlog dev`, or set TEMPORAL_ADDRESS.",
@@ -126,7 +97,7 @@ async def _local(start: bool, progress: Progress) -> Endpoints:
 
 def _remote(address: str | None, profile: ClientConfigProfile) -> Endpoints:
     chosen = address or str(profile.address)
-    return Endpoints(chosen, profile.namespace or "default", _ui_of(chosen))
+    return Endpoints(chosen, profile.namespace or NAMESPACE, _ui_of(chosen))
 
 
 def _ui_of(address: str) -> str | None:

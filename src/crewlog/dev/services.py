@@ -26,6 +26,7 @@ from crewlog.dev.progress import SILENT, Progress
 from crewlog.dev.registry import Registry, ServiceRecord
 from crewlog.errors import TemporalUnavailable, UsageError
 from crewlog.temporal_service.cli import find_cli
+from crewlog.temporal_service.connection import load_profile
 
 HUNG_LIMIT = 15.0
 """Seconds for which a live server may not answer before it is ended and started again."""
@@ -99,7 +100,7 @@ _KINDS = {kind.name: kind for kind in (_TEMPORAL, _POSTGRES)}
 def temporal_profile(
     environ: Mapping[str, str], *, address: str | None = None
 ) -> ClientConfigProfile:
-    """The Temporal client profile of the environment and the user's `temporal.toml`.
+    """The configured Temporal profile; with no address in it, the local server is used.
 
     Args:
         environ: The environment.
@@ -108,14 +109,7 @@ def temporal_profile(
     Raises:
         UsageError: The file or a variable cannot be read, or a namespace is named without a server.
     """
-    try:
-        # The bridge takes a dict and nothing else; os.environ is none.
-        profile = ClientConfigProfile.load(override_env_vars=dict(environ))
-    except (RuntimeError, ValueError, OSError) as error:
-        raise UsageError(
-            f"the Temporal client configuration cannot be read: {error}",
-            remedy="Correct it, or set TEMPORAL_CONFIG_FILE and TEMPORAL_PROFILE.",
-        ) from error
+    profile = load_profile(environ)
     own = temporal_server.NAMESPACE
     if not (address or profile.address) and (profile.namespace or own) != own:
         raise UsageError(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 
 from crewlog.activities.chat_models import register
-from crewlog.workers.__main__ import main
+from crewlog.workers.__main__ import connect
+from crewlog.workers.process import run_process
 
 SAID = '{"next": "writer"}'
 FORMS: dict[str, Any] = {
@@ -51,6 +50,4 @@ def build(name: str, _settings: Any, _timeout: float) -> Raw:
 
 if __name__ == "__main__":
     register("form", "own_models:build")
-    code = main()
-    sys.stderr.flush()
-    os._exit(code)
+    run_process(connect)
