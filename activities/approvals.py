@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage
 
 from crewlog.activities.arguments import argument_error
 from crewlog.activities.permissions import CallDenied
-from crewlog.activities.tools import Tool
+from crewlog.activities.tool_loader import Tool
 from crewlog.authority.bindings import Binding, arguments_hash, check_binding
 from crewlog.errors import PermissionsChanged
 from crewlog.ids import ContentHash, InterruptId

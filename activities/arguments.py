@@ -20,7 +20,7 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from crewlog.activities.tools import Tool
+from crewlog.activities.tool_loader import Tool
 from crewlog.allowlist.files import resolve_within
 from crewlog.allowlist.http import url_error
 from crewlog.authority.allowlist import check_path, check_url

@@ -22,8 +22,8 @@ from pydantic import BaseModel, Field, WithJsonSchema, create_model
 from crewlog.activities.caches import LruCache
 from crewlog.activities.group_tools import group_tool
 from crewlog.activities.memory_tools import MemoryTools
+from crewlog.activities.tool_loader import Tool, make_tool
 from crewlog.activities.tool_node import SENDS
-from crewlog.activities.tools import Tool, make_tool
 from crewlog.definition.artifacts import SCRATCH_TOOLS, Scratch, notes_of
 from crewlog.definition.audiences import Audiences
 from crewlog.definition.model import GROUP_TOOLS, MEMORY_TOOLS, SEND_MESSAGE, CrewDefinition

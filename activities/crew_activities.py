@@ -50,7 +50,7 @@ from crewlog.activities.run_merge import (
     send_notifications,
 )
 from crewlog.activities.tool_calls import ToolCalls
-from crewlog.activities.tools import ToolLoader
+from crewlog.activities.tool_loader import ToolLoader
 from crewlog.errors import NotPermitted
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json

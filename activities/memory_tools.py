@@ -16,7 +16,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field, create_model
 
 from crewlog.activities.caches import LruCache
-from crewlog.activities.tools import Tool, make_tool
+from crewlog.activities.tool_loader import Tool, make_tool
 from crewlog.authority.memory_scopes import Access, agent_scope, authorize_memory, memory_scopes
 from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition, MemoryPolicy
 from crewlog.embeddings import Embedders

@@ -19,7 +19,7 @@ from crewlog.activities.artifacts import Artifacts, find_refused_operations
 from crewlog.activities.batches import append_batch, store_batch_and_bodies, store_bodies
 from crewlog.activities.built_in_tools import BuiltInTools
 from crewlog.activities.caches import LruCache
-from crewlog.activities.call_transcripts import CallTranscripts, Context
+from crewlog.activities.call_context import CallTranscripts, Context
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.chunks import (
     ChunkSender,
@@ -36,7 +36,7 @@ from crewlog.activities.inputs import Inputs
 from crewlog.activities.model_errors import is_request_rejected, may_be_shorter, model_error
 from crewlog.activities.structured_output import ResponseFormats, parse_output
 from crewlog.activities.summaries import Summaries
-from crewlog.activities.tools import ToolLoader
+from crewlog.activities.tool_loader import ToolLoader
 from crewlog.activities.transcripts import (
     build_prompt,
     with_item,

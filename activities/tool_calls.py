@@ -64,9 +64,9 @@ from crewlog.activities.permissions import (
     release_quotas,
 )
 from crewlog.activities.start_records import check_not_started, write_start_record
+from crewlog.activities.tool_loader import BUILT_IN, Tool, ToolLoader
 from crewlog.activities.tool_node import Outcome, ToolRunner, ToolState, with_outputs
 from crewlog.activities.tool_results import NotJson, ToolValidationError
-from crewlog.activities.tools import BUILT_IN, Tool, ToolLoader
 from crewlog.activities.view_reader import ViewReader
 from crewlog.activities.workspaces import Workspaces
 from crewlog.authority.permissions import is_always_asked

@@ -23,7 +23,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
-from crewlog.activities.tools import Tool
+from crewlog.activities.tool_loader import Tool
 from crewlog.canonical_json import canonical, check_depth
 from crewlog.definition.model import GROUP_TOOLS, SEND_MESSAGE, AgentDefinition
 from crewlog.errors import ToolFailed

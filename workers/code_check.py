@@ -17,7 +17,7 @@ from typing import Any
 
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.tool_calls import check_argument_names
-from crewlog.activities.tools import ToolLoader
+from crewlog.activities.tool_loader import ToolLoader
 from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.reaching import mcp_tool
 from crewlog.errors import CrewlogError, error_text

@@ -74,7 +74,7 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.wire": "models of the wire contract: no I/O",
     "crewlog.workflows.activity_options": "pure; no state of its own",
     "crewlog.workflows.call_outcomes": "classes without module state, and pure functions",
-    "crewlog.workflows.changes": "pure functions, and one that waits; no module state",
+    "crewlog.workflows.commands.changes": "pure functions, and one that waits; no module state",
     "crewlog.workflows.crew_run": "classes without module state; imported anew it costs 2 ms",
     "crewlog.workflows.interceptors": "classes without module state; loaded by the worker",
     "crewlog.workflows.execution": "classes without module state; imported anew they cost 5 ms",

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError, CancelledError, TimeoutError
 
 with workflow.unsafe.imports_passed_through():
     from crewlog import errors
-    from crewlog.failure_details import FailureDetails, failure_details
+    from crewlog.failure_details import FailureDetails, failure_details, timeout_message
     from crewlog.graph.run_context import CallRequest
     from crewlog.state.calls import (
         CallModelResult,
@@ -22,7 +22,6 @@ with workflow.unsafe.imports_passed_through():
         PrepareRunResult,
     )
     from crewlog.state.excerpt import excerpt
-    from crewlog.state.timeouts import timeout_message
     from crewlog.wire import STORE_WAIT
 
 from crewlog.workflows.group_tools import GroupToolChange

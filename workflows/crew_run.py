@@ -70,8 +70,8 @@ from crewlog.workflows.commands.queue import (
     unpack_signals,
 )
 from crewlog.workflows.conversation import Responses, conversation_view
-from crewlog.workflows.ending import CANCEL, Ended
 from crewlog.workflows.execution import Execution
+from crewlog.workflows.execution_end import CANCEL, Ended
 from crewlog.workflows.local_activity import execute_local_activity
 
 NO_ARGUMENT = RawValue(Payload())

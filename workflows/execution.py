@@ -35,7 +35,7 @@ from crewlog.workflows.commands.processor import CommandProcessor
 from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.conversation import Responses
-from crewlog.workflows.ending import Ended, ExecutionEnd
+from crewlog.workflows.execution_end import Ended, ExecutionEnd
 from crewlog.workflows.graph_changes import GraphChanges
 from crewlog.workflows.persistence import JournalWriter
 from crewlog.workflows.run_merge import RunMerge

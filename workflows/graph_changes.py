@@ -19,7 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.components import connected_agents
     from crewlog.state.model import PendingChange
 
-from crewlog.workflows import changes
+from crewlog.workflows.commands import changes
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.persistence import JournalWriter
 from crewlog.workflows.run_split import start_split_run

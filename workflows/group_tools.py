@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.model import Json
     from crewlog.wire import Change
 
-from crewlog.workflows import changes
+from crewlog.workflows.commands import changes
 from crewlog.workflows.commands.queue import QueuedCommand, RefusedCommand
 
 

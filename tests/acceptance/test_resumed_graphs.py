@@ -16,7 +16,7 @@ from crewlog.definition.operations import AddAgent, Disconnect, RemoveAgent
 from crewlog.errors import CommandRejected, UsageError
 from crewlog.ids import RunId
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workflows.changes import SPLIT_AT_START
+from crewlog.workflows.commands.changes import SPLIT_AT_START
 
 from .harness import LIMIT, RUN_LIMIT, Site
 from .test_creatures import living, rested

@@ -17,7 +17,7 @@ from crewlog.errors import CommandRejected, RunNotFound, StoreIncomplete
 from crewlog.ids import AgentName, RunId
 from crewlog.state.components import split_run_id
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workflows.changes import SPLIT_AT_START
+from crewlog.workflows.commands.changes import SPLIT_AT_START
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
 from .test_creatures import living, rested, sends

@@ -47,7 +47,7 @@ CHANGES = {
     "workflows/crew_run.py": (
         ("search_attributes=carry.search_attributes", "search_attributes=carry.knows_attributes"),
     ),
-    "workflows/ending.py": (
+    "workflows/execution_end.py": (
         (
             "                search_attributes=self._context.search_attributes,",
             "                knows_attributes=self._context.search_attributes,",

@@ -17,7 +17,7 @@ from crewlog.activities.arguments import (
     find_allowlisted_arguments,
     find_unknown_check,
 )
-from crewlog.activities.tools import Tool, make_tool
+from crewlog.activities.tool_loader import Tool, make_tool
 from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.model import ToolDefinition
 

@@ -13,10 +13,10 @@ import pytest
 from activity_kit import crew
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 
-from crewlog.activities import tools as tools_module
+from crewlog.activities import tool_loader as tools_module
 from crewlog.activities.caches import LoadingCache
 from crewlog.activities.chat_models import ModelFactory, register
-from crewlog.activities.tools import Tool, ToolLoader
+from crewlog.activities.tool_loader import Tool, ToolLoader
 from crewlog.definition.model import ToolDefinition
 from crewlog.errors import ModelRequestRejected
 from crewlog.ids import ToolName

@@ -23,7 +23,7 @@ from temporalio.testing import ActivityEnvironment
 from authority import audience_tools
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.crew_activities import CrewActivities
-from crewlog.activities.tools import ToolLoader
+from crewlog.activities.tool_loader import ToolLoader
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition

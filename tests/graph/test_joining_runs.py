@@ -23,7 +23,7 @@ from crewlog.state.restore import reopen_point
 from crewlog.state.run_merge import protocol
 from crewlog.wire import Change
 from crewlog.workflows import run_merge as merging_runs
-from crewlog.workflows.changes import check
+from crewlog.workflows.commands.changes import check
 from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.run_merge import MAX_NOTIFICATIONS, RunMerge
 from graph.crews import plan_of

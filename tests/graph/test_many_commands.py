@@ -14,7 +14,7 @@ from crewlog.state.fold import fold
 from crewlog.state.journal import entry_from_json
 from crewlog.workflows.commands.effects import apply_command, id_to_look_up
 from crewlog.workflows.commands.queue import QueuedCommand
-from crewlog.workflows.ending import CARRIED_BYTES
+from crewlog.workflows.execution_end import CARRIED_BYTES
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
 

@@ -12,7 +12,7 @@ from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, Connect, Disconnect, EditCrew, RemoveAgent
 from crewlog.errors import CommandRejected
 from crewlog.ids import AgentName, RunId
-from crewlog.workflows.changes import SPLIT_AT_START
+from crewlog.workflows.commands.changes import SPLIT_AT_START
 
 
 async def _living(

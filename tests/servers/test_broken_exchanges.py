@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from crewlog.activities.mcp_tools import McpTools
+from crewlog.activities.tool_loader import Tool, ToolLoader
 from crewlog.activities.tool_node import ToolRunner
-from crewlog.activities.tools import Tool, ToolLoader
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import OutcomeUnknown, ToolFailed

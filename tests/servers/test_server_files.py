@@ -8,8 +8,8 @@ from typing import Any
 
 from crewlog.activities.files import Files
 from crewlog.activities.mcp_tools import McpTools
+from crewlog.activities.tool_loader import ToolLoader
 from crewlog.activities.tool_node import ToolRunner
-from crewlog.activities.tools import ToolLoader
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.ids import ToolName

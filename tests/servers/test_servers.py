@@ -21,8 +21,8 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.mcp_tools import McpTools
 from crewlog.activities.tool_calls import ToolCalls
+from crewlog.activities.tool_loader import Tool, ToolLoader
 from crewlog.activities.tool_node import ToolRunner
-from crewlog.activities.tools import Tool, ToolLoader
 from crewlog.authority.principals import EVERY_CREW, approval_content
 from crewlog.authority.signatures import APPROVE, EVERYWHERE, Signature, SignedApproval
 from crewlog.client import keys

@@ -54,7 +54,8 @@ with workflow.unsafe.imports_passed_through():
         TagCommand,
     )
 
-from crewlog.workflows import authorization, changes
+from crewlog.workflows import authorization
+from crewlog.workflows.commands import changes
 from crewlog.workflows.commands.queue import (
     CheckedArguments,
     QueuedCommand,

@@ -26,9 +26,9 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.calls import FIND_COMMAND, FindCommand, FindCommandResult
     from crewlog.wire import NOTIFY_MERGE, Answer, Change, Rollback, cli_noun
 
-from crewlog.workflows import authorization, changes, restore
+from crewlog.workflows import authorization, restore
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
-from crewlog.workflows.commands import answer_edits
+from crewlog.workflows.commands import answer_edits, changes
 from crewlog.workflows.commands.effects import apply_command, id_to_look_up
 from crewlog.workflows.commands.queue import (
     InvalidPayload,

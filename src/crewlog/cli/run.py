@@ -24,8 +24,8 @@ from crewlog.cli.options import (
     Timeout,
     Wait,
 )
+from crewlog.client.start_arguments import check_ineffective_options
 from crewlog.errors import UsageError
-from crewlog.ineffective_options import check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition

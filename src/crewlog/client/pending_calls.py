@@ -32,7 +32,7 @@ from temporalio.service import RPCError
 
 from crewlog.client.gateway import CALL_LIMIT, Gateway
 from crewlog.errors import CrewlogError, ModelRateLimited, StoreUnavailable
-from crewlog.failure_details import failure_details
+from crewlog.failure_details import failure_details, timeout_message
 from crewlog.ids import RunId, node_of
 from crewlog.reporting.trace.view import PendingCall, PendingReason
 from crewlog.state.calls import (
@@ -44,7 +44,6 @@ from crewlog.state.calls import (
     CallModel,
     CallTool,
 )
-from crewlog.state.timeouts import timeout_message
 
 CALLS: Mapping[str, type[CallInput] | None] = {
     CALL_MODEL: CallModel,

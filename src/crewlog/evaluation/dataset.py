@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from crewlog.activities.call_transcripts import CallTranscripts
+from crewlog.activities.call_context import CallTranscripts
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.inputs import Inputs, as_json
