@@ -29,6 +29,8 @@ class Model(BaseModel):
         use_attribute_docstrings=True,
         populate_by_name=True,
         serialize_by_alias=True,
+        # What is sent has every field: the converter writes defaults, too.
+        json_schema_serialization_defaults_required=True,
     )
 
     @override

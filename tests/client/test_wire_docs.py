@@ -13,6 +13,7 @@ import pytest
 from crewlog import wire
 from crewlog.client.schemas import INDEX, TAKES, files, schemas
 
+SCHEMAS = schemas()
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "wire.md").read_text(encoding="utf-8")
 COMMAND = re.compile(
@@ -40,9 +41,9 @@ def test_the_schemas_are_up_to_date() -> None:
     assert found == files(), "run `python -m crewlog.client.schemas`"
 
 
-@pytest.mark.parametrize("name", [name for name in schemas() if name != "index"])
+@pytest.mark.parametrize("name", [name for name in SCHEMAS if name != "index"])
 def test_the_schemas_are_schemas(name: str) -> None:
-    jsonschema.Draft202012Validator.check_schema(schemas()[name])
+    jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
 
 
 def test_the_index_and_the_page_name_everything() -> None:
@@ -67,9 +68,21 @@ def test_every_command_in_the_page_is_valid(kind: str, name: str, content: Any) 
     if content is None:
         assert takes in {None, "Page"}
         return
-    jsonschema.validate(content, schemas()[takes])
+    jsonschema.validate(content, SCHEMAS[takes])
     if kind == "update execute":
         assert f"--update-id {content['id']}" in TEXT
+
+
+def excerpt(schema: Any) -> Any:
+    """The schema of an excerpt: no field is required, and no other field is allowed."""
+    if isinstance(schema, list):
+        return [excerpt(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: excerpt(value) for key, value in schema.items() if key != "required"}
+    if "properties" in schema:
+        found["additionalProperties"] = False
+    return found
 
 
 @pytest.mark.parametrize("content", re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL))
@@ -85,11 +98,11 @@ def test_every_answer_in_the_page_is_valid(content: str) -> None:
                 "InterruptView",
                 "JournalPage",
             )
-            if not list(jsonschema.Draft202012Validator(schemas()[name]).iter_errors(one))
+            if jsonschema.Draft202012Validator(excerpt(SCHEMAS[name])).is_valid(one)
         ]
         assert names
         for item in one.get("entries", ()):
-            jsonschema.validate(item["data"], schemas()["JournalEntry"])
+            jsonschema.validate(item["data"], SCHEMAS["JournalEntry"])
 
 
 def test_all_fields_that_can_be_sent_are_in_the_page() -> None:

@@ -69,10 +69,10 @@ def schemas() -> dict[str, dict[str, Json]]:
         name: model.model_json_schema(mode="validation", by_alias=True)
         for name, model in TAKES.items()
     }
-    found |= {name: _open(model.model_json_schema(by_alias=True)) for name, model in GIVES.items()}
+    answers = GIVES | {f"{REPORTING}/{name}": model for name, model in VIEWS.items()}
     found |= {
-        f"{REPORTING}/{name}": _open(model.model_json_schema(mode="serialization", by_alias=True))
-        for name, model in VIEWS.items()
+        name: _open(model.model_json_schema(mode="serialization", by_alias=True))
+        for name, model in answers.items()
     }
     entry: TypeAdapter[JournalEntry] = TypeAdapter(JournalEntry)
     found["JournalEntry"] = _open(entry.json_schema(by_alias=True)) | {"title": "JournalEntry"}
