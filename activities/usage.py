@@ -25,20 +25,20 @@ CHARACTERS_PER_TOKEN = 4
 """Characters of a token, if the provider does not report its count."""
 
 
-def with_usage(reply: AIMessage, said: Sequence[BaseMessage]) -> AIMessage:
+def with_usage(reply: AIMessage, messages: Sequence[BaseMessage]) -> AIMessage:
     """Returns a message with the tokens of its call: reported, or estimated by length.
 
     The result has the figures in its body, since the journal reads them there.
 
     Args:
         reply: The message of the model.
-        said: The messages that the model got.
+        messages: The messages that the model got.
     """
-    told: Any = reply.usage_metadata or {}
-    read, written = _count(told.get("input_tokens")), _count(told.get("output_tokens"))
+    reported: Any = reply.usage_metadata or {}
+    read, written = _count(reported.get("input_tokens")), _count(reported.get("output_tokens"))
     if not read and not written:  # every call uses tokens
-        read, written = _estimate(said), _estimate([reply])
-    if (told.get("input_tokens"), told.get("output_tokens")) == (read, written):
+        read, written = _estimate(messages), _estimate([reply])
+    if (reported.get("input_tokens"), reported.get("output_tokens")) == (read, written):
         return reply
     usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
     return reply.model_copy(update={"usage_metadata": usage})
@@ -51,12 +51,12 @@ async def compute_usage(reply: AIMessage, model: str) -> Usage:
         reply: The message, as `with_usage` returns it.
         model: The model as the definition names it; `unpriced` if its price is not known.
     """
-    told: Any = reply.usage_metadata or {}
-    read, written = _count(told.get("input_tokens")), _count(told.get("output_tokens"))
+    reported: Any = reply.usage_metadata or {}
+    read, written = _count(reported.get("input_tokens")), _count(reported.get("output_tokens"))
     used = Usage(calls=1, input_tokens=read, output_tokens=written)
     if model.startswith(SCRIPTED):
         return used
-    cached = _count((told.get("input_token_details") or {}).get("cache_read"))
+    cached = _count((reported.get("input_token_details") or {}).get("cache_read"))
     prefix, _, _ = model.partition(":")
     answered = f"{prefix}:{reply.response_metadata.get('model_name') or ''}"
     if not _LOADED.is_set():  # in a thread: it takes 100 ms
@@ -70,9 +70,9 @@ async def compute_usage(reply: AIMessage, model: str) -> Usage:
     return used.model_copy(update={"cost": cost, "unpriced": model if asked is None else ""})
 
 
-def _count(said: Any) -> int:
+def _count(value: Any) -> int:
     """Returns a number of tokens of a provider; 0 if it is negative or not a number."""
-    return min(max(said, 0), MOST_TOKENS) if isinstance(said, int) else 0
+    return min(max(value, 0), MOST_TOKENS) if isinstance(value, int) else 0
 
 
 def _estimate(messages: Sequence[BaseMessage]) -> int:

@@ -30,12 +30,12 @@ EndReason = Literal[
     "stopped",
     "failed",
 ]
-"""`completed`: as its flow says. `retry_budget_exhausted`: a decision would go back, and has done
-so `at_most` times. `route_limit_reached`: a route went to a node `at_most` times.
+"""`completed`: its flow ended. `retry_budget_exhausted`: a decision would repeat, and has done so
+`at_most` times. `route_limit_reached`: a route went to a node `at_most` times.
 `call_limit_reached`: an agent's turn took `max_calls`. `reply_tries_exhausted`: no try of a reply
-was a good answer, or of its form. `step_limit_reached`, `budget_exhausted`: the run used up a
-limit, and was not allowed more. `idle`: nobody said anything for as long as it waits. `stopped`:
-people ended it. `failed`: it could not go on. Empty while it goes on."""
+was valid. `step_limit_reached`, `budget_exhausted`: the run used up a limit, and people did not
+raise it. `idle`: no message came in time. `stopped`: people ended it. `failed`: it could not
+continue. Empty while it runs."""
 
 _OF_QUESTIONS: dict[str, EndReason] = {"limit": "step_limit_reached", "budget": "budget_exhausted"}
 FoundError = Literal[

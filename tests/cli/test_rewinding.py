@@ -128,7 +128,7 @@ def test_a_run_that_was_stopped_is_resumed_attached_to_and_replaced(
     assert f"--file and --model have no effect: the run '{run}' is there" in refused.err
     completed = crewlog("resume", run, cwd=folder)
     assert completed.code == 2
-    assert "there is nothing left to go on with" in completed.err
+    assert "it has no work left" in completed.err
     replaced = crewlog(*known, "replace", cwd=folder)
     assert replaced.code == 0, replaced.err
 

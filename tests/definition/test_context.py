@@ -99,7 +99,7 @@ def test_an_agent_that_goes_is_nobodys_input_any_more() -> None:
 def test_they_are_explained() -> None:
     window = {"last": 5, "summary": "extract"}
     found = explain(crew(b={"window": window, "inputs": ["a.text"], "shares": ["public"]}), "b")
-    shown = "of what was said before its turn it is shown its last 5 messages at most"
+    shown = "of the messages before its turn it is shown its last 5 messages at most"
     assert found.restrictions == (
         f"{shown}, and the beginnings of others",
         "it is shown a.text by name",

@@ -78,7 +78,7 @@ async def test_each_kind_of_path_is_set_and_taken_away() -> None:
 async def test_a_large_output_is_a_body_that_the_store_keeps() -> None:
     flow = ["a", {"agent": "b", "for_each": "a.list"}]
     sim = await at(flow, "a#1", agents=READY)
-    assert "which nobody has set" in sim.asked().question
+    assert "which is not set" in sim.asked().question
     items = [f"{n}" * 100 for n in range(4)]
     await sim.command("edit_state", set={"outputs.a.list": items, "outputs.a.text": "x" * 300})
     output = sim.state.agent_outputs["a"]["list"]  # type: ignore[index]

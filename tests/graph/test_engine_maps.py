@@ -120,7 +120,7 @@ async def test_a_list_that_nobody_has_set_is_asked_about_until_it_comes() -> Non
     sim = await made(["a", "b"], mapping(late))
     assert sim.state.status == "completed"
     (asked,) = sim.facts("InterruptRaised")
-    assert "which nobody has set" in asked["interrupt"]["question"]
+    assert "which is not set" in asked["interrupt"]["question"]
     assert [e["decision"] for e in sim.facts("InterruptAnswered")] == ["withdrawn"]
     assert {"each#1.1", "each#1.2"} <= set(sim.ran())
 

@@ -422,7 +422,7 @@ async def test_a_run_that_is_completed_is_not_taken_up() -> None:
     sim = await begun(plan, 0)
     sim.script = lambda order: says(f"{order.step}")
     await forward(sim)
-    with pytest.raises(UsageError, match="completed: there is nothing left") as refused:
+    with pytest.raises(UsageError, match="completed: it has no work left") as refused:
         taken_up(plan, sim.journal, sim.state, 0)
     assert "crewlog fork sim@" in refused.value.remedy
 

@@ -129,7 +129,7 @@ async def test_where_people_sent_a_run_may_be_gone_and_is_told() -> None:
     sim = await begun(plan_of(LINE), working("b#1"), "a#1")
     await sim.command("redirect", node="d")
     without = plan_of(["a", "b", "c"])
-    told = "b#1: people sent the run to d, which is gone; the run goes on as without that"
+    told = "b#1: people redirected the run to d, which was removed; the run continues without it"
     assert swap_report(sim.engine.plan, without, sim.state).notes == (told,)
     # Its last model call is not made yet when the graph is swapped.
     await sim.land(("b#1", 1))
@@ -139,7 +139,9 @@ async def test_where_people_sent_a_run_may_be_gone_and_is_told() -> None:
     assert sim.ran() == ["a#1", "b#1", "c#1"]
     (ended,) = [e for e in sim.facts("StepCompleted") if e["step"] == "b#1"]
     (went,) = [e for e in sim.facts("NodesReached") if e.get("source") == "b"]
-    assert ended["because"] == went["because"] == "people sent the run to d, which is gone"
+    assert (
+        ended["because"] == went["because"] == "people redirected the run to d, which was removed"
+    )
 
 
 async def test_where_people_sent_a_run_counts_again_once_it_is_back() -> None:
@@ -161,7 +163,7 @@ async def test_where_a_tool_handed_off_may_be_gone_and_is_told() -> None:
     await sim.land(("b#1", 2))  # the other tool is still under way
     without = plan_of(["a", "b", "c"], agents, tools=tools)
     (told,) = swap_report(sim.engine.plan, without, sim.state).notes
-    assert told.startswith("b#1: it handed off to d, which is gone")
+    assert told.startswith("b#1: it handed off to d, which was removed")
     prepared = PrepareChangeResult(plan=without.to_json())
     report, plan = live_change.change_report(sim.engine, prepared)
     live_change.accept_change(sim.engine, plan, report)
@@ -169,7 +171,7 @@ async def test_where_a_tool_handed_off_may_be_gone_and_is_told() -> None:
     await sim.run()
     assert sim.ran() == ["a#1", "b#1", "c#1"]
     (ended,) = [e for e in sim.facts("StepCompleted") if e["step"] == "b#1"]
-    assert "it handed off to d, which is gone" in ended["because"]
+    assert "it handed off to d, which was removed" in ended["because"]
 
 
 FORM = {

@@ -90,7 +90,7 @@ async def test_it_goes_on_right_before_what_ended_it(
 
 async def test_what_is_completed_is_done_however_many_came_too_late() -> None:
     store, end = await stored([*BEGIN, j.RunCompleted(at=9), *refused()])
-    with pytest.raises(UsageError, match="is completed: there is nothing left to go on with"):
+    with pytest.raises(UsageError, match="is completed: it has no work left"):
         await find_reopen_point(store, RUN, end)
 
 

@@ -257,7 +257,7 @@ class ChildSteps:
         agent, _, key = name.partition(".")
         output = self._run.state.agent_outputs.get(AgentName(agent), {}).get(key)
         if output is None:
-            return 0, "which nobody has set"
+            return 0, "which is not set"
         if not is_set(output):
             return 0, "which has no value"
         count = item_count(output)
@@ -267,7 +267,7 @@ class ChildSteps:
 def _progress_text(progress: ChildStepProgress) -> str:
     """How a parent step ended, for people."""
     if progress.done < progress.of:
-        return f"{progress.done} of {progress.of} items are done, and its node is gone"
+        return f"{progress.done} of {progress.of} items are done, and its node was removed"
     if progress.failed or progress.skipped:
         counts = {"failed": progress.failed, "skipped": progress.skipped}
         rest = [f"{count} {what}" for what, count in counts.items() if count]

@@ -47,9 +47,9 @@ def lost_targets(
         nodes: The nodes of the plan.
     """
     if entry.redirect is not None and entry.redirect not in nodes:
-        yield f"people sent the run to {entry.redirect}, which is gone"
+        yield f"people redirected the run to {entry.redirect}, which was removed"
     yield from (
-        f"it handed off to {target}, which is gone" for target in handoff if target not in nodes
+        f"it handed off to {target}, which was removed" for target in handoff if target not in nodes
     )
 
 

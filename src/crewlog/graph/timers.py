@@ -32,7 +32,7 @@ TIMEOUT: FoundError = "timeout"
 CompleteStep = Callable[..., Awaitable[None]]
 """Completes a step as `Engine` does."""
 GiveUpRequirement = Callable[..., Awaitable[None]]
-"""Does what a node says for a requirement that does not come true."""
+"""Applies a node's rule for a requirement that is not met in time."""
 
 
 class Timers:
@@ -41,7 +41,7 @@ class Timers:
     Args:
         run: The run.
         complete: Completes a step and routes on.
-        give_up_requirement: Does what a node says for a requirement that does not come true.
+        give_up_requirement: Applies a node's rule for a requirement that is not met in time.
     """
 
     def __init__(

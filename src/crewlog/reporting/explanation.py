@@ -358,7 +358,7 @@ def _view_limits(definition: CrewDefinition, agent: AgentDefinition) -> Iterator
         most += [f"{window.tokens:,} tokens"] if window.tokens is not None else []
         rest = {OFF: "", EXTRACT: ", and the beginnings of others"}
         summed = rest.get(window.summary, f", and a summary of others by {window.summary}")
-        yield f"of what was said before its turn it is shown {' and '.join(most)} at most{summed}"
+        yield f"of the messages before its turn it is shown {' and '.join(most)} at most{summed}"
     if agent.inputs:
         yield f"it is shown {listed(each.as_ or each.from_ for each in agent.inputs)} by name"
     if agent.shares is not None:

@@ -42,7 +42,7 @@ def permission_description(tool: str, agent: str, do: LivePermission | None) -> 
         case "deny":
             return f"{'nobody' if agent == EVERYONE else subject} may {_negation(agent)}call {tool}"
         case None:
-            return f"what the definition says of {subject} and {tool} holds again"
+            return f"the definition's permission of {tool} for {subject} applies again"
 
 
 def _negation(agent: str) -> str:

@@ -47,10 +47,10 @@ _ENDS = (j.StopRequested, j.RunStopped, j.RunFailed, j.RunCompleted)
 
 
 def checkpoint_length(entries: Sequence[j.JournalEntry]) -> int | None:
-    """How many of these entries a checkpoint includes; none if the first one is none.
+    """How many of these entries a checkpoint includes; None if no checkpoint is at the first.
 
     A checkpoint is named by one entry, such as the end of a step. Its state is that at the end of
-    that entry's transaction: an earlier one would wait for ever for what has happened already.
+    that entry's transaction: a run at an earlier state would wait for an event of the past.
 
     Args:
         entries: The journal from the checkpoint on, at least to the end of its transaction.
@@ -93,7 +93,10 @@ class RestoredState(NamedTuple):
 def rollback_state(now: CrewState, then: CrewState, *, other_graph: bool = False) -> RestoredState:
     """The state of a run after a rollback from `now` to `then`.
 
-    `other_graph` says whether the graph of then differs: it gets a new version.
+    Args:
+        now: The present state.
+        then: The state of the checkpoint.
+        other_graph: Whether the graph differs: it gets a new version.
 
     Every step that was not done gets a new visit number, so that its calls get new idempotency
     keys; it keeps the position inside its turn. Detached steps are dropped: the plan of the
@@ -261,20 +264,20 @@ def reopen_point(
     while rows and isinstance(rows[-1][1], j.CommandRejected):  # rejected after the end
         rows.pop()
     if not rows:
-        raise UsageError(f"the journal of the run {run!r} says nothing")
+        raise UsageError(f"the journal of the run {run!r} is empty")
     last = rows[-1][1]
     if isinstance(last, j.RunCompleted) and (last.exchanges or rested):
         return ReopenPoint(rows[-1][0] - 1)  # it was idle for too long
     if isinstance(last, j.RunCompleted):
         raise UsageError(
-            f"the run {run!r} is completed: there is nothing left to go on with",
-            remedy=f"`crewlog checkpoints {run}` lists where to go on from in another run: "
+            f"the run {run!r} is completed: it has no work left",
+            remedy=f"`crewlog checkpoints {run}` lists its checkpoints; fork one of them: "
             f"`crewlog fork {run}@POSITION`.",
         )
     if isinstance(last, j.RunEndedByMerge):
         raise UsageError(
             f"the run {run!r} is part of the run {last.run!r} now",
-            remedy=f"`crewlog show {last.run}` shows it; all that it was goes on there.",
+            remedy=f"`crewlog show {last.run}` shows it; its agents continue there.",
         )
     if isinstance(last, j.RunFailed):
         return _before_failure(rows)

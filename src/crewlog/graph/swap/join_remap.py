@@ -305,7 +305,7 @@ class JoinRemap:
     def _retract_steps(self, name: NodeName, join: Join, counts: Counts, fired: int) -> int:
         """Retracts steps that have not started while the join is not met; returns its firings.
 
-        None is retracted if the join could not fire later, and nobody would be asked about it.
+        None is retracted if the join could never fire again without a question about it.
         """
         now = complete_generations(join, counts, self._completed_sources_of(name))
         if not self._may_still_fire(name, join, counts):

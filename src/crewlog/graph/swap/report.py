@@ -244,7 +244,7 @@ def permissions_after(
 ) -> dict[str, tuple[AgentName, ...] | None]:
     """The agents that may call each tool with the new plan; none: every agent that has it.
 
-    A permission that people set on the live run stays for tools of which both plans say the same.
+    A live permission of a tool stays in force if both plans have the same permissions for the tool.
     Agents of detached turns keep their permissions until their turns end.
     """
     steps = [state.frontier[step] for step in detached_turns]
@@ -471,7 +471,7 @@ class _SwapReporter:
             if entry.child_steps is not None:
                 handoff = entry.child_steps.goto
             for lost in lost_targets(entry, handoff, self._new.nodes):
-                yield f"{step}: {lost}; the run goes on as without that"
+                yield f"{step}: {lost}; the run continues without it"
         for name in self._joins.passed:
             yield f"{name} does not run: the run has passed it"
         for name in self._joins.repeated:

@@ -48,7 +48,7 @@ def run_markdown(
         f"**{crew}** · {displayed_status(state, waiting)} · {version}",
         "",
         *(_step_line(engine, step, calls_in_flight) for step in state.frontier.values()),
-        *(f"- `{step}` kept aside: its node is gone" for step in state.detached_steps),
+        *(f"- `{step}` detached: its node was removed" for step in state.detached_steps),
     ]
     if state.pending_change is not None:
         change = state.pending_change
@@ -59,7 +59,7 @@ def run_markdown(
     if state.pending_merge is not None:
         lines += ["", f"Merging: {fenced(merge_description(state.pending_merge))}"]
     if state.surviving_run is not None:
-        lines += ["", f"Merged: it goes on as part of {fenced(state.surviving_run)}"]
+        lines += ["", f"Merged: it continues as part of {fenced(state.surviving_run)}"]
     if waiting:
         lines += ["", f"Waiting: {fenced(waiting)}"]
     drawing = MermaidDrawing(engine.plan).text(node_statuses(state, engine.plan.nodes))
@@ -90,5 +90,7 @@ def _step_line(engine: Engine, step: FrontierStep, calls_in_flight: CallsInFligh
     what = ", ".join(call_texts(step, calls_in_flight))
     if not what and (text := timers.step_wait_text(step)):
         what = f"waits {'for ' if step.requirement else ''}{text}"
-    detached = " (its node is gone: its turn ends, nothing follows)" if step.is_detached else ""
+    detached = (
+        " (node removed: its turn ends, and no step follows)" if step.is_detached else ""
+    )
     return f"- `{name}` {step.status}{f': {fenced(what)}' if what else ''}{detached}"
