@@ -15,7 +15,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 from pydantic import BaseModel, Field
 
-from crewlog.activities.tool_node import REGROUPS
+from crewlog.activities.tool_node import GRAPH_CHANGES
 from crewlog.definition import group_tools as operation_makers
 from crewlog.definition.model import NAME_PATTERN, WIRE_PATTERN, CrewDefinition
 from crewlog.definition.operations import AddAgent, Operation
@@ -161,7 +161,7 @@ def group_tool(
                 )
         data = {"op": operation.op, **operation.to_json()}
         message = ToolMessage(PENDING_ANSWER, tool_call_id=current_call().id)
-        return Command(update={REGROUPS: [data], "messages": [message]})
+        return Command(update={GRAPH_CHANGES: [data], "messages": [message]})
 
     return StructuredTool.from_function(
         coroutine=call, name=name, description=about, args_schema=schema

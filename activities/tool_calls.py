@@ -435,8 +435,8 @@ def _returned_outcome(
     outcome: Outcome, outputs: Sequence[OutputValue]
 ) -> ToolReturned | GraphOperationsReturned:
     """Returns the outcome of a call whose tool ran, as the workflow applies it."""
-    if outcome.regroups:
-        operations = cast("list[dict[str, Json]]", redacted_json(utf8_json(outcome.regroups)))
+    if outcome.graph_changes:
+        operations = cast("list[dict[str, Json]]", redacted_json(utf8_json(outcome.graph_changes)))
         return GraphOperationsReturned(operations=tuple(operations))
     return ToolReturned(
         flags={

@@ -34,9 +34,9 @@ from crewlog.state.calls import ArtifactChange, ToolCallDenied, ToolCallInvalid
 _UPDATES = frozenset({"flags", "outputs", "operations", "messages"})
 SENDS = "sends"
 """The key that the built-in tool of channels updates; the tools of a crew may not."""
-REGROUPS = "regroups"
+GRAPH_CHANGES = "graph_changes"
 """The key that the group tools update; the tools of a crew may not."""
-_OWN = {SEND_MESSAGE: {SENDS}, **{tool: {REGROUPS} for tool in GROUP_TOOLS}}
+_OWN = {SEND_MESSAGE: {SENDS}, **{tool: {GRAPH_CHANGES} for tool in GROUP_TOOLS}}
 
 
 class ToolState(TypedDict, total=False):
@@ -63,7 +63,7 @@ class Outcome:
     """Its operations on artifacts, as it returned them."""
     sends: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """Its messages to channels."""
-    regroups: list[dict[str, Json]] = field(default_factory=list[dict[str, Json]])
+    graph_changes: list[dict[str, Json]] = field(default_factory=list[dict[str, Json]])
     """Its operations on the component of its agent."""
     changes: tuple[ArtifactChange, ...] = ()
     """Its operations on artifacts, after they were tried on what the agent sees."""
@@ -124,7 +124,7 @@ def _outcome(name: str, output: Any) -> Outcome:
     goto: list[NodeName] = []
     operations: list[Json] = []
     sends: list[dict[str, str]] = []
-    regroups: list[dict[str, Json]] = []
+    graph_changes: list[dict[str, Json]] = []
     updates = _UPDATES | _OWN.get(name, set())
     for part in parts:
         update = cast("dict[str, Any]", part.update if isinstance(part, Command) else part)
@@ -137,12 +137,12 @@ def _outcome(name: str, output: Any) -> Outcome:
         outputs |= update.get("outputs") or {}
         operations += update.get("operations") or ()
         sends += update.get(SENDS) or ()
-        regroups += update.get(REGROUPS) or ()
+        graph_changes += update.get(GRAPH_CHANGES) or ()
         # A handoff may contain the whole transcript, which the log has already.
         messages += [m for m in update.get("messages", ()) if isinstance(m, ToolMessage)]
         if isinstance(part, Command):
             goto += _targets(name, part.goto)  # pyright: ignore[reportUnknownArgumentType]
-    return Outcome(messages[-1], flags, outputs, goto, operations, sends, regroups)
+    return Outcome(messages[-1], flags, outputs, goto, operations, sends, graph_changes)
 
 
 def _targets(name: str, goto: Any) -> Iterable[NodeName]:

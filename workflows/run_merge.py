@@ -261,7 +261,7 @@ class RunMerge:
         merge = engine.state.pending_merge
         if merge is not None and merge.merge == read.merge:
             self._last_read = read
-        is_merge = move is not None and move.does == "unite"
+        is_merge = move is not None and move.does == "merge"
         if is_merge:  # the other run waits only for the result of the merge
             notifications = [each for each in notifications if each.merge != read.merge]
         # The activity reads the logs of artifacts from the store.

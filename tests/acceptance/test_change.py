@@ -394,7 +394,7 @@ async def test_an_agent_that_goes_ends_its_turn_or_is_abandoned(crews: Site) -> 
         changed = await changing
         assert changed.report is not None
         fates = {fate.step: fate.effect for fate in changed.report.steps}
-        assert fates["a#1"] == ("leaves" if running == "finish" else "abandoned")
+        assert fates["a#1"] == ("finishes" if running == "finish" else "abandoned")
         result = await run.result(LIMIT)
         assert set(result.outputs) == {*told, "c"}
 

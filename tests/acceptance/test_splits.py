@@ -133,7 +133,7 @@ async def test_a_creature_goes_with_its_turn_and_nobody_else_waits(crews: Site) 
     )
     assert changed.swap
     assert changed.report is not None
-    assert [(s.step, s.effect) for s in changed.report.steps] == [("ann#1", "goes")]
+    assert [(s.step, s.effect) for s in changed.report.steps] == [("ann#1", "moves")]
     # ann's tool is under way: she leaves when it has answered, and the others go on meanwhile.
     await run.message("meanwhile", to="channel:y", by="dot")
     await run.wait_until(lambda view: view.steps == 3 and len(view.frontier) == 1, LIMIT)

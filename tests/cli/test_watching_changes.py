@@ -410,7 +410,7 @@ def test_recipe_mutations_and_state_are_shown_apart(capsys: Any) -> None:
     assert data["recipe"]["definition"] == DEFINITION
     assert data["definition"] == OTHER
     assert [each["by"] for each in data["mutations"]] == ["ana"]
-    assert data["parked"] == ["gone#1"]
+    assert data["detached_steps"] == ["gone#1"]
 
 
 async def test_what_is_not_shown_of_the_changes_is_counted(capsys: Any) -> None:

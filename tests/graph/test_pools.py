@@ -344,7 +344,7 @@ async def test_where_an_agent_may_be_named_no_more_nothing_goes_on_under_its_nam
     await sim.settle()
     report = await sim.change(pool({"at_once": 1, "among": ["b"]}))
     assert [(f.step, f.effect) for f in report.steps] == [
-        ("work#1", "leaves"), ("work#1.1", "leaves"), ("work#2", "starts"),
+        ("work#1", "finishes"), ("work#1.1", "finishes"), ("work#2", "starts"),
     ]  # fmt: skip
     await sim.run()
     assert sim.ran() == ["maker#1", "work#1.1"]

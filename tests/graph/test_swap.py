@@ -85,7 +85,7 @@ async def test_backend_ends_its_turn_and_still_sets_what_audio_waits_for() -> No
     script = Replies(replies, {"set_flag": returns(flags={"models_ready": True})})
     sim = await begun(flutter(), script)
     report = await sim.change(without_backend())
-    assert fates(report) == {"ui_designer#1": "kept", "backend#1": "leaves"}
+    assert fates(report) == {"ui_designer#1": "kept", "backend#1": "finishes"}
     assert report.blocked == ()
     await sim.run()
     assert sim.state.status == "completed"
@@ -104,7 +104,7 @@ async def test_a_step_in_mid_turn_ends_its_turn_with_what_its_agent_had() -> Non
     old = plan_of(LANES, {"b": {"tools": ["read"]}}, tools={"read": {"run": "m:f", "timeout": 7}})
     sim = await begun(old, Replies({"b#1": [says("wait", "read")]}))
     report = await sim.change(plan_of(["a", "c"]))
-    assert fates(report) == {"a#1": "parked", "b#1": "leaves"} | fates(report)
+    assert fates(report) == {"a#1": "detached", "b#1": "finishes"} | fates(report)
     assert sim.state.frontier["b#1"].is_detached
     plan = GraphPlan.from_json(sim.engine.plan.to_json())  # as it is carried
     step = sim.state.frontier["b#1"]
@@ -139,7 +139,7 @@ async def test_a_step_that_has_not_begun_is_kept_aside_and_comes_back() -> None:
     await sim.drain()
     assert statuses(sim) == {"b#1": "ready"}
     report = await sim.change(plan_of(["a", "c"]))
-    assert fates(report) == {"b#1": "parked", "c#1": "starts"}
+    assert fates(report) == {"b#1": "detached", "c#1": "starts"}
     assert statuses(sim) == {"c#1": "ready"}
     assert list(sim.state.detached_steps) == ["b#1"]
     report = await sim.change(old)
@@ -181,7 +181,7 @@ async def test_a_node_with_another_agent_is_another_node() -> None:
     old = plan_of(["a", {"agent": "b", "phase": "x"}, "c"], {"b": {"tools": ["t"]}}, tools=TOOLS)
     sim = await begun(old, Replies({"x#1": [says("wait", "t")]}), "a#1")
     report = await sim.change(plan_of(["a", {"agent": "n", "phase": "x"}, "c"]))
-    assert fates(report) == {"x#1": "leaves", "x#2": "starts"}
+    assert fates(report) == {"x#1": "finishes", "x#2": "starts"}
     assert report.removed == report.added == ("x",)
     await sim.run()
     assert sim.ran() == ["a#1", "x#1", "x#2", "c#1"]
@@ -204,7 +204,12 @@ async def test_items_at_work_end_and_no_others_start() -> None:
     await sim.finish("p#1", "p#1")
     assert {"m#1", "m#1.1", "m#1.2"} == {*sim.state.frontier}
     report = await sim.change(plan_of(["p", "z"], {"p": {"outputs": ["list"]}}))
-    assert fates(report) == {"m#1": "leaves", "m#1.1": "leaves", "m#1.2": "leaves", "z#1": "starts"}
+    assert fates(report) == {
+        "m#1": "finishes",
+        "m#1.1": "finishes",
+        "m#1.2": "finishes",
+        "z#1": "starts",
+    }
     await sim.run()
     assert sim.state.status == "completed"
     assert {step for step in sim.ran() if "m#" in step} == {"m#1.1", "m#1.2"}

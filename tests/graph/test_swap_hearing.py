@@ -97,7 +97,7 @@ async def test_a_phase_that_goes_takes_no_turn_where_its_agent_hears() -> None:
     await sim.drain()
     assert statuses(sim) == {"scout#1": "ready"}
     report = await sim.change(plan("ann", "bob"))
-    assert fates(report)["scout#1"] == "parked"
+    assert fates(report)["scout#1"] == "detached"
     await sim.command("message", text="now", to="channel:x")
     await sim.run()
     assert sorted(sim.ran()) == ["ann#1", "bob#1", "scout#2"]
@@ -108,7 +108,7 @@ async def test_a_phase_that_goes_in_mid_turn_gives_its_agent_no_turn_for_nothing
     sim = await Simulation.begin(plan("ann", "scout", "bob"), script)
     await sim.finish("ann#1", "scout#1")
     report = await sim.change(plan("ann", "bob"))
-    assert fates(report) == {"scout#1": "leaves", "bob#1": "starts"}
+    assert fates(report) == {"scout#1": "finishes", "bob#1": "starts"}
     await sim.run()
     assert sorted(sim.ran()) == ["ann#1", "bob#1", "scout#1"]
 
@@ -138,7 +138,7 @@ async def comes_back(
         await sim.command("message", text=f"waits {number}", to="channel:x")
     await sim.settle()
     gone = await sim.change(creatures({"ann": SCOUT["ann"]}, **flow))
-    assert [*fates(gone).values()].count("parked") == messages - (not stopped)
+    assert [*fates(gone).values()].count("detached") == messages - (not stopped)
     back = await sim.change(crew)
     return sim, {step: fate for step, fate in fates(back).items() if step.startswith("scout")}
 

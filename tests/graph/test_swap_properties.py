@@ -93,19 +93,19 @@ async def test_every_step_has_one_fate_and_none_is_lost_or_begun_anew() -> None:
         for entry in sim.journal:
             state = fold(state, j.entry_from_json(entry))
         assert as_json(state) == as_json(after)
-    for fate in ("kept", "leaves", "abandoned", "parked", "starts", "rules"):
+    for fate in ("kept", "finishes", "abandoned", "detached", "starts", "rules"):
         assert seen[fate] >= 3, seen
     assert seen["retracted"]
 
 
 def check_fate(fate: str, step: Any, before: CrewState, after: CrewState) -> None:
     was, now = before.frontier.get(step), after.frontier.get(step)
-    if fate in ("kept", "leaves"):
+    if fate in ("kept", "finishes"):
         assert was is not None
         assert now is not None
         assert (now.turn, now.child_steps, now.item) == (was.turn, was.child_steps, was.item)
-        assert now.is_detached == (fate == "leaves")
-    elif fate in ("parked", "abandoned"):
+        assert now.is_detached == (fate == "finishes")
+    elif fate in ("detached", "abandoned"):
         assert now is None
         assert after.detached_steps[step].turn == (was or before.detached_steps[step]).turn
     elif fate == "retracted":
@@ -124,7 +124,7 @@ def check_nodes(report: SwapReport, old: GraphPlan, new: GraphPlan, before: Crew
     assert {*report.kept, *report.removed} == {*old.nodes} | {*report.kept} & {*new.nodes}
     gone = {step for step, entry in before.frontier.items() if entry.node in report.removed}
     told = {
-        f.step for f in report.steps if f.effect in ("leaves", "abandoned", "parked", "returns")
+        f.step for f in report.steps if f.effect in ("finishes", "abandoned", "detached", "returns")
     }
     assert gone <= told
 

@@ -246,7 +246,7 @@ async def test_another_graph_keeps_a_wait_and_its_time() -> None:
     assert not longer.remap.requirements
     without = swap_report(sim.engine.plan, plan_of(["a", "b"]), sim.state)
     (fate,) = (each for each in without.steps if each.step == "wait_1#1")
-    assert fate.effect == "parked"
+    assert fate.effect == "detached"
 
 
 async def test_a_timer_that_is_set_goes_on_over_a_swap() -> None:

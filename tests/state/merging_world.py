@@ -199,7 +199,7 @@ class World:
             )
             if move is None:
                 return
-            if move.does == "unite":
+            if move.does == "merge":
                 run.uniting = run.uniting or look
                 return
             if move.does == "recall":
@@ -528,7 +528,7 @@ def ways(
         for which in range(len(run.looks)):
             yield "decide", lambda w, r, n=which: w.decide(r, n), name
         if run.uniting:
-            yield "unite", lambda w, r: w.unite(r), name
+            yield "merge", lambda w, r: w.unite(r), name
         due = world.due(run)
         if due is not None and due <= world.now and not run.looks:
             yield "ring", lambda w, r: w.ring(r), name

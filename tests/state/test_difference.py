@@ -64,7 +64,7 @@ async def test_differences_backwards_are_the_same_ones() -> None:
             }
             assert all((c.old is None) or c.kind != "added" for c in there)
             seen |= {c.section for c in there}
-    assert seen >= {*SECTIONS} - {"graph", "shared", "private", "parked"}
+    assert seen >= {*SECTIONS} - {"graph", "shared", "private", "detached_steps"}
 
 
 async def test_the_states_between_two_add_up_to_their_difference() -> None:

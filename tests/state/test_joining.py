@@ -90,7 +90,7 @@ def test_two_runs_become_one_by_five_facts() -> None:
     assert go(b, a)[0] is None
     move, a = go(a, b)
     assert (type(move.entry), stage(a)) == (j.MergeAccepted, "surviving")
-    assert go(a, b)[0] == Move("unite", B)
+    assert go(a, b)[0] == Move("merge", B)
     assert protocol.may_merge(a, OP)
     word = MergeOutcome(outcome="merged", other=B, position=40)
     a = a.model_copy(update=protocol.outcome_changes(a, OP, word))
@@ -528,7 +528,7 @@ def _greedy(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | 
     theirs: PendingMerge | None = other.pending_merge if other is not None else None
     taken = theirs is not None and theirs.merge == op and theirs.status == "draining"
     if taken and protocol.may_merge(own, op):
-        return Move("unite", other.run)
+        return Move("merge", other.run)
     return next_move(own, other, op, at, **how)
 
 

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _FATES: Mapping[str, str] = {
     "kept": "goes on as it is",
-    "goes": "goes on there",
-    "leaves": "its turn finishes first; nothing follows it",
+    "moves": "goes on there",
+    "finishes": "its turn finishes first; nothing follows it",
     "abandoned": "is cut off",
-    "parked": "is kept aside",
+    "detached": "is kept aside",
     "returns": "comes back where it was",
     "retracted": "waits again",
     "starts": "starts",
 }
-_TOLD = ("kept", "goes", "leaves", "abandoned")
+_TOLD = ("kept", "moves", "finishes", "abandoned")
 """Fates whose cause the line above says: the node goes, or stays."""
 _WIDEST = 24
 

@@ -154,7 +154,7 @@ def layers_json(recipe: Recipe, state: CrewState) -> dict[str, Any]:
         else None,
         "surviving_run": state.surviving_run,
         "renames": [each.model_dump(mode="json") for each in state.surviving_run_renames],
-        "parked": sorted(state.detached_steps),
+        "detached_steps": sorted(state.detached_steps),
         "tags": state.tags,
         "source": state.source.model_dump(mode="json") if state.source else None,
     }

@@ -69,11 +69,11 @@ class ComponentChangeView(Model):
 
 
 ChangeEffect = Literal[
-    "kept", "goes", "leaves", "abandoned", "parked", "returns", "retracted", "starts"
+    "kept", "moves", "finishes", "abandoned", "detached", "returns", "retracted", "starts"
 ]
-"""What a change does to a step. `kept`: it continues. `goes`: it continues in another run.
-`leaves`: its node is removed, its turn runs to its end, and nothing follows. `abandoned`: it is
-cancelled. `parked`: its node is removed, and it waits until the node is back. `returns`: its node
+"""What a change does to a step. `kept`: it continues. `moves`: it continues in another run.
+`finishes`: its node is removed, its turn runs to its end, and nothing follows. `abandoned`: it is
+cancelled. `detached`: its node is removed, and it waits until the node is back. `returns`: its node
 is back. `retracted`: it has not begun, and waits again. `starts`: the change makes it ready."""
 
 

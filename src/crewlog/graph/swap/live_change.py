@@ -154,7 +154,7 @@ def _with_new_run(remap: StepRemap, runs: Mapping[NodeName, RunId]) -> StepRemap
     if remap.node not in runs or remap.effect != "kept":
         return remap
     because = f"{remap.node} moves to the run {runs[remap.node]}"
-    return remap.model_copy(update={"effect": "goes", "because": because})
+    return remap.model_copy(update={"effect": "moves", "because": because})
 
 
 def accept_change(
@@ -411,7 +411,7 @@ def withdrawals(engine: Engine, report: SwapReport, by: str) -> Iterator[j.Journ
 
 
 def _detached_turns(report: SwapReport) -> list[StepId]:
-    return [fate.step for fate in report.steps if fate.effect == "leaves"]
+    return [fate.step for fate in report.steps if fate.effect == "finishes"]
 
 
 def new_run_outputs(plan: GraphPlan, state: CrewState) -> dict[FlagName, Json]:

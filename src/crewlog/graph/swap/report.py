@@ -37,11 +37,11 @@ from crewlog.state.model import CrewState, FrontierStep, Interrupt, Routing
 Frontier = Mapping[StepId, FrontierStep]
 
 ChangeEffect = Literal[
-    "kept", "goes", "leaves", "abandoned", "parked", "returns", "retracted", "starts"
+    "kept", "moves", "finishes", "abandoned", "detached", "returns", "retracted", "starts"
 ]
-"""What happens to a step: `kept` continues; `goes` continues in another run; `leaves` ends its
-turn, and nothing follows; `abandoned` is cancelled; `parked` is detached; `returns` was detached;
-`retracted` was reached and waits again; `starts` is reached by the swap itself."""
+"""What happens to a step: `kept` continues; `moves` continues in another run; `finishes` ends its
+turn, and nothing follows; `abandoned` is cancelled; `detached` waits for its node; `returns` was
+detached; `retracted` was reached and waits again; `starts` is reached by the swap itself."""
 
 
 ASKED_AGAIN = "is asked anew"
@@ -328,7 +328,9 @@ class _SwapReporter:
         )
         frontier = {
             **joins.frontier,
-            **{s: e for s, e in state.frontier.items() if self._step_remaps[s].effect == "leaves"},
+            **{
+                s: e for s, e in state.frontier.items() if self._step_remaps[s].effect == "finishes"
+            },
             **{r.step: FrontierStep(step=r.step, node=r.node) for r in self._starts()},
         }
         withdrawn = tuple(self._withdrawn_interrupts(remap, routing))
@@ -364,7 +366,7 @@ class _SwapReporter:
                 self._step_remaps[step] = _step_remap(entry, "kept")
             elif not has_turn:
                 self._detached_steps.append(step)
-                self._step_remaps[step] = _step_remap(entry, "parked", f"{entry.node} is removed")
+                self._step_remaps[step] = _step_remap(entry, "detached", f"{entry.node} is removed")
             elif self._abandon:
                 self._detached_steps.append(step)
                 because = f"{entry.node} is removed, and its turn is abandoned"
@@ -373,13 +375,13 @@ class _SwapReporter:
                 if not entry.is_detached:
                     self._detached_turns.append(step)
                 because = f"{entry.node} is removed: the turn runs to its end"
-                self._step_remaps[step] = _step_remap(entry, "leaves", because)
+                self._step_remaps[step] = _step_remap(entry, "finishes", because)
         for step, entry in self._state.detached_steps.items():
             if self._may_reattach(entry):
                 self._reattached.append(step)
                 self._step_remaps[step] = _step_remap(entry, "returns", f"{entry.node} is back")
             else:
-                self._step_remaps[step] = _step_remap(entry, "parked", f"{entry.node} is removed")
+                self._step_remaps[step] = _step_remap(entry, "detached", f"{entry.node} is removed")
 
     def _may_reattach(self, entry: FrontierStep) -> bool:
         detached = self._old.detached_step(entry)

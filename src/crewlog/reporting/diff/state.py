@@ -25,7 +25,7 @@ Section = Literal[
     "shared",
     "private",
     "frontier",
-    "parked",
+    "detached_steps",
     "done",
     "visits",
     "loops",
@@ -173,7 +173,7 @@ _PARTS: dict[Section, Callable[[CrewState], dict[str, Json]]] = {
         f"{who}.{name}": value for who, f in s.private_context.items() for name, value in f.items()
     },
     "frontier": lambda s: _steps(s.frontier),
-    "parked": lambda s: _steps(s.detached_steps),
+    "detached_steps": lambda s: _steps(s.detached_steps),
     "done": lambda s: _named(s.routing.completed),
     "visits": lambda s: _named(s.visits),
     "loops": lambda s: _named(s.routing.loops),

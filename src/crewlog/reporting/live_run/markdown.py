@@ -90,7 +90,5 @@ def _step_line(engine: Engine, step: FrontierStep, calls_in_flight: CallsInFligh
     what = ", ".join(call_texts(step, calls_in_flight))
     if not what and (text := timers.step_wait_text(step)):
         what = f"waits {'for ' if step.requirement else ''}{text}"
-    detached = (
-        " (node removed: its turn ends, and no step follows)" if step.is_detached else ""
-    )
+    detached = " (node removed: its turn ends, and no step follows)" if step.is_detached else ""
     return f"- `{name}` {step.status}{f': {fenced(what)}' if what else ''}{detached}"

@@ -364,7 +364,7 @@ class CrewState(Model):
             fork="copied",
             split="computed",
             merge="transferred",
-            diff=("parked",),
+            diff=("detached_steps",),
         ),
     ] = Field(default_factory=dict[StepId, FrontierStep])
     """Steps whose nodes a change removed: they continue when their nodes are back."""

@@ -61,12 +61,12 @@ class Move(NamedTuple):
     """What a run does next in a merge.
 
     After `record`: ask for the next move. Once that is another one, or none: store the entries,
-    and then notify each of the other runs (`to`). Before `unite` neither is needed: an offered run
+    and then notify each of the other runs (`to`). Before `merge` neither is needed: an offered run
     waits for the outcome alone.
     """
 
-    does: Literal["record", "unite", "recall"]
-    """`record`: record the entry. `unite`: make the merged definition now, from the state that was
+    does: Literal["record", "merge", "recall"]
+    """`record`: record the entry. `merge`: make the merged definition now, from the state that was
     read, and record it while `may_merge` is true. `recall`: search the other run's journal for its
     `RunMerged` of the merge, see `recall`."""
     to: RunId
@@ -456,7 +456,7 @@ def _action_in_status(
     if mine.status == "draining" and has_drained:
         return Move("record", other.run, j.MergeOffered(merge=mine.merge, other=other.run))
     if mine.status == "surviving" and theirs.status == "offered":
-        return Move("unite", other.run)
+        return Move("merge", other.run)
     return None
 
 
