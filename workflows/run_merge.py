@@ -358,7 +358,7 @@ def _next_move(
         has_drained=is_drained,
         ending_turns=engine.state.detached_turns if engine.is_finishing_detached_turns else (),
         gone=read.gone,
-        agents=len(topology.creatures) if topology is not None else 0,
+        agents=len(topology.agents) if topology is not None else 0,
         has_flow=bool(topology is not None and topology.flow),
         refusal="" if topology is not None else "it has no agents with channels",
         recalled=read.recalled,

@@ -201,10 +201,10 @@ class Scenario:
 
     async def _speaks(self, graphs: dict[RunId, Component]) -> None:
         run = self.dice.choice([*graphs])
-        heard = [(c, n) for n, made in graphs[run].creatures.items() for c in made.listen]
+        heard = [(c, n) for n, made in graphs[run].agents.items() for c in made.listen]
         to = f"{CHANNEL}{self.dice.choice(heard)[0]}" if heard else PUBLIC
         if self.dice.random() < 0.2:
-            to = f"private:{self.dice.choice([*graphs[run].creatures])}"
+            to = f"private:{self.dice.choice([*graphs[run].agents])}"
         told: list[str] = []  # all of the dice before anything is waited for
         for _ in range(self.dice.choice((1, 1, 4))):
             told.append(command := next(self._commands))
@@ -217,15 +217,15 @@ class Scenario:
     def _change(self, graphs: dict[RunId, Component]) -> tuple[RunId, Operation] | None:
         """A change of one graph, or of two."""
         run = self.dice.choice([*graphs])
-        creatures = graphs[run].creatures
+        creatures = graphs[run].agents
         if not creatures:
             return None
-        others = [each for each in graphs if each != run and graphs[each].creatures]
+        others = [each for each in graphs if each != run and graphs[each].agents]
         name = self.dice.choice([*creatures])
         what = self.dice.random()
         if what < 0.5 and others:
             other = self.dice.choice(others)
-            to = self.dice.choice([*graphs[other].creatures])
+            to = self.dice.choice([*graphs[other].agents])
             if name < to and self.dice.random() < 0.3:
                 return run, Wire(name=name, to=to, other=other)
             return run, Connect(sender=name, listener=to, channel=next(self._channels), other=other)
@@ -238,7 +238,7 @@ class Scenario:
     def _cut(self, graph: Component, name: str) -> Operation:
         """Takes away what connects two creatures; one of them, where nothing does."""
         ways: list[Operation] = []
-        for sender, made in graph.creatures.items():
+        for sender, made in graph.agents.items():
             ways += [Unwire(name=sender, to=to) for to in made.wires]
             ways += [
                 Disconnect(sender=sender, listener=listener, channel=channel)

@@ -32,7 +32,7 @@ from .test_splits import EDGES, part_of, until_begun
 async def graph(run: Run) -> tuple[set[str], set[str]]:
     """Who lives in a run, and its channels."""
     topology = (await run.graph()).plan["topology"]
-    return {*topology["creatures"]}, {*topology.get("channels", {})}
+    return {*topology["agents"]}, {*topology.get("channels", {})}
 
 
 async def turns(run: Run, text: str, log: str, number: int) -> None:
@@ -130,7 +130,7 @@ async def test_people_make_a_live_creature_privileged(crews: Site) -> None:
     await run.change(operations=[EditAgent(name="ann", set={"privileged": True})], by="fay")
     await turns(run, "again", "channel:x", 1)
     assert answers(crews, run, "ann")[-1].startswith("Done: adds kit")
-    granted = (await run.graph()).plan["topology"]["creatures"]
+    granted = (await run.graph()).plan["topology"]["agents"]
     assert {name for name, each in granted.items() if each.get("privileged")} == {"ann"}
     assert granted["kit"]["parent"] == "ann"  # whom it brings is not, and works for it
     await stopped(crews, run)
@@ -152,8 +152,8 @@ async def test_a_channel_alone_connects_nobody(crews: Site) -> None:
             kind="nothing", old_graph_ids=(run.id,), new_graph_ids=(run.id,)
         )
     after = (await run.graph()).plan["topology"]
-    assert (after["creatures"], after["channels"]) == (
-        before["creatures"],
+    assert (after["agents"], after["channels"]) == (
+        before["agents"],
         {**before["channels"], "den": after["channels"]["den"]},
     )
     assert await graph(other) == ({"eve"}, {"den"})
@@ -301,7 +301,7 @@ async def test_who_watches_a_creature_sees_it_wherever_it_lives(crews: Site) -> 
     await rested(run)
     await rested(big)
     at = {each.id: (await each.state()).position for each in (run, big)}
-    chosen = EventFilter(creatures=["ann"], kinds=["StepStarted"])
+    chosen = EventFilter(agents=["ann"], kinds=["StepStarted"])
     seen: list[Event] = []
 
     async def watch() -> None:
@@ -368,7 +368,7 @@ async def test_a_crew_that_nobody_changes_is_as_it_was_written(crews: Site) -> N
     state = await run.state()
     assert (state.graph_version, state.changes, state.recipe) == (1, (), state.definition)
     topology = (await run.graph()).plan["topology"]
-    assert {name: each.get("listen") for name, each in topology["creatures"].items()} == {
+    assert {name: each.get("listen") for name, each in topology["agents"].items()} == {
         "root": ["reports"],
         "scout": ["tasks"],
     }

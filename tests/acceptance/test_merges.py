@@ -341,7 +341,7 @@ async def test_runs_that_ask_each_other_become_one(crews: Site) -> None:
     for each in came:
         assert not isinstance(each, BaseException) or isinstance(each, CommandRejected)
     assert (await two.result(LIMIT)).surviving_run == one.id
-    assert {*(await one.graph()).plan["topology"]["creatures"]} == {
+    assert {*(await one.graph()).plan["topology"]["agents"]} == {
         "ann",
         "bob",
         "cid",
@@ -369,7 +369,7 @@ async def test_a_ring_of_requests_comes_to_an_end(crews: Site) -> None:
     for run in (one, two, three):
         await alone(run)
         if not (await run.state()).is_ended:
-            graphs.update([*(await run.graph()).plan["topology"]["creatures"]])
+            graphs.update([*(await run.graph()).plan["topology"]["agents"]])
     assert graphs == dict.fromkeys(("ann", "bob", "cid", "dan", "eve", "ida", "jon"), 1)
 
 
@@ -549,7 +549,7 @@ async def test_of_merges_one_after_the_other_each_says_who_is_meant(crews: Site)
     await three.change(operations=[to(one, "ann", "cid", "knot")])
     assert (await one.result(LIMIT)).surviving_run == three.id
     meant = {each.was: each.now for each in (await two.whereabouts()).renamed}
-    assert meant["ann"] in (await three.graph()).plan["topology"]["creatures"]
+    assert meant["ann"] in (await three.graph()).plan["topology"]["agents"]
     assert meant["ann"] != "ann"
     await two.message("hello", to="channel:x", by="fay")
     await two.message("you", to="private:ann", by="fay")

@@ -109,7 +109,7 @@ async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
     # The larger one keeps the id; each has its own channels.
     for each, who, channels in ((run, {"bob", "cid"}, {"y"}), (part, {"ann"}, {"x"})):
         topology = (await each.graph()).plan["topology"]
-        assert ({*topology["creatures"]}, {*topology["channels"]}) == (who, channels)
+        assert ({*topology["agents"]}, {*topology["channels"]}) == (who, channels)
 
     # Who is not there is not heard there.
     await run.message("lost", to="channel:x", by="dot")
@@ -229,7 +229,7 @@ async def test_a_crew_in_several_pieces_begins_as_several_runs(crews: Site) -> N
     assert {e.agent for e in await crews.entries(run, "StepStarted")} == {"bob", "cid"}
     assert (await run.state()).graph_version == 2
     for each, who in ((run, {"bob", "cid", "dan"}), (part, {"ann"})):
-        assert {*(await each.graph()).plan["topology"]["creatures"]} == who
+        assert {*(await each.graph()).plan["topology"]["agents"]} == who
 
 
 async def test_a_part_is_made_again_from_its_history(crews: Site) -> None:

@@ -176,7 +176,7 @@ async def test_an_agent_that_becomes_alone_in_a_run_has_a_warning(prepare):
     late = {"prompt": "p", "listen": ["tasks"]}
     add = ({"op": "add_agent", "name": "late", "agent": late},)
     made = await prepare(CrewDefinition.from_json(data), operations=add, command="c")
-    assert [part.topology.creatures.keys() for part in made.split_runs] == [{"late"}]
+    assert [part.topology.agents.keys() for part in made.split_runs] == [{"late"}]
     (told,) = made.warnings
     assert told.startswith("'late' is alone in a run of its own")
 

@@ -137,7 +137,7 @@ async def test_it_is_seen_when_the_store_is_asked(site: Site) -> None:
 
 async def test_every_kind_of_operation_is_measured(site: Site) -> None:
     cases = topologies.cases()
-    assert (len(cases["add"].graph.creatures), len(cases["add"].graph.channels)) == (200, 400)
+    assert (len(cases["add"].graph.agents), len(cases["add"].graph.channels)) == (200, 400)
     # What people change a graph with: `crewlog graph add`, `channel`, `connect`, ….
     assert {case.operation.op for case in cases.values()} == {
         *("add_agent", "remove_agent", "enable_agent", "disable_agent"),

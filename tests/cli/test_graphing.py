@@ -75,7 +75,7 @@ def test_who_hears_whom_is_shown(
     ]
     assert run_cli(["graph", "pond.yaml", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    (keeper,) = [each for each in told["creatures"] if each["root"]]
+    (keeper,) = [each for each in told["channel_agents"] if each["root"]]
     assert (keeper["name"], keeper["wake_channels"], keeper["privileged"]) == (
         "keeper",
         ["reports"],

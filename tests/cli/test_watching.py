@@ -104,7 +104,7 @@ def test_a_silent_event_is_shown_where_its_kind_is_asked_for(
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("asked", [{"channels": ["tasks"]}, {"creatures": ["scout"]}])
+@pytest.mark.parametrize("asked", [{"channels": ["tasks"]}, {"agents": ["scout"]}])
 def test_who_asks_for_a_channel_or_a_creature_sees_what_is_said_and_heard(
     asked: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,11 +142,11 @@ def test_a_run_that_is_lost_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_run_that_is_stopped_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    seen = Seen(Screen(), ["pond"], EventFilter(creatures=["scout"]))
+    seen = Seen(Screen(), ["pond"], EventFilter(agents=["scout"]))
     seen.take(event({"kind": "RunStopped", "because": "enough"}), passes=False)
     seen.end(RunId("pond"), None)
     assert (capsys.readouterr().out.strip(), seen.stopped) == ("stopped", {"pond"})
-    going = Seen(Screen(), ["pond"], EventFilter(creatures=["scout"]))
+    going = Seen(Screen(), ["pond"], EventFilter(agents=["scout"]))
     going.take(event({"kind": "RunStopped", "because": "enough"}), passes=False)
     going.take(event({"kind": "IdleStarted", "deadline": 7}), passes=False)
     going.end(RunId("pond"), None)
@@ -164,15 +164,15 @@ async def test_what_is_called_like_nothing_in_the_runs_is_told() -> None:
     async def told(**wanted: list[str]) -> list[str]:
         return await unknown_names(store, ["pond"], EventFilter(**wanted))
 
-    assert await told(creatures=["scot"]) == [
+    assert await told(agents=["scot"]) == [
         "nobody is called 'scot' in 'pond' now. Did you mean 'scout'? It is waited for."
     ]
     assert await told(channels=["taks"], graphs=["pand"]) == [
         "no channel is called 'taks' in 'pond' now. Did you mean 'tasks'? It is waited for.",
         "there is no run 'pand' now. Did you mean 'pond'? It is waited for.",
     ]
-    assert await told(creatures=["scout"], channels=["channel:tasks"], graphs=["pond"]) == []
-    assert await unknown_names(store, ["lake"], EventFilter(creatures=["scot"])) == []
+    assert await told(agents=["scout"], channels=["channel:tasks"], graphs=["pond"]) == []
+    assert await unknown_names(store, ["lake"], EventFilter(agents=["scot"])) == []
 
 
 # -- on the server -------------------------------------------------------------------------------

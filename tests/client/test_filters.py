@@ -70,31 +70,31 @@ def event(data: Mapping[str, Any], run: str = "pond", position: int = 1, at: int
         (CHANGED, {"kinds": ["TOPOLOGY_CHANGED:nothing"]}, True),
         (CHANGED, {"kinds": ["TOPOLOGY_CHANGED:split", "TOPOLOGY_CHANGED:merge"]}, False),
         (SPLIT, {"kinds": ["TOPOLOGY_CHANGED:split"]}, True),
-        (RULED, {"kinds": ["CREATURE_STOPPED"], "creatures": ["scout"]}, True),
+        (RULED, {"kinds": ["CREATURE_STOPPED"], "agents": ["scout"]}, True),
         (RULED, {"kinds": ["TOPOLOGY_CHANGED"]}, False),
         (CHANGED, {"kinds": ["CREATURE_STARTED"]}, True),
         (CHANGED, {"kinds": ["CREATURE_STOPPED"]}, False),
-        (CHANGED, {"kinds": ["CREATURE_STARTED"], "creatures": ["late"]}, True),
-        (CHANGED, {"kinds": ["CREATURE_STARTED"], "creatures": ["scout"]}, False),
-        (CHANGED, {"kinds": ["TOPOLOGY_CHANGED"], "creatures": ["scout"]}, True),
-        (CHANGED, {"kinds": ["OUTPUT_WIRE_ADDED"], "creatures": ["keeper"]}, True),
+        (CHANGED, {"kinds": ["CREATURE_STARTED"], "agents": ["late"]}, True),
+        (CHANGED, {"kinds": ["CREATURE_STARTED"], "agents": ["scout"]}, False),
+        (CHANGED, {"kinds": ["TOPOLOGY_CHANGED"], "agents": ["scout"]}, True),
+        (CHANGED, {"kinds": ["OUTPUT_WIRE_ADDED"], "agents": ["keeper"]}, True),
         (CHANGED, {"kinds": ["OUTPUT_WIRE_ADDED"], "channels": ["reports"]}, True),
         (
             CHANGED,
-            {"kinds": ["OUTPUT_WIRE_ADDED"], "channels": ["reports"], "creatures": ["scout"]},
+            {"kinds": ["OUTPUT_WIRE_ADDED"], "channels": ["reports"], "agents": ["scout"]},
             False,
         ),
         (CHANGED, {"channels": ["tasks"]}, False),
-        (CHANGED, {"kinds": ["PARENT_LINK_CHANGED"], "creatures": ["keeper"]}, True),
+        (CHANGED, {"kinds": ["PARENT_LINK_CHANGED"], "agents": ["keeper"]}, True),
         (CHANGED, {"kinds": ["SESSION_FORKED"], "graphs": ["pond.1"]}, True),
         (CHANGED, {"kinds": ["TOPOLOGY_CHANGED"], "graphs": ["pond.1"]}, False),
         (SPLIT, {"graphs": ["pond.1"]}, True),
         (SPLIT, {"graphs": ["pond"]}, True),
         (SPLIT, {"graphs": ["lake"]}, False),
-        (HEARD, {"creatures": ["scout"]}, True),
-        (HEARD, {"creatures": ["writer"]}, True),
-        (HEARD, {"creatures": ["keeper"]}, True),
-        (HEARD, {"creatures": ["late"]}, False),
+        (HEARD, {"agents": ["scout"]}, True),
+        (HEARD, {"agents": ["writer"]}, True),
+        (HEARD, {"agents": ["keeper"]}, True),
+        (HEARD, {"agents": ["late"]}, False),
         (HEARD, {"channels": ["tasks"]}, True),
         (HEARD, {"channels": ["channel:tasks"]}, True),
         (HEARD, {"channels": "tasks", "kinds": "AgentsWoken"}, True),
@@ -103,19 +103,19 @@ def event(data: Mapping[str, Any], run: str = "pond", position: int = 1, at: int
         (SAID, {"channels": ["scout"]}, False),
         (
             SAID,
-            {"creatures": ["scout"], "kinds": ["ModelCallCompleted", "ToolCallCompleted"]},
+            {"agents": ["scout"], "kinds": ["ModelCallCompleted", "ToolCallCompleted"]},
             True,
         ),
-        ({"kind": "StepCompleted", "step": "scout#2.3"}, {"creatures": ["scout"]}, True),
-        ({"kind": "StepCompleted", "step": "writer.inbox#2"}, {"creatures": ["writer"]}, True),
+        ({"kind": "StepCompleted", "step": "scout#2.3"}, {"agents": ["scout"]}, True),
+        ({"kind": "StepCompleted", "step": "writer.inbox#2"}, {"agents": ["writer"]}, True),
         (
             {"kind": "NodesReached", "source": "a", "to": [{"node": "b"}]},
-            {"creatures": ["b"]},
+            {"agents": ["b"]},
             True,
         ),
-        ({"kind": "ToolPermissionSet", "tool": "t", "agents": ["a"]}, {"creatures": ["a"]}, True),
-        ({"kind": "ToolPermissionSet", "tool": "t", "agents": None}, {"creatures": ["a"]}, False),
-        ({"kind": "IdleStarted"}, {"creatures": ["a"]}, False),
+        ({"kind": "ToolPermissionSet", "tool": "t", "agents": ["a"]}, {"agents": ["a"]}, True),
+        ({"kind": "ToolPermissionSet", "tool": "t", "agents": None}, {"agents": ["a"]}, False),
+        ({"kind": "IdleStarted"}, {"agents": ["a"]}, False),
         ({"kind": "IdleStarted"}, {"graphs": ["pond"]}, True),
         (MERGED, {"graphs": ["lake"]}, True),
         (
@@ -267,14 +267,14 @@ async def test_who_is_called_otherwise_after_a_merge_is_still_watched() -> None:
             (6, step),
         ],
     )
-    scout: dict[str, Any] = {"creatures": ["scout"], "kinds": ["StepStarted"]}
+    scout: dict[str, Any] = {"agents": ["scout"], "kinds": ["StepStarted"]}
     assert await told(journals, "pond", **scout) == [("pond", 1), ("lake", 4)]
     # Whoever watches that run as well means both.
     both = [("pond", 1), ("lake", 4), ("lake", 6)]
     assert await told(journals, "pond", "lake", **scout) == both
     # Of a run that is not watched, nobody is meant; nor is anybody who does not come.
     assert await told(journals, "lake", **scout) == [("lake", 6)]
-    assert await told(journals, "pond", creatures=["else"], kinds=["StepStarted"]) == []
+    assert await told(journals, "pond", agents=["else"], kinds=["StepStarted"]) == []
 
 
 async def test_it_stays_in_the_graphs_that_are_named() -> None:

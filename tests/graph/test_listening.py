@@ -249,7 +249,7 @@ def test_who_goes_takes_along_the_ways_to_it() -> None:
     assert (left.graph.root, left.graph.idle) == (None, 5)
     plan = lower(left)
     assert plan.topology is not None
-    assert [*plan.topology.creatures] == ["a", "c"]
+    assert [*plan.topology.agents] == ["a", "c"]
 
 
 PAIR: dict[str, dict[str, Any]] = {"a": {"listen": ["x"]}, "b": {"listen": ["x", "y"]}}
@@ -463,7 +463,7 @@ def test_who_goes_on_in_another_run_has_not_stopped() -> None:
     left["b"]["wires"] = ["d"]
     parts = {
         RunId(run): Component(
-            creatures={AgentName(n): ChannelAgent(wires=tuple(left[n]["wires"])) for n in names}
+            agents={AgentName(n): ChannelAgent(wires=tuple(left[n]["wires"])) for n in names}
         )
         for run, names in (("r.2", "c"), ("r.1", "db"))
     }

@@ -51,8 +51,8 @@ def test_each_part_has_the_whole_crew() -> None:
     stays, goes = (lower(load_data(each.to_json())) for each in found.values())
     assert stays.topology is not None
     assert goes.topology is not None
-    assert {*stays.topology.creatures} == {"keeper", "archer"}
-    assert [*goes.topology.creatures] == ["digger", "poet"]
+    assert {*stays.topology.agents} == {"keeper", "archer"}
+    assert [*goes.topology.agents] == ["digger", "poet"]
     assert [*stays.topology.channels] == ["reports"]
     assert {n: c.born for n, c in goes.topology.channels.items()} == {"asides": "r"}
     assert found[other].channels["asides"].description == "Asides."
@@ -93,7 +93,7 @@ def test_nobody_leaves_who_would_hear_at_another_node() -> None:
     (goes,) = (
         each for id_, each in split_components(RUN, plan.topology, "c").items() if id_ != RUN
     )
-    assert [*goes.creatures] == ["scout"]
+    assert [*goes.agents] == ["scout"]
     with pytest.raises(ComponentConflict, match="cannot move 'scout'") as refused:
         split_contents(crew, goes)
     assert "another name" in refused.value.remedy

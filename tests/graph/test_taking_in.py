@@ -402,9 +402,7 @@ async def test_what_is_still_said_to_the_other_run_is_heard_by_those_who_came(se
     (fact,) = (entry_from_json(each) for each in one.facts("RunMerged"))
     assert isinstance(fact, RunMerged)
     names = new_names(fact.renames)
-    logs = [f"channel:{name}" for name in CHANNELS] + [
-        f"private:{name}" for name in before.creatures
-    ]
+    logs = [f"channel:{name}" for name in CHANNELS] + [f"private:{name}" for name in before.agents]
     for number, log in enumerate(logs):
         there = renamed_log(log, fact.renames)
         channel = log.removeprefix("channel:")

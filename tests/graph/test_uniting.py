@@ -323,7 +323,7 @@ def test_who_was_parted_is_united_as_before() -> None:
     assert before is not None
     assert after is not None
     assert after.channels == before.channels
-    assert after.creatures.keys() == before.creatures.keys()
+    assert after.agents.keys() == before.agents.keys()
 
 
 def test_of_an_agent_the_word_of_its_own_run_counts() -> None:
@@ -370,7 +370,7 @@ def test_who_is_in_a_third_run_stays_away() -> None:
     assert [(each.was, each.now) for each in made.renamed] == [("n", "n-2")]
     graph = lower(made.definition).topology
     assert graph is not None
-    assert {*graph.creatures} == {"a", "x"}
+    assert {*graph.agents} == {"a", "x"}
 
 
 FLOW = {"flow": ["x"], "channels": {"q": {}}}

@@ -83,8 +83,8 @@ class Naive:
         self.flows: dict[str, list[Being]] = {}
         for id_, graph in world.items():
             self.pipes += [Pipe(n, id_, c.born or id_) for n, c in graph.channels.items()]
-            self.beings += [Being(name, id_) for name in graph.creatures]
-            for name, creature in graph.creatures.items():
+            self.beings += [Being(name, id_) for name in graph.agents]
+            for name, creature in graph.agents.items():
                 self._draw(self.being(id_, name), creature)
             self.flows[id_] = [self.being(id_, name) for name in graph.flow]
 
@@ -412,7 +412,7 @@ class Naive:
             default=list[Being](),
         )
         new = {*after} - (self.homes - {home})
-        ids = {frozenset(after[id_].creatures): id_ for id_ in new}
+        ids = {frozenset(after[id_].agents): id_ for id_ in new}
         assert len(ids) == len(new) == max(len(parts), 1)
         for pipe in self.channels(home) if len(parts) > 1 else ():
             pipe.made = True
@@ -489,7 +489,7 @@ class Naive:
     def holds(self, id_: str, graph: Component) -> None:
         """Asserts that a graph is what this says it is, edge by edge."""
         members, channels = self.members(id_), self.channels(id_)
-        assert len(graph.creatures) == len(members)
+        assert len(graph.agents) == len(members)
         assert {*graph.channels} == {each.name for each in channels}
         assert len(graph.channels) == len(channels)
         assert list(graph.flow) == [each.name for each in self.flows[id_]]
@@ -498,7 +498,7 @@ class Naive:
             assert born.startswith(pipe.born[:160])
             assert len(pipe.born) > 160 or born == pipe.born
         for being in members:
-            found = graph.creatures[being.name]
+            found = graph.agents[being.name]
             assert list(found.listen) == [each.name for each in being.listen]
             assert list(found.send) == [each.name for each in being.send]
             assert list(found.wires) == [

@@ -36,17 +36,17 @@ class Dice:
         second = {self.names[0]: ChannelAgent(privileged=True)}
         pipe = {"p": Channel()}
         return {
-            self.ids[0]: Component(creatures=first, channels=pipe, flow=flow),
-            self.ids[1]: Component(creatures=second, channels=pipe, flow=(*second,)),
+            self.ids[0]: Component(agents=first, channels=pipe, flow=flow),
+            self.ids[1]: Component(agents=second, channels=pipe, flow=(*second,)),
         }
 
     def operation(self, world: Components) -> tuple[RunId, o.Operation]:
         """What somebody asks for, and of which run."""
-        size = sum(len(graph.creatures) for graph in world.values())
+        size = sum(len(graph.agents) for graph in world.values())
         grow, shrink = (5, 3) if size < MOST else (2, 6)
         # Whoever is in a larger graph does more.
-        run = self.random.choice([id_ for id_ in sorted(world) for _ in world[id_].creatures])
-        has = world[run].creatures
+        run = self.random.choice([id_ for id_ in sorted(world) for _ in world[id_].agents])
+        has = world[run].agents
         if len(has) < 2:
             grow, shrink = 7, 1
         linked = 5 if self._pairs(world, run) else 1
@@ -72,7 +72,7 @@ class Dice:
         return self.random.random() < 0.04
 
     def _creature(self, world: Components, run: RunId, but: str = "") -> str:
-        here = world[run].creatures
+        here = world[run].agents
         if self._seldom():
             return self.random.choice(self.names)
         return self.random.choice([each for each in here if each != but] or [but])
@@ -107,7 +107,7 @@ class Dice:
             agent["beside"] = tie()
         if draw() < 0.15:
             agent["privileged"] = True
-        free = [each for each in self.names if each not in world[run].creatures]
+        free = [each for each in self.names if each not in world[run].agents]
         often = free if free and not self._seldom() else self.names
         return o.AddAgent(name=self.random.choice(often), agent=agent)
 
@@ -150,7 +150,7 @@ class Dice:
 
     @staticmethod
     def _pairs(world: Components, run: RunId) -> list[tuple[str, str, str]]:
-        here = world[run].creatures
+        here = world[run].agents
         return [
             (sender, listener, channel)
             for sender, one in sorted(here.items())
@@ -165,7 +165,7 @@ class Dice:
         return o.Wire(name=name, to=self._end(world, other or run, name), other=other)
 
     def _Unwire(self, world: Components, run: RunId) -> o.Operation:  # noqa: N802
-        wires = [(name, to) for name, each in world[run].creatures.items() for to in each.wires]
+        wires = [(name, to) for name, each in world[run].agents.items() for to in each.wires]
         name, to = self._creature(world, run), self._end(world, run)
         if wires and not self._seldom():
             name, to = self.random.choice(wires)

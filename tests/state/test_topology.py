@@ -108,7 +108,7 @@ def test_of_two_that_are_alone_the_first_by_name_keeps_the_id() -> None:
 )
 def test_a_creature_that_an_edge_leads_to_a_graph_is_in_it(edges: Any) -> None:
     done = do({"g": graph("talk", **talk("a", "b"))}, AddAgent, name="x", agent=edges)
-    assert done.world["g"].creatures["x"] == ChannelAgent(**edges)
+    assert done.world["g"].agents["x"] == ChannelAgent(**edges)
     assert members(done.world) == {"g": "abx"}
 
 
@@ -133,7 +133,7 @@ def test_a_privileged_creature_sees_all_of_its_graph() -> None:
 
 def test_who_is_wired_to_a_channel_is_told_who_listens_there() -> None:
     world = {"g": graph("c", "d", **talk("a", over="c"), b={"wires": ["a", "channel:c"]})}
-    world["g"].creatures["boss"] = ChannelAgent(beside=AgentName("a"), privileged=True)
+    world["g"].agents["boss"] = ChannelAgent(beside=AgentName("a"), privileged=True)
     done = do(world, AddAgent, name="x", agent={"listen": ["c"]})
     assert done.change.affected_creatures == ("b", "boss", "x")
     again = do(world, Wire, name="b", to="a")
@@ -161,8 +161,8 @@ def test_who_is_stopped_stays_where_it_is() -> None:
 def test_connecting_within_a_graph_changes_two_edges() -> None:
     world = {"g": graph("talk", **talk("a", "b", "x"))}
     done = do(world, Connect, sender="a", listener="b", channel="new")
-    assert done.world["g"].creatures["a"] == ChannelAgent(listen=("talk",), send=("new",))
-    assert done.world["g"].creatures["b"] == ChannelAgent(listen=("talk", "new"))
+    assert done.world["g"].agents["a"] == ChannelAgent(listen=("talk",), send=("new",))
+    assert done.world["g"].agents["b"] == ChannelAgent(listen=("talk", "new"))
     assert done.world["g"].channels["new"] == Channel()
     assert told(done) == ("nothing", ("g",), ("g",), "ab")
     again = do(done.world, Connect, sender="a", listener="b", channel="new")
@@ -179,12 +179,12 @@ def test_graphs_that_become_one_have_all_of_both() -> None:
     assert done.world["i"] is three
     assert members(done.world) == {"i": "z", "g": "abxkm"}
     now = done.world["g"]
-    assert now.creatures["a"].listen == ("talk", "hum")
-    assert now.creatures["k"].send == ("hum",)
-    assert {n: now.creatures[n] for n in "bxm"} == {
-        "b": one.creatures["b"],
-        "x": one.creatures["x"],
-        "m": two.creatures["m"],
+    assert now.agents["a"].listen == ("talk", "hum")
+    assert now.agents["k"].send == ("hum",)
+    assert {n: now.agents[n] for n in "bxm"} == {
+        "b": one.agents["b"],
+        "x": one.agents["x"],
+        "m": two.agents["m"],
     }
     assert now.channels == {"talk": Channel(), "quiet": Channel(), "hum": Channel(born="h")}
     assert told(done) == ("merge", ("g", "h"), ("g",), "abkmx")
@@ -215,14 +215,14 @@ def test_connecting_takes_the_senders_channel_then_the_listeners_then_a_new_one(
         do(world, Connect, channel=channel, **said).world["g"]
         for channel in ("both", "mine", "your", "new")
     )
-    assert both.creatures["b"].listen == ("both",)
+    assert both.agents["b"].listen == ("both",)
     assert [*both.channels] == ["both", "both-2", "mine", "your"]
     assert mine.channels["mine"] == Channel()
     assert your.channels["your"] == Channel(born="h")
     assert new.channels["new"] == Channel()
     said |= {"sender": "b", "listener": "a", "other": "g"}
     back = do(world, Connect, "h", channel="both", **said).world["g"]
-    assert back.creatures["b"].send == back.creatures["a"].listen == ("both-2",)
+    assert back.agents["b"].send == back.agents["a"].listen == ("both-2",)
 
 
 def test_what_has_a_taken_name_gets_another_one_and_all_its_edges_follow() -> None:
@@ -236,8 +236,8 @@ def test_what_has_a_taken_name_gets_another_one_and_all_its_edges_follow() -> No
     )
     done = do({"g": one, "h": two}, Connect, "h", sender="a", listener="z", other="g", channel="c")
     now = done.world["g"]
-    assert now.creatures == {
-        **one.creatures,
+    assert now.agents == {
+        **one.agents,
         "z": ChannelAgent(listen=("c", "c-2")),
         "a-3": ChannelAgent(
             listen=("c-2", "d"), send=("c-2",), wires=("b-2", "channel:c-2", "channel:d")
@@ -251,7 +251,7 @@ def test_what_has_a_taken_name_gets_another_one_and_all_its_edges_follow() -> No
         Rename(kind="creature", graph="h", was="b", now="b-2"),
         Rename(kind="channel", graph="h", was="c", now="c-2"),
     )
-    assert done.change.affected_creatures == tuple(sorted(now.creatures))
+    assert done.change.affected_creatures == tuple(sorted(now.agents))
 
 
 def test_a_new_name_is_free_in_both_graphs_and_a_name_that_can_be_had() -> None:
@@ -270,11 +270,11 @@ def test_a_new_name_is_free_in_both_graphs_and_a_name_that_can_be_had() -> None:
 
 def test_channels_of_one_name_and_one_birth_are_one() -> None:
     one = Component(
-        creatures={"a": ChannelAgent(send=("c",))},
+        agents={"a": ChannelAgent(send=("c",))},
         channels={"c": Channel(born="r"), "d": Channel()},
     )
     two = Component(
-        creatures={"b": ChannelAgent(listen=("c",))},
+        agents={"b": ChannelAgent(listen=("c",))},
         channels={"c": Channel(born="r"), "d": Channel(born="g")},
     )
     done = do({"g": one, "h": two}, Wire, name="a", to="b", other="h")
@@ -288,7 +288,7 @@ def test_channels_of_one_name_and_one_birth_are_one() -> None:
 def test_two_runs_of_one_recipe_have_channels_of_their_own() -> None:
     recipe = graph("talk", **talk("a"))
     done = do({"g": recipe, "h": recipe}, Wire, name="a", to="a", other="h")
-    assert done.world["g"].creatures["a-2"] == ChannelAgent(listen=("talk-2",))
+    assert done.world["g"].agents["a-2"] == ChannelAgent(listen=("talk-2",))
     assert done.world["g"].channels == {"talk": Channel(), "talk-2": Channel(born="h")}
 
 
@@ -320,18 +320,18 @@ def test_a_creature_that_goes_may_make_several_graphs_of_one() -> None:
         z: [],
     }
     assert done.world[xy].channels == {"q": Channel(born="g")}
-    assert done.world[z].creatures["z"] == ChannelAgent()
+    assert done.world[z].agents["z"] == ChannelAgent()
     assert told(done) == ("split", ("g",), tuple(sorted(["g", xy, z])), "abmxyz")
 
 
 def test_a_channel_that_goes_may_part_a_graph_and_takes_all_that_leads_there() -> None:
     world = {"g": graph("p", "q", **BRIDGE)}
-    world["g"].creatures["x"] = ChannelAgent(wires=("y", "channel:q"))
+    world["g"].agents["x"] = ChannelAgent(wires=("y", "channel:q"))
     done = do(world, RemoveChannel, name="q")
     part = split_run_id("g", "op", "x")
     assert members(done.world) == {"g": "abm", part: "xy"}
-    assert done.world["g"].creatures["m"] == ChannelAgent(listen=("p",))
-    assert done.world[part].creatures == {"x": ChannelAgent(wires=("y",)), "y": ChannelAgent()}
+    assert done.world["g"].agents["m"] == ChannelAgent(listen=("p",))
+    assert done.world[part].agents == {"x": ChannelAgent(wires=("y",)), "y": ChannelAgent()}
     assert told(done) == ("split", ("g",), tuple(sorted(["g", part])), "abmxy")
 
 
@@ -377,7 +377,7 @@ def test_wires_join_and_part_as_channels_do() -> None:
     for done in (to_creature, to_channel, from_there):
         assert members(done.world) == {"g": "abx"}
         assert done.change.kind == "merge"
-    assert to_channel.world["g"].creatures["a"].wires == ("channel:c",)
+    assert to_channel.world["g"].agents["a"].wires == ("channel:c",)
     parted = do(to_channel.world, Unwire, name="a", to="channel:c")
     assert members(parted.world) == {"g": "ab", split_run_id("g", "op", "x"): "x"}
     assert parted.change.affected_creatures == ("a", "b", "x")
@@ -389,8 +389,8 @@ def test_a_wire_to_a_renamed_creature_or_channel_leads_there() -> None:
         creature = do({"g": one, "h": two}, Wire, home, name="a", to="a", other=other)
         channel = do({"g": one, "h": two}, Wire, home, name="a", to="channel:c", other=other)
         end = "-2" if other == "h" else ""
-        assert creature.world["g"].creatures[wired].wires == (f"a{end}",)
-        assert channel.world["g"].creatures[wired].wires == (f"channel:c{end}",)
+        assert creature.world["g"].agents[wired].wires == (f"a{end}",)
+        assert channel.world["g"].agents[wired].wires == (f"channel:c{end}",)
 
 
 def test_the_largest_part_keeps_the_id_and_of_equal_ones_the_first_by_name() -> None:
@@ -471,7 +471,7 @@ def test_a_channel_that_a_part_took_along_is_the_one_of_before_where_it_was_made
 
 def test_a_part_that_has_grown_takes_the_rest_in_under_the_names_of_before() -> None:
     world = {"g": graph("p", "q", a={"listen": ["p"]}, b={"send": ["p"], "wires": ["c"]}, c={})}
-    world["g"].creatures["c"] = ChannelAgent(listen=("q",))
+    world["g"].agents["c"] = ChannelAgent(listen=("q",))
     parted = do(world, Unwire, name="b", to="c").world
     part = split_run_id("g", "op", "c")
     for name in "xy":
@@ -490,7 +490,7 @@ def test_a_part_that_has_grown_takes_the_rest_in_under_the_names_of_before() -> 
 def test_a_graph_is_read_again_from_json() -> None:
     whole = graph("c", **talk("a", over="c", privileged=True), b={"parent": "a"}, flow=("a",))
     assert Component.from_json(whole.to_json()) == whole
-    assert graph(a={}).to_json() == {"creatures": {"a": {}}}
+    assert graph(a={}).to_json() == {"agents": {"a": {}}}
 
 
 def test_listeners_are_all_who_listen_but_the_sender() -> None:

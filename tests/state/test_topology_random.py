@@ -73,9 +73,7 @@ def everybody(crews: dict[RunId, CrewDefinition]) -> list[str]:
 
 def seen(world: Components, ids: tuple[RunId, ...]) -> dict[str, object]:
     return {
-        name: (id_, agent_neighbors(world[id_], name))
-        for id_ in ids
-        for name in world[id_].creatures
+        name: (id_, agent_neighbors(world[id_], name)) for id_ in ids for name in world[id_].agents
     }
 
 
@@ -115,8 +113,8 @@ def played(seed: int, operations: int) -> Counter[str]:
             old, new = seen(was, change.old_graph_ids), seen(after, change.new_graph_ids)
             told = {name for name in {**old, **new} if old.get(name) != new.get(name)}
             for id_ in change.new_graph_ids if change.kind != "nothing" else ():
-                here = after[id_].creatures.keys()
-                if id_ not in was or was[id_].creatures.keys() != here:
+                here = after[id_].agents.keys()
+                if id_ not in was or was[id_].agents.keys() != here:
                     told |= here
             assert {*change.affected_creatures} == told
         outcomes[change.kind] += 1

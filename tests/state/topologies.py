@@ -34,7 +34,7 @@ Crews = Mapping[RunId, CrewDefinition]
 
 def graph(*channels: str, flow: tuple[str, ...] = (), **creatures: Any) -> Component:
     return Component(
-        creatures={name: ChannelAgent(**edges) for name, edges in creatures.items()},
+        agents={name: ChannelAgent(**edges) for name, edges in creatures.items()},
         channels={name: Channel() for name in sorted(channels)},
         flow=flow,
     )
@@ -47,7 +47,7 @@ def talk(*names: str, over: str = "talk", **edges: Any) -> dict[str, Any]:
 
 def crew_of(graph: Component) -> CrewDefinition:
     """A crew whose graph is a given one."""
-    agents = {name: {"prompt": name, **each.to_json()} for name, each in graph.creatures.items()}
+    agents = {name: {"prompt": name, **each.to_json()} for name, each in graph.agents.items()}
     data = {
         "crew": "t",
         "model": "openai:x",
@@ -135,7 +135,7 @@ def do(world: Components, kind: type, on: str = "g", command: str = "op", **said
 
 
 def members(world: Components) -> dict[str, str]:
-    return {id_: "".join(each.creatures) for id_, each in world.items()}
+    return {id_: "".join(each.agents) for id_, each in world.items()}
 
 
 def told(applied: Applied) -> tuple[str, tuple[str, ...], tuple[str, ...], str]:

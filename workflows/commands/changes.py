@@ -367,7 +367,7 @@ def _request_merge(
         at=engine.at,
         operation={"op": operation.op, **operation.to_json()},
         what=what,
-        agents=len(topology.creatures) if topology is not None else 0,
+        agents=len(topology.agents) if topology is not None else 0,
         has_flow=bool(topology is not None and topology.flow),
         by=command.by,
         reason=command.reason,

@@ -34,7 +34,7 @@ def show_creatures(screen: Screen, plan: GraphPlan, statuses: Mapping[NodeName, 
     graph = plan.topology
     if graph is None:
         return
-    rows = [_creature(name, graph, plan, statuses) for name in sorted(graph.creatures)]
+    rows = [_creature(name, graph, plan, statuses) for name in sorted(graph.agents)]
     _table(screen, ("agent", "listens to", "sends to", "wired to", ""), rows)
 
 
@@ -55,7 +55,7 @@ def show_channels(screen: Screen, plan: GraphPlan) -> None:
 def _creature(
     name: AgentName, graph: Component, plan: GraphPlan, statuses: Mapping[NodeName, str]
 ) -> list[tuple[str, str]]:
-    own = graph.creatures[name]
+    own = graph.agents[name]
     node = plan.wake_node_of(name)
     status = statuses.get(node, "") if node is not None else ""
     notes = [*_notes(name, own, graph, plan), *filter(None, [_WORDS.get(status)])]

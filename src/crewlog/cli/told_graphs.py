@@ -39,12 +39,12 @@ def tell_graphs(
     leaves: list[str] = []
     plan = GraphPlan.model_validate(seen.plan, extra="ignore") if seen and seen.plan else None
     if plan is not None and plan.topology is not None and before is not None:
-        lived = before.topology.creatures if before.topology is not None else ()
+        lived = before.topology.agents if before.topology is not None else ()
         # Who comes and is connected with nobody is affected, and never was in the run's own plan.
         there = {*map(str, lived), *map(_creature, report.added)}
         there |= {*map(str, report.topology.affected_creatures)}
         there -= {*map(_creature, report.removed)}
-        stays = sorted(plan.topology.creatures)
+        stays = sorted(plan.topology.agents)
         leaves = sorted(there - {*stays})
     # The ids of a dry run's parts are not those that they would have.
     known = not changed.plan

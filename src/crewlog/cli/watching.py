@@ -59,7 +59,7 @@ def asked_for(
     """
     chosen = EventFilter(
         kinds=_names(kinds),
-        creatures=_names(creatures),
+        agents=_names(creatures),
         graphs=_names(graphs),
         channels=_names(channels),
     )
@@ -161,7 +161,7 @@ async def unknown_names(store: Store, runs: Sequence[str], chosen: EventFilter) 
     graphs = [each for each in graphs if await store.get_run(RunId(each)) is None]
     where = listed(map(repr, runs), "or")
     found = [
-        *_slips(chosen.creatures, creatures, lambda name: f"nobody is called {name} in {where}"),
+        *_slips(chosen.agents, creatures, lambda name: f"nobody is called {name} in {where}"),
         *_slips(chosen.channels, channels, lambda name: f"no channel is called {name} in {where}"),
         *_slips(graphs, there, lambda name: f"there is no run {name}"),
     ]
@@ -231,7 +231,7 @@ class Seen:
 
     def _asks_for(self, entry: JournalEntry) -> bool:
         """Whether an entry is told that is none of the timeline's: it was asked for."""
-        named = self._chosen.channels or self._chosen.creatures
+        named = self._chosen.channels or self._chosen.agents
         return bool(self._chosen.kinds or (named and isinstance(entry, MessageAdded | AgentsWoken)))
 
     def end(self, run: RunId, error: CrewlogError | None) -> None:

@@ -34,7 +34,7 @@ class AwarenessBlocks:
 
     def block(self, name: AgentName) -> str:
         """The block of an agent; empty if it is not an agent with channels."""
-        if self._component is None or name not in self._component.creatures:
+        if self._component is None or name not in self._component.agents:
             return ""
         lines = self._lines(self._component, name)
         return "\n".join((HEADING, *(f"- {line}" for line in lines)))
@@ -73,7 +73,7 @@ class AwarenessBlocks:
 
     def _component_lines(self, component: Component) -> Iterator[str]:
         """All agents with channels, the channels, and the agents of the flow."""
-        for name, agent in sorted(component.creatures.items()):
+        for name, agent in sorted(component.agents.items()):
             edges = "; ".join(_edges(agent))
             yield f"{name}: {edges or 'nothing leads to it or from it'}."
         if component.channels:

@@ -72,7 +72,7 @@ class FinalMessages:
         if self._run.rules_of(agent, step).bad_reply == "accept":
             return found.accepted
         component = self._run.plan.topology
-        may_be_empty = component is not None and agent in component.creatures
+        may_be_empty = component is not None and agent in component.agents
         return found.accepted if may_be_empty and found.ending == "empty" else found
 
     def errors(self, agent: AgentName, step: StepId, outcome: MessageOutcome) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def authorize_group_change(
 ) -> Decision:
     """Whether the agent of a step may change its component by these operations."""
     component = run.plan.topology or Component()
-    own = component.creatures.get(agent)
+    own = component.agents.get(agent)
     entry = run.state.frontier.get(step)
     if own is None or entry is None or entry.is_detached:
         return _denial(f"{agent!r} is not in the component any more")
@@ -62,7 +62,7 @@ def _denial_reason(
             return _new_agent_denial_reason(run, agent, operation)
         case o.RemoveAgent() | o.EnableAgent() | o.DisableAgent():
             names: tuple[str, ...] = (operation.name,)
-            target = component.creatures.get(AgentName(operation.name))
+            target = component.agents.get(AgentName(operation.name))
             if target is not None and target.privileged:
                 return (
                     f"{agent!r} may not change {operation.name!r}, which is privileged: only "
@@ -77,7 +77,7 @@ def _denial_reason(
         case _:
             return f"agents may not use the operation {operation.op!r}"
     for each in names:
-        if AgentName(each) in run.plan.agents and AgentName(each) not in component.creatures:
+        if AgentName(each) in run.plan.agents and AgentName(each) not in component.agents:
             return f"{each!r} is in another component"
     return ""
 

@@ -229,7 +229,7 @@ def with_returning_logs(
         plan: The plan that the run continues with.
     """
     component = plan.topology or Component()
-    logs = {private_log(name) for name in component.creatures}
+    logs = {private_log(name) for name in component.agents}
     logs |= {LogName(f"{CHANNEL}{name}") for name in component.channels}
     added = {log: at for log, at in moved.items() if log in logs and log not in then.messages}
     return then.model_copy(update={"messages": {**then.messages, **added}}) if added else then

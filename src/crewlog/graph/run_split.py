@@ -31,7 +31,7 @@ def split_definitions(
     """
     if len(components) == 1:
         return {run: crew}
-    runs = {name: id_ for id_, component in components.items() for name in component.creatures}
+    runs = {name: id_ for id_, component in components.items() for name in component.agents}
     return {
         id_: _definition_of(crew, id_, component, runs, run)
         for id_, component in components.items()
@@ -73,7 +73,7 @@ def split_contents(crew: CrewDefinition, component: Component) -> SplitContents:
         ComponentConflict: a phase has the name of an agent, so its wake node would get another
             name in the split run.
     """
-    agents = tuple(sorted(component.creatures))
+    agents = tuple(sorted(component.agents))
     nodes = {name: node for node, name in wake_nodes(crew).items()}
     for name in agents:
         if nodes[name] != str(name):  # in a run without phases, a wake node has its agent's name

@@ -108,11 +108,11 @@ class Wakes:
     def output_wire_logs(self, agent: AgentName) -> tuple[LogName, ...]:
         """The logs at the ends of an agent's output wires."""
         topology = self._run.plan.topology
-        if topology is None or agent not in topology.creatures:
+        if topology is None or agent not in topology.agents:
             return ()
         return tuple(
             LogName(to if to.startswith(CHANNEL) else f"{READERS}{to}")
-            for to in topology.creatures[agent].wires
+            for to in topology.agents[agent].wires
         )
 
     def wake_along_output_wires(
@@ -190,10 +190,10 @@ def component_events(
         split_runs: The components of the split runs.
     """
     split_runs = split_runs or {}
-    before = old.topology.creatures if old.topology is not None else {}
-    after = {**(new.topology.creatures if new.topology is not None else {})}
+    before = old.topology.agents if old.topology is not None else {}
+    after = {**(new.topology.agents if new.topology is not None else {})}
     for component in split_runs.values():
-        after |= component.creatures
+        after |= component.agents
 
     def is_started(plan: GraphPlan, name: AgentName) -> bool:
         return name in (before if plan is old else after) and plan.agents[name].enabled
@@ -217,8 +217,8 @@ def component_events(
 
 def _split_run_events(split_runs: Mapping[RunId, Component]) -> Iterator[j.ComponentEvent]:
     for run, component in sorted(split_runs.items()):
-        yield j.ComponentEvent(event="SESSION_FORKED", creature=min(component.creatures), to=run)
-        for name in sorted(component.creatures):
+        yield j.ComponentEvent(event="SESSION_FORKED", creature=min(component.agents), to=run)
+        for name in sorted(component.agents):
             yield j.ComponentEvent(event="CREATURE_SESSION_ATTACHED", creature=name, to=run)
 
 
@@ -242,7 +242,7 @@ def woken_agents(
         return topology.listeners(log.removeprefix(CHANNEL), speaker)
     if readers := named_readers(log):
         return tuple(name for name in readers if name != speaker)
-    return tuple(name for name in topology.creatures if log == private_log(name))
+    return tuple(name for name in topology.agents if log == private_log(name))
 
 
 def unread_log_reason(plan: GraphPlan, log: LogName) -> tuple[str, str]:
@@ -267,9 +267,9 @@ def unread_log_reason(plan: GraphPlan, log: LogName) -> tuple[str, str]:
         reason = "the graph has no root agent, which messages to public wake"
     elif log.startswith(CHANNEL):
         reason = f"no agent listens to {log.removeprefix(CHANNEL)!r}"
-    channels = sorted({channel for each in topology.creatures.values() for channel in each.listen})
+    channels = sorted({channel for each in topology.agents.values() for channel in each.listen})
     options = [f"--to {CHANNEL}{channel}" for channel in channels[:3]]
-    options.append(f"--to {private_log(min(topology.creatures, default=AgentName('AGENT')))}")
+    options.append(f"--to {private_log(min(topology.agents, default=AgentName('AGENT')))}")
     return reason, f"Send it to a log that wakes an agent: {', '.join(options)}."
 
 

@@ -90,7 +90,7 @@ class Channel(Model):
 class Component(Model):
     """The agents with channels of a run, and their channels."""
 
-    creatures: dict[AgentName, ChannelAgent] = Field(default_factory=dict[AgentName, ChannelAgent])
+    agents: dict[AgentName, ChannelAgent] = Field(default_factory=dict[AgentName, ChannelAgent])
     channels: dict[str, Channel] = Field(default_factory=dict[str, Channel])
     flow: tuple[AgentName, ...] = ()
     """The agents of the flow, which are in one component."""
@@ -100,7 +100,7 @@ class Component(Model):
         return tuple(
             sorted(
                 name
-                for name, agent in self.creatures.items()
+                for name, agent in self.agents.items()
                 if channel in agent.listen and name != sender
             )
         )
@@ -164,7 +164,7 @@ def connected_agents(graph: Component) -> list[tuple[AgentName, ...]]:
     The one with the flow is first, then the largest; of two equal ones, the one whose first name is
     smaller.
     """
-    parents: dict[AgentName, AgentName] = {name: name for name in graph.creatures}
+    parents: dict[AgentName, AgentName] = {name: name for name in graph.agents}
 
     def root(of: AgentName) -> AgentName:
         while parents[of] != of:
@@ -177,7 +177,7 @@ def connected_agents(graph: Component) -> list[tuple[AgentName, ...]]:
         parents[second] = first
 
     first_on_channel: dict[str, AgentName] = {}
-    for name, agent in graph.creatures.items():
+    for name, agent in graph.agents.items():
         for channel in _channels(agent):
             if (first_agent := first_on_channel.setdefault(channel, name)) != name:
                 connect(first_agent, name)
@@ -210,7 +210,7 @@ def surviving_run_id(components: Components) -> RunId:
     A run with a flow comes first, since no other run can continue its flow.
     """
     return min(
-        components, key=lambda id_: (not components[id_].flow, -len(components[id_].creatures), id_)
+        components, key=lambda id_: (not components[id_].flow, -len(components[id_].agents), id_)
     )
 
 
@@ -236,8 +236,8 @@ class AgentNeighbors(NamedTuple):
 
 def agent_neighbors(graph: Component, name: AgentName) -> AgentNeighbors:
     """The part of its component that an agent sees."""
-    own = graph.creatures[name]
-    others = sorted(graph.creatures.items())
+    own = graph.agents[name]
+    others = sorted(graph.agents.items())
     outlets = {each: agent.outlets for each, agent in others}
     return AgentNeighbors(
         own=own,
@@ -388,7 +388,7 @@ def _merged_channels(
 ) -> tuple[dict[str, Channel], tuple[Rename, ...]]:
     """The channels of both runs, and the renames of the merged run."""
     one, two = world[stays], world[joins]
-    agent_names = free_names(two.creatures, {*one.creatures, *taken}, reserved)
+    agent_names = free_names(two.agents, {*one.agents, *taken}, reserved)
     merged_channels = _moved_channels(two.channels, joins, stays)
     surviving_channels = _moved_channels(one.channels, stays, stays)
     distinct = [
@@ -416,7 +416,7 @@ def split_components(graph: RunId, of: Component, command: str) -> dict[RunId, C
         channel: number
         for number, names in enumerate(parts)
         for name in names
-        for channel in _channels(of.creatures[name])
+        for channel in _channels(of.agents[name])
     }
     result: dict[RunId, Component] = {}
     for number, names in enumerate(parts):
@@ -427,7 +427,7 @@ def split_components(graph: RunId, of: Component, command: str) -> dict[RunId, C
             if component_number.get(name, 0) == number
         }
         result[id_] = Component(
-            creatures={name: of.creatures[name] for name in names},
+            agents={name: of.agents[name] for name in names},
             channels=_moved_channels(channels, graph, id_) if number else channels,
             flow=() if number else of.flow,
         )
@@ -451,8 +451,8 @@ def _agents_in_other_components(
     """After a merge or a split: the agents whose component has other agents, and those affected."""
     result = {*affected_agents(old, new, renamed)}
     for id_, graph in new.items():
-        if id_ not in old or old[id_].creatures.keys() != graph.creatures.keys():
-            result |= {*graph.creatures}
+        if id_ not in old or old[id_].agents.keys() != graph.agents.keys():
+            result |= {*graph.agents}
     return tuple(sorted(result))
 
 
@@ -470,12 +470,10 @@ def affected_agents(
     result: set[AgentName] = set()
     for id_, graph in new.items():
         before = old.get(id_)
-        result |= (
-            {*graph.creatures} if before is None else _agents_with_other_neighbors(before, graph)
-        )
+        result |= {*graph.agents} if before is None else _agents_with_other_neighbors(before, graph)
     for id_, graph in old.items():
-        former = {AgentName(new_names.get((id_, name), name)) for name in graph.creatures}
-        present = new[id_].creatures if id_ in new else {}
+        former = {AgentName(new_names.get((id_, name), name)) for name in graph.agents}
+        present = new[id_].agents if id_ in new else {}
         result |= former - {*present}
     return tuple(sorted(result))
 
@@ -489,8 +487,8 @@ def _agents_with_other_neighbors(before: Component, after: Component) -> set[Age
     senders_changed: set[str] = set()
     listeners_changed: set[str] = set()
     connected: set[str] = set()
-    for name in {**before.creatures, **after.creatures}:
-        old, new = before.creatures.get(name), after.creatures.get(name)
+    for name in {**before.agents, **after.agents}:
+        old, new = before.agents.get(name), after.agents.get(name)
         if old is new or old == new:
             continue
         changed_agents.add(name)
@@ -516,7 +514,7 @@ def _agents_with_other_neighbors(before: Component, after: Component) -> set[Age
     )
     return {
         name
-        for name, neighbor in after.creatures.items()
+        for name, neighbor in after.agents.items()
         if name in changed_agents
         or name in connected
         or (neighbor.privileged and not unchanged)
@@ -539,10 +537,10 @@ def _existing_names(what: str, names: Iterable[str]) -> str:
 
 
 def _check_agent(graph: Component, name: str, id_: RunId) -> None:
-    if name not in graph.creatures:
+    if name not in graph.agents:
         raise ComponentConflict(
             f"there is no agent {name!r} with channels in the run {id_!r}",
-            remedy=did_you_mean(name, graph.creatures, _existing_names("agents", graph.creatures)),
+            remedy=did_you_mean(name, graph.agents, _existing_names("agents", graph.agents)),
         )
 
 
@@ -556,7 +554,7 @@ def _check_wire_target(graph: Component, to: str, id_: RunId) -> None:
             f"there is no channel {name!r} in the run {id_!r}",
             remedy=did_you_mean(name, graph.channels, _existing_names("channels", graph.channels)),
         )
-    if not any(name in _channels(each) for each in graph.creatures.values()):
+    if not any(name in _channels(each) for each in graph.agents.values()):
         raise ComponentConflict(
             f"no agent of the run {id_!r} listens or sends to the channel {name!r}",
             remedy="A channel alone connects no agents: name one that an agent of that run uses.",

@@ -47,7 +47,7 @@ def component_of(definition: CrewDefinition, flow: Sequence[Phase]) -> Component
         return Channel(born=born, about=_description_line(about or ""))
 
     return Component(
-        creatures={
+        agents={
             AgentName(name): ChannelAgent(
                 listen=agent.listen,
                 send=agent.send,

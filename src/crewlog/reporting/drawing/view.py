@@ -66,7 +66,7 @@ class GraphDrawingView(Model):
     """The graph as a Mermaid flowchart, with the statuses as colours."""
     url: str | None
     """The page of the run in the Temporal UI; none for a definition."""
-    creatures: tuple[ChannelAgentView, ...] = ()
+    channel_agents: tuple[ChannelAgentView, ...] = ()
     """The agents with channels, by name."""
     channels: tuple[ChannelView, ...] = ()
     remote_agents: dict[AgentName, RunId] = Field(default_factory=dict[AgentName, RunId])
@@ -95,7 +95,7 @@ def graph_drawing(
         statuses=dict(statuses),
         mermaid=mermaid(plan, statuses),
         url=url,
-        creatures=_channel_agents(plan, statuses),
+        channel_agents=_channel_agents(plan, statuses),
         channels=channel_views(plan.topology) if plan.topology is not None else (),
         remote_agents={AgentName(name): RunId(run) for name, run in plan.away.items()},
     )
@@ -122,13 +122,13 @@ def _channel_agents(
             in_flow=name in component.flow,
             status=statuses.get(node, "") if (node := plan.wake_node_of(name)) else "",
         )
-        for name, agent in sorted(component.creatures.items())
+        for name, agent in sorted(component.agents.items())
     )
 
 
 def channel_views(component: Component) -> tuple[ChannelView, ...]:
     """The channels of a component by name, with their writers and readers."""
-    agents = sorted(component.creatures.items())
+    agents = sorted(component.agents.items())
     named = {name for _, agent in agents for name in agent.channels}
     return tuple(
         ChannelView(

@@ -1,6 +1,6 @@
 """Filters that select events by kind, agent, run and channel.
 
-    EventFilter(kinds={"CREATURE_STARTED"}, creatures={"scout"})
+    EventFilter(kinds={"CREATURE_STARTED"}, agents={"scout"})
 
 The kinds of an event are the kind of its journal entry and the changes of components in it:
 `ComponentChanged` and `RunMerged` are also `TOPOLOGY_CHANGED`, and each of the component events
@@ -48,7 +48,7 @@ class Aspect(NamedTuple):
 
     kinds: frozenset[str]
     """Its kinds."""
-    creatures: frozenset[str]
+    agents: frozenset[str]
     """The agents that it concerns."""
     graphs: frozenset[str]
     """The runs that it names, without the run of the journal."""
@@ -67,7 +67,7 @@ class EventFilter:
     kinds: Collection[str] = ()
     """Kinds of journal entries (`ToolCallCompleted`) and changes of components
     (`CREATURE_STARTED`, `TOPOLOGY_CHANGED`, `TOPOLOGY_CHANGED:split`)."""
-    creatures: Collection[str] = ()
+    agents: Collection[str] = ()
     """Agents that the event concerns: that act, read the message, or are affected."""
     graphs: Collection[str] = ()
     """The runs of the event: of its journal, or named in it."""
@@ -95,7 +95,7 @@ class EventFilter:
     @property
     def all(self) -> bool:
         """Whether it selects every event."""
-        return not (self.kinds or self.creatures or self.graphs or self.channels)
+        return not (self.kinds or self.agents or self.graphs or self.channels)
 
     def after_merge(self, merged: j.RunMerged) -> EventFilter:
         """The filter of a merged run, for the surviving run: with the agents' new names.
@@ -104,17 +104,17 @@ class EventFilter:
         with these names.
         """
         names = {(each.kind, each.was): each.now for each in merged.renames}
-        creatures = {names.get(("creature", each), each) for each in self.creatures}
+        agents = {names.get(("creature", each), each) for each in self.agents}
         channels = {names.get(("channel", each), each) for each in self.channels}
         merged_agents = {str(each) for each in merged.merged_agents}
         # An empty set would match all agents.
-        left = creatures & merged_agents or (_NO_AGENT if self.creatures else ())
-        return replace(self, creatures=left, channels=channels)
+        left = agents & merged_agents or (_NO_AGENT if self.agents else ())
+        return replace(self, agents=left, channels=channels)
 
     def union(self, other: EventFilter) -> EventFilter:
         """The filter that also selects the agents and channels of another one."""
-        creatures, channels = {*self.creatures, *other.creatures}, {*self.channels, *other.channels}
-        return replace(self, creatures=creatures, channels=channels)
+        agents, channels = {*self.agents, *other.agents}, {*self.channels, *other.channels}
+        return replace(self, agents=agents, channels=channels)
 
     def __call__(self, event: Event) -> bool:
         """Whether it selects an event."""
@@ -123,7 +123,7 @@ class EventFilter:
     def _matches(self, run: RunId, aspect: Aspect) -> bool:
         fields_of_aspect: tuple[tuple[Collection[str], frozenset[str]], ...] = (
             (self.kinds, aspect.kinds),
-            (self.creatures, aspect.creatures),
+            (self.agents, aspect.agents),
             (self.graphs, aspect.graphs | {run}),
             (self.channels, aspect.channels),
         )
@@ -137,12 +137,12 @@ def aspects(entry: j.JournalEntry) -> Iterator[Aspect]:
         names |= {TOPOLOGY_CHANGED, f"{TOPOLOGY_CHANGED}:{entry.change}"}
     elif isinstance(entry, j.RunForked):
         names.add(SESSION_FORKED)
-    creatures = frozenset(str(name).removesuffix(INBOX) for name in _agents(entry) if name)
+    agents = frozenset(str(name).removesuffix(INBOX) for name in _agents(entry) if name)
     graphs = frozenset(str(run) for run in _graphs(entry))
     channels = frozenset(
         log.removeprefix(CHANNEL) for log in _logs(entry) if log.startswith(CHANNEL)
     )
-    yield Aspect(frozenset(names), creatures, graphs, channels)
+    yield Aspect(frozenset(names), agents, graphs, channels)
     for event in entry.events if isinstance(entry, (*_CHANGES, j.DefinitionChanged)) else ():
         yield _aspect(event)
 
