@@ -50,7 +50,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import UPDATES, Command, EditState, Redirect, Rollback, StartRun, cli_name
 
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
-from crewlog.workflows.commands.queue import QueuedCommand, RefusedCommand
+from crewlog.workflows.commands.queue import CheckedAuthorization, QueuedCommand, RefusedCommand
 
 WIDENINGS_IN_ERROR = 10
 """The most widenings that an error lists."""
@@ -139,12 +139,11 @@ def check(engine: Engine, incoming: QueuedCommand) -> None:
 
 
 def _is_authorization_current(engine: Engine, incoming: QueuedCommand) -> bool:
-    return incoming.is_authorization_known and incoming.authorization_policy is engine.plan.policy
+    return incoming.checked is not None and incoming.checked.policy is engine.plan.policy
 
 
 def _determine_authorization(engine: Engine, incoming: QueuedCommand) -> None:
-    incoming.authorization = authenticate(engine, incoming)
-    incoming.is_authorization_known, incoming.authorization_policy = True, engine.plan.policy
+    incoming.checked = CheckedAuthorization(engine.plan.policy, authenticate(engine, incoming))
 
 
 async def record_time() -> int:

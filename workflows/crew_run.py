@@ -50,6 +50,7 @@ with workflow.unsafe.imports_passed_through():
         WORKFLOW_TYPE,
         AskRun,
         ChangeResult,
+        CommandResult,
         Page,
         PermissionsQuery,
         Response,
@@ -59,6 +60,8 @@ with workflow.unsafe.imports_passed_through():
 from crewlog.workflows import authorization, restore
 from crewlog.workflows.commands.queue import (
     PACKED_SIGNALS,
+    Applied,
+    Failed,
     InvalidPayload,
     QueuedCommand,
     now,
@@ -306,22 +309,22 @@ class CrewRun:
         incoming = receive_command(name, args)
         incoming.arrived_at, incoming.is_update = now(), True
         self._inbox.append(incoming)
-        await workflow.wait_condition(lambda: incoming.is_done)
-        if incoming.is_returned:
-            raise closing_error()
-        if incoming.error is not None or incoming.result is None:
-            error = incoming.error or CrewlogError("the command was not applied")
-            raise failure(error, incoming.command_hash)
-        await self._store_permissions(incoming)
-        return incoming.result.model_dump(mode="json")
+        await workflow.wait_condition(lambda: incoming.outcome is not None)
+        match incoming.outcome:
+            case Applied(result):
+                await self._store_permissions(incoming, result)
+                return result.model_dump(mode="json")
+            case Failed(error, command_hash):
+                raise failure(error, command_hash)
+            case _:
+                raise closing_error()
 
-    async def _store_permissions(self, incoming: QueuedCommand) -> None:
+    async def _store_permissions(self, incoming: QueuedCommand, result: CommandResult) -> None:
         """Stores a change of permissions before its command gets its result.
 
         Activities read the permissions from the store before a call starts: after the result, no
         call starts without them. The stored policy also authorizes forks and replacements.
         """
-        result = incoming.result
         is_change = isinstance(result, ChangeResult) and not result.swap and not incoming.is_dry_run
         # A rollback of a signed run may lead to another policy.
         is_signed_rollback = incoming.name == "rollback" and incoming.authorization is not None
@@ -342,7 +345,7 @@ class CrewRun:
             plain = is_plain(raw.payload)
             message = QueuedCommand("message", data, now(), now(), "ask", is_unencrypted=plain)
             self._inbox.append(message)
-            await workflow.wait_condition(lambda: message.is_done or self._has_ended())
+            await workflow.wait_condition(lambda: message.outcome is not None or self._has_ended())
             if message.error is not None:
                 raise failure(message.error)
         else:
@@ -395,7 +398,7 @@ class CrewRun:
             ApplicationError: the policy does not permit it.
         """
         self._inbox.append(incoming)
-        await workflow.wait_condition(lambda: incoming.is_done or self._has_ended())
+        await workflow.wait_condition(lambda: incoming.outcome is not None or self._has_ended())
         if incoming.error is not None:
             raise failure(incoming.error)
 

@@ -54,7 +54,7 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import PREPARE_CHANGE_OPTIONS, STORE_OPTIONS
-from crewlog.workflows.commands.queue import QueuedCommand
+from crewlog.workflows.commands.queue import Failed, QueuedCommand
 from crewlog.workflows.local_activity import execute_activity, execute_local_activity_or_fallback
 
 PREPARE_TIMEOUT = timedelta(seconds=60)
@@ -381,11 +381,13 @@ async def forward(state: CrewState, incoming: QueuedCommand, *, signed: bool = F
     assert into is not None  # noqa: S101 - it is merged
     if incoming.is_update:
         renames = renames_description(state.surviving_run_renames)
-        incoming.error = RunAlreadyMerged(
-            f"the run {state.run!r} was merged into {into!r}" + (f"; {renames}" if renames else ""),
-            remedy=f"Send the command to {into!r}.",
+        text = f"the run {state.run!r} was merged into {into!r}"
+        incoming.outcome = Failed(
+            RunAlreadyMerged(
+                f"{text}; {renames}" if renames else text,
+                remedy=f"Send the command to {into!r}.",
+            )
         )
-        incoming.is_done = True
     elif incoming.name == "message":
         handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(into)
         with suppress(FailureError):  # the surviving run has ended, too

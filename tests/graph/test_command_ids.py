@@ -18,6 +18,7 @@ from crewlog.wire import (
     MessageCommand,
     Redirect,
 )
+from crewlog.workflows.commands.queue import Applied
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
 
@@ -76,14 +77,14 @@ async def test_the_same_one_again_has_the_same_outcome(name: str, content: Conte
     sim = await running()
     first = await sim.command(name, id="x", **content)
     position = sim.state.position
-    assert first.result is not None
+    assert isinstance(first.outcome, Applied)
     spelled = {"message": {"to": "public"}, "redirect": {"cut": False, "step": None}}
     for more in ({}, {"by": "ana", "reason": "again"}, spelled.get(name, {})):
         again = await sim.command(name, id="x", **{**content, **more})
-        assert again.result is not None
-        assert (again.result.position, again.result.hash) == (
-            first.result.position,
-            first.result.hash,
+        assert isinstance(again.outcome, Applied)
+        assert (again.outcome.result.position, again.outcome.result.hash) == (
+            first.outcome.result.position,
+            first.outcome.result.hash,
         )
     assert sim.state.position == position
 
@@ -103,8 +104,8 @@ async def test_an_outcome_without_a_digest_is_anybodys() -> None:
     sim.engine.record(j.Paused(by="ana", command="old"))
     again = await sim.command("message", id="old", text="Hello")
     assert again.error is None
-    assert again.result is not None
-    assert (again.result.detail, again.result.hash) == ("applied before", "")
+    assert isinstance(again.outcome, Applied)
+    assert (again.outcome.result.detail, again.outcome.result.hash) == ("applied before", "")
 
 
 async def test_it_is_known_in_the_next_execution_and_costs_little() -> None:

@@ -15,6 +15,7 @@ from crewlog.state.calls import OutputValue
 from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.journal import Batch
 from crewlog.store.projection import project
+from crewlog.workflows.commands.queue import Applied
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, final, folded, returns, says
 
@@ -42,8 +43,8 @@ async def test_a_waiting_step_whose_condition_comes_true_goes_on() -> None:
     await sim.finish("a#1")
     assert sim.asked().kind == "requirement", "half of the condition is not enough"
     done = await sim.command("edit_state", set={"flags.ready": True}, reason="seen it")
-    assert done.result is not None
-    assert done.result.detail == "flags.ready = true"
+    assert isinstance(done.outcome, Applied)
+    assert done.outcome.result.detail == "flags.ready = true"
     await sim.run()
     assert sim.state.status == "completed"
     assert sim.ran() == ["a#1", "b#1"]
@@ -158,8 +159,8 @@ async def test_a_permission_holds_for_the_next_call_and_for_those_that_wait() ->
     await sim.finish("a#1")
     assert list(sim.flights) == [("a#1", 2)], "the second call waits for room"
     done = await sim.command("set_permission", tool="act", agents=["b"])
-    assert done.result is not None
-    assert done.result.detail == "b may call act"
+    assert isinstance(done.outcome, Applied)
+    assert done.outcome.result.detail == "b may call act"
     await sim.settle()
     assert [(e["tool"], e["call"]) for e in sim.facts("PermissionDenied")] == [("act", 3)]
     await sim.command("set_permission", tool="act", agents=None)

@@ -12,6 +12,7 @@ from crewlog.graph.interrupts import MOST_BYTES, shorten_arguments
 from crewlog.graph.plan import GraphPlan
 from crewlog.reporting.wire_views import interrupt_view
 from crewlog.state.calls import CallModelResult, RequestedToolCall, ToolCallsRequested
+from crewlog.workflows.commands.queue import Applied
 from graph.crews import plan_of
 from graph.simulation import Failure, Replies, Simulation, as_json, folded, run, says
 
@@ -73,8 +74,8 @@ async def test_a_call_that_is_refused_is_never_made_and_the_model_is_told_why(
 ) -> None:
     sim = await asked("act")
     answer = await sim.command("answer", interrupt="i1", decisions=[decision], reason=reason)
-    assert answer.result is not None
-    assert answer.result.detail == "reject"
+    assert isinstance(answer.outcome, Applied)
+    assert answer.outcome.result.detail == "reject"
     await sim.run()
     assert answers(sim) == [(2, False, told)]
     assert ("a#1", 2, 1) not in sim.made

@@ -221,13 +221,15 @@ async def test_a_child_uses_up_its_parents_quota_and_may_no_more_than_that() -> 
 async def test_who_allows_what_the_agent_above_may_not_is_told_that_it_changes_nothing() -> None:
     agents = {"a": {"prompt": "p", "parent": "b"}, "b": {"prompt": "p", "tools": ["read"]}}
     sim = await Simulation.begin(plan_of(["a", "b"], agents=agents, tools=TOOLS), asks("act"))
-    assert (await command(sim, "allow")).result.detail == "it is set, but a still may not call act"
+    assert (
+        await command(sim, "allow")
+    ).outcome.result.detail == "it is set, but a still may not call act"
     await command(sim, "allow", agent="b")
-    assert (await command(sim, "allow")).result.detail == "a may call act"
-    assert (await command(sim, "deny")).result.detail == "a may not call act"
+    assert (await command(sim, "allow")).outcome.result.detail == "a may call act"
+    assert (await command(sim, "deny")).outcome.result.detail == "a may not call act"
     await command(sim, "deny", agent="*")
     summary = "the permission of a for act is removed, but nobody may call act"
-    assert (await command(sim, "inherit")).result.detail == summary
+    assert (await command(sim, "inherit")).outcome.result.detail == summary
 
 
 async def command(sim: Simulation, do: str, tool: str = "act", agent: str = "a") -> Any:

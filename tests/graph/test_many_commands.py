@@ -13,7 +13,7 @@ from crewlog.state.carry import Carry
 from crewlog.state.fold import fold
 from crewlog.state.journal import entry_from_json
 from crewlog.workflows.commands.effects import apply_command, id_to_look_up
-from crewlog.workflows.commands.queue import QueuedCommand
+from crewlog.workflows.commands.queue import Applied, QueuedCommand
 from crewlog.workflows.execution_end import CARRIED_BYTES
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
@@ -82,15 +82,18 @@ async def test_an_old_id_is_told_from_a_new_one() -> None:
     first = await sim.command("message", id="one", text="pay now")
     for n in range(300):
         await sim.command("message", id=f"x{n}", text=".")
-    assert first.result is not None
+    assert isinstance(first.outcome, Applied)
     assert "one" not in sim.state.commands
     again = QueuedCommand("message", {"id": "one", "text": "pay now"})
     assert id_to_look_up(sim.engine, again) == ""
     assert again.known_outcome is not None
     before = sim.state.position
     await apply_command(sim.engine, again)
-    assert again.result is not None
-    assert (again.result.position, again.result.detail) == (first.result.position, "applied before")
+    assert isinstance(again.outcome, Applied)
+    assert (again.outcome.result.position, again.outcome.result.detail) == (
+        first.outcome.result.position,
+        "applied before",
+    )
     assert sim.state.position == before
 
     other = QueuedCommand("message", {"id": "one", "text": "pay twice"})
@@ -98,7 +101,7 @@ async def test_an_old_id_is_told_from_a_new_one() -> None:
     await apply_command(sim.engine, other)
     assert isinstance(other.error, CommandConflict)
     assert [e for e in sim.engine.journal.entries if e.get("command") == "one"] == [
-        sim.engine.journal.entries[first.result.position - 1]
+        sim.engine.journal.entries[first.outcome.result.position - 1]
     ]
 
     sim.engine.journal.mark_stored(sim.state.position)

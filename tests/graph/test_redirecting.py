@@ -10,6 +10,7 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.run_context import CallRequest
 from crewlog.state.calls import OutputValue
+from crewlog.workflows.commands.queue import Applied
 from graph.crews import plan_of
 from graph.simulation import Failure, Outcome, Replies, Simulation, final, returns, says
 
@@ -28,8 +29,8 @@ async def at(plan: GraphPlan, script: Any = final, *done: str, **more: Any) -> S
 async def test_a_running_step_goes_on_to_its_end_and_then_the_run_goes_there() -> None:
     sim = await at(plan_of(LINE), Replies({"b#1": [says("", "read")]}), "a#1")
     sent = await sim.command("redirect", node="d", reason="enough")
-    assert sent.result is not None
-    assert "b#1 runs to its end" in sent.result.detail
+    assert isinstance(sent.outcome, Applied)
+    assert "b#1 runs to its end" in sent.outcome.result.detail
     assert sim.state.frontier["b#1"].redirect == "d"  # type: ignore[index]
     await sim.run()
     assert sim.state.status == "completed"
@@ -216,9 +217,9 @@ async def test_the_same_command_again_has_no_second_effect() -> None:
     first = await sim.command("redirect", node="b", id="x")
     position = sim.state.position
     again = await sim.command("redirect", node="b", id="x")
-    assert again.result is not None
-    assert first.result is not None
-    assert again.result.position == first.result.position
+    assert isinstance(again.outcome, Applied)
+    assert isinstance(first.outcome, Applied)
+    assert again.outcome.result.position == first.outcome.result.position
     assert sim.state.position == position
 
 

@@ -13,7 +13,13 @@ from crewlog.wire import COMMANDS
 from crewlog.workflows import restore
 from crewlog.workflows.commands.effects import EFFECTS
 from crewlog.workflows.commands.processor import CommandProcessor
-from crewlog.workflows.commands.queue import Preparation, QueuedCommand, RefusedCommand
+from crewlog.workflows.commands.queue import (
+    Applied,
+    Preparation,
+    QueuedCommand,
+    RefusedCommand,
+    Returned,
+)
 from crewlog.workflows.context import ExecutionContext
 from crewlog.workflows.run_merge import RunMerge
 from graph.crews import plan_of
@@ -58,13 +64,13 @@ def test_other_commands_are_applied_during_a_preparation() -> None:
         )
         processor.queue += [waiting, pause]
         await processor.apply_all()
-        assert (waiting.is_done, pause.is_done, processor.has_work) == (False, True, False)
+        assert (waiting.outcome, processor.has_work) == (None, False)
+        assert isinstance(pause.outcome, Applied)
         loaded.set()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert processor.has_work
         await processor.apply_all()
-        assert waiting.is_done
         assert str(waiting.error).startswith("there is no such checkpoint")
         assert [e["command"] for e in sim.facts("CommandRejected")] == ["r1"]
 
@@ -116,7 +122,7 @@ def test_closing_returns_a_command_that_is_prepared_and_records_nothing(swallows
         context.is_closing = True
         assert processor.has_work
         await processor.apply_all()
-        assert (waiting.is_done, waiting.is_returned) == (True, True)
+        assert waiting.outcome == Returned()
         for _ in range(3):
             await asyncio.sleep(0)
         assert (processor.queue, processor.has_work) == ([], False)

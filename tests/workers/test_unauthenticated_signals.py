@@ -118,7 +118,7 @@ async def test_unauthenticated_signals_are_counted_after_the_first(
     with suppress(NotPermitted):
         authorization.check(engine, incoming)
     assert strangers.count(engine, incoming) is counted
-    assert (incoming.is_done, strangers.unrecorded) == (counted, int(counted))
+    assert (incoming.outcome is not None, strangers.unrecorded) == (counted, int(counted))
     assert not strangers.count(engine, QueuedCommand("pause", data, arrived_at=1)), (
         "an update is answered"
     )

@@ -331,8 +331,6 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
         split_runs=prepared.split_runs,
         basis=_basis(engine, command, prepared),
     )
-    if engine.state.pending_change is not None:
-        incoming.drain_seconds = command.drain_timeout
     position = engine.state.commands[command.id].position
     return AppliedChange(ChangeResult(position=position, **fields), report)
 

@@ -57,7 +57,9 @@ with workflow.unsafe.imports_passed_through():
 from crewlog.workflows import authorization
 from crewlog.workflows.commands import changes
 from crewlog.workflows.commands.queue import (
+    Applied,
     CheckedArguments,
+    Failed,
     QueuedCommand,
     RefusedCommand,
     RefusedEdit,
@@ -128,12 +130,16 @@ def id_to_look_up(engine: Engine, incoming: QueuedCommand) -> str:
 
 
 async def apply_command(engine: Engine, incoming: QueuedCommand) -> None:
-    """Applies a command, and records its outcome, except that of a dry run."""
+    """Applies a command, and records its outcome, except that of a dry run.
+
+    The command gets no outcome if the run changed since its preparation, which must be repeated.
+    """
     try:
         with engine.journal.transaction:
-            incoming.result = await _apply(engine, incoming)
+            result = await _apply(engine, incoming)
+        incoming.outcome = Applied(result) if result is not None else None
     except CrewlogError as error:
-        incoming.error = error
+        incoming.outcome = Failed(error, incoming.command_hash)
         is_permitted = not isinstance(error, NotPermitted)
         if incoming.is_dry_run and is_permitted:
             return
@@ -153,7 +159,6 @@ async def apply_command(engine: Engine, incoming: QueuedCommand) -> None:
             )
         )
     finally:
-        incoming.is_done = True
         engine.command_hash = ""
 
 
@@ -207,7 +212,6 @@ def _is_provisional(known: CommandOutcome) -> bool:
 async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | None:
     authorization.check(engine, incoming)
     command = incoming.parse()
-    incoming.is_dry_run = isinstance(command, Change) and command.dry_run
     if incoming.authorization is not None:
         command = command.model_copy(update={"by": incoming.authorization.principal})
     incoming.command_hash = engine.command_hash = command.content_hash(incoming.name)
@@ -239,7 +243,6 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
                 remedy="Send the update 'change': its result says what the change did.",
             )
         applied = changes.apply(engine, incoming, command)
-        incoming.is_outdated = applied is None
         return applied.result if applied is not None else None
     authorization.check_manual_command(engine, incoming, command)
     detail = await EFFECTS[incoming.name](engine, incoming, command)

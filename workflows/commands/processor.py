@@ -36,6 +36,8 @@ from crewlog.workflows.commands.queue import (
     Preparation,
     QueuedCommand,
     RefusedCommand,
+    Returned,
+    Unrecorded,
     decode_payload,
 )
 from crewlog.workflows.commands.unauthenticated_signals import UnauthenticatedSignals
@@ -149,21 +151,24 @@ class CommandProcessor:
         engine = self._context.engine
         if incoming.authorization is None or incoming.authorization.allowed:
             if incoming.name == "ask":  # it waits for the result, and records nothing
-                incoming.is_done = True
+                incoming.outcome = Unrecorded()
                 return
             if incoming.preparation is None:
                 await self._find_known_outcome(incoming)
                 await restore.prepare_tag(engine, incoming)
                 if self._start_preparation(incoming):
                     return
+        had_pending_change = engine.state.pending_change is not None
         await apply_command(engine, incoming)
-        if incoming.is_outdated:
+        if incoming.outcome is None:
             incoming.discard_preparation()
             self.queue.append(incoming)
             return
         self.unauthenticated.add_rejection(incoming)
-        if incoming.drain_seconds is not None:
-            self._start_drain(incoming.drain_seconds)
+        if engine.state.pending_change is not None and not had_pending_change:
+            command = incoming.parse()
+            if isinstance(command, Change) and command.drain_timeout is not None:
+                self._start_drain(command.drain_timeout)
 
     def _is_deferred(self, incoming: QueuedCommand) -> bool:
         state, prompt = self._context.engine.state, self._context.engine.prompt
@@ -266,7 +271,7 @@ class CommandProcessor:
             )
         except Exception as error:  # noqa: BLE001 - it must fail the workflow task, not only this coroutine
             self._bug = error
-        if incoming.is_returned:  # its activity was cancelled; its client sends it again
+        if incoming.outcome is not None:  # its activity was cancelled; its client sends it again
             return
         self._preparing = [each for each in self._preparing if each[0] is not incoming]
         incoming.preparation = preparation
@@ -283,4 +288,4 @@ class CommandProcessor:
 
 
 def _return(incoming: QueuedCommand) -> None:
-    incoming.is_returned = incoming.is_done = True
+    incoming.outcome = Returned()

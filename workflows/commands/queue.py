@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
@@ -50,7 +50,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.model import CommandOutcome
     from crewlog.validation_errors import validation_error_text
-    from crewlog.wire import COMMANDS, SIGNALS, Command, CommandResult, cli_name
+    from crewlog.wire import COMMANDS, SIGNALS, Change, Command, CommandResult, cli_name
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,44 @@ Preparation = (
 """The result of preparing a command: that of its activity, or a refusal."""
 
 
+@dataclass(frozen=True)
+class Applied:
+    """The command was applied."""
+
+    result: CommandResult
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The command was rejected, or is not permitted."""
+
+    error: CrewlogError
+    command_hash: str = ""
+    """The hash of the command whose outcome this is."""
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The run continues as new before the command was applied: the client sends it again."""
+
+
+@dataclass(frozen=True)
+class Unrecorded:
+    """The command leaves no entry: `ask` waits for a result, and some signals are only counted."""
+
+
+Outcome = Applied | Failed | Returned | Unrecorded
+"""The outcome of a command in this execution."""
+
+
+class CheckedAuthorization(NamedTuple):
+    """What a policy says of a command."""
+
+    policy: Policy | None
+    authorization: CommandAuthorization | None
+    """The principal, and whether the policy permits the command; None if the policy is open."""
+
+
 @dataclass
 class QueuedCommand:
     """A signal or an update, from its handler to its outcome."""
@@ -112,11 +150,8 @@ class QueuedCommand:
     is_unencrypted: bool = False
     """Whether it arrived unencrypted at a worker that encrypts."""
 
-    authorization: CommandAuthorization | None = None
-    """Its principal, and whether the policy permits the command; none if the policy is open."""
-    is_authorization_known: bool = False
-    """Whether `authorization` was determined, by `authorization_policy`."""
-    authorization_policy: Policy | None = None
+    checked: CheckedAuthorization | None = None
+    """None until it is authorized."""
     known_outcome: CommandOutcome | None = None
     """The outcome that its id has already, if only the store and the batch still have it."""
 
@@ -125,22 +160,31 @@ class QueuedCommand:
     rounds: list[PrepareChangeResult] = field(default_factory=list[PrepareChangeResult])
     """The replies of models that read its prompt."""
 
-    is_done: bool = False
-    """Whether it has its outcome, or was returned."""
-    is_returned: bool = False
-    """Whether the run continues as new before it was applied: the client sends it again."""
-    result: CommandResult | None = None
-    error: CrewlogError | None = None
+    outcome: Outcome | None = None
+    """None until it is applied, rejected, or returned."""
     command_hash: str = ""
     """The hash of the command whose outcome this is."""
-    drain_seconds: float | None = None
-    """Of an accepted change: how long the calls in flight may take."""
-    is_dry_run: bool = False
-    is_malformed: bool = False
-    """Whether its content is no command."""
-    is_outdated: bool = False
-    """Whether the run changed since the preparation, which must be repeated."""
     _parsed: Command | CommandRejected | None = None
+
+    @property
+    def authorization(self) -> CommandAuthorization | None:
+        """Its principal, and whether it is permitted; None if the policy is open, or not asked."""
+        return self.checked.authorization if self.checked is not None else None
+
+    @property
+    def error(self) -> CrewlogError | None:
+        """Why it was rejected; None if it was not."""
+        return self.outcome.error if isinstance(self.outcome, Failed) else None
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether it is a change that is only reported; False until it is parsed."""
+        return isinstance(self._parsed, Change) and self._parsed.dry_run
+
+    @property
+    def is_malformed(self) -> bool:
+        """Whether its content is no command; False until it is parsed."""
+        return isinstance(self._parsed, CommandRejected)
 
     def parse(self) -> Command:
         """The command, parsed once.
@@ -154,13 +198,12 @@ class QueuedCommand:
             except CommandRejected as error:
                 self._parsed = error
         if isinstance(self._parsed, CommandRejected):
-            self.is_malformed = True
             raise self._parsed
         return self._parsed
 
     def discard_preparation(self) -> None:
         """Discards the preparation, which was for a graph that the run no longer has."""
-        self.is_outdated = self.is_done = False
+        self.outcome = None
         self.preparation = None
 
 

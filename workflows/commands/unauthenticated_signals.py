@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.ids import RESERVED
     from crewlog.state import journal as j
 
-from crewlog.workflows.commands.queue import QueuedCommand, UndecodedPayload
+from crewlog.workflows.commands.queue import QueuedCommand, UndecodedPayload, Unrecorded
 
 MAX_REJECTIONS = 100
 """Signals that an execution rejects one by one."""
@@ -104,7 +104,7 @@ class UnauthenticatedSignals:
             self.unrecorded = 0
 
     def _count(self, engine: Engine, incoming: QueuedCommand) -> None:
-        incoming.is_done = True
+        incoming.outcome = Unrecorded()
         self.unrecorded += 1
         if self.unrecorded >= SIGNALS_PER_ENTRY:
             self.record(engine)
