@@ -8,8 +8,10 @@ import pytest
 
 from crewlog.errors import CommandConflict, CommandRejected
 from crewlog.state import journal as j
+from crewlog.state.calls import PrepareChangeResult
 from crewlog.state.carry import Carry, read_carry
 from crewlog.state.model import CommandOutcome, CrewState
+from crewlog.usage import Usage
 from crewlog.wire import (
     Answer,
     Change,
@@ -18,7 +20,8 @@ from crewlog.wire import (
     MessageCommand,
     Redirect,
 )
-from crewlog.workflows.commands.queue import Applied
+from crewlog.workflows.commands.effects import apply_command
+from crewlog.workflows.commands.queue import Applied, QueuedCommand, RefusedCommand
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
 
@@ -153,3 +156,17 @@ def test_a_kept_digest_is_compared_and_a_missing_one_is_not() -> None:
     assert CommandOutcome(hash="a").is_duplicate("a")
     assert not CommandOutcome(hash="a").is_duplicate("b")
     assert CommandOutcome().is_duplicate("b")
+
+
+async def test_a_rejected_change_is_one_transaction_with_its_usage() -> None:
+    sim = await running()
+    content = {"id": "c1", "by": "ana", "prompt": "Add a reviewer."}
+    incoming = QueuedCommand("change", content, is_update=True)
+    incoming.rounds = [PrepareChangeResult(usage=Usage(calls=1)), PrepareChangeResult()]
+    incoming.preparation = RefusedCommand(CommandRejected("the prompt makes no crew"))
+    await apply_command(sim.engine, incoming)
+    first = sim.state.position - 2
+    *read, rejected = sim.journal[first - 1 :]
+    assert [each["kind"] for each in read] == ["PromptRead", "PromptRead"]
+    assert rejected["kind"] == "CommandRejected"
+    assert [each.get("transaction") for each in (*read, rejected)] == [None, first, first]

@@ -136,30 +136,36 @@ async def apply_command(engine: Engine, incoming: QueuedCommand) -> None:
     """
     try:
         with engine.journal.transaction:
-            result = await _apply(engine, incoming)
-        incoming.outcome = Applied(result) if result is not None else None
-    except CrewlogError as error:
-        incoming.outcome = Failed(error, incoming.command_hash)
-        is_permitted = not isinstance(error, NotPermitted)
-        if incoming.is_dry_run and is_permitted:
-            return
-        sender = _sender(incoming)
-        uses_id = _can_use_id(engine, incoming, is_permitted=is_permitted)
-        fields: dict[str, Any] = {
-            **({"by": sender} if sender else {}),
-            **_rejected_answer_fields(incoming),
-        }
-        engine.record(
-            j.CommandRejected(
-                name=(incoming.sent_name or incoming.name)[:MAX_NAME_LENGTH],
-                reason=str(error)[:2000],
-                command=CommandId(usable_id(incoming)) if uses_id else None,
-                error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
-                **fields,
-            )
-        )
+            try:
+                result = await _apply(engine, incoming)
+            except CrewlogError as error:
+                _reject(engine, incoming, error)
+            else:
+                incoming.outcome = Applied(result) if result is not None else None
     finally:
         engine.command_hash = ""
+
+
+def _reject(engine: Engine, incoming: QueuedCommand, error: CrewlogError) -> None:
+    incoming.outcome = Failed(error, incoming.command_hash)
+    is_permitted = not isinstance(error, NotPermitted)
+    if incoming.is_dry_run and is_permitted:
+        return
+    sender = _sender(incoming)
+    uses_id = _can_use_id(engine, incoming, is_permitted=is_permitted)
+    fields: dict[str, Any] = {
+        **({"by": sender} if sender else {}),
+        **_rejected_answer_fields(incoming),
+    }
+    engine.record(
+        j.CommandRejected(
+            name=(incoming.sent_name or incoming.name)[:MAX_NAME_LENGTH],
+            reason=str(error)[:2000],
+            command=CommandId(usable_id(incoming)) if uses_id else None,
+            error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
+            **fields,
+        )
+    )
 
 
 def _sender(incoming: QueuedCommand) -> str:
