@@ -57,7 +57,7 @@ never a traceback.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -451,3 +451,24 @@ def error_text(exc: BaseException) -> str:
 
 def _type_and_message(exc: BaseException) -> str:
     return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+
+
+def check_ineffective_options(
+    command: str, options: Mapping[str, object], reason: str, remedy: str
+) -> None:
+    """Checks that no option without effect is set.
+
+    Args:
+        command: The command.
+        options: The values of options without effect; an empty value, None or False is not set.
+        reason: Why they have no effect, as a clause: `a registered crew has its models`.
+        remedy: What to do instead, as a sentence.
+
+    Raises:
+        UsageError: one is set.
+    """
+    names = [option for option, value in options.items() if value]
+    if names:
+        verb = "has" if len(names) == 1 else "have"
+        message = f"{' and '.join(names)} {verb} no effect: {reason}"
+        raise UsageError(message, remedy=remedy, place=command)

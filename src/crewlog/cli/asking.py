@@ -21,8 +21,7 @@ from crewlog.cli.options import (
     Model,
     Queue,
 )
-from crewlog.client.start_arguments import check_ineffective_options
-from crewlog.errors import UsageError
+from crewlog.errors import UsageError, check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.cli.following import Start

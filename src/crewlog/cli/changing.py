@@ -14,7 +14,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, By, Debug, GraphVersion, RunArgument
-from crewlog.client.start_arguments import check_ineffective_options
+from crewlog.errors import check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.cli.changes import Asked, Wanted

@@ -13,8 +13,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, By, Debug, Id, Model, Queue
-from crewlog.client.start_arguments import check_ineffective_options
-from crewlog.errors import RunNotFound, UsageError
+from crewlog.errors import RunNotFound, UsageError, check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.cli.hands import Assignment, Hand

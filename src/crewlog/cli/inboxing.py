@@ -162,7 +162,7 @@ def _show(screen: Screen, each: InboxInterruptView, *, as_json: bool) -> None:
     run: Part = (plain(each.run), "bold")
     screen.line("  ", run, f"  {each.id}  ", (plain(" · ".join(told)), "dim"))
     screen.line("  ", ("? ", "bold yellow"), plain(each.question))
-    if because := reason_text(each.reason, each.risk):
+    if because := reason_text(each.reason, each.risk, each.rule):
         screen.paragraph(f"because {because}", style="dim", indent=4)
     if each.exhausted_quota:
         screen.paragraph(each.exhausted_quota, style="yellow", indent=4)

@@ -11,8 +11,7 @@ from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.compiling import AllowPartial, ReaderOption, RegistryOption
 from crewlog.cli.options import AsJson, Assume, Debug, DryRunOption
-from crewlog.client.start_arguments import check_ineffective_options
-from crewlog.errors import InvalidDefinition, UsageError
+from crewlog.errors import InvalidDefinition, UsageError, check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.cli.screen import Screen

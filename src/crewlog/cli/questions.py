@@ -39,7 +39,7 @@ def show_question(screen: Screen, question: InterruptView, run: str) -> None:
     screen.wrapped([("  ? ", "bold yellow")], f"{text}{where}", indent=4, style="bold")
     if asked := whom(question):
         screen.paragraph(" · ".join(asked), style="dim", indent=4)
-    if because := reason_text(question.reason, question.risk):
+    if because := reason_text(question.reason, question.risk, question.rule):
         screen.paragraph(f"because {because}", style="dim", indent=4)
     if question.exhausted_quota:
         screen.paragraph(question.exhausted_quota, style="yellow", indent=4)

@@ -24,8 +24,7 @@ from crewlog.cli.options import (
     Timeout,
     Wait,
 )
-from crewlog.client.start_arguments import check_ineffective_options
-from crewlog.errors import UsageError
+from crewlog.errors import UsageError, check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition

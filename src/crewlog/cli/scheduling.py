@@ -14,8 +14,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import Grouped, app, go
 from crewlog.cli.options import AsJson, By, Debug, Model, Queue
-from crewlog.client.start_arguments import check_ineffective_options
-from crewlog.errors import UsageError
+from crewlog.errors import UsageError, check_ineffective_options
 
 if TYPE_CHECKING:
     from crewlog.client.schedules import Schedules, ScheduleView

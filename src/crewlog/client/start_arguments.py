@@ -73,24 +73,3 @@ def check_existing(existing: object, allowed: object, id: str | None) -> None:
 def _brief(value: object) -> str:
     said = repr(value)
     return said if len(said) <= 60 else f"{said[:60]}…"
-
-
-def check_ineffective_options(
-    command: str, options: Mapping[str, object], reason: str, remedy: str
-) -> None:
-    """Checks that no option without effect is set.
-
-    Args:
-        command: The command.
-        options: The values of options without effect; an empty value, None or False is not set.
-        reason: Why they have no effect, as a clause: `a registered crew has its models`.
-        remedy: What to do instead, as a sentence.
-
-    Raises:
-        UsageError: one is set.
-    """
-    names = [option for option, value in options.items() if value]
-    if names:
-        verb = "has" if len(names) == 1 else "have"
-        message = f"{' and '.join(names)} {verb} no effect: {reason}"
-        raise UsageError(message, remedy=remedy, place=command)

@@ -24,10 +24,16 @@ from crewlog import wire
 from crewlog.authority.signatures import START, Signature
 from crewlog.client.gateway import CALL_LIMIT
 from crewlog.client.session import Session
-from crewlog.client.start_arguments import check_ineffective_options
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
-from crewlog.errors import CrewlogError, NotPermitted, RunAlreadyExists, ServiceError, UsageError
+from crewlog.errors import (
+    CrewlogError,
+    NotPermitted,
+    RunAlreadyExists,
+    ServiceError,
+    UsageError,
+    check_ineffective_options,
+)
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
 from crewlog.reporting.wire_views import initial_state

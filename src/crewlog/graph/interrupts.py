@@ -27,6 +27,8 @@ from crewlog.state.value_text import value_text
 OPTIONS = ("approve", "reject", "stop")
 ACTION = "run_crew"
 """The action of the approval of a definition that a prompt compiles to."""
+RISK_RULE = "interrupts.approve_risk"
+"""The key that asks people before calls of tools of a risk."""
 MOST_BYTES = 4096
 """The most bytes of the arguments in an interrupt, as JSON."""
 _SYNONYMS = {"yes": "approve", "y": "approve", "ok": "approve", "okay": "approve", "no": "reject"}
@@ -130,7 +132,7 @@ def reason_fields(
     """
     reason, rule = f"{decision.reason}{f': {set_reason}' if set_reason else ''}", decision.rule
     if rule == "approvals" and approve_risk in (risk, "low"):
-        rule = "interrupts.approve_risk"
+        rule = RISK_RULE
         which = "of high risk" if approve_risk == "high" else "of any risk"
         reason = f"{rule} says that people are asked before calls of tools {which}"
     return {"reason": reason, "rule": rule, "risk": risk if risk == "high" else ""}
@@ -142,9 +144,15 @@ def interrupt_quota(quota: CallQuota) -> InterruptQuota:
     return InterruptQuota(name=name, quota=quota.quota, zone=quota.zone, rule=rule)
 
 
-def reason_text(reason: str, risk: str) -> str:
-    """Why people are asked, in a line: `rules[1] says ask: only checked titles · high risk`."""
-    risk_text = "the tool has high risk" if risk == "high" and "high risk" not in reason else ""
+def reason_text(reason: str, risk: str, rule: str) -> str:
+    """Why people are asked, in a line: `rules[1] says ask: only checked titles · high risk`.
+
+    Args:
+        reason: The reason of the interrupt.
+        risk: The risk of its tool.
+        rule: The permission that asks.
+    """
+    risk_text = "the tool has high risk" if risk == "high" and rule != RISK_RULE else ""
     return " · ".join(filter(None, [reason, risk_text]))
 
 
@@ -164,7 +172,9 @@ def argument_source_fields(interrupt: Interrupt) -> dict[str, Any]:
 
 def action_request(interrupt: Interrupt) -> dict[str, Any]:
     """The call in the shape of LangChain's human-in-the-loop requests."""
-    lines = filter(None, [interrupt.question, reason_text(interrupt.reason, interrupt.risk)])
+    lines = filter(
+        None, [interrupt.question, reason_text(interrupt.reason, interrupt.risk, interrupt.rule)]
+    )
     return {"name": interrupt.tool, "args": interrupt.args or {}, "description": "\n".join(lines)}
 
 

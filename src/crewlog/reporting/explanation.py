@@ -375,9 +375,7 @@ def _tools(
             ToolAccessView(
                 tool=ToolName(tool),
                 is_allowed=decision.allowed,
-                reason=_access_reason(
-                    tool, name, definition, decision.reason, allowed=decision.allowed
-                ),
+                reason=_access_reason(tool, name, definition, decision),
                 needs_approval=decision.outcome == "ask",
                 effects=made.effects,
                 retry_mode=made.repeat,
@@ -441,9 +439,7 @@ def _memory_tool_access(
         yield ToolAccessView(
             tool=ToolName(tool),
             is_allowed=allowed,
-            reason=why
-            if allowed
-            else _access_reason(tool, name, definition, decision.reason, allowed=False),
+            reason=why if allowed else _access_reason(tool, name, definition, decision),
             needs_approval=decision.outcome == "ask",
             effects=way,
             retry_mode="safe",
@@ -451,14 +447,14 @@ def _memory_tool_access(
 
 
 def _access_reason(
-    tool: str, agent: AgentName, definition: CrewDefinition, reason: str, *, allowed: bool
+    tool: str, agent: AgentName, definition: CrewDefinition, decision: Decision
 ) -> str:
     named = definition.permissions.get(tool)
-    if allowed:
+    if decision.allowed:
         if named is not None:
             return "permissions name it"
         inherits = definition.agents[agent].tools is None
         return "it has every tool" if inherits else "among its tools"
     if named is not None and agent not in named:
         return f"permissions let {f'only {listed(named)}' if named else 'nobody'} call it"
-    return "not among its tools" if "among the tools" in reason else reason
+    return "not among its tools" if decision.rule == "tools" else decision.reason
