@@ -117,9 +117,9 @@ def edit_error(tool: Tool, args: Mapping[str, Any]) -> str:
 
 def with_edit_notice(message: BaseMessage, args: Mapping[str, Json]) -> BaseMessage:
     """Returns the message of a call with the arguments that people gave it."""
-    told = EDITED.format(args=excerpt(json.dumps(args, ensure_ascii=False), _LONGEST))
+    notice = EDITED.format(args=excerpt(json.dumps(args, ensure_ascii=False), _LONGEST))
     content: Any = message.content
     if isinstance(content, str):
-        return message.model_copy(update={"content": told + content})
+        return message.model_copy(update={"content": notice + content})
     parts: Iterable[Any] = content
-    return message.model_copy(update={"content": [{"type": "text", "text": told}, *parts]})
+    return message.model_copy(update={"content": [{"type": "text", "text": notice}, *parts]})

@@ -66,8 +66,8 @@ class StreamingUnsupported(Exception):
 class ChunkSender:
     """Sends the text that a model has written so far in heartbeats."""
 
-    def __init__(self, pulse: Heartbeat, task: CallModel) -> None:
-        self._pulse = pulse
+    def __init__(self, heartbeat: Heartbeat, task: CallModel) -> None:
+        self._heartbeat = heartbeat
         self._task = task
         self._attempt = activity.info().attempt
         self._growing = RedactedStream()
@@ -94,7 +94,7 @@ class ChunkSender:
             offset=self._length - len(self._tail),
             text=utf8_text(self._tail),
         )
-        self._pulse.beat(tail.to_json())
+        self._heartbeat.beat(tail.to_json())
 
     def close(self) -> None:
         """Stops sending."""

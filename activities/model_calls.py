@@ -149,7 +149,7 @@ class _Request(NamedTuple):
     name: str
     agent: AgentDefinition
     task: CallModel
-    pulse: Heartbeat
+    heartbeat: Heartbeat
     config: RunnableConfig
 
 
@@ -199,10 +199,10 @@ class ModelCalls:
         self._quick: LruCache[str, bool] = LruCache(256)
         """Whether models answered their last call at once."""
 
-    async def run(self, task: CallModel, effect: Effect, pulse: Heartbeat) -> CallModelResult:
+    async def run(self, task: CallModel, effect: Effect, heartbeat: Heartbeat) -> CallModelResult:
         """Calls the model, streams its chunks, and stores its message."""
         preparation = CallPreparation(self._store, task)
-        call = asyncio.ensure_future(self._call(task, preparation, effect, pulse))
+        call = asyncio.ensure_future(self._call(task, preparation, effect, heartbeat))
         try:
             # The history has the batch; the store gets it for its readers. A quick message is
             # stored together with it, in one round trip.
@@ -255,7 +255,7 @@ class ModelCalls:
         )
 
     async def _call(
-        self, task: CallModel, preparation: CallPreparation, effect: Effect, pulse: Heartbeat
+        self, task: CallModel, preparation: CallPreparation, effect: Effect, heartbeat: Heartbeat
     ) -> _ModelMessage:
         """Calls the model."""
         crew = await self._definitions.get(task.definition)
@@ -277,7 +277,7 @@ class ModelCalls:
             message = await self._hydrator.read_message(task.run, task.waking_message.body)
             transcript = with_waking_message(transcript, message, task.waking_message, task.step)
         form = await self._definitions.form(task.definition, task.agent)
-        output_instructions = form.told if form is not None else ""
+        output_instructions = form.instructions if form is not None else ""
         awareness = await self._definitions.awareness(task.definition, task.agent)
         prompt = build_prompt(
             task.agent, agent, task.tools, transcript, instruction, output_instructions, awareness
@@ -289,7 +289,9 @@ class ModelCalls:
         # After all slow work, right before the call.
         await preparation.check_permissions(quick=self._quick.get(name) or False)
         effect.started = True
-        request = _Request(name, agent, task, pulse, _config(agent, task, context.preceding_texts))
+        request = _Request(
+            name, agent, task, heartbeat, _config(agent, task, context.preceding_texts)
+        )
         reply: Any = None
         for doublings, model in models:
             try:
@@ -340,8 +342,8 @@ class ModelCalls:
         prompt: list[BaseMessage],
         request: _Request,
     ) -> Any:
-        name, agent, task, pulse, config = request
-        writing = ChunkSender(pulse, task)
+        name, agent, task, heartbeat, config = request
+        writing = ChunkSender(heartbeat, task)
         silent = False
         try:
             if agent.model_settings.get("streaming") is not False and not self._silent.get(name):

@@ -382,8 +382,8 @@ class MergePreparer:
             both = merged_definition(
                 base,
                 merged,
-                stays=task.run,
-                joins=task.other,
+                surviving=task.run,
+                merged=task.other,
                 edge=task.operation,
                 asks=task.asks,
                 family=await self.store.lineage(task.other),

@@ -183,7 +183,7 @@ class ToolCalls:
         self._view_reader = ViewReader(store, definitions, hydrator, artifacts)
         self._inputs = Inputs(store, definitions, self._view_reader)
 
-    async def run(self, task: CallTool, effect: Effect, pulse: Heartbeat) -> CallToolResult:
+    async def run(self, task: CallTool, effect: Effect, heartbeat: Heartbeat) -> CallToolResult:
         """Makes the call and stores its message."""
         # A local activity runs before its workflow task is in the history. If the task is repeated,
         # the journal may differ: store bodies, which are named by their hash, and no entries.
@@ -206,7 +206,7 @@ class ToolCalls:
         try:
             context = await self._prepare(task, message, crew)
             quota_periods = await count_call(self._store, task)
-            call, state = await self._begin(context, pulse, checked_at)
+            call, state = await self._begin(context, heartbeat, checked_at)
         except PermissionsChanged:
             await self._check_not_started(task, crew)
             await release_if_not_started(self._store, task, quota_periods)
@@ -307,7 +307,7 @@ class ToolCalls:
         return built_in
 
     async def _begin(
-        self, context: _Context, pulse: Heartbeat, checked_at: float
+        self, context: _Context, heartbeat: Heartbeat, checked_at: float
     ) -> tuple[ToolCall, ToolState]:
         """Prepares the call, and then authorizes it for the last time."""
         task = context.task
@@ -318,7 +318,7 @@ class ToolCalls:
         context.inputs = await self._inputs.values(task, context.agent)
         execution = activity.info().workflow_run_id or ""
         folder = await self._workspaces.make(task.run, execution)
-        call = self._call(context, pulse, folder)
+        call = self._call(context, heartbeat, folder)
         for reference in context.definition.secrets.values():
             resolve(reference)  # a missing secret is found before the call begins
         check_approval(task)
@@ -357,7 +357,7 @@ class ToolCalls:
                 raise first from exc
             return self._handle_error(context, exc)
 
-    def _call(self, context: _Context, pulse: Heartbeat, workspace: Path) -> ToolCall:
+    def _call(self, context: _Context, heartbeat: Heartbeat, workspace: Path) -> ToolCall:
         task = context.task
         return ToolCall(
             run=task.run,
@@ -376,7 +376,7 @@ class ToolCalls:
             artifacts={name: content.value for name, content in context.seen.items()},
             inputs=tool_inputs(context.inputs),
             declared=declared_names(context.agent),
-            beat=pulse.beat,
+            beat=heartbeat.beat,
             stop=threading.Event(),
         )
 

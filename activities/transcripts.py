@@ -445,5 +445,5 @@ def _system_text(definition: AgentDefinition, tools: Sequence[str], task: str | 
         lines.append("Make notes for yourself with note; look at them with notes.")
     if definition.outputs and "set_output" in tools:
         names = ", ".join(definition.outputs)
-        lines.append(f"Hand results on with set_output. Outputs: {names}.")
+        lines.append(f"Set results with set_output. Outputs: {names}.")
     return "\n\n".join(lines)

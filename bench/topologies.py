@@ -103,7 +103,9 @@ class Case(NamedTuple):
         """The graphs that come of it, and the event."""
         if self.other is not None:  # with the graphs of both, the crew of both, and the event
             edge = {"op": self.operation.op, **self.operation.to_json()}
-            return merged_definition(self.crew, self.other, stays=_G, joins=_H, edge=edge, asks=_G)
+            return merged_definition(
+                self.crew, self.other, surviving=_G, merged=_H, edge=edge, asks=_G
+            )
         after = expanded_component(edited(self.crew, self.operation))
         return change_of_components({_G: self.graph}, split_components(_G, after, "op"))
 

@@ -97,7 +97,7 @@ class CrewRun:
     """A run: the handlers of its commands and queries, and its executions."""
 
     def __init__(self) -> None:
-        self._inbox: list[QueuedCommand] = []
+        self._command_queue: list[QueuedCommand] = []
         self._execution: Execution | None = None
         self._waiting_asks = 0
         """Clients that wait for the result by `ask`."""
@@ -117,7 +117,7 @@ class CrewRun:
                     raise
                 # Temporal's cancel is a graceful stop: the loop runs until all calls have ended.
                 command = {"id": CANCEL, "by": "temporal", "reason": "cancelled"}
-                self._inbox.append(QueuedCommand("stop", command, now()))
+                self._command_queue.append(QueuedCommand("stop", command, now()))
         if ended.carry is not None:
             # An execution is pinned to its build; the next one takes the current build.
             workflow.continue_as_new(
@@ -160,7 +160,7 @@ class CrewRun:
             engine, loaded = await restore.restore_run(start, data, _started_at())
             return Execution(
                 engine,
-                self._inbox,
+                self._command_queue,
                 task_queue=start.queue,
                 search_attributes=loaded.search_attributes,
             )
@@ -168,7 +168,7 @@ class CrewRun:
             engine, loaded = await restore.start_split_run(start, start.split, _started_at())
             return Execution(
                 engine,
-                self._inbox,
+                self._command_queue,
                 task_queue=start.queue,
                 search_attributes=loaded.search_attributes,
             )
@@ -197,7 +197,7 @@ class CrewRun:
             ) from error
         return Execution(
             engine,
-            self._inbox,
+            self._command_queue,
             task_queue=start.queue,
             search_attributes=prepared.search_attributes,
         )
@@ -216,7 +216,9 @@ class CrewRun:
             run, text, draft, registry=start.registry, at=_started_at()
         )
         # The validation of the definition reports whether the server has the search attributes.
-        return Execution(engine, self._inbox, task_queue=start.queue, search_attributes=False)
+        return Execution(
+            engine, self._command_queue, task_queue=start.queue, search_attributes=False
+        )
 
     def _continue(self, data: Any) -> Execution:
         carry = read_carry(data)
@@ -224,7 +226,7 @@ class CrewRun:
         plan = GraphPlan.from_json(carry.plan) if carry.plan else NO_PLAN
         engine = Engine(plan, journal, carry.prompt)
         engine.at = at = _started_at()
-        self._inbox[:0] = [
+        self._command_queue[:0] = [
             *(
                 QueuedCommand(name, InvalidPayload(reason), at)
                 for name, reason in carry.unreadable_commands
@@ -233,7 +235,7 @@ class CrewRun:
         ]
         return Execution(
             engine,
-            self._inbox,
+            self._command_queue,
             task_queue=carry.task_queue,
             search_attributes=carry.search_attributes,
             responses=Responses(
@@ -251,7 +253,7 @@ class CrewRun:
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """Queues every signal, known or not: the journal records its effect or its rejection."""
         signals = unpack_signals(args) if name == PACKED_SIGNALS else [(name, args)]
-        self._inbox += [receive_signal(each, content) for each, content in signals]
+        self._command_queue += [receive_signal(each, content) for each, content in signals]
 
     @workflow.update(name="ask", unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
     async def ask(self, raw: RawValue) -> dict[str, Any]:
@@ -308,7 +310,7 @@ class CrewRun:
         """Queues a command, and waits for its outcome."""
         incoming = receive_command(name, args)
         incoming.arrived_at, incoming.is_update = now(), True
-        self._inbox.append(incoming)
+        self._command_queue.append(incoming)
         await workflow.wait_condition(lambda: incoming.outcome is not None)
         match incoming.outcome:
             case Applied(result):
@@ -344,7 +346,7 @@ class CrewRun:
         if isinstance(command, AskRun) and command.text:
             plain = is_plain(raw.payload)
             message = QueuedCommand("message", data, now(), now(), "ask", is_unencrypted=plain)
-            self._inbox.append(message)
+            self._command_queue.append(message)
             await workflow.wait_condition(lambda: message.outcome is not None or self._has_ended())
             if message.error is not None:
                 raise failure(message.error)
@@ -397,7 +399,7 @@ class CrewRun:
         Raises:
             ApplicationError: the policy does not permit it.
         """
-        self._inbox.append(incoming)
+        self._command_queue.append(incoming)
         await workflow.wait_condition(lambda: incoming.outcome is not None or self._has_ended())
         if incoming.error is not None:
             raise failure(incoming.error)

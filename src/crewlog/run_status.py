@@ -12,9 +12,9 @@ RunStatus = Literal[
     "running", "paused", "waiting", "stopping", "completed", "failed", "stopped", "merged"
 ]
 """The status of a run. `merged`: the run has ended, and its agents continue in another run."""
-CLOSED: frozenset[RunStatus] = frozenset({"completed", "failed", "stopped", "merged"})
+ENDED: frozenset[RunStatus] = frozenset({"completed", "failed", "stopped", "merged"})
 """The statuses of ended runs."""
-OPEN: frozenset[RunStatus] = frozenset(get_args(RunStatus)) - CLOSED
+OPEN: frozenset[RunStatus] = frozenset(get_args(RunStatus)) - ENDED
 """The statuses of open runs."""
 
 EndReason = Literal[

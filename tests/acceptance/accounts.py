@@ -273,7 +273,7 @@ class Accounts:
         other, held = self.runs[entry.merged_run].held, account.held
         named = {(each.kind, each.was): each.now for each in entry.renames}
         for name, who in other.living.items():
-            now = named.get(("creature", name), name)
+            now = named.get(("agent", name), name)
             assert now not in held.living, f"{account.run}: {now} lives here already"
             held.living[now] = who
         for step, visit in other.visits.items():
@@ -364,7 +364,7 @@ class Accounts:
 
 
 def _now(log: str, named: dict[tuple[str, str], str]) -> LogName:
-    kinds = {CHANNEL: "channel", "private:": "creature", "group:": "group"}
+    kinds = {CHANNEL: "channel", "private:": "agent", "group:": "group"}
     for prefix, kind in kinds.items():
         if log.startswith(prefix):
             was = log.removeprefix(prefix)

@@ -17,7 +17,7 @@ import pytest
 from covers import covers
 from crewlog.client import Run
 from crewlog.errors import RunFailed
-from crewlog.run_status import CLOSED
+from crewlog.run_status import ENDED
 from crewlog.state.journal import entry_from_json
 from crewlog.testing import CrewlogLocal
 from crewlog.wire import RunView
@@ -74,10 +74,8 @@ def crew(flow: tuple[Any, ...] = ("a", "b"), **a: Any) -> dict[str, Any]:
 async def played(local: CrewlogLocal, definition: dict[str, Any]) -> tuple[Run, RunView]:
     """A run at its end or at its first question."""
     run = await local.start(definition, timeout=SECONDS)
-    view = await run.wait_until(
-        lambda v: v.status in CLOSED or bool(v.wait_reason), timeout=SECONDS
-    )
-    if view.status not in CLOSED:
+    view = await run.wait_until(lambda v: v.status in ENDED or bool(v.wait_reason), timeout=SECONDS)
+    if view.status not in ENDED:
         await run.terminate("seen")
     return run, view
 

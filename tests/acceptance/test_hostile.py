@@ -59,7 +59,7 @@ async def test_a_call_that_is_forbidden_while_it_waits_for_a_worker_is_not_begun
     done = [str(line["step"]).partition("#")[0] for line in crews.ledger(run, "start")]
     assert done == ["b"], "what was not ruled of is made, and made once"
     (denied,) = await crews.entries(run, "PermissionDenied")
-    assert (denied.agent, denied.rule) == ("a", "ruling")
+    assert (denied.agent, denied.rule) == ("a", "live_permission")
 
 
 async def until_scheduled(site: Site, run: Run, calls: int) -> None:
@@ -136,6 +136,6 @@ async def test_nothing_forbidden_is_done_and_every_call_is_accounted_for(crews: 
     assert made | denied.keys() == asked.keys()
     assert not made & denied.keys()
     assert all(e.reason for e in denied.values())
-    ruled = [key for key, e in denied.items() if e.rule == "ruling"]
+    ruled = [key for key, e in denied.items() if e.rule == "live_permission"]
     agrees(audit_records(journal), asked.keys(), made)
     assert ruled, "nobody met a ruling: the test shows nothing"

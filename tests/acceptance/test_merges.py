@@ -124,7 +124,7 @@ async def test_who_comes_has_not_the_turns_of_one_that_was_removed_by_its_name(c
     changed = await one.change(operations=[tie], id="tie", by="fay", wait=False)
     assert await one.merged(changed) == one.id
     (merged,) = await crews.entries(one, "RunMerged")
-    assert {each.was: each.now for each in merged.renames if each.kind == "creature"} == {
+    assert {each.was: each.now for each in merged.renames if each.kind == "agent"} == {
         "bob": "bob-2"
     }
     assert seen.report.topology.renames == tuple(map(rename_view, merged.renames)), (

@@ -30,7 +30,7 @@ from crewlog.store.protocol import JournalRow
 from graph.simulation import Simulation
 
 OP = "m"
-CALLED = (Rename(kind="channel", graph=TWO, was="x", now="x-2"),)
+CALLED = (Rename(kind="channel", run=TWO, was="x", now="x-2"),)
 
 
 async def looked(store: InMemoryStore, *, op: str = OP, recall: bool = False) -> CrewState:

@@ -96,7 +96,7 @@ def test_what_people_ruled_counts_in_the_place_of_the_definition(
 
 def test_a_ruling_gives_a_tool_to_an_agent_by_name_and_never_one_that_is_not_there() -> None:
     given: Any = {"agent_tools": ("read",), "live_permissions": {"act": {"a": "allow"}}}
-    assert told(check("a", "act", **given)) == ("allow", "ruling")
+    assert told(check("a", "act", **given)) == ("allow", "live_permission")
     assert told(check("b", "act", **given)) == ("deny", "tools")
     every: Any = {"agent_tools": ("read",), "live_permissions": {"act": {"*": "allow"}}}
     assert told(check("a", "act", **every)) == ("deny", "tools")

@@ -210,7 +210,7 @@ def test_who_may_what_is_seen_and_set(crewlog: Cli, guarded: str) -> None:
     found = crewlog("why", run, "second", "send", "--json").records[0]
     assert (found["outcome"], found["rule"], found["live_permission"]["by"]) == (
         "allow",
-        "ruling",
+        "live_permission",
         "ana",
     )
     assert "set by ana" in crewlog("permissions", run, "--agent", "second").out

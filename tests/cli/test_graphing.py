@@ -254,11 +254,11 @@ def test_who_becomes_one_is_told() -> None:
         kind="merge",
         old_graph_ids=(RunId("lake"), RunId("pond")),
         new_graph_ids=(RunId("lake"),),
-        renames=(RenameView(kind="creature", graph=RunId("pond"), was="scout", now="scout-2"),),
+        renames=(RenameView(kind="agent", run=RunId("pond"), was="scout", now="scout-2"),),
     )
     assert lines(change) == [
         "  ⋈ lake and pond become one: lake keeps its id",
-        "    the creature scout of pond is scout-2 then",
+        "    the agent scout of pond is scout-2 then",
         "  ~ affects nobody; no turn is disturbed",
     ]
 
@@ -313,7 +313,7 @@ def test_a_live_graph_is_changed_from_the_command_line(crewlog: Cli, pond: str) 
     told = changes(crewlog, pond)
     assert len(told) == 10, "a command that is sent again has no second effect"
     assert (told[0]["by"], told[0]["reason"], told[0]["command"]) == ("ana", "too slow", "g1")
-    assert told[0]["events"] == [{"event": "CREATURE_STARTED", "creature": "late"}]
+    assert told[0]["events"] == [{"event": "CREATURE_STARTED", "agent": "late"}]
     assert "keeper" in crewlog("graph", "show", pond).out
 
 
@@ -429,7 +429,7 @@ def test_two_runs_are_made_one(crewlog: Cli, pond: str, project: Path) -> None:
     done = crewlog("graph", *typed)
     assert done.code == 0, done.err
     assert f"✓ {pond} is one graph with another run now" in done.out
-    assert f"the creature keeper of {pond} is keeper-2 then" in done.out
+    assert f"the agent keeper of {pond} is keeper-2 then" in done.out
     seen = crewlog(
         "watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,RunEndedByMerge", "--json", "--graph"
     )

@@ -71,7 +71,7 @@ def test_a_merge_says_with_whom_and_what_becomes_of_it() -> None:
         "deadline": 9,
         "other_position": 4,
     }
-    named = {"kind": "channel", "graph": "m-1", "was": "x", "now": "x-2"}
+    named = {"kind": "channel", "run": "m-1", "was": "x", "now": "x-2"}
     assert shown(
         Timeline(("a",)),
         {**asked, "what": "connect a to b over c", "reason": "they need it"},
@@ -536,7 +536,7 @@ def test_a_ruling_is_shown_with_its_reason(capsys: pytest.CaptureFixture[str]) -
 
 def test_logs_that_came_in_are_told_with_their_runs() -> None:
     logs = [{"log": log, "two": OTHER} for log in ("public", "channel:c", "public")]
-    entry = {"kind": "LogsMerged", "joined": logs, "parents": ["one", "two"]}
+    entry = {"kind": "LogsMerged", "merged_logs": logs, "parents": ["one", "two"]}
     told = ["⋈ took in the logs of one, two: public, channel:c"]
     assert shown(Timeline(()), entry) == told
 
@@ -549,7 +549,7 @@ def test_a_run_that_was_taken_in_is_told_with_who_came_and_what_is_called_otherw
         "merged_run": "band-2",
         "merge": "m",
         "merged_agents": ["ann-2"],
-        "renames": [{"kind": "creature", "graph": "band-2", "was": "ann", "now": "ann-2"}],
+        "renames": [{"kind": "agent", "run": "band-2", "was": "ann", "now": "ann-2"}],
         "graph_version": 2,
         "crew": "band",
         "definition": OTHER,
@@ -560,7 +560,7 @@ def test_a_run_that_was_taken_in_is_told_with_who_came_and_what_is_called_otherw
     assert told[0].startswith("⇄ graph v1 → v2 by ana")
     assert told[1:] == [
         "⋈ band-2 is part of this run: ann-2 came",
-        "⋈ the creature ann of band-2 is called ann-2 here",
+        "⋈ the agent ann of band-2 is called ann-2 here",
     ]
     turns = {step: {"step": step, "node": step[:3]} for step in ("ann#3", "bob#1", "bob#2")}
     gone = entry | {

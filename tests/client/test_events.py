@@ -11,7 +11,7 @@ import pytest
 from client import crews
 from crewlog.client import Endpoints, Event, Run
 from crewlog.errors import RunFailed, RunNotFound, StoreUnavailable, WorkerMissing
-from crewlog.run_status import CLOSED
+from crewlog.run_status import ENDED
 from crewlog.store import InMemoryStore, Store
 from shared import LIMIT, Lab, make_lab
 
@@ -144,7 +144,7 @@ async def test_older_entries_without_a_store(server: Endpoints) -> None:
     lab = await make_lab(server, InMemoryStore(), with_store=False)
     async with lab.worker():
         run = await lab.start(crews.looping(12))
-        await run.wait_until(lambda view: view.status in CLOSED, timeout=LIMIT)
+        await run.wait_until(lambda view: view.status in ENDED, timeout=LIMIT)
         with pytest.raises(StoreUnavailable):
             await run.journal()
         # What the last execution has needs no store.

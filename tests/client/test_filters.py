@@ -25,11 +25,11 @@ CHANGED = {
     "new_graph_ids": ["pond"],
     "affected_creatures": ["keeper", "late", "scout"],
     "events": [
-        {"event": "CREATURE_STARTED", "creature": "late"},
-        {"event": "OUTPUT_WIRE_ADDED", "creature": "late", "to": "channel:reports"},
-        {"event": "OUTPUT_WIRE_ADDED", "creature": "scout", "to": "keeper"},
-        {"event": "PARENT_LINK_CHANGED", "creature": "late", "to": "keeper"},
-        {"event": "SESSION_FORKED", "creature": "late", "to": "pond.1"},
+        {"event": "CREATURE_STARTED", "agent": "late"},
+        {"event": "OUTPUT_WIRE_ADDED", "agent": "late", "to": "channel:reports"},
+        {"event": "OUTPUT_WIRE_ADDED", "agent": "scout", "to": "keeper"},
+        {"event": "PARENT_LINK_CHANGED", "agent": "late", "to": "keeper"},
+        {"event": "SESSION_FORKED", "agent": "late", "to": "pond.1"},
     ],
 }
 SPLIT = {**CHANGED, "change": "split", "new_graph_ids": ["pond", "pond.1"], "events": []}
@@ -51,7 +51,7 @@ RULED = {
     "kind": "DefinitionChanged",
     "crew": "pond",
     "definition": "d",
-    "events": [{"event": "CREATURE_STOPPED", "creature": "scout"}],
+    "events": [{"event": "CREATURE_STOPPED", "agent": "scout"}],
 }
 MERGED = {"kind": "RunEndedByMerge", "merge": "o", "run": "lake", "position": 40}
 
@@ -122,7 +122,7 @@ def event(data: Mapping[str, Any], run: str = "pond", position: int = 1, at: int
             {
                 "kind": "LogsMerged",
                 "parents": ["lake"],
-                "joined": [{"log": "channel:c", "two": "h"}],
+                "merged_logs": [{"log": "channel:c", "two": "h"}],
             },
             {"graphs": ["lake"], "channels": ["c"]},
             True,
@@ -246,7 +246,7 @@ UNION = {
     "merge": "o",
     "old_graph_ids": ["lake", "pond"],
     "new_graph_ids": ["lake"],
-    "renames": [{"kind": "creature", "graph": "pond", "was": "scout", "now": "scout-2"}],
+    "renames": [{"kind": "agent", "run": "pond", "was": "scout", "now": "scout-2"}],
     "merged_agents": ["scout-2", "late"],
 }
 

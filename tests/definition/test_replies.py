@@ -346,12 +346,12 @@ def test_the_work_is_bounded(text: str) -> None:
 
 
 def test_the_agent_is_told_what_it_decides_and_who_there_is() -> None:
-    told = form({"decision": "route", "among": ["billing", "general"]}).told
+    told = form({"decision": "route", "among": ["billing", "general"]}).instructions
     assert '"enum": ["billing", "general"]' in told
     assert "- billing: billing things" in told
     assert "technician" not in told
     assert "x-" not in told
-    assert "Who there is" not in form("replan").told
+    assert "Who there is" not in form("replan").instructions
 
 
 # -- decisions of one's own -----------------------------------------------------------------------
@@ -370,7 +370,7 @@ def test_a_decision_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "_registered", {**decisions._registered})
     decision("triage")(Triage)
     found = form("triage")
-    assert "How bad it is, and whose." in found.told
+    assert "How bad it is, and whose." in found.instructions
     read = found.read('{"severity": "HIGH", "owner": "Billing"}')
     assert found.fields(read.value) == {"severity": "high", "owner": "billing"}
     with pytest.raises(UsageError, match="cannot be a decision's name"):

@@ -36,7 +36,7 @@ async def test_a_keeper_has_two_diggers_look_one_after_the_other(inside: Inside,
     assert result.outputs["east"]["text"] == "In the east there is nothing but sand."
     entries = [row.entry for row in await lab.store.read_journal(run.id, 0)]
     events = [
-        (event["event"], event["creature"])
+        (event["event"], event["agent"])
         for entry in entries
         for event in entry.get("events", ())
         if event["event"].startswith("CREATURE_")

@@ -158,7 +158,7 @@ async def test_why_people_ruled_is_told_to_who_is_refused_or_asked(whom: str) ->
     await sim.command("set_permission", **{**said, "do": "ask"})
     await sim.run()
     assert sim.asked().reason == "people want to be asked before 'a' calls 'act': closed till noon"
-    assert sim.asked().rule == "ruling"
+    assert sim.asked().rule == "live_permission"
 
 
 async def test_a_quota_counts_what_is_made_and_not_what_is_refused() -> None:
@@ -243,7 +243,7 @@ async def test_a_ruling_holds_for_calls_that_are_not_made_yet() -> None:
     await sim.land(("a#1", 1))  # the reply: its calls are asked for, and not made
     await command(sim, "deny")
     await sim.run()
-    assert denied(sim) == [(2, "ruling"), (3, "ruling")]
+    assert denied(sim) == [(2, "live_permission"), (3, "live_permission")]
     assert sim.state.live_permissions == {"act": {"a": "deny"}}
     refold(sim)
 

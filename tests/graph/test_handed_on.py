@@ -65,7 +65,7 @@ async def pair(**more: Any) -> tuple[Simulation, Simulation, Any]:
 async def one_of_two() -> Simulation:
     """A signed run that took in another one, which had taken in a third."""
     one, two, crews = await pair(policy=POLICY)
-    older = (Rename(kind="channel", graph=THIRD, was="news", now="x"),)
+    older = (Rename(kind="channel", run=THIRD, was="news", now="x"),)
     two.engine.journal.state = two.state.model_copy(update={"merged_runs": {THIRD: older}})
     await send(two, signed(OTHER, "early", text="early", to="channel:x"))
     assert heard(two) == {"channel:x": ["early"]}
@@ -253,7 +253,7 @@ async def test_a_signed_run_hands_on_what_was_signed_as_it_is(
         outcome="merged",
         other=OTHER,
         position=9,
-        renames=(Rename(kind="channel", graph=RUN, was="x", now="x-2"),),
+        renames=(Rename(kind="channel", run=RUN, was="x", now="x-2"),),
     )
     state = (await pair())[0].state
     ended = state.model_copy(update={"status": "merged", "merges": {"m": outcome}})

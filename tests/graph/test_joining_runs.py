@@ -286,7 +286,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
 
 
 def merged(into: str) -> CrewState:
-    renamed = (Rename(kind="channel", graph=RUN, was="x", now="x-2"),)
+    renamed = (Rename(kind="channel", run=RUN, was="x", now="x-2"),)
     outcome = MergeOutcome(outcome="merged", other=RunId(into), position=9, renames=renamed)
     return CrewState(run=RUN, status="merged", merges={"m": outcome})
 

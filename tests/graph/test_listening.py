@@ -279,8 +279,8 @@ async def test_who_comes_and_is_connected_disturbs_nobody() -> None:
     assert fact["affected_creatures"] == ["b", "c"]
     assert fact["old_graph_ids"] == fact["new_graph_ids"] == ["sim"]
     assert fact["events"] == [
-        {"event": "OUTPUT_WIRE_ADDED", "creature": "b", "to": "c"},
-        {"event": "CREATURE_STARTED", "creature": "c"},
+        {"event": "OUTPUT_WIRE_ADDED", "agent": "b", "to": "c"},
+        {"event": "CREATURE_STARTED", "agent": "c"},
     ]
     await sim.run()
     assert sorted(sim.ran()) == ["a#1", "a#2", "b#1", "b#2", "c#1", "c#2"]
@@ -299,7 +299,7 @@ async def test_who_goes_ends_its_turn_and_hears_no_more() -> None:
     await sim.run()
     assert sorted(sim.ran()) == ["a#1", "a#2", "a#3", "b#1"]
     assert not sim.state.frontier
-    assert [e["creature"] for f in sim.facts("ComponentChanged") for e in f["events"]] == ["b"]
+    assert [e["agent"] for f in sim.facts("ComponentChanged") for e in f["events"]] == ["b"]
     # What it had heard and not begun waits for it: it comes back.
     await sim.change(creatures(PAIR))
     await sim.run()
@@ -442,7 +442,7 @@ def test_what_becomes_of_creatures_and_wires_is_told_of_each() -> None:
             "d": {"wires": ["a"], "listen": ["x"], "enabled": False},
         }
     )
-    assert [(e.event, e.creature, e.to) for e in component_events(old, new)] == [
+    assert [(e.event, e.agent, e.to) for e in component_events(old, new)] == [
         ("OUTPUT_WIRE_ADDED", "a", "c"),
         ("OUTPUT_WIRE_REMOVED", "a", "b"),
         ("PARENT_LINK_CHANGED", "a", "b"),
@@ -467,7 +467,7 @@ def test_who_goes_on_in_another_run_has_not_stopped() -> None:
         )
         for run, names in (("r.2", "c"), ("r.1", "db"))
     }
-    assert [(e.event, e.creature, e.to) for e in component_events(old, new, parts)] == [
+    assert [(e.event, e.agent, e.to) for e in component_events(old, new, parts)] == [
         ("OUTPUT_WIRE_REMOVED", "c", "a"),
         ("SESSION_FORKED", "b", "r.1"),
         ("CREATURE_SESSION_ATTACHED", "b", "r.1"),

@@ -111,8 +111,8 @@ async def test_a_ruling_says_who_made_it_and_stands_in_the_definitions_place() -
     assert of(sim, "a", "act").live_permission is None
     await sim.command("set_permission", tool="act", agent="a", do="allow", by="ana", reason="busy")
     found = of(sim, "a", "act")
-    assert (found.outcome, found.rule) == ("allow", "ruling")
-    assert decided(found) == ["ruling"]
+    assert (found.outcome, found.rule) == ("allow", "live_permission")
+    assert decided(found) == ["live_permission"]
     assert found.live_permission is not None
     assert (
         found.live_permission.do,
@@ -220,7 +220,7 @@ async def test_it_says_what_the_engine_decides(seed: int) -> None:
         )
         if decision.rule:
             assert decided(each) == [decision.rule], each
-        if decision.rule == "ruling":
+        if decision.rule == "live_permission":
             assert each.live_permission is not None
             assert each.live_permission.by == "eve"
     stored, _ = cells(run_context_of(engine.plan, sim.state), checks=True)

@@ -65,7 +65,7 @@ def prepared(
 ) -> PrepareMergeResult:
     """What the worker's activity makes of the two."""
     joins = two.state.run if two.state.source else OTHER
-    made = merged_definition(*crews, stays=RUN, joins=joins, edge=edge, asks=RUN, gone=gone)
+    made = merged_definition(*crews, surviving=RUN, merged=joins, edge=edge, asks=RUN, gone=gone)
     again = PrepareMergeResult(
         definition=made.definition.to_json(),
         plan=lower(load_data(made.definition.to_json())).to_json(),
@@ -119,7 +119,7 @@ async def test_what_waits_in_the_other_run_goes_on_here() -> None:
     assert fact["previous_position"] == position
     assert (fact["merged_run"], fact["parents"]) == (OTHER, [OTHER])
     assert fact["affected_creatures"] == ["a", "a-2", "b", "b-2"]
-    assert [(e["event"], e["creature"]) for e in fact["events"]] == [
+    assert [(e["event"], e["agent"]) for e in fact["events"]] == [
         ("CREATURE_SESSION_ATTACHED", "a-2"),
         ("CREATURE_SESSION_ATTACHED", "b-2"),
     ]
@@ -431,8 +431,8 @@ async def test_the_fact_says_what_became_of_the_graphs_and_by_whom() -> None:
     assert (fact["reason"], fact["what"]) == ("more hands", "other becomes part of it")
     assert (fact["old_graph_ids"], fact["new_graph_ids"]) == ([OTHER, RUN], [RUN])
     assert fact["events"] == [
-        {"event": "OUTPUT_WIRE_ADDED", "creature": "a", "to": "c"},
-        {"event": "CREATURE_SESSION_ATTACHED", "creature": "c", "to": OTHER},
+        {"event": "OUTPUT_WIRE_ADDED", "agent": "a", "to": "c"},
+        {"event": "CREATURE_SESSION_ATTACHED", "agent": "c", "to": OTHER},
     ]
     assert one.state.flags == {"f": 1, "g": 2, "h": 4}
     assert one.state.coordination_rules == one.engine.plan.rules

@@ -34,7 +34,7 @@ def crew(agents: dict[str, Any], **more: Any) -> CrewDefinition:
 def joined(one: CrewDefinition, two: CrewDefinition, **edge: Any) -> MergedDefinition:
     """Crew `two`, which joins `one`, whose agent the sender is."""
     edge = edge or {"op": "connect", "sender": "a", "listener": "x"}
-    made = merged_definition(one, two, stays=ONE, joins=TWO, edge=edge, asks=ONE)
+    made = merged_definition(one, two, surviving=ONE, merged=TWO, edge=edge, asks=ONE)
     assert load_data(made.definition.to_json()) == made.definition
     lower(made.definition)
     return made
@@ -49,7 +49,7 @@ def test_who_comes_is_nobody_that_was_removed_by_its_name(kin: bool) -> None:
     family = (ONE,) if kin else ()
     gone = ("a", "b", "c-2")
     made = merged_definition(
-        one, two, stays=ONE, joins=TWO, edge=edge, asks=ONE, family=family, gone=gone
+        one, two, surviving=ONE, merged=TWO, edge=edge, asks=ONE, family=family, gone=gone
     )
     b = "b" if kin else "b-2"
     assert made.comes == (b, "c")
@@ -81,7 +81,7 @@ def test_nobody_comes_under_the_name_of_a_phase() -> None:
     one = crew({"a": {"listen": ["p"]}, "scout-2": {}}, flow=flow)
     two = crew({"scout": {"listen": ["q"]}, "poet": {}, "a": {}}, graph={"away": {"poet": "third"}})
     made = joined(one, two, op="wire", name="a", to="scout")
-    assert {each.was: each.now for each in made.renamed if each.kind == "creature"} == {
+    assert {each.was: each.now for each in made.renamed if each.kind == "agent"} == {
         "a": "a-2",
         "poet": "poet-2",
         "scout": "scout-3",
@@ -124,15 +124,15 @@ def test_strangers_of_one_recipe_are_told_apart() -> None:
     made = merged_definition(
         one,
         one,
-        stays=ONE,
-        joins=TWO,
+        surviving=ONE,
+        merged=TWO,
         edge={"op": "wire", "name": "a", "to": "b"},
         asks=ONE,
     )
     both = made.definition
     assert [(each.kind, each.was, each.now) for each in made.renamed] == [
-        ("creature", "a", "a-2"),
-        ("creature", "b", "b-2"),
+        ("agent", "a", "a-2"),
+        ("agent", "b", "b-2"),
         ("channel", "p", "p-2"),
         ("group", "g", "g-2"),
     ]
@@ -245,8 +245,8 @@ def test_quotas_over_runs_are_counted_on(name: str) -> None:
     again = merged_definition(
         last,
         made,
-        stays=RunId("three"),
-        joins=ONE,
+        surviving=RunId("three"),
+        merged=ONE,
         edge={"op": "connect", "sender": "z", "listener": "x"},
         asks=RunId("three"),
     )
@@ -304,8 +304,8 @@ def test_who_was_parted_is_united_as_before() -> None:
     made = merged_definition(
         parts[ONE],
         parts[other],
-        stays=ONE,
-        joins=other,
+        surviving=ONE,
+        merged=other,
         edge={"op": "wire", "name": "bard", "to": "keeper"},
         asks=other,
     )
@@ -343,8 +343,8 @@ def test_of_an_agent_the_word_of_its_own_run_counts() -> None:
     made = merged_definition(
         here,
         there,
-        stays=ONE,
-        joins=other,
+        surviving=ONE,
+        merged=other,
         edge={"op": "connect", "sender": "keeper", "listener": "imp", "channel": "asides"},
         asks=ONE,
     ).definition
@@ -431,7 +431,9 @@ def test_who_left_comes_home_by_where_it_lived_and_not_by_its_name(
         {"spy": {"listen": ["q"]}, "worker": {"listen": ["q"]}}, groups={"board": ["spy", "worker"]}
     )
     edge = {"op": "connect", "sender": "a", "listener": "worker", "channel": "tie"}
-    made = merged_definition(one, two, stays=ONE, joins=TWO, edge=edge, asks=ONE, family=family)
+    made = merged_definition(
+        one, two, surviving=ONE, merged=TWO, edge=edge, asks=ONE, family=family
+    )
     both = made.definition
     home = family == (WORKERS,)
     worker = "worker" if home else "worker-2"
@@ -445,7 +447,7 @@ def test_who_left_comes_home_by_where_it_lived_and_not_by_its_name(
     else:
         assert both.graph.away == {"worker": WORKERS}
         assert {(each.kind, each.was, each.now) for each in made.renamed} == {
-            ("creature", "worker", "worker-2"),
+            ("agent", "worker", "worker-2"),
             ("group", "board", "board-2"),
         }
         assert both.groups == {"board": ("boss", "worker"), "board-2": ("spy", "worker-2")}
@@ -660,7 +662,7 @@ def test_the_run_of_an_edge_is_one_of_the_two() -> None:
     one, two = crew({"a": {"listen": ["p"]}}), crew({"x": {"listen": ["q"]}})
     edge = {"op": "connect", "sender": "a", "listener": "x"}
     with pytest.raises(ComponentConflict, match="the run 'third' of the operation is neither"):
-        merged_definition(one, two, stays=ONE, joins=TWO, edge=edge, asks=RunId("third"))
+        merged_definition(one, two, surviving=ONE, merged=TWO, edge=edge, asks=RunId("third"))
 
 
 def test_a_memory_is_one_only_where_it_says_the_same_of_the_same_agents() -> None:

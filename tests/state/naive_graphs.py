@@ -292,13 +292,13 @@ class Naive:
         joins = two if stays == one else one
         now = {(each.kind, each.was): each.now for each in change.renamed}
         assert len(now) == len(change.renamed)
-        assert {each.graph for each in change.renamed} <= {joins}
+        assert {each.run for each in change.renamed} <= {joins}
         for pipe in self.channels(joins):
             same = self.find_pipe(stays, pipe.name)
             if same is not None and same.born == pipe.born:
                 self._is(pipe, same)
         kinds: list[tuple[str, list[Any], list[Any]]] = [
-            ("creature", self.members(stays), self.members(joins)),
+            ("agent", self.members(stays), self.members(joins)),
             ("channel", self.channels(stays), self.channels(joins)),
         ]
         for kind, here, come in kinds:

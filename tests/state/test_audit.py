@@ -258,7 +258,7 @@ async def test_a_question_says_why_it_is_asked_where_the_journal_lacks_the_rulin
     for there, said in ((True, "set at run time by ana"), (False, "the audit")):
         kept = [each for each in entries if there or each[1].kind != "AgentPermissionSet"]
         (asked,) = audit_records(kept, AuditFilter(kinds=("check",), outcome="asked"))
-        assert asked.rule == "ruling"
+        assert asked.rule == "live_permission"
         assert said in asked.reason
 
 
@@ -278,7 +278,7 @@ async def test_a_ruling_that_asks_names_who_ruled_and_why() -> None:
     await sim.command("set_permission", **said)
     await sim.run()
     (check,) = audit_of(sim, kinds=("check",))
-    assert check.rule == "ruling"
+    assert check.rule == "live_permission"
     assert "set at run time by ana (position" in check.reason
     assert check.reason.endswith("): new here")
 

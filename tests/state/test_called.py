@@ -23,11 +23,11 @@ A, B = RunId("a"), RunId("b")
 
 
 def new(kind: Any, was: str, now: str) -> Rename:
-    return Rename(kind=kind, graph=B, was=was, now=now)
+    return Rename(kind=kind, run=B, was=was, now=now)
 
 
 RENAMED = (
-    new("creature", "ann", "ann-2"),
+    new("agent", "ann", "ann-2"),
     new("channel", "x", "x-2"),
     new("channel", "ann", "said"),
     new("group", "x", "crew"),

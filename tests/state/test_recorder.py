@@ -200,7 +200,7 @@ def test_batches_that_join_logs_join_on_wherever_they_are_cut(cut: int) -> None:
     ]
     joins.append(joins[-1].model_copy(update={"one": theirs[channel].head, "more": 0}))
     entries = [said(public), said(channel)]
-    for entry in (j.LogsMerged(joined=tuple(joins), parents=(RunId("other"),)), *entries):
+    for entry in (j.LogsMerged(merged_logs=tuple(joins), parents=(RunId("other"),)), *entries):
         one.record(entry)
     whole = one.unpacked_batch()
     parts = Journal(CrewState(run=RUN))

@@ -247,9 +247,9 @@ def test_what_has_a_taken_name_gets_another_one_and_all_its_edges_follow() -> No
     }
     assert now.channels == {"c": Channel(), "c-2": Channel(born="h"), "d": Channel(born="h")}
     assert done.change.renamed == (
-        Rename(kind="creature", graph="h", was="a", now="a-3"),
-        Rename(kind="creature", graph="h", was="b", now="b-2"),
-        Rename(kind="channel", graph="h", was="c", now="c-2"),
+        Rename(kind="agent", run="h", was="a", now="a-3"),
+        Rename(kind="agent", run="h", was="b", now="b-2"),
+        Rename(kind="channel", run="h", was="c", now="c-2"),
     )
     assert done.change.affected_creatures == tuple(sorted(now.agents))
 

@@ -276,11 +276,11 @@ def test_the_heads_of_artifacts_are_those_of_no_other_log() -> None:
 
 
 def test_new_names_are_of_their_kind() -> None:
-    kinds: tuple[Literal["creature", "channel", "group"], ...] = ("creature", "channel", "group")
-    renamed = [Rename(kind=kind, graph=RunId("o"), was="n", now=kind) for kind in kinds]
+    kinds: tuple[Literal["agent", "channel", "group"], ...] = ("agent", "channel", "group")
+    renamed = [Rename(kind=kind, run=RunId("o"), was="n", now=kind) for kind in kinds]
     names = NAMES._replace(renames=new_names(renamed))
     assert [names.log(LogName(f"{kind}:n")) for kind in ("private", "channel", "group")] == [
-        "private:creature",
+        "private:agent",
         "channel:channel",
         "group:group",
     ]

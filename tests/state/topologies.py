@@ -103,8 +103,8 @@ def _one(
     made = merged_definition(
         pair[stays],
         pair[joins],
-        stays=stays,
-        joins=joins,
+        surviving=stays,
+        merged=joins,
         edge={"op": edge.op, **edge.to_json()},
         asks=run,
         family=family.get(joins, ()),

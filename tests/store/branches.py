@@ -91,7 +91,7 @@ class Branch:
                 found.append(j.LogMerge(log=log, one=one, two=two, more=more))
                 heads[log] = merged_head(one, two, self.position + 1)
                 self.said[log] = self.said.get(log, frozenset()) | other.said[log]
-        entry = j.LogsMerged(joined=tuple(found), parents=tuple(other.run for other in others))
+        entry = j.LogsMerged(merged_logs=tuple(found), parents=tuple(other.run for other in others))
         self.add(entry)
         assert self.heads == heads
         return entry
@@ -148,8 +148,8 @@ class World:
                     self.open.remove(other)
                 entry = one.joins(*others)
                 self.open.append(one)
-                self.counts["joins"] += sum(bool(each.one) for each in entry.joined)
-                self.counts["adopted"] += sum(not each.one for each in entry.joined)
+                self.counts["joins"] += sum(bool(each.one) for each in entry.merged_logs)
+                self.counts["adopted"] += sum(not each.one for each in entry.merged_logs)
             case 4 if rng.random() < 0.5:
                 await one.stored(self.store)  # what it goes back to was loaded from there
                 one.back(rng)

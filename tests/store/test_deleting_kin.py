@@ -83,7 +83,7 @@ class Twig:
             j.LogMerge(log=log, one=heads.get(log, ContentHash("")), two=two)
             for log, two in other.heads[-1].items()
         ]
-        self.add(j.LogsMerged(joined=tuple(joins), parents=(other.run,)))
+        self.add(j.LogsMerged(merged_logs=tuple(joins), parents=(other.run,)))
 
     def say(self, text: str, *logs: LogName) -> None:
         journal = Journal(self.run)

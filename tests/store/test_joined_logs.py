@@ -211,7 +211,7 @@ async def test_a_root_of_a_joined_log_that_is_another_log_s_is_refused(
     one.joins(two)
     for log, head in ((PUBLIC, two.heads[CHANNEL]), (CHANNEL, stranger.heads[PUBLIC])):
         wrong = j.LogMerge(log=log, one=one.heads[log], two=head)
-        one.add(j.LogsMerged(joined=(wrong,)))
+        one.add(j.LogsMerged(merged_logs=(wrong,)))
     await one.stored(store)
     for log in (PUBLIC, CHANNEL):
         with pytest.raises(LogAccessDenied, match=f"the head of '{log}' in the view"):
@@ -246,7 +246,7 @@ async def test_a_renamed_log_may_begin_under_its_older_names(store: Store, run: 
     kept = [
         j.LogMerge(log=log, two=two.heads[was]) for log, was in ((renamed, CHANNEL), (ann, PRIVATE))
     ]
-    one.add(j.LogsMerged(joined=tuple(kept), parents=(two.run,)))
+    one.add(j.LogsMerged(merged_logs=tuple(kept), parents=(two.run,)))
     one.say("never", renamed)
     await one.stored(store)
     hydrator = Hydrator(store)

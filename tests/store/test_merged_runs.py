@@ -41,7 +41,7 @@ def merges(one: Branch, two: Branch) -> j.RunMerged:
         merged_run=two.run,
         merge="m",
         merged_state=transferred_state(CrewState(run=two.run, position=two.position)),
-        joined=joined,
+        merged_logs=joined,
         parents=(two.run,),
         graph_version=2,
         crew=CrewName("band"),

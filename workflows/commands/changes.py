@@ -48,7 +48,7 @@ from crewlog.workflows.activity_options import PREPARE_BY_PROMPT_OPTIONS, PREPAR
 from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.local_activity import execute_local_activity_or_fallback
 
-SPLIT_AT_START = f"{RESERVED}pieces"
+SPLIT_AT_START = f"{RESERVED}split"
 """The command of a run that is split because it starts with several components. `/` and the number
 of the execution follow, since each such execution starts split runs of its own."""
 

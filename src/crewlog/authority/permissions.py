@@ -146,6 +146,8 @@ Outcome = Literal["allow", "ask", "deny"]
 """The result of a check, from the mildest to the strictest."""
 LivePermission = Literal["allow", "ask", "deny"]
 """A permission that people set for the calls of a tool by an agent while the run lives."""
+LIVE_PERMISSION = "live_permission"
+"""`Decision.rule` of a decision by a live permission."""
 EVERYONE = "*"
 """Instead of an agent: a live permission for all agents."""
 _STRICTNESS: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -161,8 +163,9 @@ class Decision(Model):
     outcome: Outcome = "allow"
     """`ask` needs the approval of a person."""
     rule: str = ""
-    """What decided: `tools`, `permissions`, `approvals`, `rules[1]`, `ruling` (a live permission),
-    `parent`; empty if nothing restricts the call."""
+    """What decided, for programs. Of calls: a key of the definition (`tools`, `permissions`,
+    `approvals`, `rules[1]`), `live_permission`, `parent`, or `privileged` of group tools; empty if
+    nothing restricts the call, and of all that is not a call."""
 
     @model_validator(mode="before")
     @classmethod
@@ -268,7 +271,7 @@ def _decide_by_live_permission(agent: str, tool: str, live: LivePermission) -> D
         "ask": f"people want to be asked before {agent!r} calls {tool!r}",
         "deny": f"people do not let {agent!r} call {tool!r}",
     }[live]
-    return Decision(outcome=live, allowed=True, reason=reason, rule="ruling")
+    return Decision(outcome=live, allowed=True, reason=reason, rule=LIVE_PERMISSION)
 
 
 def _decide_by_definition(

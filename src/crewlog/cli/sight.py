@@ -36,7 +36,7 @@ from crewlog.model import Json
 from crewlog.reporting.drawing.mermaid import mermaid
 from crewlog.reporting.trace.view import PendingCall
 from crewlog.reporting.wire_views import interrupt_view
-from crewlog.run_status import CLOSED
+from crewlog.run_status import ENDED
 from crewlog.state.fold import fold_journal
 from crewlog.state.frontier import item_agent
 from crewlog.state.journal import entry_from_json
@@ -83,7 +83,7 @@ class Sight:
     @property
     def over(self) -> bool:
         """Whether it has ended, by itself or from outside."""
-        return self.status in CLOSED or self.status in OUTSIDE
+        return self.status in ENDED or self.status in OUTSIDE
 
     @property
     def statuses(self) -> dict[NodeName, str]:
@@ -281,7 +281,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
     state = fold_journal(RunId(run.id), [entry_from_json(row.entry) for row in items])
     definition = await _definition(store, run, state)
     plan = lower(CrewDefinition.from_json(definition)) if definition else None
-    closed = state.status in CLOSED
+    closed = state.status in ENDED
     open_ = not closed and status == "running"
     if closed and ended is None:
         ended = items[-1].entry.get("at")

@@ -109,7 +109,7 @@ def _taken_in(entry: j.RunMerged) -> Iterator[Told]:
     who = ", ".join(map(plain, entry.merged_agents)) or "nobody"
     yield Told("⋈", f"{plain(entry.merged_run)} is part of this run: {who} came", "bold green")
     for each in entry.renames:
-        text = f"the {each.kind} {plain(each.was)} of {plain(each.graph)} is called "
+        text = f"the {each.kind} {plain(each.was)} of {plain(each.run)} is called "
         yield Told("⋈", f"{text}{plain(each.now)} here", "green")
     if dropped := dropped_steps(entry):
         turns = listed(map(plain, dropped))
@@ -161,7 +161,7 @@ def _return(entry: j.Entry, version: int) -> Iterator[Told]:
             text += _graph(entry.state, version)
             yield Told("▶", text, "bold green")
         case j.LogsMerged():
-            logs = ", ".join(dict.fromkeys(plain(join.log) for join in entry.joined))
+            logs = ", ".join(dict.fromkeys(plain(join.log) for join in entry.merged_logs))
             runs = ", ".join(map(plain, entry.parents))
             yield Told("⋈", f"took in the logs of {runs}: {logs or 'none'}", "bold green")
         case _:

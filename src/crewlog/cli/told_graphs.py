@@ -97,5 +97,5 @@ def _union(change: ComponentChangeView) -> Iterator[tuple[list[tuple[str, str]],
     stays = listed(map(plain, change.new_graph_ids))
     yield [("  ", ""), ("⋈ ", "bold yellow")], f"{graphs} become one: {stays} keeps its id"
     for each in change.renames:
-        said = f"the {each.kind} {plain(each.was)} of {plain(each.graph)} is {plain(each.now)} then"
+        said = f"the {each.kind} {plain(each.was)} of {plain(each.run)} is {plain(each.now)} then"
         yield [("    ", "")], said

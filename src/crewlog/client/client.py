@@ -70,7 +70,7 @@ from crewlog.prompt.registry import Registry
 from crewlog.reporting.events.filters import EventFilter
 from crewlog.reporting.events.view import Event
 from crewlog.reporting.inbox import InboxInterruptView, inbox_interrupt_view
-from crewlog.run_status import CLOSED, OPEN
+from crewlog.run_status import ENDED, OPEN
 from crewlog.state.model import Interrupt
 from crewlog.store.protocol import CatalogRow, CrewRow, RunRow
 from crewlog.validation_errors import validation_error_text
@@ -716,11 +716,7 @@ class Client(Session):
         status = STATUS_NAMES.get(execution.status, "") if execution.status else ""
         told = execution.typed_search_attributes.get(_STATUS)
         # The server knows better whether a run is open; the run, what it is doing.
-        if (
-            told
-            and (told in CLOSED) == (status != "running")
-            and status in ("running", "completed")
-        ):
+        if told and (told in ENDED) == (status != "running") and status in ("running", "completed"):
             status = told
         crew = execution.typed_search_attributes.get(_CREW)
         if crew is None:
@@ -734,7 +730,7 @@ class Client(Session):
             url=self.url(execution.id),
             task_queue=execution.task_queue,
             wait_reason=(execution.typed_search_attributes.get(_WAITING) or "")
-            if status not in CLOSED
+            if status not in ENDED
             else "",
         )
 
@@ -743,7 +739,7 @@ class Client(Session):
             return RunSummary(
                 row.run, row.crew, row.status, row.started_at, row.ended_at, self.url(row.run)
             )
-        agrees = (row.status in CLOSED) == (seen.status not in OPEN)
+        agrees = (row.status in ENDED) == (seen.status not in OPEN)
         # A row is as old as the last batch: for an open run, what it says itself is newer.
         better = agrees and seen.status in ("running", "completed")
         return RunSummary(

@@ -28,7 +28,7 @@ from crewlog.definition.findings import did_you_mean, listed
 from crewlog.errors import RunNotFound, TemporalUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Model
-from crewlog.run_status import CLOSED, OPEN
+from crewlog.run_status import ENDED, OPEN
 from crewlog.store.memories import MemoryFilter
 from crewlog.store.protocol import GRACE, DeletionResult
 from crewlog.temporal_service.errors import is_not_found
@@ -37,7 +37,7 @@ _BATCH = 100
 """Runs whose rows are removed at a time."""
 _MOST = 100_000
 """Runs that are looked at."""
-_ENDED = frozenset({*CLOSED, *STATUS_NAMES.values()}) - OPEN
+_ENDED = frozenset({*ENDED, *STATUS_NAMES.values()}) - OPEN
 """The statuses of runs that are over."""
 _UNSEEN = 60_000
 """Milliseconds in which a run that has begun is listed: what it has put, and its journal does not

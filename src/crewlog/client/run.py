@@ -71,7 +71,7 @@ from crewlog.payload_storage.file_store import FileInput
 from crewlog.reporting.events.view import Event
 from crewlog.reporting.report.view import ReportView
 from crewlog.reporting.wire_views import rename_of
-from crewlog.run_status import CLOSED
+from crewlog.run_status import ENDED
 from crewlog.state.command_outcomes import DETAIL_LENGTH, may_be_older
 from crewlog.state.components import Rename
 from crewlog.state.journal import (
@@ -438,7 +438,7 @@ class Run(ByHand, Authority, Talking):
                 return view
             if view is not None:
                 seen = f"the run was {view.status}: {view.wait_reason or view.error or 'at work'}"
-            ended = view is not None and view.status in CLOSED
+            ended = view is not None and view.status in ENDED
             if ended or (pause >= SLOW_LOOK and await self._is_closed()):
                 raise UsageError(
                     f"the run {self.id!r} ended before what was waited for; at last {seen}"

@@ -114,7 +114,7 @@ class Form:
         return self.schema if self.kind is None else _shown(self.schema)
 
     @cached_property
-    def told(self) -> str:
+    def instructions(self) -> str:
         """What the agent is told of the form."""
         lines = ["End your turn with a reply that is one JSON value and nothing else."]
         if self.kind is not None:

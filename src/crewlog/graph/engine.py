@@ -609,7 +609,7 @@ class Engine(RunContext):
 
     def _queues_messages(self, node: PlanNode) -> bool:
         """Whether messages to a node wait until its agent is enabled."""
-        return node.hears and bool(self._disabled_reason(node))
+        return node.is_wake_node and bool(self._disabled_reason(node))
 
     def _gate_reason(self, node: PlanNode) -> str:
         """Why a node is skipped whose agent may not call a tool of its gate; empty if it may."""
@@ -750,7 +750,7 @@ class Engine(RunContext):
             if entry.redirect is not None and entry.redirect in self.plan.nodes:
                 handoff = (entry.redirect,)
             self.record(j.StepCompleted(step=step, because=because, skipped=skipped))
-            if not entry.is_detached and not self.plan.nodes[node].hears:
+            if not entry.is_detached and not self.plan.nodes[node].is_wake_node:
                 outcomes = (outcome,) if not handoff else ()
                 await self._route(node, outcomes, because=lost, handoff=handoff)
             elif handoff:

@@ -164,7 +164,7 @@ class PlanNode(Model):
     """The key at which an item names its agent; empty: `agent` takes them all."""
     among: tuple[AgentName, ...] = ()
     """The agents that items may name."""
-    hears: bool = False
+    is_wake_node: bool = False
     """Whether it is the wake node of its agent: each message starts a step, and nothing follows."""
     decide: ConditionBranch | None = None
     ask: Ask | None = None
@@ -364,7 +364,7 @@ class GraphPlan(Model):
     def wake_node_of(self, agent: AgentName) -> NodeName | None:
         """The node at which messages start steps of an agent; none: it is not in the component."""
         for name in (NodeName(agent), NodeName(f"{agent}{INBOX}")):
-            if name in self.nodes and self.nodes[name].hears:
+            if name in self.nodes and self.nodes[name].is_wake_node:
                 return name
         return None
 

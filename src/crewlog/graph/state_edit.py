@@ -237,7 +237,7 @@ def set_initial_state(run: RunContext, initial: InitialState, *, by: str) -> Non
             message_from_json(message.body)
         except InternalError as error:
             raise UsageError(
-                f"given.messages[{number}]: {error.message}",
+                f"initial_state.messages[{number}]: {error.message}",
                 remedy="A body has `type` (human, ai, tool) and `content`; docs/wire.md has more.",
             ) from error
         ref = j.MessageRef(body=hash_json(message.body), logs=(message.log,), inline=message.body)
@@ -251,4 +251,4 @@ def set_initial_state(run: RunContext, initial: InitialState, *, by: str) -> Non
     try:
         edit_state(run, initial.values, (), by=by, logs=initial.logs)
     except CommandRejected as error:
-        raise UsageError(f"given.values: {error.message}", remedy=error.remedy) from error
+        raise UsageError(f"initial_state.values: {error.message}", remedy=error.remedy) from error

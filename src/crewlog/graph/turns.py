@@ -22,7 +22,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
 from crewlog.authority.bindings import arguments_hash
-from crewlog.authority.permissions import Decision, authorize_output
+from crewlog.authority.permissions import LIVE_PERMISSION, Decision, authorize_output
 from crewlog.canonical_json import hash_json
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.graph import interrupts
@@ -263,7 +263,9 @@ class Turns:
         if decision.allowed:
             return decision
         reason = decision.reason
-        if decision.rule == "ruling" and (why := self._run.live_permission_reason(agent, tool)):
+        if decision.rule == LIVE_PERMISSION and (
+            why := self._run.live_permission_reason(agent, tool)
+        ):
             reason += f": {why}"
         self._record_denial(step, agent, call, reason, decision.rule)
         self.release_quotas(step, call)
@@ -351,7 +353,11 @@ class Turns:
         if agent is None:
             return {}
         plan_tool = self._run.plan.plan_tool_of(self._run.state.frontier.get(step), tool)
-        reason = self._run.live_permission_reason(agent, tool) if decision.rule == "ruling" else ""
+        reason = (
+            self._run.live_permission_reason(agent, tool)
+            if decision.rule == LIVE_PERMISSION
+            else ""
+        )
         risk, policy = plan_tool.risk if plan_tool else "low", self._run.plan.interrupts
         quotas = self._run.quotas(agent, tool, step)
         return {

@@ -135,7 +135,7 @@ class Wakes:
         """Whether all steps that are left wait for disabled agents."""
         run = self._run
         return all(
-            entry.status in ("ready", "queued") and run.plan.node_of(entry).hears
+            entry.status in ("ready", "queued") and run.plan.node_of(entry).is_wake_node
             for entry in run.state.frontier.values()
         )
 
@@ -201,25 +201,25 @@ def component_events(
     for name in sorted({*before, *after}):
         was, now = before.get(name, ChannelAgent()), after.get(name, ChannelAgent())
         if is_started(new, name) and not is_started(old, name):
-            yield j.ComponentEvent(event="CREATURE_STARTED", creature=name)
+            yield j.ComponentEvent(event="CREATURE_STARTED", agent=name)
         if is_started(old, name) and not is_started(new, name):
-            yield j.ComponentEvent(event="CREATURE_STOPPED", creature=name)
+            yield j.ComponentEvent(event="CREATURE_STOPPED", agent=name)
         for to in now.wires:
             if to not in was.wires:
-                yield j.ComponentEvent(event="OUTPUT_WIRE_ADDED", creature=name, to=to)
+                yield j.ComponentEvent(event="OUTPUT_WIRE_ADDED", agent=name, to=to)
         for to in was.wires:
             if to not in now.wires:
-                yield j.ComponentEvent(event="OUTPUT_WIRE_REMOVED", creature=name, to=to)
+                yield j.ComponentEvent(event="OUTPUT_WIRE_REMOVED", agent=name, to=to)
         if was.parent != now.parent:
-            yield j.ComponentEvent(event="PARENT_LINK_CHANGED", creature=name, to=now.parent or "")
+            yield j.ComponentEvent(event="PARENT_LINK_CHANGED", agent=name, to=now.parent or "")
     yield from _split_run_events(split_runs)
 
 
 def _split_run_events(split_runs: Mapping[RunId, Component]) -> Iterator[j.ComponentEvent]:
     for run, component in sorted(split_runs.items()):
-        yield j.ComponentEvent(event="SESSION_FORKED", creature=min(component.agents), to=run)
+        yield j.ComponentEvent(event="SESSION_FORKED", agent=min(component.agents), to=run)
         for name in sorted(component.agents):
-            yield j.ComponentEvent(event="CREATURE_SESSION_ATTACHED", creature=name, to=run)
+            yield j.ComponentEvent(event="CREATURE_SESSION_ATTACHED", agent=name, to=run)
 
 
 def woken_agents(

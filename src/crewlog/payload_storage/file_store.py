@@ -171,7 +171,7 @@ class FileStore:
         )
 
     def _path(self, sha256: str) -> Path:
-        if not _SHA256.fullmatch(sha256):  # a stranger's: no other file may be named by it
+        if not _SHA256.fullmatch(sha256):  # from outside: it must not name another file
             raise UsageError(
                 f"{sha256!r} is not the hash of a file",
                 remedy="It has 64 hexadecimal digits: `crewlog log RUN --json` has it.",

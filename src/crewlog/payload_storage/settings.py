@@ -11,7 +11,7 @@ from temporalio.converter import DataConverter
 from crewlog.errors import UsageError
 from crewlog.payload_storage.converter import data_converter
 from crewlog.payload_storage.directory import data_directory
-from crewlog.state.recorder import LARGEST_TOLD
+from crewlog.state.recorder import LARGEST_PACKED_RESULT
 from crewlog.validation_errors import rule_of_field_error
 
 
@@ -24,7 +24,7 @@ class PayloadSettings(BaseSettings):
 
     payloads: Path = Field(default_factory=lambda: data_directory() / "payloads")
     """The directory of payloads above the threshold; all workers and clients share it."""
-    payload_threshold: int = Field(default=256 * 1024, ge=2 * LARGEST_TOLD)
+    payload_threshold: int = Field(default=256 * 1024, ge=2 * LARGEST_PACKED_RESULT)
     """Bytes above which a payload goes there. At least 64 KiB, since the payloads of the journal
     must be in the history."""
 

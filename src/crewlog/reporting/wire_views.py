@@ -189,9 +189,9 @@ def component_change_view(change: ComponentChange) -> wire.ComponentChangeView:
 
 def rename_view(rename: Rename) -> wire.RenameView:
     """A new name in a surviving run."""
-    return wire.RenameView(kind=rename.kind, graph=rename.graph, was=rename.was, now=rename.now)
+    return wire.RenameView(kind=rename.kind, run=rename.run, was=rename.was, now=rename.now)
 
 
 def rename_of(view: wire.RenameView) -> Rename:
     """The new name in a surviving run that a result has, for the engine."""
-    return Rename(kind=view.kind, graph=view.graph, was=view.was, now=view.now)
+    return Rename(kind=view.kind, run=view.run, was=view.was, now=view.now)

@@ -29,7 +29,7 @@ class ClaimedAgent(Model):
 
     def key(self, link: int) -> str:
         """The key of a claim in the store; links count from 1. Deleting the run deletes it."""
-        return f"{self.run}/home-{self.began}:{self.name}/{self.execution}/{link}"
+        return f"{self.run}/claim-{self.began}:{self.name}/{self.execution}/{link}"
 
 
 class ClaimOwner(NamedTuple):

@@ -70,7 +70,7 @@ class ChannelAgent(Model):
         return tuple(dict.fromkeys((*self.send, *wired)))
 
     @property
-    def ties(self) -> Iterator[AgentName]:
+    def connected_agents(self) -> Iterator[AgentName]:
         """The agents that it is connected with by wires and parent links."""
         yield from (AgentName(to) for to in self.wires if not to.startswith(CHANNEL))
         yield from (each for each in (self.parent, self.beside) if each is not None)
@@ -113,8 +113,8 @@ Components = Mapping[RunId, Component]
 class Rename(Model):
     """A new name in a run merge, for one that exists in the surviving run already."""
 
-    kind: Literal["creature", "channel", "group"]
-    graph: RunId
+    kind: Literal["agent", "channel", "group"]
+    run: RunId
     """The merged run."""
     was: str
     now: str
@@ -181,7 +181,7 @@ def connected_agents(graph: Component) -> list[tuple[AgentName, ...]]:
         for channel in _channels(agent):
             if (first_agent := first_on_channel.setdefault(channel, name)) != name:
                 connect(first_agent, name)
-        for other in agent.ties:
+        for other in agent.connected_agents:
             if other in parents:
                 connect(other, name)
     flow = [name for name in graph.flow if name in parents]
@@ -275,11 +275,11 @@ def _run_label(run: RunId) -> str:
 
 
 def _renames(
-    kind: Literal["creature", "channel"], graph: RunId, names: Mapping[str, str]
+    kind: Literal["agent", "channel"], graph: RunId, names: Mapping[str, str]
 ) -> Iterator[Rename]:
     for was, now in sorted(names.items()):
         if was != now:
-            yield Rename(kind=kind, graph=graph, was=was, now=now)
+            yield Rename(kind=kind, run=graph, was=was, now=now)
 
 
 def free_names(
@@ -323,7 +323,7 @@ class MergedComponent(NamedTuple):
 
 def merged_component(
     edge: Connect | Wire,
-    home: RunId,
+    source: RunId,
     components: Components,
     surviving: RunId,
     *,
@@ -337,7 +337,7 @@ def merged_component(
 
     Args:
         edge: What connects them, with the names of each run.
-        home: The run of its sender, or of the agent with the wire.
+        source: The run of its sender, or of the agent with the wire.
         components: The two components.
         surviving: The surviving run, by `surviving_run_id`.
         taken: Further names of agents that no agent of the merged run keeps.
@@ -346,51 +346,51 @@ def merged_component(
     Raises:
         ComponentConflict: a name is unknown in its own run.
     """
-    (other,), (joins,) = {*components} - {home}, {*components} - {surviving}
+    (other,), (merged,) = {*components} - {source}, {*components} - {surviving}
     # Each name is checked in its own run: in the merged component any agent would pass.
-    own_component, other_component = components[home], components[other]
+    own_component, other_component = components[source], components[other]
     if isinstance(edge, Connect):
-        _check_agent(own_component, edge.sender, home)
+        _check_agent(own_component, edge.sender, source)
         _check_agent(other_component, edge.listener, other)
     else:
-        _check_agent(own_component, edge.name, home)
+        _check_agent(own_component, edge.name, source)
         _check_wire_target(other_component, edge.to, other)
-    channels, renamed = _merged_channels(surviving, joins, components, taken, reserved)
+    channels, renamed = _merged_channels(surviving, merged, components, taken, reserved)
     new_names = {(each.kind, each.was): each.now for each in renamed}
 
-    def name(kind: Literal["creature", "channel"], old_name: str, run: RunId) -> str:
-        return new_names.get((kind, old_name), old_name) if run == joins else old_name
+    def name(kind: Literal["agent", "channel"], old_name: str, run: RunId) -> str:
+        return new_names.get((kind, old_name), old_name) if run == merged else old_name
 
     if isinstance(edge, Connect):
         update = {
-            "sender": name("creature", edge.sender, home),
-            "listener": name("creature", edge.listener, other),
+            "sender": name("agent", edge.sender, source),
+            "listener": name("agent", edge.listener, other),
             # A channel that the sender's run does not have keeps its name, which is free there.
-            "channel": name("channel", edge.over, home),
+            "channel": name("channel", edge.over, source),
         }
     elif edge.to.startswith(CHANNEL):
         to = CHANNEL + name("channel", edge.to.removeprefix(CHANNEL), other)
-        update = {"name": name("creature", edge.name, home), "to": to}
+        update = {"name": name("agent", edge.name, source), "to": to}
     else:
         update = {
-            "name": name("creature", edge.name, home),
-            "to": name("creature", edge.to, other),
+            "name": name("agent", edge.name, source),
+            "to": name("agent", edge.to, other),
         }
     return MergedComponent(edge.model_copy(update={**update, "other": None}), channels, renamed)
 
 
 def _merged_channels(
-    stays: RunId,
-    joins: RunId,
-    world: Components,
+    surviving: RunId,
+    merged: RunId,
+    components: Components,
     taken: Collection[str],
     reserved: Collection[str],
 ) -> tuple[dict[str, Channel], tuple[Rename, ...]]:
     """The channels of both runs, and the renames of the merged run."""
-    one, two = world[stays], world[joins]
+    one, two = components[surviving], components[merged]
     agent_names = free_names(two.agents, {*one.agents, *taken}, reserved)
-    merged_channels = _moved_channels(two.channels, joins, stays)
-    surviving_channels = _moved_channels(one.channels, stays, stays)
+    merged_channels = _moved_channels(two.channels, merged, surviving)
+    surviving_channels = _moved_channels(one.channels, surviving, surviving)
     distinct = [
         name
         for name, channel in merged_channels.items()
@@ -402,8 +402,8 @@ def _merged_channels(
         **{channel_names.get(name, name): each for name, each in merged_channels.items()},
     }
     return channels, (
-        *_renames("creature", joins, agent_names),
-        *_renames("channel", joins, channel_names),
+        *_renames("agent", merged, agent_names),
+        *_renames("channel", merged, channel_names),
     )
 
 
@@ -466,7 +466,7 @@ def affected_agents(
         new: The components after.
         renamed: The renames.
     """
-    new_names = {(each.graph, each.was): each.now for each in renamed if each.kind == "creature"}
+    new_names = {(each.run, each.was): each.now for each in renamed if each.kind == "agent"}
     result: set[AgentName] = set()
     for id_, graph in new.items():
         before = old.get(id_)

@@ -15,7 +15,7 @@ from crewlog.state.model import ChangeRecord, CrewState
 def agent_permission_change(tool: str, agent: str, do: LivePermission | None) -> str:
     """The change of a permission of an agent, in a line."""
     subject = "every agent" if agent == EVERYONE else agent
-    return f"ruling for {tool} by {subject}: {do or 'as the definition says'}"
+    return f"live permission for {tool} by {subject}: {do or 'as the definition says'}"
 
 
 def tool_permission_change(tool: str, agents: Sequence[str] | None) -> str:

@@ -17,7 +17,7 @@ from crewlog.state.journal import Batch, JournalEntry, entry_from_json
 
 _RESTORING = frozenset({"RunRolledBack", "RunForked", "RunReopened"})
 """Entries that record a state: each log continues at the head of that state."""
-_CHANGING_KEYS = frozenset({"ref", "joined", "state"})
+_CHANGING_KEYS = frozenset({"ref", "merged_logs", "state"})
 """An entry with none of these keys changes no log."""
 _NO_BODY = ContentHash("")
 _QUEUED = frozenset({"MessageQueued"})
@@ -135,7 +135,7 @@ def heads_after_batch(
 
 def log_merges_of(entry: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
     """The logs that an entry merges with those of other runs, each a `LogMerge` in JSON."""
-    found: Sequence[Mapping[str, Json]] = entry.get("joined") or ()
+    found: Sequence[Mapping[str, Json]] = entry.get("merged_logs") or ()
     return found
 
 
@@ -171,7 +171,7 @@ def merged_head(one: ContentHash, two: ContentHash, position: int) -> ContentHas
     """
     if not one or one == two:
         return two
-    return hash_bytes(b"joined", one.encode(), two.encode(), position.to_bytes(8, "big"))
+    return hash_bytes(b"merged", one.encode(), two.encode(), position.to_bytes(8, "big"))
 
 
 @lru_cache(maxsize=1024)

@@ -20,7 +20,7 @@ from crewlog.state.journal import Batch, JournalEntry, entry_to_json, preceding_
 from crewlog.state.logs import empty_log_head
 from crewlog.state.model import CrewState
 
-LARGEST_TOLD = 32 * 1024
+LARGEST_PACKED_RESULT = 32 * 1024
 """The most bytes of a call result whose metadata packs entries: larger ones may be kept in external
 storage."""
 
@@ -125,7 +125,7 @@ class Journal:
         Not if the store does not have the message. Nor that of a large one: it may be in external
         storage, whose loss must not lose entries.
         """
-        if result.stored and len(canonical(result.to_json())) <= LARGEST_TOLD:
+        if result.stored and len(canonical(result.to_json())) <= LARGEST_PACKED_RESULT:
             self._metadata[result.hash] = body_metadata(result.body)
 
     def batch(self) -> Batch:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from crewlog.definition.model import CheckpointPolicy
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import NodeName, RunId
-from crewlog.run_status import CLOSED
+from crewlog.run_status import ENDED
 from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint_message
 from crewlog.state.fold import fold_at_positions
 from crewlog.state.journal import CommandRejected, JournalEntry, RunForked, entry_from_json
@@ -141,7 +141,7 @@ async def _has_ending(store: Store, run: RunId, tail: Sequence[tuple[int, Journa
     return state.status not in _ENDING
 
 
-_ENDING = {*CLOSED, "stopping"}
+_ENDING = {*ENDED, "stopping"}
 
 
 async def load_reopen_state(

@@ -18,7 +18,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.errors import HistoryConflict
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
-from crewlog.run_status import CLOSED, RunStatus
+from crewlog.run_status import ENDED, RunStatus
 from crewlog.state.journal import Batch
 from crewlog.store.codec import dump_json, load_json
 from crewlog.store.deletion import (
@@ -135,7 +135,7 @@ class _Run:
 
     @property
     def is_ended(self) -> bool:
-        return self.facts is not None and self.facts.status in CLOSED
+        return self.facts is not None and self.facts.status in ENDED
 
     def add(self, rows: Rows) -> None:
         for row in rows.journal_entries:

@@ -40,7 +40,7 @@ from crewlog.ids import (
     node_of,
 )
 from crewlog.model import Json
-from crewlog.run_status import CLOSED, RunStatus
+from crewlog.run_status import ENDED, RunStatus
 from crewlog.state import journal as j
 from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind, exchange_name
 from crewlog.state.edits import edit_bodies
@@ -455,7 +455,7 @@ def _run_facts(position: int, entry: j.JournalEntry, status: RunStatus) -> RunPr
     facts = RunProjection(
         status=status,
         status_position=position,
-        ended_at=entry.at if status in CLOSED else None,
+        ended_at=entry.at if status in ENDED else None,
         error=entry.error if isinstance(entry, j.RunFailed) else "",
         position=position,
     )

@@ -171,9 +171,7 @@ def _next_run(
         return RunId(crew.away[name]), name
     if state.surviving_run is None:
         return None
-    new_names = {
-        each.was: each.now for each in state.surviving_run_renames if each.kind == "creature"
-    }
+    new_names = {each.was: each.now for each in state.surviving_run_renames if each.kind == "agent"}
     return state.surviving_run, AgentName(new_names.get(name, name))
 
 

@@ -29,7 +29,7 @@ from crewlog.errors import CrewlogError, UsageError, WorkerMissing
 from crewlog.ids import CrewName, NodeName, node_of
 from crewlog.model import Json
 from crewlog.payload_storage.converter import data_converter
-from crewlog.run_status import CLOSED
+from crewlog.run_status import ENDED
 from crewlog.state.journal import StepCompleted, StepStarted
 from crewlog.state.model import CrewState
 from crewlog.store import InMemoryStore
@@ -337,9 +337,9 @@ class CrewlogLocal:
         run = await self.start(crew, input, model=model, id=id, timeout=timeout)
         try:
             view = await run.wait_until(
-                lambda v: v.status in CLOSED or bool(v.wait_reason), timeout=timeout
+                lambda v: v.status in ENDED or bool(v.wait_reason), timeout=timeout
             )
-            if view.status not in CLOSED:
+            if view.status not in ENDED:
                 how = "use `answer`" if view.interrupts else "talk to it with `send`"
                 raise UsageError(
                     f"the run waits for people: {view.wait_reason}",

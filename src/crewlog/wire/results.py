@@ -43,10 +43,10 @@ class CommandResult(Model):
 class RenameView(Model):
     """The new name that something of a merged run has in the surviving run."""
 
-    kind: Literal["creature", "channel", "group"]
+    kind: Literal["agent", "channel", "group"]
     """An agent with channels, a channel or a group."""
-    graph: RunId
-    """The run that it comes from."""
+    run: RunId
+    """The merged run."""
     was: str
     """The name in that run."""
     now: str

@@ -222,7 +222,7 @@ class InterruptView(Model):
     reason: str = ""
     """Of a call: why it needs an approval."""
     rule: str = ""
-    """The permission that asks: `rules[1]`, `approvals`, `ruling`, `parent`,
+    """The permission that asks: `rules[1]`, `approvals`, `live_permission`, `parent`,
     `interrupts.approve_risk`."""
     risk: str = ""
     """Of a call: `high` if its tool has high risk."""
@@ -351,7 +351,7 @@ class PermissionCheckView(Model):
 
     rule: str
     """What is checked: `tools`, `permissions`, `rules[1]`, `approvals`, `interrupts.approve_risk`,
-    `ruling`, `parent`."""
+    `live_permission`, `parent`."""
     text: str
     """What it says, for people."""
     outcome: Effect | Literal[""] = ""

@@ -49,7 +49,7 @@ ANY_WORDS = "any words"
 def node_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
     """The coordination rules of a node."""
     waits: list[str] = []
-    if node.hears:
+    if node.is_wake_node:
         return
     if node.join is not None:
         of, need = node.join.of, node.join.need

@@ -95,7 +95,7 @@ def lower_validated(definition: CrewDefinition, hash_: ContentHash | None = None
     flow = phases(definition)
     nodes = {NodeName(phase.name): _node(phase) for phase in flow}
     nodes |= {
-        NodeName(name): PlanNode(kind="agent", agent=AgentName(agent), hears=True)
+        NodeName(name): PlanNode(kind="agent", agent=AgentName(agent), is_wake_node=True)
         for name, agent in creature_nodes(definition, flow).items()
     }
     audiences = Audiences(definition)

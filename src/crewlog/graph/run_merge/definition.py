@@ -1,6 +1,6 @@
 """The definition of the surviving run of a run merge.
 
-    merged_definition(one, two, stays=…, joins=…, edge=…, asks=…) -> MergedDefinition
+    merged_definition(one, two, surviving=…, merged=…, edge=…, asks=…) -> MergedDefinition
 
 The agents of the merged run are added to the definition of the surviving run. The run of an agent
 decides its settings, its groups and its permissions, so that no agent gains rights by a merge.
@@ -87,8 +87,8 @@ def merged_definition(
     one: CrewDefinition,
     two: CrewDefinition,
     *,
-    stays: RunId,
-    joins: RunId,
+    surviving: RunId,
+    merged: RunId,
     edge: Mapping[str, Json],
     asks: RunId,
     family: Collection[RunId] = (),
@@ -99,8 +99,8 @@ def merged_definition(
     Args:
         one: The definition of the surviving run.
         two: The definition of the merged run.
-        stays: The surviving run.
-        joins: The merged run.
+        surviving: The surviving run.
+        merged: The merged run.
         edge: A `connect` or a `wire`, each end by its name in its own run.
         asks: The run of the sender.
         family: The lineage of the merged run: remote agents in one of these runs return.
@@ -110,42 +110,42 @@ def merged_definition(
     Raises:
         ComponentConflict: the definitions cannot be merged.
     """
-    if asks not in (stays, joins):
+    if asks not in (surviving, merged):
         raise ComponentConflict(
-            f"the run {asks!r} of the operation is neither {stays!r} nor {joins!r}",
+            f"the run {asks!r} of the operation is neither {surviving!r} nor {merged!r}",
             remedy="Name the run of the other agent.",
         )
-    components = {stays: expanded_component(one), joins: expanded_component(two)}
+    components = {surviving: expanded_component(one), merged: expanded_component(two)}
     if one.policy != two.policy:
         raise ComponentConflict(
-            f"the runs {stays!r} and {joins!r} have different policies",
+            f"the runs {surviving!r} and {merged!r} have different policies",
             remedy="Change the 'policy' of one of them, so that both are the same.",
         )
-    if components[joins].flow or two.flow:
+    if components[merged].flow or two.flow:
         raise ComponentConflict(
-            f"cannot merge the run {joins!r}: it has a flow",
+            f"cannot merge the run {merged!r}: it has a flow",
             remedy="Wait until its flow has ended, or let people pass messages between the runs.",
         )
-    returning_from = {joins, *family}
+    returning_from = {merged, *family}
     agents = creatures_of(two)
     renamed = {n for n in agents if n in one.away and one.away[n] not in returning_from}
     # A phase keeps its name: the wake node of an agent with this name would change.
     phase_names = _phase_names(one)
     renamed |= {n for n in agents if n in phase_names and n not in one.away}
-    removed = {*gone} - {*one.agents} if stays not in family else set[str]()
+    removed = {*gone} - {*one.agents} if surviving not in family else set[str]()
     renamed |= removed.intersection(agents)
     channels = _channels(one), _channels(two)
     # No new name is one that an agent of either run has or had.
     reserved = {*one.agents, *two.agents, *phase_names, *removed}.union(*channels)
     component = merged_component(
-        _parse_edge(edge), asks, components, stays, taken=renamed, reserved=reserved
+        _parse_edge(edge), asks, components, surviving, taken=renamed, reserved=reserved
     )
-    channels[1].difference_update(components[joins].channels)
+    channels[1].difference_update(components[merged].channels)
     merge = _DefinitionMerge(
-        one, two, stays, joins, component, returning_from, channels, phase_names
+        one, two, surviving, merged, component, returning_from, channels, phase_names
     )
     crew = _with_edge(merge.crew(), component.edge)
-    change = change_of_components(components, {stays: expanded_component(crew)}, merge.renamed)
+    change = change_of_components(components, {surviving: expanded_component(crew)}, merge.renamed)
     old_nodes = wake_nodes(two)
     nodes = merge.nodes(old_nodes, crew)
     return MergedDefinition(
@@ -194,8 +194,8 @@ class _DefinitionMerge:
         self,
         one: CrewDefinition,
         two: CrewDefinition,
-        stays: RunId,
-        joins: RunId,
+        surviving: RunId,
+        merged: RunId,
         component: MergedComponent,
         returning_from: Collection[RunId],
         logs: tuple[Collection[str], Collection[str]],
@@ -206,14 +206,14 @@ class _DefinitionMerge:
         `logs` are the channels that each definition names; of the second one, without those of its
         component. `phase_names` are those of the surviving run.
         """
-        self.one, self.stays, self.joins, self.component = one, stays, joins, component
+        self.one, self.surviving, self.merged, self.component = one, surviving, merged, component
         self.original_two = two
         self.policy = one.graph or GraphPolicy()
         policy = two.graph or GraphPolicy()
-        agents = _by_kind(component.renamed, "creature")
+        agents = _by_kind(component.renamed, "agent")
         channels = _by_kind(component.renamed, "channel")
         # They were one run before: equal names mean the same.
-        self.were_one_run = stays in policy.away.values() or not {*returning_from}.isdisjoint(
+        self.were_one_run = surviving in policy.away.values() or not {*returning_from}.isdisjoint(
             self.policy.away.values()
         )
         remote = self._third_run_agents(policy.away)
@@ -244,11 +244,11 @@ class _DefinitionMerge:
             if (
                 not (
                     self.were_one_run
-                    or run in (self.stays, self.policy.away.get(name))
+                    or run in (self.surviving, self.policy.away.get(name))
                     or self.one.agents[name] == self.original_two.agents[name]
                 )
                 if name in self.one.agents
-                else run != self.stays or self._is_named(name)
+                else run != self.surviving or self._is_named(name)
             )
         }
 
@@ -270,15 +270,15 @@ class _DefinitionMerge:
 
     def _further_renames(self, renamed: Iterable[Rename]) -> Iterable[Rename]:
         known = {(each.kind, each.was) for each in renamed}
-        kinds: Sequence[tuple[Literal["creature", "channel", "group"], Mapping[str, str]]] = (
-            ("creature", self.names.agents),
+        kinds: Sequence[tuple[Literal["agent", "channel", "group"], Mapping[str, str]]] = (
+            ("agent", self.names.agents),
             ("channel", self.names.channels),
             ("group", self.names.groups),
         )
         for kind, names in kinds:
             for was, now in sorted(names.items()):
                 if was != now and (kind, was) not in known:
-                    yield Rename(kind=kind, graph=self.joins, was=was, now=now)
+                    yield Rename(kind=kind, run=self.merged, was=was, now=now)
 
     def _with_new_names(self, two: CrewDefinition) -> CrewDefinition:
         """The definition of the merged run with the new names."""
@@ -326,14 +326,16 @@ class _DefinitionMerge:
             conflicts = sorted(n for n in first.keys() & second.keys() if first[n] != second[n])
             if conflicts:
                 raise ComponentConflict(
-                    f"the runs {self.stays!r} and {self.joins!r} define the "
+                    f"the runs {self.surviving!r} and {self.merged!r} define the "
                     f"{what} {', '.join(map(repr, conflicts))} differently",
                     remedy=f"Change {key!r} of one of them: use another name, or the same "
                     "definition.",
                 )
         if two.memory != one.memory:  # the agents would read and write each other's memory
             has, lacks = (
-                (self.joins, self.stays) if two.memory is not None else (self.stays, self.joins)
+                (self.merged, self.surviving)
+                if two.memory is not None
+                else (self.surviving, self.merged)
             )
             raise ComponentConflict(
                 f"the run {has!r} has a memory that the run {lacks!r} does not have",
@@ -388,7 +390,7 @@ class _DefinitionMerge:
         for name, run in self.policy.away.items():
             if name not in self.merged_agents:
                 # The merged run knows where its former agents are.
-                away[name] = others.get(name, run) if run == self.joins else run
+                away[name] = others.get(name, run) if run == self.merged else run
         away |= self.remote
         return self.policy.model_copy(update={"away": dict(sorted(away.items()))})
 

@@ -148,7 +148,7 @@ def _run_merged(
     return j.RunMerged(
         **fields,
         remaining_budget=_remaining_budget(engine, plan, prepared, state, other, names),
-        joined=log_merges(state, other, names, prepared.artifact_heads),
+        merged_logs=log_merges(state, other, names, prepared.artifact_heads),
         permissions=_permissions(engine, plan, state, other, names),
     )
 
@@ -175,11 +175,11 @@ def _events(
 ) -> Iterator[j.ComponentEvent]:
     """The changes of agents and output wires; the agents of the merged run only change runs."""
     for event in component_events(old, new):
-        if event.creature not in prepared.agents:
+        if event.agent not in prepared.agents:
             yield event
     for name in prepared.agents:
         yield j.ComponentEvent(
-            event="CREATURE_SESSION_ATTACHED", creature=name, to=prepared.merged_run
+            event="CREATURE_SESSION_ATTACHED", agent=name, to=prepared.merged_run
         )
 
 

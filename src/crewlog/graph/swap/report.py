@@ -138,7 +138,7 @@ def is_same_flow(old: GraphPlan, new: GraphPlan) -> bool:
     """Whether two plans have the same nodes and edges, apart from wake nodes."""
 
     def flow(plan: GraphPlan) -> list[tuple[NodeName, PlanNode]]:
-        return [(name, node) for name, node in plan.nodes.items() if not node.hears]
+        return [(name, node) for name, node in plan.nodes.items() if not node.is_wake_node]
 
     return flow(old) == flow(new)
 
@@ -157,7 +157,7 @@ def is_same(old: PlanNode | None, new: PlanNode | None) -> bool:
         return False
 
     def key(node: PlanNode) -> tuple[object, ...]:
-        return node.kind, node.agent, node.by, node.hears
+        return node.kind, node.agent, node.by, node.is_wake_node
 
     return key(old) == key(new)
 
@@ -180,10 +180,10 @@ def check_wake_nodes(
         CommandRejected: a step would be lost, or a phase skipped.
     """
     for name, node in old.nodes.items():
-        if not node.hears or node.agent is None:
+        if not node.is_wake_node or node.agent is None:
             continue
         after = new.nodes.get(name)
-        if after is not None and not after.hears and state.visits.get(name) and not again:
+        if after is not None and not after.is_wake_node and state.visits.get(name) and not again:
             raise CommandRejected(
                 f"{name!r} cannot be a phase from now on: messages started steps of "
                 f"{node.agent!r} there",
@@ -294,7 +294,7 @@ class _SwapReporter:
         for entry in (state.frontier[s] for s in (*self._detached_turns, *self._detached_steps)):
             displaced[entry.node] = displaced.get(entry.node, 0) + (not has_started(entry, state))
         # Wake nodes have no joins: messages start their steps.
-        nodes = {name: node for name, node in new.nodes.items() if not node.hears}
+        nodes = {name: node for name, node in new.nodes.items() if not node.is_wake_node}
         flow = new.model_copy(update={"nodes": nodes})
         self._joins = JoinRemap(
             old, flow, state, kept=self._kept, frontier=frontier, displaced=displaced

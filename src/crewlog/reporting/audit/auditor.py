@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from crewlog.authority.permissions import LIVE_PERMISSION
 from crewlog.ids import StepId
 from crewlog.model import Json
 from crewlog.reporting.audit.command_records import command_records
@@ -157,7 +158,7 @@ class Auditor:
         )
         if asked.kind == "tool_approval":
             reason = asked.reason
-            if asked.rule == "ruling":  # the journal has the principal and the position
+            if asked.rule == LIVE_PERMISSION:  # the journal has the principal and the position
                 reason = self._permissions.ask_reason(record.agent, asked.tool) or reason
             check = {
                 "kind": "check",

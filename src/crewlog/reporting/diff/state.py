@@ -31,7 +31,7 @@ Section = Literal[
     "loops",
     "messages",
     "permissions",
-    "rulings",
+    "live_permissions",
     "quotas",
     "interrupts",
     "breaks",
@@ -98,7 +98,7 @@ def _run(state: CrewState) -> dict[str, Json]:
     found["execution"] = state.execution
     if state.status_reason is not None:
         info = state.status_reason
-        found["stands since"] = " ".join(filter(None, [info.by, info.reason])) or "asked to"
+        found["set by"] = " ".join(filter(None, [info.by, info.reason])) or "asked to"
     return {key: value for key, value in found.items() if value != ""}
 
 
@@ -182,7 +182,7 @@ _PARTS: dict[Section, Callable[[CrewState], dict[str, Json]]] = {
         tool: None if agents is None else list(agents)
         for tool, agents in s.tool_permissions.items()
     },
-    "rulings": lambda s: {
+    "live_permissions": lambda s: {
         f"{tool}.{agent}": do
         for tool, row in s.live_permissions.items()
         for agent, do in row.items()

@@ -204,7 +204,7 @@ class _JournalReader:
             return f"in the place of {entry.source}"
         if source.stand_in == name:
             return f"in the place of {entry.source}, which failed"
-        return f"{entry.source} hands over to it"
+        return f"{entry.source} sends the run here"
 
     def _join_reason(self, source: NodeName, name: NodeName) -> str:
         join = self.plan.nodes[name].join

@@ -104,7 +104,7 @@ class EventFilter:
         with these names.
         """
         names = {(each.kind, each.was): each.now for each in merged.renames}
-        agents = {names.get(("creature", each), each) for each in self.agents}
+        agents = {names.get(("agent", each), each) for each in self.agents}
         channels = {names.get(("channel", each), each) for each in self.channels}
         merged_agents = {str(each) for each in merged.merged_agents}
         # An empty set would match all agents.
@@ -149,14 +149,14 @@ def aspects(entry: j.JournalEntry) -> Iterator[Aspect]:
 
 def _aspect(event: j.ComponentEvent) -> Aspect:
     kinds = frozenset({event.event})
-    creature = frozenset({str(event.creature)})
+    agent = frozenset({str(event.agent)})
     none: frozenset[str] = frozenset()
     to = frozenset({event.to} - {""})
     if event.event in _RUN_EVENTS:
-        return Aspect(kinds, creature, to, none)
+        return Aspect(kinds, agent, to, none)
     if event.to.startswith(CHANNEL):
-        return Aspect(kinds, creature, none, frozenset({event.to.removeprefix(CHANNEL)}))
-    return Aspect(kinds, creature | to, none, none)
+        return Aspect(kinds, agent, none, frozenset({event.to.removeprefix(CHANNEL)}))
+    return Aspect(kinds, agent | to, none, none)
 
 
 def _agents(entry: j.JournalEntry) -> Iterator[str]:
@@ -170,7 +170,7 @@ def _agents(entry: j.JournalEntry) -> Iterator[str]:
             yield entry.node
         case j.ComponentChanged() | j.RunMerged():
             yield from entry.affected_creatures
-            yield from (each.creature for each in entry.events)
+            yield from (each.agent for each in entry.events)
         case j.ToolPermissionSet():
             yield from entry.agents or ()
         case j.InterruptRaised():

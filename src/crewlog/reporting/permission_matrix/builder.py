@@ -11,6 +11,7 @@ from typing import Literal
 
 from crewlog.authority.permissions import (
     EVERYONE,
+    LIVE_PERMISSION,
     Decision,
     Outcome,
     Permission,
@@ -253,7 +254,7 @@ def _checks(run: RunContext, agent: AgentName, tool: ToolName) -> Iterator[Permi
     if ruled is not None:
         name = agent if agent in run.state.live_permissions.get(tool, {}) else "every agent"
         says = f"a live permission sets {ruled} for {name} and {tool}; it replaces the definition"
-        yield PermissionCheckView(rule="ruling", text=says, outcome=ruled)
+        yield PermissionCheckView(rule=LIVE_PERMISSION, text=says, outcome=ruled)
     for parent in rules.within:
         above = _decision(run, parent, tool)
         says = f"{agent} works for {parent}, and may never more: {above.reason}"

@@ -121,7 +121,7 @@ class ToolCallDenied(NamedOutcome):
     reason: str
     """Why, for people."""
     rule: str = ""
-    """The permission or check that decided."""
+    """What decided, as in `PermissionDenied`."""
 
 
 def _outcome_kind(value: Any) -> str:

@@ -77,7 +77,7 @@ def add_steps(
     visits: dict[NodeName, int],
     to: Iterable[j.ReachedNode],
     position: int,
-    heard: WakingMessage | None = None,
+    waking_message: WakingMessage | None = None,
 ) -> None:
     """Adds a step for each reached node; it is queued if its node has another step."""
     busy_nodes = {step.node for step in frontier.values()}
@@ -92,7 +92,7 @@ def add_steps(
             since=position,
             reached=position,
             requirement=reached.requirement,
-            waking_message=heard,
+            waking_message=waking_message,
         )
         busy_nodes.add(reached.node)
 

@@ -178,7 +178,9 @@ class PermissionDenied(Entry):
     tool: str
     reason: str
     rule: str = ""
-    """What decided: `permissions`, `rules[1]`, `ruling`; empty: another check."""
+    """What denied it, for programs: a key of the definition (`tools`, `permissions`, `approvals`,
+    `rules[1]`), `live_permission`, `parent`, `privileged` of group tools; `arguments` (they are not
+    JSON) or `checks` (the tool's own) of how it is called; empty: another check."""
 
 
 class QuotaConsumed(Entry):

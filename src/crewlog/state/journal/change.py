@@ -59,7 +59,7 @@ class ComponentEvent(Model):
         "SESSION_FORKED",
         "CREATURE_SESSION_ATTACHED",
     ]
-    creature: AgentName
+    agent: AgentName
     to: str = ""
     """Of a wire: its target; of a parent link: the new parent; of a session: the run."""
 

@@ -100,7 +100,7 @@ class RunMerged(GraphReplacement):
     """Those of these nodes whose visits are counted on from this run's."""
     quotas: dict[str, str] = Field(default_factory=dict[str, str])
     """The new keys of renamed quotas, by their former keys."""
-    joined: tuple[LogMerge, ...] = ()
+    merged_logs: tuple[LogMerge, ...] = ()
     """Its logs, by their new names."""
     parents: tuple[RunId, ...] = ()
     """The merged run."""
@@ -111,7 +111,7 @@ class RunMerged(GraphReplacement):
     @property
     @override
     def log_merges(self) -> tuple[LogMerge, ...]:
-        return self.joined
+        return self.merged_logs
 
     @property
     @override
@@ -217,7 +217,7 @@ class LogsMerged(Entry):
     """Logs of other runs became logs of this run."""
 
     kind: Literal["LogsMerged"] = "LogsMerged"
-    joined: tuple[LogMerge, ...] = ()
+    merged_logs: tuple[LogMerge, ...] = ()
     """The logs. A log that several runs have occurs once for each."""
     parents: tuple[RunId, ...] = ()
     """The runs that have them."""
@@ -225,7 +225,7 @@ class LogsMerged(Entry):
     @property
     @override
     def log_merges(self) -> tuple[LogMerge, ...]:
-        return self.joined
+        return self.merged_logs
 
     @property
     @override

@@ -39,8 +39,8 @@ class LogMerge(Model):
 class Entry(Model):
     """What all entries have.
 
-    An entry that merges logs has the fields `joined` and `parents`, whatever its kind: readers of
-    plain JSON depend on these names.
+    An entry that merges logs has the fields `merged_logs` and `parents`, whatever its kind: readers
+    of plain JSON depend on these names.
     """
 
     at: int = 0

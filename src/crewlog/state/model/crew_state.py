@@ -19,7 +19,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
-from crewlog.run_status import CLOSED, EndReason, RunStatus
+from crewlog.run_status import ENDED, EndReason, RunStatus
 from crewlog.state.components import Rename
 from crewlog.state.conversation import Conversation, QueuedMessage
 from crewlog.state.field_policy import FieldPolicy, fields_where
@@ -132,7 +132,11 @@ class CrewState(Model):
     live_permissions: Annotated[
         dict[str, dict[str, LivePermission]],
         FieldPolicy(
-            rollback="kept", fork="copied", split="copied", merge="transferred", diff=("rulings",)
+            rollback="kept",
+            fork="copied",
+            split="copied",
+            merge="transferred",
+            diff=("live_permissions",),
         ),
     ] = Field(default_factory=dict[str, dict[str, LivePermission]])
     """The permissions that people set on the live run, by tool and agent, `*` for every agent. They
@@ -443,7 +447,7 @@ class CrewState(Model):
     @property
     def is_ended(self) -> bool:
         """Whether the run has ended."""
-        return self.status in CLOSED
+        return self.status in ENDED
 
     @property
     def is_draining(self) -> bool:

@@ -86,7 +86,8 @@ class Interrupt(Model):
     reason: str = ""
     """Of a call: why people are asked, with the reason of the permission."""
     rule: str = ""
-    """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
+    """What decided that: `rules[1]`, `approvals`, `live_permission`, `parent`,
+    `interrupts.approve_risk`."""
     risk: Literal["high", ""] = ""
     """The risk of the tool of the call; empty: none."""
     quotas: tuple[InterruptQuota, ...] = ()

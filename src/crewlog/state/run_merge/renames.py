@@ -13,7 +13,6 @@ from crewlog.state.model import CrewState
 from crewlog.state.run_merge.protocol import OUTCOMES_KEPT
 from crewlog.state.run_merge.surviving_state import PRIVATE, new_names
 
-_KINDS = {"creature": "agent", "channel": "channel", "group": "group"}
 RENAMES_SHOWN = 5
 """The most renames in a line."""
 
@@ -71,7 +70,7 @@ def merged_runs_after(
 def renames_description(renamed: Sequence[Rename]) -> str:
     """The renames, in a line; empty if there are none."""
     texts = [
-        f"its {_KINDS[each.kind]} {each.was!r} is named {each.now!r} there"
+        f"its {each.kind} {each.was!r} is named {each.now!r} there"
         for each in renamed[:RENAMES_SHOWN]
     ]
     if more := len(renamed) - len(texts):

@@ -136,10 +136,10 @@ def artifact_heads(state: CrewState) -> dict[LogName, ContentHash]:
 
 def new_names(renamed: Iterable[Rename]) -> NewNames:
     """The names after some renames."""
-    kinds: dict[str, dict[str, str]] = {"creature": {}, "channel": {}, "group": {}}
+    kinds: dict[str, dict[str, str]] = {"agent": {}, "channel": {}, "group": {}}
     for each in renamed:
         kinds[each.kind][each.was] = each.now
-    return NewNames(kinds["creature"], kinds["channel"], kinds["group"])
+    return NewNames(kinds["agent"], kinds["channel"], kinds["group"])
 
 
 def artifact_conflict(one: RunId, two: RunId, names: Sequence[str]) -> ComponentConflict:

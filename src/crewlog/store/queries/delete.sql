@@ -96,7 +96,7 @@ ON CONFLICT DO NOTHING
 -- name: list_entries_with_heads
 -- The entries of the runs $1 with heads that a run continues from; others may be among them.
 SELECT entry FROM crewlog.journal_entries
-WHERE run = ANY($1::text[]) AND entry ~ '"kind":"(RunForked|RunRolledBack|RunReopened)"|"joined":'
+WHERE run = ANY($1::text[]) AND entry ~ '"kind":"(RunForked|RunRolledBack|RunReopened)"|"merged_logs":'
 
 -- name: list_runs_with_links
 -- The runs among $1 whose entry at the position of a link names its body or merged head.
