@@ -110,7 +110,10 @@ class Pond:
         for group, bounds in zip(groups[1:], theirs, strict=True):
             id_ = RunId(f"r{self.dice.random()}")
             share = SplitContents(agents=tuple(group), nodes=(), remaining_budget=bounds)
-            self.runs[id_] = (split_run_state(state, id_, share), frozenset(group))
+            self.runs[id_] = (
+                split_run_state(state, id_, share, state.definition),
+                frozenset(group),
+            )
 
     def join(self, one: RunId, two: RunId) -> None:
         """Two of them are one again."""

@@ -15,7 +15,7 @@ from crewlog.reporting.trace.view import StepTrace, TraceView
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import NEVER_RESTORED
+from crewlog.state.restore import recorded_state
 from graph.crews import plan_of
 from graph.simulation import RUN, Failure, Outcome, Replies, Simulation, crew_run, returns, says
 
@@ -122,7 +122,7 @@ async def test_a_rollback_begins_what_it_brings_back_anew() -> None:
     found = entries(sim)
     at = next(n for n, e in found if isinstance(e, j.StepStarted) and e.step == "b#1")
     then = next(s for s in sim.engine.journal.states if s.position == at)  # type: ignore[attr-defined]
-    kept = {key: value for key, value in then.to_json().items() if key not in NEVER_RESTORED}
+    kept = recorded_state(then, "rollback")
     back = j.RunRolledBack(at=90, to=at, state=kept)
     again = [e for n, e in found if n > at]
     trace = run_trace([*enumerate([*(e for _, e in found), back, *again], 1)])
@@ -141,7 +141,7 @@ async def test_a_call_that_was_retried_before_a_rollback_is_timed_from_that() ->
     found = entries(sim)
     at = next(n for n, e in found if isinstance(e, j.StepStarted))
     then = next(s for s in sim.engine.journal.states if s.position == at)  # type: ignore[attr-defined]
-    kept = {key: value for key, value in then.to_json().items() if key not in NEVER_RESTORED}
+    kept = recorded_state(then, "rollback")
     retried = j.StepRetried(at=20, step=StepId("a#1"), call=1)
     back = j.RunRolledBack(at=90, to=at, state=kept)
     reply = next(e for _, e in found if isinstance(e, j.ModelCallCompleted))

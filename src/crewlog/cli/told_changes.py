@@ -36,7 +36,7 @@ class Told:
 
 def state_of(entry: STATEFUL) -> CrewState:
     """The state that the run goes on with; what this version does not know of it is left out."""
-    return CrewState.model_validate(dict(entry.state), extra="ignore")
+    return CrewState.model_validate({"run": "", **entry.state}, extra="ignore")
 
 
 def told(entry: j.Entry, version: int) -> list[Told]:

@@ -21,16 +21,16 @@ from crewlog.ids import (
     StepId,
     private_log,
 )
-from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.claim import ClaimedAgent
 from crewlog.state.components import Component
-from crewlog.state.model import NEVER_RESTORED, CrewState, Interrupt, LogHead
+from crewlog.state.model import CrewState, Interrupt, LogHead
 from crewlog.state.recorder import Journal
 from crewlog.state.restore import (
     ReopenPoint,
     RestoredState,
     fork_state,
+    recorded_state,
     reopen_state,
     rollback_state,
     steps_without_interrupt,
@@ -88,7 +88,9 @@ def _roll_back(
     permissions = permissions_after(engine.plan, plan, now)
     then = then.model_copy(update={"tool_permissions": permissions})
     restored = rollback_state(engine.state, then, other_graph=not is_same_graph(engine.plan, plan))
-    engine.record(j.RunRolledBack(to=to, state=_restored_fields(restored.state), by=by, **who))
+    engine.record(
+        j.RunRolledBack(to=to, state=recorded_state(restored.state, "rollback"), by=by, **who)
+    )
     engine.use(_with_detached_steps(plan, restored))
     engine.exchanges.requeue_message(now.conversation)
     _raise_interrupts(engine, restored.questions)
@@ -119,16 +121,11 @@ def fork(
     journal = journal or Journal(CrewState(run=run, position=then.position))
     engine = Engine(_with_detached_steps(plan, forked), journal)
     engine.at = at
-    # The numbers of interrupts continue: the journal has the answered ones of the other run, too.
-    fields = _restored_fields(forked.state) | {
-        "interrupt_count": then.interrupt_count,
-        "exchanges": then.exchanges,
-    }
     with journal.transaction:
         engine.record(
             j.RunForked(
                 run=run,
-                state=fields,
+                state=recorded_state(forked.state, "fork"),
                 by=by,
                 source=then.run,
                 to=then.position,
@@ -154,11 +151,7 @@ def start_split_run(
     """
     engine = Engine(plan, Journal(CrewState(run=then.run, position=then.position)))
     engine.at = at
-    fields = _restored_fields(then) | {
-        name: value
-        for name, value in then.to_json().items()
-        if name in ("interrupt_count", "exchanges", "usage", "added_budgets")
-    }
+    fields = recorded_state(then, "split")
     engine.record(
         j.RunForked(run=then.run, source=source, to=then.position, state=fields, split=split, by=by)
     )
@@ -192,8 +185,6 @@ def reopen(
     """
     engine = Engine(plan, journal)
     engine.at = at
-    if then.idle is not None:  # its idle time starts again
-        then = then.model_copy(update={"idle": None})
     with journal.transaction:
         if (change := engine.state.pending_change) is not None:
             error = "the run was terminated first"
@@ -201,7 +192,7 @@ def reopen(
         if (merge := engine.state.pending_merge) is not None:
             why = f"{engine.state.run!r} was terminated first"
             engine.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=why))
-        fields = _restored_fields(reopen_state(then))
+        fields = recorded_state(reopen_state(then), "rollback")
         engine.record(
             j.RunReopened(
                 to=point.position, state=fields, by=by, reason=reason, claimed={**(claimed or {})}
@@ -267,9 +258,3 @@ def _raise_interrupts(engine: Engine, interrupts: tuple[Interrupt, ...]) -> None
         }
         again = asked.model_copy(update={"id": id_, "position": 0, **policy_fields})
         engine.record(j.InterruptRaised(interrupt=again))
-
-
-def _restored_fields(state: CrewState) -> dict[str, Json]:
-    """The fields of a state in a journal entry: those that are restored, and the run."""
-    omitted = NEVER_RESTORED - {"run"}
-    return {key: value for key, value in state.to_json().items() if key not in omitted}

@@ -5,7 +5,7 @@ Each field of the state carries its policy as metadata:
     usage: Annotated[
         dict[AgentName, Usage],
         FieldPolicy(
-            rollback="never restored",
+            rollback="kept",
             fork="reset",
             split="copied",
             merge="transferred",
@@ -25,23 +25,50 @@ from typing import Literal
 
 from crewlog.model import Model
 
+Operation = Literal["rollback", "fork", "split"]
+"""The operations that make a state of another one, and record it in their entry."""
+IN_ENTRY = ("restored", "copied", "computed")
+"""The policies of the fields whose values the entry records."""
+Section = Literal[
+    "run",
+    "graph",
+    "flags",
+    "outputs",
+    "shared",
+    "private",
+    "frontier",
+    "detached_steps",
+    "done",
+    "visits",
+    "loops",
+    "messages",
+    "permissions",
+    "live_permissions",
+    "quotas",
+    "interrupts",
+    "breaks",
+    "tags",
+    "usage",
+]
+"""A section of a state's diff."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FieldPolicy:
     """What the operations on a whole state do with one field."""
 
-    rollback: Literal["restored", "kept", "never restored", "computed"]
-    """`restored`: the value at the checkpoint. `kept`: the value that the run has now; a fork may
-    still read the checkpoint's. `never restored`: the value that the run has now, also in a fork
-    and after a reopen, whose entries do not record it. `computed`: made of both."""
-    fork: Literal["copied", "reset", "computed"]
-    """`copied`: the source run's value at the checkpoint. `reset`: the default. `computed`: made
-    of the source run's value."""
-    split: Literal["copied", "reset", "computed"]
+    rollback: Literal["restored", "computed", "kept", "entry"]
+    """`restored`: the value at the checkpoint. `computed`: made of that and the present value.
+    `kept`: the present value. `entry`: what the handler of the entry makes of the present value. A
+    reopen does the same; its handler also sets `execution` and `commands`."""
+    fork: Literal["copied", "computed", "reset", "entry", "start"]
+    """`copied`: the source run's value at the checkpoint. `computed`: made of it. `reset`: the
+    default. `entry`: what follows from the entry. `start`: what the new journal starts with."""
+    split: Literal["copied", "computed", "reset", "entry", "start"]
     """The same for the first state of a run that a split makes."""
     merge: Literal["transferred", "dropped"]
     """Whether the surviving run reads the merged run's value; else its own value holds alone."""
-    diff: tuple[str, ...] = ()
+    diff: tuple[Section, ...] = ()
     """The sections of a state's diff that show the field."""
 
 

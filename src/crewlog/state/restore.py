@@ -7,7 +7,7 @@
     reopen_state(then)            its state from there on
 
 Pure: no plan and no store. One entry records the resulting state (`RunRolledBack`, `RunForked`,
-`RunReopened`). What each operation does with a field of the state follows from its `FieldPolicy`.
+`RunReopened`): the fields that their `FieldPolicy` names.
 """
 
 from __future__ import annotations
@@ -29,13 +29,11 @@ from crewlog.ids import (
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.conversation import Conversation
-from crewlog.state.field_policy import fields_where
+from crewlog.state.field_policy import Operation, fields_where
 from crewlog.state.frontier import with_queued_steps
-from crewlog.state.model import CrewState, FrontierStep, Interrupt
+from crewlog.state.model import RECORDED, CrewState, FrontierStep, Interrupt
 
-_KEPT_BY_ROLLBACK = fields_where(
-    CrewState, lambda policy: policy.rollback in ("kept", "never restored")
-)
+_KEPT_BY_ROLLBACK = fields_where(CrewState, lambda policy: policy.rollback in ("kept", "entry"))
 _RESET_BY_FORK = fields_where(CrewState, lambda policy: policy.fork == "reset")
 
 _CHECKPOINTS = (j.StepCompleted, j.ExchangeEnded, j.RunForked, j.RunRolledBack, j.RunReopened)
@@ -79,6 +77,12 @@ def _rest_of_transaction(entries: Sequence[j.JournalEntry]) -> int:
 # -- rollback --------------------------------------------------------------------------------
 
 
+def recorded_state(state: CrewState, operation: Operation) -> dict[str, Json]:
+    """The fields of a state that the entry of an operation records, as JSON."""
+    recorded = RECORDED[operation]
+    return {name: value for name, value in state.to_json().items() if name in recorded}
+
+
 class RestoredState(NamedTuple):
     """A restored state, and what has to be done with it."""
 
@@ -99,8 +103,7 @@ def rollback_state(now: CrewState, then: CrewState, *, other_graph: bool = False
         other_graph: Whether the graph differs: it gets a new version.
 
     Every step that was not done gets a new visit number, so that its calls get new idempotency
-    keys; it keeps the position inside its turn. Detached steps are dropped: the plan of the
-    checkpoint does not have their nodes.
+    keys; it keeps the position inside its turn. Turns of removed nodes are dropped.
     """
     nodes = {*now.visits, *then.visits}
     visits = {node: max(now.visits.get(node, 0), then.visits.get(node, 0)) for node in nodes}
@@ -118,6 +121,7 @@ def rollback_state(now: CrewState, then: CrewState, *, other_graph: bool = False
             "visits": {node: visits[node] for node in sorted(visits)},
             "interrupts": {},
             "pending_change": None,
+            "end_reason": "",
             "conversation": without_idle_deadline(then.conversation),
         }
     )
@@ -223,7 +227,7 @@ def fork_state(then: CrewState, run: RunId) -> RestoredState:
     state = then.model_copy(
         update={
             **{name: getattr(defaults, name) for name in _RESET_BY_FORK},
-            "recipe": then.definition,
+            "run": run,
             "frontier": steps,
             "conversation": without_idle_deadline(then.conversation),
         }
@@ -348,7 +352,9 @@ def reopen_state(then: CrewState) -> CrewState:
             "status_reason": None,
             "error": "",
             "error_type": "",
+            "end_reason": "",
             "pending_change": None,
+            "idle": None,  # its idle time starts again
             "frontier": _without_deadlines(then),
             "conversation": without_idle_deadline(then.conversation),
         }

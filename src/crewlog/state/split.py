@@ -18,6 +18,7 @@ from crewlog.definition.audiences import CHANNEL
 from crewlog.ids import (
     PUBLIC,
     AgentName,
+    ContentHash,
     InterruptId,
     LogName,
     NodeName,
@@ -68,7 +69,9 @@ class SplitContents(Model):
 _RESET_BY_SPLIT = fields_where(CrewState, lambda policy: policy.split == "reset")
 
 
-def split_run_state(state: CrewState, run: RunId, contents: SplitContents) -> CrewState:
+def split_run_state(
+    state: CrewState, run: RunId, contents: SplitContents, definition: ContentHash
+) -> CrewState:
     """The first state of a split run.
 
     Steps, turns and interrupts keep their ids, and positions continue, so that the messages of both
@@ -78,12 +81,15 @@ def split_run_state(state: CrewState, run: RunId, contents: SplitContents) -> Cr
         state: The state of the original run at the split. No call of the agents is in flight.
         run: The split run.
         contents: What it gets.
+        definition: The hash of its definition.
     """
     defaults = CrewState(run=run)
     steps = _step_ids(state.frontier.values(), contents)
     return state.model_copy(
         update={
             **{name: getattr(defaults, name) for name in _RESET_BY_SPLIT},
+            "run": run,
+            "definition": definition,
             "frontier": {step: state.frontier[step] for step in steps},
             "detached_steps": _steps_of(state.detached_steps, contents),
             "interrupts": _interrupts_of(state, contents),

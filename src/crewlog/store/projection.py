@@ -332,7 +332,7 @@ def _restored_definition(
     state = entry.state
     facts = _definition_facts(position, state.get("crew", ""), state.get("definition", ""))
     if isinstance(entry, j.RunForked):
-        facts = replace(facts, recipe=state.get("recipe", ""))
+        facts = replace(facts, recipe=state.get("definition", ""))
     rows.add_run(facts)
 
 

@@ -61,7 +61,8 @@ class PermissionHistory:
                 self._add_change(position, entry, entry.agent)
             case j.RunRolledBack() | j.RunForked() | j.RunReopened():
                 self._permissions = dict(entry.state.get("tool_permissions") or {})
-                self._live_permissions = dict(entry.state.get("live_permissions") or {})
+                if isinstance(entry, j.RunForked):  # the others keep the run's
+                    self._live_permissions = dict(entry.state.get("live_permissions") or {})
             case _:
                 pass
 

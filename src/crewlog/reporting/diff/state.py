@@ -14,30 +14,9 @@ from typing import Any, Literal, TypeVar, get_args
 
 from crewlog.json_diff import differences
 from crewlog.model import Json, Model
-from crewlog.state.field_policy import fields_where
+from crewlog.state.field_policy import Section, fields_where
 from crewlog.state.model import CrewState, FrontierStep, ListElement, Output
 
-Section = Literal[
-    "run",
-    "graph",
-    "flags",
-    "outputs",
-    "shared",
-    "private",
-    "frontier",
-    "detached_steps",
-    "done",
-    "visits",
-    "loops",
-    "messages",
-    "permissions",
-    "live_permissions",
-    "quotas",
-    "interrupts",
-    "breaks",
-    "tags",
-    "usage",
-]
 SECTIONS: tuple[Section, ...] = get_args(Section)
 """The sections of a state, in the order in which they are shown."""
 V = TypeVar("V")

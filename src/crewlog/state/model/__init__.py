@@ -6,7 +6,7 @@ values are held by hash, so what continue-as-new carries does not grow with them
 """
 
 from crewlog.state.model.change import ChangeRecord, PendingChange
-from crewlog.state.model.crew_state import NEVER_RESTORED, CrewState
+from crewlog.state.model.crew_state import RECORDED, CrewState
 from crewlog.state.model.interrupt import Interrupt, InterruptAnswer, InterruptQuota
 from crewlog.state.model.item import ChildStepProgress, Item
 from crewlog.state.model.merge import MergeOutcome, MergeStatus, PendingMerge
@@ -17,7 +17,7 @@ from crewlog.state.model.step import FrontierStep, Routing, StepError, WakingMes
 from crewlog.state.model.turn import Call, CallDelay, Draft, ListedCallResult, Turn
 
 __all__ = [
-    "NEVER_RESTORED",
+    "RECORDED",
     "Call",
     "CallDelay",
     "ChangeRecord",

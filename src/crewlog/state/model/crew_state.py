@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
@@ -22,7 +23,7 @@ from crewlog.model import Json, Model
 from crewlog.run_status import ENDED, EndReason, RunStatus
 from crewlog.state.components import Rename
 from crewlog.state.conversation import Conversation, QueuedMessage
-from crewlog.state.field_policy import FieldPolicy, fields_where
+from crewlog.state.field_policy import IN_ENTRY, FieldPolicy, Operation, fields_where
 from crewlog.state.model.change import ChangeRecord, PendingChange
 from crewlog.state.model.interrupt import Interrupt, InterruptAnswer
 from crewlog.state.model.merge import MergeOutcome, PendingMerge
@@ -38,7 +39,7 @@ class CrewState(Model):
 
     run: Annotated[
         RunId,
-        FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="transferred"),
+        FieldPolicy(rollback="kept", fork="start", split="start", merge="transferred"),
     ]
     crew: Annotated[
         CrewName,
@@ -49,7 +50,7 @@ class CrewState(Model):
     definition: Annotated[
         ContentHash,
         FieldPolicy(
-            rollback="restored", fork="copied", split="copied", merge="dropped", diff=("graph",)
+            rollback="restored", fork="copied", split="computed", merge="dropped", diff=("graph",)
         ),
     ] = ContentHash("")
     """The hash of the live definition."""
@@ -62,19 +63,17 @@ class CrewState(Model):
     """The number of the plan within the run, from 1."""
     execution: Annotated[
         int,
-        FieldPolicy(
-            rollback="never restored", fork="reset", split="reset", merge="dropped", diff=("run",)
-        ),
+        FieldPolicy(rollback="kept", fork="reset", split="reset", merge="dropped", diff=("run",)),
     ] = 1
     """The number of the execution within the run, from 1."""
     position: Annotated[
         int,
-        FieldPolicy(rollback="never restored", fork="copied", split="copied", merge="transferred"),
+        FieldPolicy(rollback="kept", fork="start", split="start", merge="transferred"),
     ] = 0
     """The position of the last applied entry."""
     started_at: Annotated[
         int,
-        FieldPolicy(rollback="never restored", fork="reset", split="copied", merge="transferred"),
+        FieldPolicy(rollback="kept", fork="entry", split="entry", merge="transferred"),
     ] = 0
     """When the run was started, in milliseconds since the epoch."""
     status: Annotated[
@@ -177,7 +176,7 @@ class CrewState(Model):
     """Small values by audience: `agent:A` or `group:G`."""
     execution_trace: Annotated[
         LogHead,
-        FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="dropped"),
+        FieldPolicy(rollback="kept", fork="reset", split="reset", merge="dropped"),
     ] = LogHead(head=ContentHash(""))
     """The journal as a chain: equal heads mean equal journals."""
     interrupts: Annotated[
@@ -241,7 +240,7 @@ class CrewState(Model):
     """How often a branch chose a node, including the times that its limit did not allow; of a
     conversation, in the present exchange."""
     interrupt_count: Annotated[
-        int, FieldPolicy(rollback="never restored", fork="copied", split="copied", merge="dropped")
+        int, FieldPolicy(rollback="kept", fork="copied", split="copied", merge="dropped")
     ] = 0
     """The number of interrupts so far."""
     breakpoints: Annotated[
@@ -253,20 +252,20 @@ class CrewState(Model):
     """The nodes with a breakpoint; `*` is the next step, at any node."""
     commands: Annotated[
         dict[str, CommandOutcome],
-        FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="transferred"),
+        FieldPolicy(rollback="kept", fork="reset", split="reset", merge="transferred"),
     ] = Field(default_factory=dict[str, CommandOutcome])
     """The outcomes of recent commands, by id, oldest first: the newest 100, or fewer if they are
     long."""
     older_commands: Annotated[
         str,
-        FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="transferred"),
+        FieldPolicy(rollback="kept", fork="reset", split="reset", merge="transferred"),
     ] = ""
     """The ids of all older commands, as a Bloom filter; see `crewlog.state.command_outcomes`. Empty
     if there are none."""
     usage: Annotated[
         dict[AgentName, Usage],
         FieldPolicy(
-            rollback="never restored",
+            rollback="kept",
             fork="reset",
             split="copied",
             merge="transferred",
@@ -286,13 +285,13 @@ class CrewState(Model):
     """How often people let the run continue past its limit of steps."""
     added_budgets: Annotated[
         dict[str, float],
-        FieldPolicy(rollback="never restored", fork="reset", split="computed", merge="transferred"),
+        FieldPolicy(rollback="kept", fork="reset", split="computed", merge="transferred"),
     ] = Field(default_factory=dict[str, float])
     """What people added to budgets: `tokens`, `cost`; and as `wall` until when the run may
     continue, in milliseconds since the epoch."""
     answers: Annotated[
         dict[InterruptId, InterruptAnswer],
-        FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="dropped"),
+        FieldPolicy(rollback="kept", fork="reset", split="reset", merge="dropped"),
     ] = Field(default_factory=dict[InterruptId, InterruptAnswer])
     """The last answered interrupts, oldest first: a later answer is rejected with the name of the
     principal who was first."""
@@ -317,7 +316,7 @@ class CrewState(Model):
     ] = NodeName("")
     """The node that reached it."""
     end_reason: Annotated[
-        EndReason, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
+        EndReason, FieldPolicy(rollback="computed", fork="reset", split="reset", merge="dropped")
     ] = ""
     """Why the run ended; empty while it is open."""
     error_type: Annotated[
@@ -336,11 +335,11 @@ class CrewState(Model):
     """The prompt that the run was started with; none for any other start."""
     recipe: Annotated[
         ContentHash,
-        FieldPolicy(rollback="never restored", fork="computed", split="copied", merge="dropped"),
+        FieldPolicy(rollback="kept", fork="entry", split="entry", merge="dropped"),
     ] = ContentHash("")
     """The definition that the run was started with; `definition` is the live one."""
     basis: Annotated[
-        ContentHash, FieldPolicy(rollback="restored", fork="reset", split="copied", merge="dropped")
+        ContentHash, FieldPolicy(rollback="restored", fork="reset", split="reset", merge="dropped")
     ] = ContentHash("")
     """The last whole definition that the run was given, by its start, by a definition or by a
     prompt, if operations or a merge changed it since: the result of the next prompt gets the same
@@ -353,12 +352,12 @@ class CrewState(Model):
     ] = None
     """The change for which the run drains."""
     rollback_floor: Annotated[
-        int, FieldPolicy(rollback="never restored", fork="reset", split="reset", merge="dropped")
+        int, FieldPolicy(rollback="kept", fork="reset", split="reset", merge="dropped")
     ] = 0
     """The position of the last split or run merge: a rollback cannot go behind it."""
     changes: Annotated[
         tuple[ChangeRecord, ...],
-        FieldPolicy(rollback="never restored", fork="reset", split="copied", merge="dropped"),
+        FieldPolicy(rollback="entry", fork="reset", split="reset", merge="dropped"),
     ] = ()
     """The last changes of the live run, oldest first; the journal has all of them."""
     detached_steps: Annotated[
@@ -374,14 +373,12 @@ class CrewState(Model):
     """Steps whose nodes a change removed: they continue when their nodes are back."""
     tags: Annotated[
         dict[str, int],
-        FieldPolicy(
-            rollback="never restored", fork="reset", split="reset", merge="dropped", diff=("tags",)
-        ),
+        FieldPolicy(rollback="kept", fork="reset", split="reset", merge="dropped", diff=("tags",)),
     ] = Field(default_factory=dict[str, int])
     """The checkpoints' positions by tag."""
     source: Annotated[
         SourceRun | None,
-        FieldPolicy(rollback="never restored", fork="copied", split="copied", merge="dropped"),
+        FieldPolicy(rollback="kept", fork="entry", split="entry", merge="dropped"),
     ] = None
     """The run that this one was forked or split from."""
     conversation: Annotated[
@@ -390,12 +387,12 @@ class CrewState(Model):
     ] = None
     """The present exchange; none if the run is no conversation."""
     exchanges: Annotated[
-        int, FieldPolicy(rollback="never restored", fork="copied", split="copied", merge="dropped")
+        int, FieldPolicy(rollback="kept", fork="copied", split="copied", merge="dropped")
     ] = 0
     """The number of exchanges started; never repeated."""
     message_queue: Annotated[
         tuple[QueuedMessage, ...],
-        FieldPolicy(rollback="never restored", fork="reset", split="copied", merge="dropped"),
+        FieldPolicy(rollback="kept", fork="reset", split="reset", merge="dropped"),
     ] = ()
     """Messages that arrived during an exchange: each gets an exchange of its own."""
     idle: Annotated[
@@ -414,22 +411,18 @@ class CrewState(Model):
     """The former names of logs whose channels or agents were renamed."""
     pending_merge: Annotated[
         PendingMerge | None,
-        FieldPolicy(
-            rollback="never restored", fork="reset", split="reset", merge="dropped", diff=("graph",)
-        ),
+        FieldPolicy(rollback="kept", fork="reset", split="reset", merge="dropped", diff=("graph",)),
     ] = None
     """The run merge that is not decided."""
     merges: Annotated[
         dict[str, MergeOutcome],
-        FieldPolicy(
-            rollback="never restored", fork="reset", split="reset", merge="dropped", diff=("graph",)
-        ),
+        FieldPolicy(rollback="kept", fork="reset", split="reset", merge="dropped", diff=("graph",)),
     ] = Field(default_factory=dict[str, MergeOutcome])
     """The outcomes of the last merges by id, oldest first; the journal has all of them."""
     merged_runs: Annotated[
         dict[RunId, tuple[Rename, ...]],
         FieldPolicy(
-            rollback="never restored",
+            rollback="kept",
             fork="reset",
             split="reset",
             merge="transferred",
@@ -484,5 +477,10 @@ class CrewState(Model):
         return sum(self.usage.values(), Usage())
 
 
-NEVER_RESTORED = fields_where(CrewState, lambda policy: policy.rollback == "never restored")
-"""Fields that the entries of rollback, fork and reopen do not record."""
+RECORDED: Mapping[Operation, frozenset[str]] = {
+    "rollback": fields_where(CrewState, lambda policy: policy.rollback in IN_ENTRY),
+    "fork": fields_where(CrewState, lambda policy: policy.fork in IN_ENTRY),
+    "split": fields_where(CrewState, lambda policy: policy.split in IN_ENTRY),
+}
+"""The fields whose values the entry of an operation records. The entry of a reopen records those of
+a rollback."""
