@@ -14,7 +14,7 @@ Change = Callable[[random.Random, GraphPlan], GraphPlan]
 
 def other_plan(rng: random.Random, plan: GraphPlan) -> GraphPlan:
     """The plan with one to three things changed."""
-    plan = plan.model_copy(update={"left": {}})
+    plan = plan.model_copy(update={"detached_steps": {}})
     for _ in range(rng.choice([1, 1, 2, 3])):
         plan = rng.choice(_CHANGES)(rng, plan)
     return plan.model_copy(update={"definition": f"d{rng.randrange(10**9)}"})
