@@ -83,7 +83,7 @@ async def test_memories_are_read_with_their_author(tool_call, store):
     assert f'"run": "{RUN}"' in about
     assert text == "> Tea is green."
     result = await tool_call("memory_read", {"query": "coffee", "scope": "public"}, crew=crew())
-    assert content(result) == "The memory has no such entry in public."
+    assert content(result) == "No entry in public matches the query."
 
 
 async def test_a_retry_writes_once(tool_call, store):

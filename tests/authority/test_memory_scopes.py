@@ -6,12 +6,7 @@ import itertools
 import random
 from typing import Any
 
-from crewlog.authority.memory_scopes import (
-    ACCESSES,
-    accessible_scopes,
-    authorize_scope,
-    memory_scopes,
-)
+from crewlog.authority.memory_scopes import ACCESSES, authorize_memory, memory_scopes
 from crewlog.definition.model import CrewDefinition
 
 AGENTS = ("a", "b", "c")
@@ -21,6 +16,23 @@ SCOPES = (
     *("Public", " public", "agent:a ", "group:g/../public", "public\n", "agent:a:b"),
 )
 TABLES: list[Any] = [None, (), ("a",), ("a", "b")]
+CREW = CrewDefinition.from_json(
+    {
+        "crew": "t",
+        "model": "openai:x",
+        "memory": {},
+        "agents": {name: {"prompt": "p"} for name in AGENTS},
+    }
+)
+
+
+def crew(table: dict[str, Any], logs: set[str]) -> CrewDefinition:
+    """A crew whose agents have the same logs, and whose memory has the same table twice."""
+    assert CREW.memory is not None
+    edges = {"reads": tuple(sorted(logs)), "writes": tuple(sorted(logs))}
+    agents = {name: agent.model_copy(update=edges) for name, agent in CREW.agents.items()}
+    memory = CREW.memory.model_copy(update={"read": table, "write": table})
+    return CREW.model_copy(update={"agents": agents, "memory": memory})
 
 
 def expected(agent: str, scope: str, table: dict[str, Any], logs: set[str]) -> bool:
@@ -40,26 +52,31 @@ def test_every_decision_is_the_rules() -> None:
     for _ in range(2_000):
         table = {key: rng.choice(TABLES) for key in rng.sample(keys, rng.randint(0, 4))}
         logs = set(rng.sample(("public", "group:g", "group:h"), rng.randint(0, 3)))
+        definition = crew(table, logs)
         for agent, scope in itertools.product(AGENTS, SCOPES):
-            decision = authorize_scope(
-                agent, scope, access=rng.choice(ACCESSES), table=table, logs=logs
-            )
+            decision = authorize_memory(definition, agent, scope, rng.choice(ACCESSES))
             assert decision.allowed == expected(agent, scope, table, logs), (agent, scope, table)
             assert decision.reason
             seen[decision.allowed] += 1
         for agent in AGENTS:
-            found = accessible_scopes(agent, access="read", table=table, logs=logs)
+            found = memory_scopes(definition, agent, "read")
             assert set(found) == {s for s in SCOPES if expected(agent, s, table, logs)}
     assert min(seen.values()) > 1_000
 
 
 def test_a_reason_names_the_rule() -> None:
-    table = {"public": ("a",), "agent": None}
+    table: dict[str, Any] = {"public": ("a",), "agent": ("a",)}
 
-    def reason(agent: str, scope: str, logs: set[str]) -> str:
-        return authorize_scope(agent, scope, access="write", table=table, logs=logs).reason
+    def reason(agent: str, scope: str, logs: set[str], table: dict[str, Any] = table) -> str:
+        return authorize_memory(crew(table, logs), agent, scope, "write").reason
 
-    assert reason("b", "public", {"public"}) == "memory.write does not give 'public' to 'b'"
+    assert reason("b", "public", {"public"}) == (
+        "memory.write does not give 'b' the scope 'public'"
+    )
+    assert reason("b", "agent:b", set()) == "memory.write does not give 'b' its own scope"
+    assert reason("b", "agent:b", set(), {}) == (
+        "memory.write does not name 'agent': no agent may write to its own scope"
+    )
     assert reason("a", "public", set()) == "'a' may not write to the log 'public'"
     assert reason("a", "agent:b", set()) == "only 'b' may use 'agent:b'"
     assert reason("a", "group:g", {"group:g"}) == "memory.write does not name 'group:g'"

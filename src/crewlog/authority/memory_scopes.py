@@ -12,15 +12,15 @@ from typing import Literal
 
 from crewlog.authority.permissions import Decision
 from crewlog.definition.memory_checks import logs_of
-from crewlog.definition.model import OWN_SCOPE, CrewDefinition
+from crewlog.definition.model import OWN_SCOPE, CrewDefinition, MemoryPolicy
 
-Table = Mapping[str, tuple[str, ...] | None]
-"""The agents of each scope, as in a crew's `memory`: null means all, an empty list none."""
 Access = Literal["read", "write"]
 """An access to a scope."""
 ACCESSES: tuple[Access, ...] = ("read", "write")
 """The accesses, in the order of the memory tools."""
 
+_ScopeTable = Mapping[str, tuple[str, ...] | None]
+"""`memory.read` or `memory.write` of a crew. Null means all agents, an empty list none."""
 _VERBS: Mapping[str, str] = {"read": "read", "write": "write to"}
 
 
@@ -29,71 +29,61 @@ def agent_scope(agent: str) -> str:
     return f"{OWN_SCOPE}:{agent}"
 
 
-def authorize_scope(
-    agent: str,
-    scope: str,
-    *,
-    access: Access,
-    table: Table,
-    logs: Collection[str],
-) -> Decision:
-    """Decides whether `agent` may read or write a scope.
-
-    Args:
-        agent: The agent.
-        scope: `agent:A`, `group:G` or `public`.
-        access: `read` or `write`.
-        table: The crew's `memory.read` or `memory.write`.
-        logs: The logs that the agent reads or writes, besides its own.
-    """
-    kind, colon, name = scope.partition(":")
-    if kind == OWN_SCOPE and colon:
-        if name != agent:
-            return _deny(f"only {name!r} may use {scope!r}")
-    elif not (scope == "public" or (kind == "group" and name)):
-        return _deny(f"there is no memory scope {scope!r}")
-    key = OWN_SCOPE if kind == OWN_SCOPE else scope
-    if key not in table:
-        return _deny(f"memory.{access} does not name {key!r}")
-    agents = table[key]
-    if agents is not None and agent not in agents:
-        return _deny(f"memory.{access} does not give {key!r} to {agent!r}")
-    if kind != OWN_SCOPE and scope not in logs:
-        return _deny(f"{agent!r} may not {_VERBS[access]} the log {scope!r}")
-    return Decision(allowed=True, reason=f"memory.{access} gives {key!r} to {agent!r}")
-
-
 def authorize_memory(
     definition: CrewDefinition, agent: str, scope: str, access: Access
 ) -> Decision:
-    """Decides whether an agent of a crew may read or write a scope of its memory."""
+    """Decides whether an agent of a crew may read or write a scope of its memory.
+
+    Args:
+        definition: The crew.
+        agent: The agent.
+        scope: `agent:A`, `group:G` or `public`.
+        access: `read` or `write`.
+    """
     if definition.memory is None:
         return _deny("the crew has no memory")
-    table = definition.memory.read if access == "read" else definition.memory.write
-    logs = logs_of(definition, agent, access)
-    return authorize_scope(agent, scope, access=access, table=table, logs=logs)
+    table = _scope_table(definition.memory, access)
+    return _authorize(agent, scope, access, table, logs_of(definition, agent, access))
 
 
 def memory_scopes(definition: CrewDefinition, agent: str, access: Access) -> tuple[str, ...]:
     """The scopes that an agent of a crew may read or write, its own first."""
     if definition.memory is None:
         return ()
-    table = definition.memory.read if access == "read" else definition.memory.write
-    logs = logs_of(definition, agent, access)
-    return accessible_scopes(agent, access=access, table=table, logs=logs)
-
-
-def accessible_scopes(
-    agent: str, *, access: Access, table: Table, logs: Collection[str]
-) -> tuple[str, ...]:
-    """The scopes that `agent` may read or write, its own first, then in the order of the table."""
+    table, logs = _scope_table(definition.memory, access), logs_of(definition, agent, access)
     scopes = (agent_scope(agent) if key == OWN_SCOPE else key for key in table)
     accessible = [
-        scope
-        for scope in scopes
-        if authorize_scope(agent, scope, access=access, table=table, logs=logs).allowed
+        scope for scope in scopes if _authorize(agent, scope, access, table, logs).allowed
     ]
     return tuple(sorted(accessible, key=lambda scope: scope != agent_scope(agent)))
+
+
+def _scope_table(memory: MemoryPolicy, access: Access) -> _ScopeTable:
+    return memory.read if access == "read" else memory.write
+
+
+def _authorize(
+    agent: str, scope: str, access: Access, table: _ScopeTable, logs: Collection[str]
+) -> Decision:
+    """Decides by the table of an access, and by the logs that the agent has besides its own."""
+    kind, colon, name = scope.partition(":")
+    is_own = kind == OWN_SCOPE
+    if is_own and colon:
+        if name != agent:
+            return _deny(f"only {name!r} may use {scope!r}")
+    elif not (scope == "public" or (kind == "group" and name)):
+        return _deny(f"there is no memory scope {scope!r}")
+    key = OWN_SCOPE if is_own else scope
+    if key not in table:
+        effect = f": no agent may {_VERBS[access]} its own scope" if is_own else ""
+        return _deny(f"memory.{access} does not name {key!r}{effect}")
+    what = f"{agent!r} its own scope" if is_own else f"{agent!r} the scope {scope!r}"
+    agents = table[key]
+    if agents is not None and agent not in agents:
+        return _deny(f"memory.{access} does not give {what}")
+    if not is_own and scope not in logs:
+        return _deny(f"{agent!r} may not {_VERBS[access]} the log {scope!r}")
+    return Decision(allowed=True, reason=f"memory.{access} gives {what}")
 
 
 def _deny(reason: str) -> Decision:

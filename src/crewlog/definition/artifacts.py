@@ -43,10 +43,10 @@ NOTES = ".notes"
 
 
 def notes_of(agent: str) -> str:
-    """The artifact that an agent's scratch notes are: a list, which nobody else sees or changes."""
+    """The artifact with the notes of an agent: a list. Only the agent changes it."""
     return f"{agent}{NOTES}"
 
 
 def notes_artifact(agent: str, scratch: Scratch) -> ArtifactDefinition:
-    """What is said of it."""
+    """Defines the artifact with the notes of an agent, which the readers of `scratch` see, too."""
     return ArtifactDefinition(initial=[], readers=(agent, *scratch.readers), writers=(agent,))

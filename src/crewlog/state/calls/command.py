@@ -1,4 +1,4 @@
-"""What a run looks up before it applies a command."""
+"""Local activities before a command is applied: its earlier outcome, its arrival and its use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from crewlog.state.model import CommandOutcome
 
 FIND_COMMAND = "find_command"
 READ_TIME = "read_time"
+"""Returns the time, in milliseconds since the epoch, as the arrival of a signed signal."""
 RECORD_USE = "record_use"
+"""Takes a `RecordUse`; returns whether no other owner has used it."""
 
 
 class FindCommand(Model):
@@ -27,9 +29,14 @@ class FindCommandResult(Model):
 
 
 class RecordUse(Model):
-    """Records that a signed start or command is used, and keeps that after its run is deleted."""
+    """Records that a signed or encrypted command, or an encrypted start, is used.
+
+    The record outlives the run, so a copy cannot be used in a later run with the same id.
+    """
 
     used: str
-    """A hash of what was signed, or of its encrypted form."""
+    """The hash of the workflow id with the hash of the signature, or with the nonce of the
+    encrypted payload."""
     owner: str
-    """The execution that uses it: Temporal's run id."""
+    """Temporal's run id of the run's first execution; for a start, that of the execution before any
+    reset."""
