@@ -236,7 +236,7 @@ def test_a_target_that_is_not_there_is_refused() -> None:
     assert raised.value.remedy == "Did you mean 'b'?"
     loose = graph((START, "a"))
     loose.add_edge("a", "x")
-    with pytest.raises(UntranslatableGraph, match="leads to the node 'x'"):
+    with pytest.raises(UntranslatableGraph, match="names the node 'x'"):
         built(loose)
 
 

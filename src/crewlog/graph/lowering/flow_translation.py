@@ -42,7 +42,7 @@ class UntranslatableGraph(DefinitionError):
 def translate(graph: Any, place: Place) -> Built:
     """Translates a `StateGraph` to phases.
 
-    In an agent's pattern a node without the name of an agent is a step of the pattern's agent.
+    In an agent's pattern, a node whose name is no agent's stands for the pattern's agent.
 
     Raises:
         UntranslatableGraph: its edges contain code, or a flow does not support a part of it.
@@ -63,14 +63,14 @@ class _Translation:
         self.last_phases: dict[str, str] = {}
         self.simulations: list[_Simulation] = []
         self.specs = dict(graph.nodes)
-        self.agents = {name: self._agent(name) for name in self.specs}
+        self.agents = {name: self._agent_of(name) for name in self.specs}
         order = {name: i for i, name in enumerate([START, *self.specs, END])}
         known = [*order]
         for source, target in sorted(graph.edges, key=str):
             for end in (source, target):
                 if end not in order:
                     raise UntranslatableGraph(
-                        f"the edge {source!r} → {target!r} leads to the node {end!r}, which is "
+                        f"the edge {source!r} → {target!r} names the node {end!r}, which is "
                         "not in the graph",
                         remedy=did_you_mean(end, known, "Add it by add_node."),
                         place=f"edge {source!r} → {target!r}",
@@ -84,7 +84,7 @@ class _Translation:
             ordered = tuple(sorted(dict.fromkeys(sources), key=lambda name: order[name]))
             self.list_edges[target].append(ordered)
         self.choices = {
-            source: self._branch_path(source, branches)
+            source: self._choice_of(source, branches)
             for source, branches in graph.branches.items()
             if branches
         }
@@ -101,7 +101,7 @@ class _Translation:
 
     # -- nodes and paths ---------------------------------------------------------------------
 
-    def _agent(self, name: str) -> str:
+    def _agent_of(self, name: str) -> str:
         spec = self.specs[name]
         place = f"node {name!r}"
         runnable: Any = spec.runnable
@@ -144,7 +144,7 @@ class _Translation:
             )
         return agent
 
-    def _branch_path(self, source: str, branches: Mapping[str, Any]) -> Choice:
+    def _choice_of(self, source: str, branches: Mapping[str, Any]) -> Choice:
         place = f"conditional edges of {source!r}"
         if source == START:
             raise UntranslatableGraph(
@@ -199,12 +199,13 @@ class _Translation:
             yield from ((source, target, True) for target in choice.targets)
 
     def _find_back_edges(self) -> set[tuple[str, str]]:
-        """The conditional edges that lead back: all other edges have no cycle."""
+        """The conditional edges that lead back: without them the graph has no cycle."""
         forward: dict[str, list[str]] = {}
         back: set[tuple[str, str]] = set()
 
         def key(edge: tuple[str, str, bool]) -> tuple[bool, bool]:
-            # Edges against the order of the nodes come last: errors name them.
+            # Plain edges come first, so that the back edges are conditional. Of each kind, edges
+            # against the order of the nodes come last, so that the errors name those.
             return edge[2], self.order[edge[0]] >= self.order[edge[1]]
 
         for source, target, is_conditional in sorted(self._edges(), key=key):
@@ -229,7 +230,10 @@ class _Translation:
         return back
 
     def _next_target(self, name: str) -> str:
-        """The target of a choice with the outcome `next`: never an earlier node."""
+        """The target of a choice that needs no branch: the flow continues there if none jumps.
+
+        It is never the target of a back edge.
+        """
         choice = self.choices[name]
         if (name, choice.otherwise) not in self.back_edges:
             return choice.otherwise
@@ -325,6 +329,7 @@ class _Translation:
         after = self._after(END)
         if isinstance(after, tuple) and len(after) == 1 and not self._has_jump(END):
             return Built(items, last=after[0])
+        # A branch that never jumps: it only makes one last phase of several.
         never = Fact(agent=self.agents[entries[0]], name="text", operator="in", value=[])
         fields = {"if": never, "go": RUN_END, "after": after, "phase": done}
         return Built([*items, DecisionPhase.model_validate(fields)], last=done)
@@ -375,12 +380,13 @@ class _Translation:
                     raise UntranslatableGraph(
                         f"the node {name!r} waits for several nodes, and runs while {source!r} may "
                         f"still go back to {target!r}",
-                        remedy=f"Put it after {source!r}, or start the loop after the fork.",
+                        remedy=f"Put it after {source!r}, or go back to a node that does not lead "
+                        f"to {name!r}.",
                         place=f"node {name!r}",
                     )
 
     def _sources(self, name: str) -> list[tuple[str, str]]:
-        """The sources of a node: of its plain edges, and choices whose `next` it is."""
+        """The sources of a node: of its plain edges, and the choices whose `_next_target` it is."""
         found: list[tuple[str, str]] = [(s, "plain") for s in self.plain_edges[name] if s != START]
         if name == END:
             found += [(node, "plain") for node in self.specs if not self._has_successor(node)]
@@ -392,7 +398,7 @@ class _Translation:
         return bool(self.plain_targets[node]) or node in self.choices or in_list
 
     def _has_jump(self, name: str) -> bool:
-        """Whether a choice leads to a node by another outcome than `next`."""
+        """Whether a branch of a choice jumps to a node."""
         return any(
             name in choice.targets and self._next_target(source) != name
             for source, choice in self.choices.items()
@@ -468,9 +474,9 @@ class _Translation:
         return arrived == {(s, kind) for s, kind in sources if s in inside}
 
     def _branches(self, name: str, done: str) -> Iterator[DecisionPhase]:
-        """A branch for each target of a choice except the one with the outcome `next`."""
+        """A branch for each target of a choice except its `_next_target`."""
         choice, next_target = self.choices[name], self._next_target(name)
-        passing: list[Condition] = []  # conditions of `next`, which later branches must exclude
+        passing: list[Condition] = []  # for `next_target`: later branches exclude them
         branches: list[tuple[Condition, str]] = []
         for condition, target in choice.branches:
             if target == next_target:
@@ -503,7 +509,7 @@ class _Arrival:
 
     source: str
     kind: str
-    """`plain`, `list`, or for a choice `on` if it is its `next` target, else `go`."""
+    """`plain`, `list`; of a choice: `on` if the node is its `_next_target`, else `go`."""
 
 
 @dataclass(frozen=True)
