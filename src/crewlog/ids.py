@@ -23,6 +23,8 @@ CrewName = NewType("CrewName", str)
 AgentName = NewType("AgentName", str)
 ToolName = NewType("ToolName", str)
 NodeName = NewType("NodeName", str)
+ANY_NODE = NodeName("*")
+"""In a breakpoint: the next step, at any node."""
 FlagName = NewType("FlagName", str)
 StepId = NewType("StepId", str)
 CallKey = NewType("CallKey", str)

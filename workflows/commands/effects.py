@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.state_edit import edit_state
     from crewlog.graph.tags import tag
     from crewlog.graph.wakes import check_log
-    from crewlog.ids import PUBLIC, RESERVED, CommandId
+    from crewlog.ids import ANY_NODE, PUBLIC, RESERVED, CommandId
     from crewlog.state import journal as j
     from crewlog.state.body_metadata import arguments_excerpt
     from crewlog.state.calls import PrepareRunResult, RestoreStateResult
@@ -286,7 +286,7 @@ async def _stop(engine: Engine, _: QueuedCommand, command: Command) -> str:
 
 @_effect("interrupt")
 async def _interrupt(engine: Engine, _: QueuedCommand, command: InterruptCommand) -> str:
-    if command.node != "*" and command.node not in engine.plan.nodes:
+    if command.node != ANY_NODE and command.node not in engine.plan.nodes:
         raise CommandRejected(
             f"there is no node {command.node!r}",
             remedy=f"Nodes: {', '.join(engine.plan.nodes)}.",

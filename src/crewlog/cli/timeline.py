@@ -23,7 +23,7 @@ from crewlog.content_blocks import content_text, file_labels, find_file_labels
 from crewlog.definition.replies import RESPONSE
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
-from crewlog.ids import NodeName, StepId, item_number, node_of, visit_number
+from crewlog.ids import ANY_NODE, NodeName, StepId, item_number, node_of, visit_number
 from crewlog.state import journal as j
 from crewlog.state.body_metadata import argument_changes
 from crewlog.state.excerpt import excerpt, shortened
@@ -581,7 +581,7 @@ class Timeline:
                 text = f"{entry.interrupt} answered{by}: {decision}{why}"
                 return self._row(entry, "", "✓", text, "green")
             case j.BreakpointSet():
-                where = "the next step" if entry.node == "*" else f"'{entry.node}'"
+                where = "the next step" if entry.node == ANY_NODE else f"'{entry.node}'"
                 text = f"will ask before {where}{_by(entry.by)}"
                 return self._row(entry, "", "?", text, "yellow")
             case j.Paused():

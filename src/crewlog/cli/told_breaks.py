@@ -9,6 +9,7 @@ from crewlog.cli.screen import plain
 from crewlog.client import Run
 from crewlog.definition.findings import listed
 from crewlog.errors import CrewlogError
+from crewlog.ids import ANY_NODE
 from crewlog.state.model import CommandOutcome, CrewState
 
 
@@ -19,7 +20,7 @@ class Before:
     run: str
     asks: tuple[str, ...] = ()
     """Steps that it asks about already."""
-    node: str = "*"
+    node: str = ANY_NODE
     """The node before which it will ask; `*`: whichever is next."""
     next: tuple[str, ...] = ()
     """Steps that have not begun and that it will ask before, the first of them that starts."""
@@ -44,7 +45,7 @@ class Before:
         if self.asks:
             steps = plain(listed(self.asks))
             return f"asks before {steps}: crewlog answer {plain(self.run)}"
-        if self.node != "*":
+        if self.node != ANY_NODE:
             what = plain(listed(self.next, "or") if self.next else self.node)
             begun = f"; {plain(listed(self.follows))} has begun already" if self.follows else ""
             return f"will ask before {what}{begun}"
@@ -67,7 +68,7 @@ class Break:
     @property
     def words(self) -> str:
         """`asks before taster (by root)`."""
-        what = "its next step" if self.node == "*" else plain(self.node)
+        what = "its next step" if self.node == ANY_NODE else plain(self.node)
         return f"asks before {what}" + (f" (by {plain(self.by)})" if self.by else "")
 
 
@@ -113,7 +114,7 @@ def steps_before(
     asked = [q for q in asked if q.position > outcome.position]
     if asked:
         return Before(state.run, asks=tuple(str(q.step) for q in asked), node=node)
-    steps = [e for e in state.frontier.values() if node in ("*", e.node)]
+    steps = [e for e in state.frontier.values() if node in (ANY_NODE, e.node)]
     begun = ("running", "interrupted")
     return Before(
         state.run,

@@ -47,6 +47,7 @@ from crewlog.graph.timers import TIMEOUT, Timers
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.graph.wakes import Wakes
 from crewlog.ids import (
+    ANY_NODE,
     PUBLIC,
     CommandId,
     ContentHash,
@@ -584,7 +585,7 @@ class Engine(RunContext):
 
     def _is_at_breakpoint(self, step: StepId, node: NodeName) -> bool:
         """Whether a node has a breakpoint; if so, people are asked."""
-        breakpoints = set(self.state.breakpoints) & {node, NodeName("*")}
+        breakpoints = set(self.state.breakpoints) & {node, ANY_NODE}
         if breakpoints:
             self.ask("manual", f"Go on with {step}?", step=step, options=("go on", "stop"))
         return bool(breakpoints)

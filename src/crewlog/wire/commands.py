@@ -13,7 +13,16 @@ from typing_extensions import override
 from crewlog.authority.signatures import Signature
 from crewlog.canonical_json import hash_json
 from crewlog.definition.operations import Operation
-from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
+from crewlog.ids import (
+    ANY_NODE,
+    AgentName,
+    CommandId,
+    InterruptId,
+    LogName,
+    NodeName,
+    RunId,
+    StepId,
+)
 from crewlog.message_files import MOST_FILES, FileRef
 from crewlog.model import Json, Model
 from crewlog.wire.protocol import LARGEST_POSITION
@@ -80,7 +89,7 @@ class Command(WireInput):
 class InterruptCommand(Command):
     """Ask people before a node runs."""
 
-    node: NodeName = NodeName("*")
+    node: NodeName = ANY_NODE
     """The node. `*` is the next step at any node."""
 
 

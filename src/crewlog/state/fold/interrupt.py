@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crewlog.ids import NodeName
+from crewlog.ids import ANY_NODE
 from crewlog.state import journal as j
 from crewlog.state.answers import ESCALATED, answer_changes, approval_fields, turn_with_model_call
 from crewlog.state.fold.handlers import (
@@ -25,10 +25,14 @@ def _fold_interrupt_raised(state: CrewState, entry: j.InterruptRaised, position:
         "interrupts": with_item(state.interrupts, interrupt.id, interrupt),
     }
     if interrupt.kind == "manual":
-        reached = {NodeName("*"), state.frontier[interrupt.step].node} if interrupt.step else {"*"}
+        # A breakpoint interrupts the run once.
+        reached = {ANY_NODE}
+        if interrupt.step:
+            reached.add(state.frontier[interrupt.step].node)
         changes["breakpoints"] = tuple(n for n in state.breakpoints if n not in reached)
+    # A call that waits for an MCP approval is repeated without an answer: it is not interrupted.
     if interrupt.step is None or interrupt.kind == "mcp_approval":
-        return changes  # the call is repeated without an answer
+        return changes
     # An earlier approval of the call is not valid any more.
     unapproved = {"approved": "", "binding": "", "arguments": interrupt.arguments, "edited": False}
     turn = turn_with_call(
@@ -61,8 +65,10 @@ def _fold_interrupt_answered(
         turn = turn_with_call(state, current.step, interrupt.call, status="ready", **approved)
         current = current.model_copy(update={"turn": turn})
         changes["frontier"] = with_item(state.frontier, current.step, current)
-    final = ("withdrawn", ESCALATED, "go on", "stop")
-    if interrupt.kind == "low_confidence" and entry.decision not in final:
+    # Any other answer to a low confidence is `again` or a text for the agent: its model is called
+    # again. With these, the turn or the run ends, or other people are asked.
+    without_new_call = ("withdrawn", ESCALATED, "go on", "stop")
+    if interrupt.kind == "low_confidence" and entry.decision not in without_new_call:
         current = current.model_copy(
             update={"turn": turn_with_model_call(turn_of(state, current.step))}
         )

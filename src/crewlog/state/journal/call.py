@@ -169,7 +169,11 @@ class CompletionBuffered(Entry):
 
 
 class PermissionDenied(Entry):
-    """A call was denied before it was scheduled."""
+    """A call was denied, or a part of what a call wrote.
+
+    The run denies a call before it is scheduled, the activity before it begins. Of a call that ran,
+    the run denies single flags, outputs, messages to channels, nodes to go to, and operations.
+    """
 
     kind: Literal["PermissionDenied"] = "PermissionDenied"
     step: StepId
@@ -177,10 +181,12 @@ class PermissionDenied(Entry):
     agent: AgentName
     tool: str
     reason: str
+    """Why, for people."""
     rule: str = ""
     """What denied it, for programs: a key of the definition (`tools`, `permissions`, `approvals`,
     `rules[1]`), `live_permission`, `parent`, `privileged` of group tools; `arguments` (they are not
-    JSON) or `checks` (the tool's own) of how it is called; empty: another check."""
+    JSON) or `checks` (the tool's own) of how it is called; empty: the call ran, or
+    it was another check."""
 
 
 class QuotaConsumed(Entry):

@@ -29,10 +29,13 @@ class MessageAdded(Entry):
 
     kind: Literal["MessageAdded"] = "MessageAdded"
     ref: MessageRef
+    """The message, and the logs that it is added to."""
     by: str = ""
+    """Its sender: a principal or an agent."""
     command: CommandId | None = None
+    """The command with the message; none if no command sent it, or if it was queued."""
     asks: bool = False
-    """Whether agents with the input `input` receive it from now on."""
+    """Whether it is a request: from now on, agents with the input `input` read this message."""
     step: StepId | None = None
     """The step whose agent sent it; none for people and the run input."""
 
@@ -43,7 +46,7 @@ class MessageAdded(Entry):
 
 
 class AgentsWoken(Entry):
-    """A message in a channel started a step of each agent that listens to it."""
+    """A message woke agents: it starts a step of each, unless enough steps of the agent wait."""
 
     kind: Literal["AgentsWoken"] = "AgentsWoken"
     log: LogName
@@ -55,11 +58,15 @@ class AgentsWoken(Entry):
     to: tuple[NodeName, ...] = ()
     """The nodes that get a step."""
     also: tuple[NodeName, ...] = ()
-    """The nodes whose last waiting step is for this message, too, since they may have no more."""
+    """The nodes that get no step, since as many steps wait as `graph.queue` allows: the last one of
+    these is for this message, too."""
 
 
 class IdleStarted(Entry):
-    """The run has nothing to start, and waits for a message."""
+    """A run of agents with channels has nothing to start, and waits for a message.
+
+    A conversation has `ExchangeEnded` instead.
+    """
 
     kind: Literal["IdleStarted"] = "IdleStarted"
     deadline: int = 0
@@ -67,26 +74,28 @@ class IdleStarted(Entry):
 
 
 class MessageQueued(Entry):
-    """A message arrived during an exchange: it waits for its own."""
+    """A message to a conversation waits for an exchange of its own."""
 
     kind: Literal["MessageQueued"] = "MessageQueued"
     ref: MessageRef
     """The message, and the logs that it is added to once its exchange starts."""
     command: CommandId | None = None
-    """The command with the message, if it arrived now."""
+    """The command with the message; none if it is queued again."""
     by: str = ""
+    """Its sender."""
     requeued: str = ""
-    """The command with the message, if a rollback undid its exchange: it comes first."""
+    """The command with the message, if a rollback undid its exchange. The message becomes the first
+    one of the queue."""
 
 
 class ExchangeStarted(Entry):
-    """An exchange started, with the message before it or the first queued one."""
+    """An exchange of a conversation started. Its message was added right before."""
 
     kind: Literal["ExchangeStarted"] = "ExchangeStarted"
     exchange: int
     """Its number, from 1."""
     message_command: str = ""
-    """The command with the message."""
+    """The id of the command with the message; `input`: it is the run input."""
     by: str = ""
     """The sender of the message."""
     body: ContentHash | None = None
@@ -102,9 +111,9 @@ class ExchangeEnded(Entry):
 
     kind: Literal["ExchangeEnded"] = "ExchangeEnded"
     exchange: int
-    """Its number; 0 before the first message."""
+    """Its number; 0: none, since the run was started without a message and waits for the first."""
     agent: AgentName | None = None
-    """The agent of the response; none if the run gave it."""
+    """The agent of the response; none if the run made it."""
     response: ContentHash | None = None
     """The hash of the agent's message that is the response."""
     ref: MessageRef | None = None
@@ -112,9 +121,9 @@ class ExchangeEnded(Entry):
     error: str = ""
     """The last error of the exchange."""
     warning: str = ""
-    """The last limit that the exchange reached, for people."""
+    """What people should know of the exchange; see `CrewState.warning`."""
     end_reason: EndReason = "completed"
-    """Why the exchange ended, for programs: the last limit that ended something."""
+    """Why the exchange ended, for programs; a limit is that of `CrewState.limit_reached`."""
     deadline: int = 0
     """Until when the run waits for the next message, in milliseconds since the epoch; 0: without
     limit."""
@@ -126,7 +135,10 @@ class ExchangeEnded(Entry):
 
 
 class IdleDeadlineSet(Entry):
-    """The wait of a conversation for its next message got another deadline."""
+    """A conversation that waited without a deadline got one: a change of the crew set `idle`.
+
+    It does not belong to `IdleStarted`, which is for runs of agents with channels.
+    """
 
     kind: Literal["IdleDeadlineSet"] = "IdleDeadlineSet"
     deadline: int

@@ -41,12 +41,14 @@ class CrewState(Model):
         RunId,
         FieldPolicy(rollback="kept", fork="start", split="start", merge="transferred"),
     ]
+    """The id of the run."""
     crew: Annotated[
         CrewName,
         FieldPolicy(
             rollback="restored", fork="copied", split="copied", merge="dropped", diff=("run",)
         ),
     ] = CrewName("")
+    """The name of the crew."""
     definition: Annotated[
         ContentHash,
         FieldPolicy(
@@ -65,7 +67,7 @@ class CrewState(Model):
         int,
         FieldPolicy(rollback="kept", fork="reset", split="reset", merge="dropped", diff=("run",)),
     ] = 1
-    """The number of the execution within the run, from 1."""
+    """The number of the present execution, from 1: continue-as-new starts the next one."""
     position: Annotated[
         int,
         FieldPolicy(rollback="kept", fork="start", split="start", merge="transferred"),
@@ -127,7 +129,7 @@ class CrewState(Model):
             diff=("permissions",),
         ),
     ] = Field(default_factory=dict[str, tuple[AgentName, ...] | None])
-    """The agents that may call a tool: null inherits, an empty list means nobody."""
+    """The agents that may call a tool. Null: all that have it; an empty list: none."""
     live_permissions: Annotated[
         dict[str, dict[str, LivePermission]],
         FieldPolicy(
@@ -178,7 +180,8 @@ class CrewState(Model):
         LogHead,
         FieldPolicy(rollback="kept", fork="reset", split="reset", merge="dropped"),
     ] = LogHead(head=ContentHash(""))
-    """The journal as a chain: equal heads mean equal journals."""
+    """The head of the journal, which is a chain like a log: equal heads mean equal journals. Its
+    length is the position."""
     interrupts: Annotated[
         dict[InterruptId, Interrupt],
         FieldPolicy(
@@ -237,8 +240,8 @@ class CrewState(Model):
         dict[NodeName, int],
         FieldPolicy(rollback="restored", fork="copied", split="reset", merge="dropped"),
     ] = Field(default_factory=dict[NodeName, int])
-    """How often a branch chose a node, including the times that its limit did not allow; of a
-    conversation, in the present exchange."""
+    """How often a branch chose each node, including the times that its limit did not allow. It does
+    not count the steps of the node. Of a conversation, in the present exchange."""
     interrupt_count: Annotated[
         int, FieldPolicy(rollback="kept", fork="copied", split="copied", merge="dropped")
     ] = 0
@@ -272,6 +275,7 @@ class CrewState(Model):
             diff=("usage",),
         ),
     ] = Field(default_factory=dict[AgentName, Usage])
+    """The tokens, calls and cost of each agent."""
     steps: Annotated[
         int,
         FieldPolicy(
@@ -287,8 +291,9 @@ class CrewState(Model):
         dict[str, float],
         FieldPolicy(rollback="kept", fork="reset", split="computed", merge="transferred"),
     ] = Field(default_factory=dict[str, float])
-    """What people added to budgets: `tokens`, `cost`; and as `wall` until when the run may
-    continue, in milliseconds since the epoch."""
+    """`tokens` and `cost`: what people, a split or a run merge added to the budget; negative if
+    less is left. `wall` is no amount: the time until which people let the run continue, in
+    milliseconds since the epoch."""
     answers: Annotated[
         dict[InterruptId, InterruptAnswer],
         FieldPolicy(rollback="kept", fork="reset", split="reset", merge="dropped"),
@@ -310,11 +315,12 @@ class CrewState(Model):
     limit_reached: Annotated[
         EndReason, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
     ] = ""
-    """The last limit that ended something; of a conversation, in the present exchange."""
+    """The last limit that ended the calls of a turn, or the loop of a branch. Empty: none, or its
+    node has made another attempt. Of a conversation, in the present exchange."""
     limit_node: Annotated[
         NodeName, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
     ] = NodeName("")
-    """The node that reached it."""
+    """The node that reached that limit."""
     end_reason: Annotated[
         EndReason, FieldPolicy(rollback="computed", fork="reset", split="reset", merge="dropped")
     ] = ""
@@ -341,9 +347,9 @@ class CrewState(Model):
     basis: Annotated[
         ContentHash, FieldPolicy(rollback="restored", fork="reset", split="reset", merge="dropped")
     ] = ContentHash("")
-    """The last whole definition that the run was given, by its start, by a definition or by a
-    prompt, if operations or a merge changed it since: the result of the next prompt gets the same
-    changes. Empty if nothing did."""
+    """The last whole definition that the run was given: by its start, a definition or a prompt. Set
+    only if operations or a run merge have changed the definition since. The result of a later
+    prompt gets those changes again."""
     pending_change: Annotated[
         PendingChange | None,
         FieldPolicy(
@@ -453,7 +459,10 @@ class CrewState(Model):
 
     @property
     def detached_turns(self) -> tuple[StepId, ...]:
-        """The detached steps whose turns run to their end; see `FrontierStep.is_detached`."""
+        """The steps of the frontier whose nodes a change removed, and whose turns run to their end.
+
+        Steps without a turn are in `detached_steps`: they wait until their nodes are back.
+        """
         return tuple(step for step, each in self.frontier.items() if each.is_detached)
 
     @property
