@@ -185,8 +185,8 @@ class PermissionDenied(Entry):
     rule: str = ""
     """What denied it, for programs: a key of the definition (`tools`, `permissions`, `approvals`,
     `rules[1]`), `live_permission`, `parent`, `privileged` of group tools; `arguments` (they are not
-    JSON) or `checks` (the tool's own) of how it is called; empty: the call ran, or
-    it was another check."""
+    JSON) or `checks` (the tool's own) of how it is called; empty: the call ran, or it was another
+    check."""
 
 
 class QuotaConsumed(Entry):
