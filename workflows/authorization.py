@@ -47,7 +47,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.excerpt import excerpt
     from crewlog.state.model import CrewState, Interrupt
-    from crewlog.wire import UPDATES, Command, EditState, Redirect, Rollback, StartRun, cli_name
+    from crewlog.wire import UPDATES, Command, EditState, Redirect, Rollback, StartRun
 
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
 from crewlog.workflows.commands.queue import CheckedAuthorization, QueuedCommand, RefusedCommand
@@ -435,7 +435,7 @@ async def use_command(engine: Engine, incoming: QueuedCommand) -> None:
     if key and not await _record_use(key, workflow.info().first_execution_run_id):
         incoming.preparation = RefusedCommand(
             NotPermitted(
-                f"another run of this id has used this {cli_name(incoming.name)}",
+                f"another run of this id has used this {incoming.name}",
                 remedy="Send it by a client, which makes a new signature and encrypts it again.",
             )
         )

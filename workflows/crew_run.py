@@ -461,7 +461,11 @@ class CrewRun:
         """The conversation and its last response: a `ConversationView`."""
         execution = self._ready()
         if not self._is_conversation():
-            raise ApplicationError("the run is not a conversation", type="UsageError")
+            raise application_error(
+                "the run is not a conversation",
+                "UsageError",
+                FailureDetails(remedy="Send the query `state` or `graph` instead."),
+            )
         return conversation_view(execution.engine, execution.responses).model_dump(mode="json")
 
     @workflow.query(name=PAYLOAD_HASH)
@@ -478,13 +482,19 @@ class CrewRun:
 
     def _ready(self) -> Execution:
         if self._execution is None:
-            raise ApplicationError("the run is starting; send the query again", type="Starting")
+            raise application_error(
+                "the run is starting", "Starting", FailureDetails(remedy="Send the query again.")
+            )
         return self._execution
 
 
 def closing_error() -> ApplicationError:
     """The error for an update while the run continues as new."""
-    return ApplicationError("the run continues as new; send the update again", type=CLOSING)
+    return application_error(
+        "the run continues as new",
+        CLOSING,
+        FailureDetails(remedy="Send the update again, with the same id."),
+    )
 
 
 def failure(error: CrewlogError, command_hash: str = "") -> ApplicationError:
@@ -526,8 +536,10 @@ def _page(raw: RawValue) -> Page:
     try:
         return Page.model_validate(read_args([raw]))
     except ValidationError as error:
-        raise ApplicationError(
-            'a page must be {"after": position, "limit": 1 to 1000}', type="BadPage"
+        raise application_error(
+            'a page must be {"after": position, "limit": 1 to 1000}',
+            "BadPage",
+            FailureDetails(remedy="Send such a page, or none for the first one."),
         ) from error
 
 
@@ -538,8 +550,10 @@ def _permissions_query(raw: RawValue) -> PermissionsQuery:
         return PermissionsQuery.model_validate(read_args([raw]))
     except ValidationError as error:
         text = validation_error_text(error, "its content")
-        raise ApplicationError(
-            f"permissions: {text}; docs/wire.md has the fields", type="UsageError"
+        raise application_error(
+            f"permissions: {text}",
+            "UsageError",
+            FailureDetails(remedy="docs/wire.md has the fields."),
         ) from error
 
 

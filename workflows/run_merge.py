@@ -39,7 +39,7 @@ with workflow.unsafe.imports_passed_through():
         ReadOtherRunResult,
         StoreBatchResult,
     )
-    from crewlog.state.model import CrewState
+    from crewlog.state.model import CrewState, PendingMerge
     from crewlog.state.run_merge.protocol import (
         Move,
         is_request_pending,
@@ -249,9 +249,8 @@ class RunMerge:
         other = CrewState.from_json(read.state) if read.state is not None else None
         notifications: list[MergeNotification] = []
         while (move := _next_move(engine, other, read, is_drained=is_drained)) and (
-            move.does == "record"
+            move.entry is not None
         ):
-            assert move.entry is not None  # noqa: S101 - `record` has an entry
             engine.record(move.entry)
             if engine.state.is_ended:
                 return  # merged: no run waits for a notification
@@ -261,14 +260,14 @@ class RunMerge:
         merge = engine.state.pending_merge
         if merge is not None and merge.merge == read.merge:
             self._last_read = read
-        is_merge = move is not None and move.does == "merge"
-        if is_merge:  # the other run waits only for the result of the merge
+        to_prepare = merge if move is not None and move.does == "merge" else None
+        if to_prepare is not None:  # the other run waits only for the result of the merge
             notifications = [each for each in notifications if each.merge != read.merge]
         # The activity reads the logs of artifacts from the store.
-        if notifications or (is_merge and artifact_heads(engine.state)):
+        if notifications or (to_prepare is not None and artifact_heads(engine.state)):
             await self._store(engine, store, notifications)
-        if is_merge:
-            self._prepare_merge(engine, read)
+        if to_prepare is not None:
+            self._prepare_merge(engine, to_prepare, read)
         elif move is not None:
             self._read(engine, read.merge, move.to, sure=not read.gone, recall=True)
         elif other is not None and self._must_defer(engine.state, other, read.merge):
@@ -294,10 +293,8 @@ class RunMerge:
             engine.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=reason[:2000]))
             await self._store(engine, store, [MergeNotification(merge=merge.merge, to=merge.other)])
 
-    def _prepare_merge(self, engine: Engine, read: ReadOtherRunResult) -> None:
+    def _prepare_merge(self, engine: Engine, merge: PendingMerge, read: ReadOtherRunResult) -> None:
         """Starts to make the definition of both runs."""
-        merge = engine.state.pending_merge
-        assert merge is not None  # noqa: S101 - this run survives
         other = CrewState.from_json(read.state or {})
         task = PrepareMerge(
             run=engine.state.run,

@@ -38,8 +38,6 @@ LogName = NewType("LogName", str)
 """`public`, `group:G`, `private:A`, `channel:C`, `readers:A+B`, or `private:STEP` of a child step;
 or `artifact:NAME`, whose entries are operations instead of messages."""
 ContentHash = NewType("ContentHash", str)
-Position = NewType("Position", int)
-"""A position in the journal of a run, from 1, without gaps."""
 
 
 CACHED_STEP_IDS = 8192

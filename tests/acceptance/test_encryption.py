@@ -161,7 +161,7 @@ async def test_commands_with_made_up_keys_are_refused_and_the_run_goes_on(crews:
     await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
     told = await crews.entries(run, "CommandRejected")
-    assert [entry.reason for entry in told] == [f"inject: {KEY_MISSING}"] * 2
+    assert [entry.reason for entry in told] == [f"message: {KEY_MISSING}"] * 2
 
 
 async def test_a_start_that_is_another_run_s_ends_with_a_typed_error(crews: Site) -> None:

@@ -11,11 +11,11 @@ import random
 import time
 from typing import Any
 
+from audit_records import audit_records
 from authority.hostile import agrees
 from covers import covers
 from crewlog.client import Run
 from crewlog.errors import CommandRejected
-from crewlog.reporting.audit.auditor import audit_records
 from crewlog.state import journal as j
 from crewlog.state.calls import CALL_TOOL
 

@@ -87,8 +87,8 @@ async def test_a_model_may_answer_in_any_form(site: Site, service: Service) -> N
     assert {json.loads(str(found["text"]))["next"] for found in said.values()} == {"writer"}
     read = {each.agent: each.how for each in await site.entries(run, "StructuredOutputParsed")}
     assert read == dict.fromkeys(forms, "json")
-    (error,) = (await run.state()).errors
-    assert (error.agent, "something else than a reply" in error.error) == ("odd", True)
+    (failed,) = await site.entries(run, "StepFailed")
+    assert (failed.agent, "something else than a reply" in failed.error) == ("odd", True)
 
 
 ROUTE = {"decision": "route", "among": ["writer"], "tries": 1}

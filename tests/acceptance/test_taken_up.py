@@ -73,9 +73,11 @@ async def test_a_stopped_run_is_called_stopped(crews: Site) -> None:
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     await run.stop()
     await run.result(LIMIT)
-    with pytest.raises(CommandRejected, match=r"ended \(stopped\): this message has no effect"):
+    with pytest.raises(CommandRejected, match=r"ended \(stopped\): 'message' has no effect"):
         await run.message("too late")
-    with pytest.raises(CommandRejected, match=r"ended \(stopped\): 'edit' has no effect") as caught:
+    with pytest.raises(
+        CommandRejected, match=r"ended \(stopped\): 'edit_state' has no effect"
+    ) as caught:
         await run.edit_state({"shared.x": 1})
     assert f"crewlog resume {run.id}" in caught.value.remedy
     listed = {each.run: each.status for each in await crews.client().list(limit=1000)}

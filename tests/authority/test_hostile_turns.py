@@ -9,6 +9,7 @@ import os
 import random
 from typing import Any
 
+from audit_records import audit_records
 from authority.hostile import AGENTS, SPELLINGS, TOOLS, Oracle, agrees, random_crew
 from authority.test_hostile import meanwhile
 from crewlog.canonical_json import hash_json
@@ -17,7 +18,6 @@ from crewlog.definition.validate import check
 from crewlog.graph.lowering.plans import lower_validated
 from crewlog.graph.run_context import CallRequest
 from crewlog.ids import FlagName
-from crewlog.reporting.audit.auditor import audit_records
 from crewlog.state import journal as j
 from crewlog.state.calls import CallModelResult, RequestedToolCall, ToolCallsRequested
 from graph.simulation import Outcome, Simulation, returns, says

@@ -29,7 +29,7 @@ from crewlog.authority.principals import (
 from crewlog.authority.signatures import APPROVE, EVERYWHERE, SCHEDULE, START, Signature
 from crewlog.definition.policy import RIGHTS, Policy, public_key_bytes
 from crewlog.model import Model
-from crewlog.wire import COMMANDS, SIGNALS, UPDATES, AskRun, ForkSource, StartRun, with_cli_nouns
+from crewlog.wire import COMMANDS, SIGNALS, UPDATES, AskRun, ForkSource, StartRun
 
 ADA, BOB, EVE = (Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2, 3))
 RUN, NOW = "music-7f3a", 1_800_000_000_000
@@ -291,15 +291,6 @@ def test_a_refusal_names_the_right_to_grant_once() -> None:
     assert found.remedy.count("grant") == 1
     other = authorize_right("ben", ("change",), "answer", "answer")
     assert other.remedy.count("grant") == 1
-
-
-def test_people_are_told_of_a_ruling_and_not_of_its_name_on_the_wire() -> None:
-    assert (
-        with_cli_nouns("and this set_permission has no signature")
-        == "and this ruling has no signature"
-    )
-    assert with_cli_nouns("'answer' that answer needs; it") == "'answer' that an answer needs; it"
-    assert with_cli_nouns("'deny' of this respond_all") == "'deny' of this respond_all"
 
 
 @pytest.mark.parametrize(

@@ -134,12 +134,15 @@ def test_who_lacks_what_no_ruling_gives_is_told_what_does() -> None:
     assert commands == ["crewlog allow r a look", "crewlog ask r a look"]
 
 
-def test_a_refusal_in_the_audit_is_of_a_ruling_and_not_of_a_name_on_the_wire() -> None:
+def test_a_refusal_in_the_audit_names_the_command() -> None:
     record = AuditRecord(
         position=1, at=1, kind="refusal", principal="ben", action="set_permission",
         outcome="refused", reason="this set_permission has no signature\nSign it.",
     )  # fmt: skip
-    assert said(record) == "ben's ruling was refused: this ruling has no signature. Sign it."
+    assert (
+        said(record)
+        == "ben's set_permission was refused: this set_permission has no signature. Sign it."
+    )
     faults = record.model_copy(update={"reason": "no crew:\nc.yaml:1  no agent 'x'.\n    Add it"})
     assert said(faults).endswith(" refused: no crew: c.yaml:1 no agent 'x'. Add it")
 

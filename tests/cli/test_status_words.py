@@ -82,7 +82,7 @@ def test_a_stopped_run_is_stopped_wherever_it_is_looked_at(crewlog: Cli, waiting
     assert crewlog("show", waiting, "--json").records[0]["status"] == "stopped"
     late = crewlog("edit", waiting, "ready=true")
     assert late.code == 2
-    assert "has ended (stopped): 'edit' has no effect" in late.err
+    assert "has ended (stopped): 'edit_state' has no effect" in late.err
 
 
 def test_what_cannot_be_said_is_told_in_words(crewlog: Cli, waiting: str) -> None:

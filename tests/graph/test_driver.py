@@ -10,7 +10,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
 from crewlog.graph.checkpoint_saver import LatestSaver
-from crewlog.graph.driver import MAX_CHOICES, Driver, GraphCache, Target, clear_graph_caches
+from crewlog.graph.driver import MAX_CHOICES, Driver, GraphCache, Target, graph_cache
 from crewlog.graph.turns import TurnSubgraph
 from crewlog.state.model import Turn
 
@@ -173,7 +173,7 @@ async def test_a_turn_needs_nothing_but_its_position() -> None:
 
 async def test_nobody_else_goes_on_while_langgraph_is_asked() -> None:
     """Else a process that has the answer would give a workflow's commands in another order."""
-    clear_graph_caches()
+    graph_cache.cache_clear()
     turns = TurnSubgraph()
     went: list[str] = []
     asyncio.get_running_loop().call_soon(went.append, "on")

@@ -302,7 +302,7 @@ async def test_one_failed_worker_does_not_lose_the_others() -> None:
     assert sim.ran()[-1] == "end_er#1"
     errors = {a: o["error"].value for a, o in sim.state.agent_outputs.items() if "error" in o}
     assert errors == {"a": ["out of paper"], "b": ["no ink"]}
-    assert sorted((e.step, e.agent, e.error) for e in sim.state.errors) == [
+    assert sorted((e["step"], e["agent"], e["error"]) for e in sim.facts("StepFailed")) == [
         ("work#1.1", "a", "out of paper"), ("work#1.3", "b", "no ink"),
     ]  # fmt: skip
     told = [e["ref"]["inline"]["content"] for e in sim.facts("MessageAdded") if e["by"] == "crew"]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from audit_records import audit_records
 from crewlog.cli.auditing import said
-from crewlog.reporting.audit.auditor import audit_records
 from crewlog.state import journal as j
 from crewlog.workflows.commands.effects import apply_command
 from crewlog.workflows.commands.queue import QueuedCommand

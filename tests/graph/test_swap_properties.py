@@ -224,7 +224,6 @@ def canonical(state: CrewState) -> dict[str, Any]:
     for name in (
         "commands",
         "detached_steps",
-        "coordination_rules",
         "flag_positions",
         "status_reason",
     ):
@@ -240,7 +239,7 @@ def canonical(state: CrewState) -> dict[str, Any]:
         agent: {key: (o["value"], o["body"], len(o["elements"])) for key, o in found.items()}
         for agent, found in data["agent_outputs"].items()
     }
-    for told in (*data["interrupts"].values(), *data.get("errors", ())):
+    for told in data["interrupts"].values():
         del told["position"]
     return data
 

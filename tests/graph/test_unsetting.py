@@ -129,7 +129,7 @@ async def test_an_error_does_not_stand_for_a_later_visit_that_went_well() -> Non
     ]
     sim = await begun(twice(flow, on_error="continue"), made)
     assert sim.ran() == ["p1#1", "fix#1", "p2#1", "ship#1"]
-    assert [each.error for each in sim.state.errors] == ["no ink"]
+    assert [each["error"] for each in sim.facts("StepFailed")] == ["no ink"]
 
 
 ROUNDS = [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crewlog.canonical_json import DEEPEST, canonical
 from crewlog.model import Json
-from crewlog.reporting.diff.content import content_diff, patched
+from crewlog.reporting.diff.content import ContentChange, content_diff
 from crewlog.state.artifacts import (
     MAX_BYTES,
     SKIPPED_KEPT,
@@ -188,11 +188,24 @@ def test_an_old_content_stays_as_it_was_and_the_fold_may_go_on_from_any(
     assert fold(bodies(calls), initial) == content
 
 
+def operation_of(change: ContentChange) -> dict[str, Json]:
+    """The operation that makes a change."""
+    match change.kind:
+        case "added":
+            return {"op": "add", "path": change.path, "value": change.new}
+        case "removed":
+            return {"op": "remove", "path": change.path}
+        case "changed":
+            return {"op": "replace", "path": change.path, "value": change.new}
+
+
 @given(VALUES, VALUES)
 @settings(max_examples=120, deadline=None)
 def test_the_differences_of_two_contents_make_one_of_the_other(one: Json, other: Json) -> None:
     found = list(content_diff(one, other))
-    assert canonical(patched(one, found)) == canonical(other)
+    operations = [operation_of(change) for change in found]
+    content = apply_operations(initial_content(one), operations_body("", "", operations))
+    assert canonical(content.value) == canonical(other)
     assert bool(found) == (canonical(one) != canonical(other))
 
 

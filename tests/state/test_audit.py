@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from audit_records import audit_records
 from crewlog.canonical_json import hash_json
 from crewlog.cli.auditing import said as told
 from crewlog.graph.permission_commands import set_agent_permission
 from crewlog.ids import ToolName
-from crewlog.reporting.audit.auditor import Auditor, audit_records
+from crewlog.reporting.audit.auditor import Auditor
 from crewlog.reporting.audit.permission_history import PermissionHistory
 from crewlog.reporting.audit.view import AuditFilter, AuditRecord
 from crewlog.state.calls import ToolCallDenied

@@ -34,7 +34,6 @@ from crewlog.state.model import (
     Routing,
     SourceRun,
     StatusReason,
-    StepError,
     Turn,
     WakingMessage,
 )
@@ -175,7 +174,6 @@ OLD: dict[str, Any] = {
     "commands": {"c": CommandOutcome(position=3)},
     "older_commands": "AAAA",
     "answers": {InterruptId("i9"): InterruptAnswer(decision="approve")},
-    "errors": (StepError(step=StepId("a#1"), agent=AgentName("a"), error="it broke", position=9),),
     "tags": {"good": 3},
     "idle": Idle(),
     "pending_merge": PendingMerge(

@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
     from crewlog.state.calls import FIND_COMMAND, FindCommand, FindCommandResult
-    from crewlog.wire import NOTIFY_MERGE, Answer, Change, Rollback, cli_noun
+    from crewlog.wire import NOTIFY_MERGE, Answer, Change, Rollback
 
 from crewlog.workflows import authorization, restore
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
@@ -265,7 +265,7 @@ class CommandProcessor:
         except FailureError as error:  # raised by the loop, it would end the run
             preparation = RefusedCommand(
                 CommandRejected(
-                    f"the {cli_noun(incoming.name)} could not be prepared: {error.cause or error}",
+                    f"{incoming.name!r} could not be prepared: {error.cause or error}",
                     remedy="Send it again with a new id.",
                 )
             )

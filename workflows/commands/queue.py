@@ -50,7 +50,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.model import CommandOutcome
     from crewlog.validation_errors import validation_error_text
-    from crewlog.wire import COMMANDS, SIGNALS, Change, Command, CommandResult, cli_name
+    from crewlog.wire import COMMANDS, SIGNALS, Change, Command, CommandResult
 
 
 @dataclass(frozen=True)
@@ -366,12 +366,12 @@ def parse_command(name: str, data: Any) -> Command:
             f"there is no signal {name!r}", remedy=f"Signals: {', '.join(SIGNALS)}."
         )
     if isinstance(data, InvalidPayload):
-        raise CommandRejected(f"{cli_name(name)}: {data.reason}")
+        raise CommandRejected(f"{name}: {data.reason}")
     try:
         return command_type.content.model_validate(data)
     except ValidationError as error:
         raise CommandRejected(
-            f"{cli_name(name)}: {validation_error_text(error, 'its content')}",
+            f"{name}: {validation_error_text(error, 'its content')}",
             remedy="docs/wire.md has the fields.",
         ) from error
 

@@ -207,11 +207,10 @@ def said(record: AuditRecord) -> str:
     """What a record says, for people."""
     from crewlog.cli.screen import plain  # noqa: PLC0415
     from crewlog.cli.timeline import sentences  # noqa: PLC0415
-    from crewlog.wire import cli_noun, with_cli_nouns  # noqa: PLC0415
 
     who = plain(record.principal)
     detail = plain(record.detail)
-    reason = with_cli_nouns(sentences(record.reason))
+    reason = sentences(record.reason)
     at = f" in {record.step}" if record.step else ""
     why = f" ({reason})" if reason else ""
     because = f": {reason}" if reason else ""
@@ -234,12 +233,12 @@ def said(record: AuditRecord) -> str:
         case "refusal":
             to = f" to {plain(record.interrupt)}" if record.interrupt else ""
             tried = f" ({detail})" if detail else ""
-            return f"{who or 'somebody'}'s {cli_noun(what)}{to}{tried} was refused{because}"
+            return f"{who or 'somebody'}'s {what}{to}{tried} was refused{because}"
         case _:
             about = f": {detail}" if detail else ""
             if record.outcome != "applied":
                 return f"the change is {record.outcome}{f' ({who})' if who else ''}{about}{why}"
-            return f"{who or 'somebody'} {_VERBS.get(what, cli_noun(what))}{about}{why}"
+            return f"{who or 'somebody'} {_VERBS.get(what, what)}{about}{why}"
 
 
 def _summary(counted: Counter[tuple[str, str]]) -> str:

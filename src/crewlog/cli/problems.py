@@ -9,7 +9,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from crewlog.cli import exits
-from crewlog.errors import CrewlogError, Diagnostic, InvalidDefinition, NotPermitted
+from crewlog.errors import CrewlogError, Diagnostic, InvalidDefinition
 
 if TYPE_CHECKING:
     from crewlog.cli.screen import Screen
@@ -138,7 +138,6 @@ def _last_place(error: BaseException) -> str:
 
 def _show(error: BaseException, described: Described) -> None:
     from crewlog.cli.screen import Screen, plain, plain_lines  # noqa: PLC0415 - rich is slow
-    from crewlog.wire import with_cli_nouns  # noqa: PLC0415 - likewise
 
     screen = Screen()
     if isinstance(error, InvalidDefinition):
@@ -157,8 +156,6 @@ def _show(error: BaseException, described: Described) -> None:
     message = described["message"]
     if head.startswith("run "):
         message = message.removeprefix("the run ")
-    if isinstance(error, NotPermitted):
-        message = with_cli_nouns(message)
     first, *others = plain_lines(message).splitlines() or [""]
     screen.complain([(head, "bold")], first, style="red", indent=4)
     for line in others:

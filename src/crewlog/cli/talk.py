@@ -345,7 +345,6 @@ async def _sent(
     from crewlog.cli.told_hearers import hearing, tell_hearing, tell_paused  # noqa: PLC0415
     from crewlog.errors import CommandRejected  # noqa: PLC0415
     from crewlog.state.run_merge.renames import renamed_log  # noqa: PLC0415
-    from crewlog.wire import cli_name  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen) as client, AsyncExitStack() as helping:
@@ -374,7 +373,7 @@ async def _sent(
         if outcome is not None and not outcome.ok:
             detail, _, remedy = outcome.detail.partition("\n")
             raise CommandRejected(
-                detail or f"the run refused {cli_name(name)!r}",
+                detail or f"the run refused {name!r}",
                 remedy=remedy.strip() or f"`crewlog show {run_id}` shows where it is.",
                 place=f"run {run_id!r}",
             )

@@ -301,7 +301,7 @@ class Gateway:
             return True
         if size > INLINE_LIMIT:
             raise UsageError(
-                f"{wire.cli_noun(name)}: its {size} bytes were not sent: no worker says that it "
+                f"{name}: its {size} bytes were not sent: no worker says that it "
                 f"reads the payload folder of this client, and a history takes {INLINE_LIMIT}",
                 remedy="Set CREWLOG_PAYLOADS here to the folder of the workers, and see that one "
                 "of them runs.",
@@ -550,7 +550,7 @@ class Gateway:
         status, result = await self._how_it_ended(run)
         if into := str(result.get("surviving_run") or ""):
             return RunAlreadyMerged(
-                f"the run {run!r} is part of {into!r} by now: {_called(name)} has no effect"
+                f"the run {run!r} is part of {into!r} by now: {name!r} has no effect"
                 f"{_named_there(result)}",
                 remedy=f"Look at that run, and send it there: {into}",
                 place=f"run {run!r}",
@@ -558,7 +558,7 @@ class Gateway:
         over = status == "completed" and not result.get("is_idle")
         again = "" if over else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
-            f"the run {run!r} has ended ({status}): {_called(name)} has no effect",
+            f"the run {run!r} has ended ({status}): {name!r} has no effect",
             remedy=_TO_GO_BACK.format(run=run)
             if name == "rollback"
             else f"`crewlog show {run}` shows how{again}.",
@@ -609,15 +609,6 @@ _TO_GO_BACK = (
     "`crewlog fork {run}@POSITION` goes on from a checkpoint in another run; "
     "`crewlog resume {run}` takes up a run that was stopped or has failed."
 )
-
-
-def _called(name: str) -> str:
-    """A command for who typed it: `this ruling`, whatever verb that had, or its own name.
-
-    A message is sent by `message` and by `inject`.
-    """
-    called = "message" if name == "message" else wire.cli_noun(name)
-    return repr(called) if called == wire.cli_name(name) else f"this {called}"
 
 
 def _named_there(result: dict[str, Any]) -> str:
@@ -704,4 +695,4 @@ def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogE
     if kind == wire.BUSY:
         return RunBusy(message, remedy=remedy, place=f"run {run!r}")
     error_type = REFUSALS.get(kind or "", CommandRejected)
-    return error_type(message or f"the run {run!r} refused {wire.cli_noun(name)!r}", remedy=remedy)
+    return error_type(message or f"the run {run!r} refused {name!r}", remedy=remedy)

@@ -78,11 +78,6 @@ def graph_cache(graph: str) -> GraphCache:
     return GraphCache()
 
 
-def clear_graph_caches() -> None:
-    """Empties all caches, as in a new process."""
-    graph_cache.cache_clear()
-
-
 class Target(NamedTuple):
     """A node that a completion made ready."""
 

@@ -14,7 +14,6 @@ from crewlog.state.model import (
     FrontierStep,
     ListElement,
     Output,
-    StepError,
 )
 from crewlog.state.reducers import element_position, output_with_value
 
@@ -55,8 +54,6 @@ def with_queued_steps(
 
 ERROR = "error"
 """The output with the error of an agent's failed step."""
-ERRORS_KEPT = 20
-"""The most errors that the state keeps; the journal has all of them."""
 LONGEST_ERROR = 200
 """Characters of such an error: it is an output that conditions read."""
 
@@ -147,10 +144,8 @@ def failed_step_changes(
         output = output_with_value(outputs.get(ERROR), element, position)
     else:
         output = Output(value=error, position=position, logs=entry.logs)
-    step_error = StepError(step=entry.step, agent=entry.agent, error=error, position=position)
     changes: dict[str, Any] = {
         "agent_outputs": {**state.agent_outputs, entry.agent: {**outputs, ERROR: output}},
-        "errors": (*state.errors, step_error)[-ERRORS_KEPT:],
     }
     if parent is not None and parent.child_steps is not None:
         progress = parent.child_steps.model_copy(update={"failed": parent.child_steps.failed + 1})

@@ -10,7 +10,7 @@ denies a call, the journal has a failed call and then the denial.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from crewlog.authority.permissions import LIVE_PERMISSION
@@ -18,7 +18,7 @@ from crewlog.ids import StepId
 from crewlog.model import Json
 from crewlog.reporting.audit.command_records import command_records
 from crewlog.reporting.audit.permission_history import PermissionHistory
-from crewlog.reporting.audit.view import AuditFilter, AuditKind, AuditRecord
+from crewlog.reporting.audit.view import AuditKind, AuditRecord
 from crewlog.state import journal as j
 from crewlog.state.body_metadata import argument_changes, edited_arguments_excerpt
 from crewlog.state.excerpt import excerpt
@@ -271,18 +271,3 @@ def _call_record(
         call=entry.call,
         rule=entry.rule if isinstance(entry, j.PermissionDenied) else "",
     )
-
-
-def audit_records(
-    entries: Iterable[tuple[int, j.JournalEntry]], only: AuditFilter | None = None
-) -> Iterator[AuditRecord]:
-    """The audit records of a journal.
-
-    Args:
-        entries: The journal from its beginning, each entry with its position.
-        only: The filter; by default all records.
-    """
-    auditor, selected = Auditor(), only or AuditFilter()
-    for position, entry in entries:
-        yield from filter(selected.matches, auditor.add(position, entry))
-    yield from filter(selected.matches, auditor.flush())

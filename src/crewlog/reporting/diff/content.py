@@ -7,14 +7,14 @@ not a change of every item behind it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Literal, cast
 
 from crewlog.canonical_json import canonical
 from crewlog.json_diff import Difference, Path, differences
 from crewlog.model import Json, Model
-from crewlog.state.artifacts import apply_operations, escape_key, initial_content, operations_body
+from crewlog.state.artifacts import escape_key
 
 IDENTIFIES = ("id", "name", "key")
 """Keys that identify the items of a list."""
@@ -33,29 +33,12 @@ class ContentChange(Model):
     label: str = ""
     """The identity of a list item, where its index says little: `id=n7`."""
 
-    def operation(self) -> dict[str, Json]:
-        """The operation that makes the change."""
-        match self.kind:
-            case "added":
-                return {"op": "add", "path": self.path, "value": self.new}
-            case "removed":
-                return {"op": "remove", "path": self.path}
-            case "changed":
-                return {"op": "replace", "path": self.path, "value": self.new}
-
 
 def content_diff(old: Json, new: Json) -> Iterator[ContentChange]:
     """The changes from `old` to `new`, in an order in which they can be applied."""
     for each in differences(old, new, lists=_list_diff):
         path = "".join(f"/{escape_key(key)}" for key in each.path)
         yield ContentChange(kind=each.kind, path=path, old=each.old, new=each.new, label=each.label)
-
-
-def patched(old: Json, found: Iterable[ContentChange]) -> Json:
-    """The content after changes."""
-    return apply_operations(
-        initial_content(old), operations_body("", "", [each.operation() for each in found])
-    ).value
 
 
 _Object = dict[str, Json]

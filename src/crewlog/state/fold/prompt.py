@@ -59,4 +59,4 @@ def _fold_definition_edited(state: CrewState, entry: j.DefinitionEdited, _positi
 def _fold_definition_approved(
     state: CrewState, entry: j.DefinitionApproved, _position: int
 ) -> Changes:
-    return _with_prompt(state, approved=entry.definition, approved_by=entry.by)
+    return _with_prompt(state, approved=entry.definition)

@@ -13,7 +13,7 @@ from crewlog.state.model.merge import MergeOutcome, MergeStatus, PendingMerge
 from crewlog.state.model.output import ElementPosition, ListElement, Output
 from crewlog.state.model.prompt import NoReading, PromptDiagnostic, PromptReply, PromptState
 from crewlog.state.model.run import CommandOutcome, Idle, LogHead, SourceRun, StatusReason
-from crewlog.state.model.step import FrontierStep, Routing, StepError, WakingMessage
+from crewlog.state.model.step import FrontierStep, Routing, WakingMessage
 from crewlog.state.model.turn import Call, CallDelay, Draft, ListedCallResult, Turn
 
 __all__ = [
@@ -47,7 +47,6 @@ __all__ = [
     "Routing",
     "SourceRun",
     "StatusReason",
-    "StepError",
     "Turn",
     "WakingMessage",
 ]

@@ -30,7 +30,7 @@ from crewlog.state.model.merge import MergeOutcome, PendingMerge
 from crewlog.state.model.output import ElementPosition, Output
 from crewlog.state.model.prompt import PromptState
 from crewlog.state.model.run import CommandOutcome, Idle, LogHead, SourceRun, StatusReason
-from crewlog.state.model.step import FrontierStep, Routing, StepError
+from crewlog.state.model.step import FrontierStep, Routing
 from crewlog.usage import Usage
 
 
@@ -149,11 +149,6 @@ class CrewState(Model):
         ),
     ] = Field(default_factory=dict[str, int])
     """How many calls of each quota per run are used, by the quota's key."""
-    coordination_rules: Annotated[
-        tuple[str, ...],
-        FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped"),
-    ] = ()
-    """The joins, conditions and branches of the crew, as text."""
     shared_context: Annotated[
         dict[str, Json],
         FieldPolicy(
@@ -329,11 +324,6 @@ class CrewState(Model):
         str, FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped")
     ] = ""
     """The type of the failure, if it has one: `InvalidPrompt`."""
-    errors: Annotated[
-        tuple[StepError, ...],
-        FieldPolicy(rollback="restored", fork="copied", split="reset", merge="dropped"),
-    ] = ()
-    """The last errors after which the run continued, oldest first."""
     prompt: Annotated[
         PromptState | None,
         FieldPolicy(rollback="restored", fork="copied", split="copied", merge="dropped"),

@@ -58,4 +58,3 @@ class PromptState(Model):
     """Whether people edited the definition."""
     approved: ContentHash | None = None
     """The definition that may run, once people have approved it."""
-    approved_by: str = ""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from crewlog.ids import AgentName, ContentHash, LogName, NodeName, StepId
+from crewlog.ids import ContentHash, LogName, NodeName, StepId
 from crewlog.model import Model
 from crewlog.state.model.item import ChildStepProgress
 from crewlog.state.model.turn import Turn
@@ -64,17 +64,6 @@ class FrontierStep(Model):
     def parent_or_self(self) -> StepId:
         """The parent step of a child step; any other step itself."""
         return self.parent or self.step
-
-
-class StepError(Model):
-    """The error of a failed step after which the run continued."""
-
-    step: StepId
-    agent: AgentName
-    error: str
-    """The start of the error; the journal has all of it."""
-    position: int
-    """The journal position of the failure."""
 
 
 class Routing(Model):
