@@ -67,7 +67,7 @@ chaos: setup  ## The long set of faults, an hour: SEED=1 CHAOS="--scenario worke
 test-size: setup  ## The tests of size at their full size: 5,000 steps, 1,000 open runs, 50,000 aborted reads
 	CREWLOG_SIZE=full $(RUN)python -m pytest tests/size tests/dev/test_aborted_reads.py
 
-test-scenarios: setup  ## Two hundred random scenarios of graphs that join and part, under kills
+test-scenarios: setup  ## Two hundred random scenarios of splits and run merges, under kills
 	CREWLOG_SCENARIOS=200 $(RUN)python -m pytest tests/acceptance/test_graph_scenarios.py
 
 test-replay: setup  ## Every test but those of size, with workers that replay at every task

@@ -12,7 +12,7 @@ handler sees a consistent state.
     timer          waits for the earliest deadline
     persistence    stores the journal
     visibility     updates search attributes
-    ending         makes the result, or the carry
+    execution_end  makes the result, or the carry
 
 To continue as new, the execution closes: nothing starts, updates get a typed error, handlers
 finish, the rest is stored. Signals that still arrive are carried. It closes when no call is in

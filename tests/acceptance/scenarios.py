@@ -39,7 +39,7 @@ from crewlog.ids import PUBLIC, AgentName, RunId, private_log
 from crewlog.state.calls import View
 from crewlog.state.components import Component
 from crewlog.state.run_merge.protocol import OFFER_TIMEOUT, REQUEST_TIMEOUT
-from crewlog.store.projection import sort_messages
+from message_order import sort_messages
 
 from .accounts import Accounts, RunAccount
 from .harness import PATIENT, Site, tool

@@ -11,7 +11,7 @@ from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, Disconnect, Operation, RemoveAgent
 from crewlog.ids import LogName, RunId
 from crewlog.state.journal import RunForked, RunMerged
-from crewlog.store.projection import sort_messages
+from message_order import sort_messages
 
 from .harness import LIMIT, Site
 from .test_creatures import living, rested

@@ -15,8 +15,8 @@ from crewlog.state.calls import View
 from crewlog.state.fold import fold_journal
 from crewlog.state.logs import merged_head
 from crewlog.store import Store
-from crewlog.store.projection import sort_messages
 from crewlog.store.protocol import LineageLink, LogLink
+from message_order import sort_messages
 from store.branches import BODIES, Branch, Said, World, parted, texts
 from store.journals import CHANNEL, PRIVATE
 

@@ -20,8 +20,8 @@ from crewlog.state.recorder import Journal
 from crewlog.state.run_merge.surviving_state import transferred_state
 from crewlog.store import Store
 from crewlog.store.journal_reader import load_state
-from crewlog.store.projection import sort_messages
 from crewlog.store.protocol import Snapshot
+from message_order import sort_messages
 from store.branches import BODIES, Branch, parted
 
 ANN = AgentName("ann")

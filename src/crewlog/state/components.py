@@ -12,7 +12,7 @@ A flow stays with its run: its component keeps the run id, whatever its size, an
 into it.
 
 Pure. `crewlog.definition.regrouping` applies an operation to a definition, and
-`crewlog.graph.lowering_pass.component_of` reads the component of a definition.
+`crewlog.graph.lowering.components.component_of` reads the component of a definition.
 """
 
 from __future__ import annotations

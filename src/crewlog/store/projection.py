@@ -21,7 +21,7 @@ of one row merge to the same result in either order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, get_args
 
@@ -608,17 +608,6 @@ def order_chain(
             stack.append((at, True))
             stack += [(parent, False) for parent in reversed(links[at].parents)]
     return order
-
-
-def sort_messages(links: Sequence[LogLink]) -> list[LogLink]:
-    """The messages of a whole log, by journal position and then by body.
-
-    A message that two logs shared before they were merged has a link in each; it is returned once.
-    """
-    if not any(link.other for link in links):
-        return list(links)
-    messages = {(link.position, link.body): link for link in links if link.other is None}
-    return [link for _, link in sorted(messages.items())]
 
 
 def contiguous_rows(rows: list[JournalRow], after: int) -> list[JournalRow]:

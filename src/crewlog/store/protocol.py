@@ -451,8 +451,8 @@ class Store(Protocol):
     ) -> list[LogLink]:
         """The chain that ends at `head`, oldest first, back to its root or to a known head.
 
-        With merged logs, all links before both heads, each after its predecessors; `sort_messages`
-        sorts the messages. If `head` is in `known`, the result is empty. The root of a log without
+        With merged logs, all links before both heads, each after its predecessors, but not by
+        position. If `head` is in `known`, the result is empty. The root of a log without
         messages must be in `known`: a store cannot tell it from a head whose links are lost, and
         must not return an empty transcript for a lost one.
 
