@@ -198,7 +198,7 @@ class ChangePreparer:
             await self.store.put_definition(data)
             split_runs.append(
                 PreparedSplitRun(
-                    run=id_, definition=data, topology=component, contents=contents[id_]
+                    run=id_, definition=data, component=component, contents=contents[id_]
                 )
             )
         return crews[task.run], tuple(split_runs)

@@ -74,13 +74,13 @@ class GraphChanges:
             return
         self._is_checked = True
         engine = self._context.engine
-        topology = engine.plan.topology
-        if topology is None or len(connected_agents(topology)) < 2:
+        component = engine.plan.component
+        if component is None or len(connected_agents(component)) < 2:
             return
         self._context.events += 1
         prepared = await changes.prepare_split_at_start(engine)
         report, plan = live_change.change_report(engine, prepared)
-        what = f"there are {len(prepared.split_runs) + 1} graphs"
+        what = f"the run starts with {len(prepared.split_runs) + 1} components"
         live_change.accept_change(engine, plan, report, what=what, split_runs=prepared.split_runs)
         await self.apply_pending()  # no call is in flight yet
 

@@ -346,7 +346,7 @@ def _next_move(
     engine: Engine, other: CrewState | None, read: ReadOtherRunResult, *, is_drained: bool
 ) -> Move | None:
     """The move that follows from a read of the other run; None if there is none."""
-    topology = engine.plan.topology
+    component = engine.plan.component
     return next_move(
         engine.state,
         other,
@@ -355,9 +355,9 @@ def _next_move(
         has_drained=is_drained,
         ending_turns=engine.state.detached_turns if engine.is_finishing_detached_turns else (),
         gone=read.gone,
-        agents=len(topology.agents) if topology is not None else 0,
-        has_flow=bool(topology is not None and topology.flow),
-        refusal="" if topology is not None else "it has no agents with channels",
+        agents=len(component.agents) if component is not None else 0,
+        has_flow=bool(component is not None and component.flow),
+        refusal="" if component is not None else "it has no agents with channels",
         recalled=read.recalled,
     )
 

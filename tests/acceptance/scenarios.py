@@ -197,7 +197,7 @@ class Scenario:
         if last is None and not forked:
             return None
         hash_ = last.definition if last is not None else forked[0].state["definition"]
-        return lower(await self.accounts.crew(hash_)).topology
+        return lower(await self.accounts.crew(hash_)).component
 
     async def _speaks(self, graphs: dict[RunId, Component]) -> None:
         run = self.dice.choice([*graphs])

@@ -31,7 +31,7 @@ from .test_splits import EDGES, part_of, until_begun
 
 async def graph(run: Run) -> tuple[set[str], set[str]]:
     """Who lives in a run, and its channels."""
-    topology = (await run.graph()).plan["topology"]
+    topology = (await run.graph()).plan["component"]
     return {*topology["agents"]}, {*topology.get("channels", {})}
 
 
@@ -130,7 +130,7 @@ async def test_people_make_a_live_creature_privileged(crews: Site) -> None:
     await run.change(operations=[EditAgent(name="ann", set={"privileged": True})], by="fay")
     await turns(run, "again", "channel:x", 1)
     assert answers(crews, run, "ann")[-1].startswith("Done: adds kit")
-    granted = (await run.graph()).plan["topology"]["agents"]
+    granted = (await run.graph()).plan["component"]["agents"]
     assert {name for name, each in granted.items() if each.get("privileged")} == {"ann"}
     assert granted["kit"]["parent"] == "ann"  # whom it brings is not, and works for it
     await stopped(crews, run)
@@ -143,15 +143,15 @@ async def test_a_channel_alone_connects_nobody(crews: Site) -> None:
     other = await crews.start(living(crews, speaking("eve"), {"eve": {"listen": ["den"]}}), "")
     await rested(run)
     await rested(other)
-    before = (await run.graph()).plan["topology"]
+    before = (await run.graph()).plan["component"]
     dry = await run.change(operations=[AddChannel(name="den")], dry_run=True)
     made = await run.change(operations=[AddChannel(name="den")], id="den", by="fay")
     for each in (dry, made):
         assert each.report is not None
-        assert each.report.topology == ComponentChangeView(
+        assert each.report.component_change == ComponentChangeView(
             kind="nothing", old_graph_ids=(run.id,), new_graph_ids=(run.id,)
         )
-    after = (await run.graph()).plan["topology"]
+    after = (await run.graph()).plan["component"]
     assert (after["agents"], after["channels"]) == (
         before["agents"],
         {**before["channels"], "den": after["channels"]["den"]},
@@ -206,12 +206,12 @@ async def test_what_is_taken_away_parts_the_graph_where_it_led(
     await rested(run)
     done = await run.change(operations=[operation], id="cut")
     assert done.report is not None
-    assert done.report.topology is not None
-    assert done.report.topology.kind == ("split" if leaves else "nothing")
+    assert done.report.component_change is not None
+    assert done.report.component_change.kind == ("split" if leaves else "nothing")
     assert (await graph(run))[0] == stays
     if leaves:
         part = part_of(crews, run, "cut", leaves)
-        assert done.report.topology.new_graph_ids == (run.id, part.id)
+        assert done.report.component_change.new_graph_ids == (run.id, part.id)
         await until_begun(part)
         assert (await graph(part))[0] == {leaves}
 
@@ -367,7 +367,7 @@ async def test_a_crew_that_nobody_changes_is_as_it_was_written(crews: Site) -> N
     assert result.outputs["root"]["text"] == "Good."
     state = await run.state()
     assert (state.graph_version, state.changes, state.recipe) == (1, (), state.definition)
-    topology = (await run.graph()).plan["topology"]
+    topology = (await run.graph()).plan["component"]
     assert {name: each.get("listen") for name, each in topology["agents"].items()} == {
         "root": ["reports"],
         "scout": ["tasks"],

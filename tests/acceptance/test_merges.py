@@ -78,8 +78,8 @@ async def test_the_smaller_run_joins_the_larger(crews: Site) -> None:
         (one.id,),
     )
     assert changed.report is not None
-    assert changed.report.topology is not None
-    assert changed.report.topology.kind == "merge"
+    assert changed.report.component_change is not None
+    assert changed.report.component_change.kind == "merge"
     # What was said in the other run is read on here, and its creatures hear here.
     await one.message("after", to="channel:z", by="fay")
     await one.message("tied", to="channel:tie", by="fay")
@@ -120,14 +120,14 @@ async def test_who_comes_has_not_the_turns_of_one_that_was_removed_by_its_name(c
     tie = to(two, "ann", "bob", "tie")
     seen = await one.change(operations=[tie], by="fay", dry_run=True)
     assert seen.report is not None
-    assert seen.report.topology is not None
+    assert seen.report.component_change is not None
     changed = await one.change(operations=[tie], id="tie", by="fay", wait=False)
     assert await one.merged(changed) == one.id
     (merged,) = await crews.entries(one, "RunMerged")
     assert {each.was: each.now for each in merged.renames if each.kind == "agent"} == {
         "bob": "bob-2"
     }
-    assert seen.report.topology.renames == tuple(map(rename_view, merged.renames)), (
+    assert seen.report.component_change.renames == tuple(map(rename_view, merged.renames)), (
         "it was told beforehand"
     )
     state = await one.state()
@@ -150,7 +150,7 @@ async def test_a_quota_of_the_day_is_not_renewed_by_another_crew(crews: Site) ->
     await two.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     assert len(crews.ledger(two, "start", tool="echo")) == 1
     await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie", by="fay")
-    merged = (await one.graph()).plan["topology"]
+    merged = (await one.graph()).plan["component"]
     (x,) = [name for name in merged["channels"] if name.startswith("x-")]
     before = (await one.state()).steps
     await one.message("more", to=f"channel:{x}", by="fay")
@@ -289,8 +289,8 @@ async def test_what_can_be_no_merge_is_refused_at_once(crews: Site) -> None:
             await one.change(operations=operations)
     dry = await one.change(operations=[to(third, "ann", "hal", "tie")], dry_run=True)
     assert dry.report is not None
-    assert dry.report.topology is not None
-    assert dry.report.topology.new_graph_ids == (third.id,)  # who has a flow stays
+    assert dry.report.component_change is not None
+    assert dry.report.component_change.new_graph_ids == (third.id,)  # who has a flow stays
     last = (await one.journal((await one.state()).position - 5)).entries
     assert [item.data["kind"] for item in last] == ["CommandRejected"] * 5
     for run in (one, two, third):
@@ -341,7 +341,7 @@ async def test_runs_that_ask_each_other_become_one(crews: Site) -> None:
     for each in came:
         assert not isinstance(each, BaseException) or isinstance(each, CommandRejected)
     assert (await two.result(LIMIT)).surviving_run == one.id
-    assert {*(await one.graph()).plan["topology"]["agents"]} == {
+    assert {*(await one.graph()).plan["component"]["agents"]} == {
         "ann",
         "bob",
         "cid",
@@ -369,7 +369,7 @@ async def test_a_ring_of_requests_comes_to_an_end(crews: Site) -> None:
     for run in (one, two, three):
         await alone(run)
         if not (await run.state()).is_ended:
-            graphs.update([*(await run.graph()).plan["topology"]["agents"]])
+            graphs.update([*(await run.graph()).plan["component"]["agents"]])
     assert graphs == dict.fromkeys(("ann", "bob", "cid", "dan", "eve", "ida", "jon"), 1)
 
 
@@ -549,7 +549,7 @@ async def test_of_merges_one_after_the_other_each_says_who_is_meant(crews: Site)
     await three.change(operations=[to(one, "ann", "cid", "knot")])
     assert (await one.result(LIMIT)).surviving_run == three.id
     meant = {each.was: each.now for each in (await two.whereabouts()).renamed}
-    assert meant["ann"] in (await three.graph()).plan["topology"]["agents"]
+    assert meant["ann"] in (await three.graph()).plan["component"]["agents"]
     assert meant["ann"] != "ann"
     await two.message("hello", to="channel:x", by="fay")
     await two.message("you", to="private:ann", by="fay")

@@ -79,7 +79,7 @@ async def lives(*runs: Run) -> Counter[str]:
     for run in runs:
         state = await run.state()
         if state.status != "merged":
-            found.update([*(await run.graph()).plan["topology"]["agents"]])
+            found.update([*(await run.graph()).plan["component"]["agents"]])
     return found
 
 

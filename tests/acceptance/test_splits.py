@@ -86,11 +86,11 @@ async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
     part = part_of(crews, run, "cut", "ann")
     report = changed.report
     assert report is not None
-    assert report.topology is not None
-    assert report.topology.kind == "split"
-    assert report.topology.old_graph_ids == (run.id,)
-    assert report.topology.new_graph_ids == tuple(sorted((run.id, part.id)))
-    assert {"ann", "bob"} <= {*report.topology.affected_creatures}
+    assert report.component_change is not None
+    assert report.component_change.kind == "split"
+    assert report.component_change.old_graph_ids == (run.id,)
+    assert report.component_change.new_graph_ids == tuple(sorted((run.id, part.id)))
+    assert {"ann", "bob"} <= {*report.component_change.affected_creatures}
 
     await rested(part)
     await part.message("after", to="channel:x", by="dot")
@@ -108,7 +108,7 @@ async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
     assert [p.run for p in parted.split_runs] == [part.id]
     # The larger one keeps the id; each has its own channels.
     for each, who, channels in ((run, {"bob", "cid"}, {"y"}), (part, {"ann"}, {"x"})):
-        topology = (await each.graph()).plan["topology"]
+        topology = (await each.graph()).plan["component"]
         assert ({*topology["agents"]}, {*topology["channels"]}) == (who, channels)
 
     # Who is not there is not heard there.
@@ -190,8 +190,8 @@ async def test_a_bridge_that_is_removed_parts_the_graph(crews: Site) -> None:
     one = (await run.checkpoints()).checkpoints[-1].position
     dry = await run.change(operations=[RemoveAgent(name="bob")], dry_run=True)
     assert dry.report is not None
-    assert dry.report.topology is not None
-    assert dry.report.topology.kind == "split"
+    assert dry.report.component_change is not None
+    assert dry.report.component_change.kind == "split"
     assert len(await crews.entries(run, "ChangeAccepted")) == 0
     await run.change(operations=[RemoveAgent(name="bob")], id="cut")
     part = part_of(crews, run, "cut", "ann")
@@ -229,7 +229,7 @@ async def test_a_crew_in_several_pieces_begins_as_several_runs(crews: Site) -> N
     assert {e.agent for e in await crews.entries(run, "StepStarted")} == {"bob", "cid"}
     assert (await run.state()).graph_version == 2
     for each, who in ((run, {"bob", "cid", "dan"}), (part, {"ann"})):
-        assert {*(await each.graph()).plan["topology"]["agents"]} == who
+        assert {*(await each.graph()).plan["component"]["agents"]} == who
 
 
 async def test_a_part_is_made_again_from_its_history(crews: Site) -> None:

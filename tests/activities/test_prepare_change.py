@@ -90,11 +90,11 @@ async def test_each_split_run_has_a_valid_crew(prepare, store):
     (part,) = made.split_runs
     assert part.run == split_run_id(RUN, "cut", AgentName("writer"))
     for definition, topology in (
-        (made.definition, GraphPlan.from_json(made.plan).topology),
-        (part.definition, part.topology),
+        (made.definition, GraphPlan.from_json(made.plan).component),
+        (part.definition, part.component),
     ):
         read = load_data(definition)
-        assert lower(read).topology == topology
+        assert lower(read).component == topology
         assert await store.get_definition(definition_hash(read)) == definition
     assert made.plan == lower(load_data(made.definition)).to_json()
     assert (part.contents.agents, part.contents.nodes) == (("writer",), ("writer",))
@@ -176,7 +176,7 @@ async def test_an_agent_that_becomes_alone_in_a_run_has_a_warning(prepare):
     late = {"prompt": "p", "listen": ["tasks"]}
     add = ({"op": "add_agent", "name": "late", "agent": late},)
     made = await prepare(CrewDefinition.from_json(data), operations=add, command="c")
-    assert [part.topology.agents.keys() for part in made.split_runs] == [{"late"}]
+    assert [part.component.agents.keys() for part in made.split_runs] == [{"late"}]
     (told,) = made.warnings
     assert told.startswith("'late' is alone in a run of its own")
 

@@ -347,8 +347,8 @@ def test_what_cannot_be_is_refused_with_the_argument(crewlog: Cli, pond: str) ->
         assert "made against graph v7, and the run has v1" in done.err, (more, done.err)
     assert changes(crewlog, pond) == []
     told = crewlog("graph", "wire", pond, "keeper", "scout", "--dry-run", "--json").records[0]
-    assert (told["event"], told["report"]["topology"]["kind"]) == ("dry_run", "nothing")
-    assert told["report"]["topology"]["new_graph_ids"] == [pond]
+    assert (told["event"], told["report"]["component_change"]["kind"]) == ("dry_run", "nothing")
+    assert told["report"]["component_change"]["new_graph_ids"] == [pond]
 
 
 @covers("C102")

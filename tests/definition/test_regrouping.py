@@ -39,7 +39,7 @@ def after(*operations: dict[str, Any]) -> CrewDefinition:
 
 
 def topology(crew: CrewDefinition) -> Component:
-    found = lower(crew).topology
+    found = lower(crew).component
     assert found is not None
     return found
 

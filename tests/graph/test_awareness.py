@@ -45,7 +45,7 @@ def system(definition: CrewDefinition, name: str) -> str:
 
 
 def topology(definition: CrewDefinition) -> Component:
-    found = lower(definition).topology
+    found = lower(definition).component
     assert found is not None
     return found
 

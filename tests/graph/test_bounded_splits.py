@@ -42,7 +42,7 @@ def apart(sim: Simulation, crew: CrewDefinition, *operations: Operation) -> Crew
     """Has a run change so that its graph falls apart, as the workflow does; the crew it keeps."""
     after = apply_operations(crew, operations)
     command = CommandId("apart")
-    graph = lower(after).topology
+    graph = lower(after).component
     assert graph is not None
     graphs = split_components(RUN, graph, command)
     crews = {
@@ -53,7 +53,7 @@ def apart(sim: Simulation, crew: CrewDefinition, *operations: Operation) -> Crew
         PreparedSplitRun(
             run=id_,
             definition=crews[id_].to_json(),
-            topology=each,
+            component=each,
             contents=split_contents(after, each),
         )
         for id_, each in graphs.items()

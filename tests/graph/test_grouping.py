@@ -502,7 +502,7 @@ def report(
         new_graph_ids=(RunId("r"), *((RunId("r.1"),) if kind == "split" else ())),
         affected_creatures=tuple(map(AgentName, affected)),
     )
-    return SwapReport(**{"graph_version": 2, "swap": False, "topology": change, **more})
+    return SwapReport(**{"graph_version": 2, "swap": False, "component_change": change, **more})
 
 
 @pytest.mark.parametrize(
@@ -510,7 +510,7 @@ def report(
     [
         (report("nothing", ("a", "b")), "Done: w. The graph is v2 now. Affected: a, b."),
         (report("nothing"), "Done: w. The graph is v2 now."),
-        (report("nothing", topology=None), "Done: w. The graph is v2 now."),
+        (report("nothing", component_change=None), "Done: w. The graph is v2 now."),
         (
             report("nothing", swap=True),
             "Accepted: w. It holds once the running calls have ended. The graph is v2 then.",

@@ -76,7 +76,7 @@ def test_nobody_hears_itself() -> None:
 def test_in_a_crew_that_has_but_a_flow_nobody_hears() -> None:
     agents = {name: {} for name in AGENTS}
     flows = plan(agents=agents, graph=None, flow=[*agents])
-    assert flows.topology is None
+    assert flows.component is None
     for log in ("public", "private:scout"):
         assert woken_agents(flows, LogName(log)) == ()
         assert unread_log_reason(flows, LogName(log)) == ("", ""), "they read it in their turns"

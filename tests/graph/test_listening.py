@@ -248,8 +248,8 @@ def test_who_goes_takes_along_the_ways_to_it() -> None:
     assert left.graph is not None
     assert (left.graph.root, left.graph.idle) == (None, 5)
     plan = lower(left)
-    assert plan.topology is not None
-    assert [*plan.topology.agents] == ["a", "c"]
+    assert plan.component is not None
+    assert [*plan.component.agents] == ["a", "c"]
 
 
 PAIR: dict[str, dict[str, Any]] = {"a": {"listen": ["x"]}, "b": {"listen": ["x", "y"]}}
@@ -481,7 +481,7 @@ def test_a_graph_that_begins_or_ends_is_another_one() -> None:
     run = RunId("r")
     agents = {"a": {"listen": ["x"]}}
     graph, none = creatures(agents), creatures({"a": {}}, flow=["a"])
-    assert none.topology is None
+    assert none.component is None
     assert plan_component_change(graph, creatures(agents), run) is None
     assert plan_component_change(none, none, run) is None
     for old, new in ((none, graph), (graph, none)):

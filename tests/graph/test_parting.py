@@ -37,30 +37,30 @@ CREW = load_data(
 
 def test_a_crew_in_one_piece_is_as_it_was() -> None:
     plan = lower(CREW)
-    assert plan.topology is not None
-    assert split_definitions(CREW, split_components(RUN, plan.topology, "c"), RUN) == {RUN: CREW}
+    assert plan.component is not None
+    assert split_definitions(CREW, split_components(RUN, plan.component, "c"), RUN) == {RUN: CREW}
 
 
 def test_each_part_has_the_whole_crew() -> None:
     crew = apply_operations(CREW, [RemoveChannel(name="tasks")])
     whole = lower(crew)
-    assert whole.topology is not None
-    found = split_definitions(crew, split_components(RUN, whole.topology, "c"), RUN)
+    assert whole.component is not None
+    found = split_definitions(crew, split_components(RUN, whole.component, "c"), RUN)
     other = split_run_id(RUN, "c", AgentName("digger"))
     assert [*found] == [RUN, other]
     stays, goes = (lower(load_data(each.to_json())) for each in found.values())
-    assert stays.topology is not None
-    assert goes.topology is not None
-    assert {*stays.topology.agents} == {"keeper", "archer"}
-    assert [*goes.topology.agents] == ["digger", "poet"]
-    assert [*stays.topology.channels] == ["reports"]
-    assert {n: c.born for n, c in goes.topology.channels.items()} == {"asides": "r"}
+    assert stays.component is not None
+    assert goes.component is not None
+    assert {*stays.component.agents} == {"keeper", "archer"}
+    assert [*goes.component.agents] == ["digger", "poet"]
+    assert [*stays.component.channels] == ["reports"]
+    assert {n: c.born for n, c in goes.component.channels.items()} == {"asides": "r"}
     assert found[other].channels["asides"].description == "Asides."
     assert found[RUN].graph is not None
     assert found[RUN].graph.away == {"digger": other, "poet": other}
     for each in found.values():
         assert (each.agents, each.tools, each.rules) == (crew.agents, crew.tools, crew.rules)
-    share = split_contents(crew, goes.topology)
+    share = split_contents(crew, goes.component)
     assert (share.agents, share.nodes, share.channels) == (
         ("digger", "poet"),
         ("digger", "poet"),
@@ -73,8 +73,8 @@ def test_the_flow_stays_with_the_run() -> None:
     crew = load_data({**data, "flow": ["poet"]})
     crew = apply_operations(crew, [RemoveChannel(name="asides")])
     plan = lower(crew)
-    assert plan.topology is not None
-    found = split_definitions(crew, split_components(RUN, plan.topology, "c"), RUN)
+    assert plan.component is not None
+    found = split_definitions(crew, split_components(RUN, plan.component, "c"), RUN)
     assert [(each.flow, [*(each.graph.away if each.graph else {})]) for each in found.values()] == [
         (("poet",), ["archer", "digger", "keeper"]),
         ((), ["poet"]),
@@ -89,9 +89,9 @@ def test_nobody_leaves_who_would_hear_at_another_node() -> None:
     flow = [{"agent": "ann", "phase": "scout"}]
     crew = load_stored({"crew": "t", "model": "openai:x", "agents": agents, "flow": flow})
     plan = lower(crew)
-    assert plan.topology is not None
+    assert plan.component is not None
     (goes,) = (
-        each for id_, each in split_components(RUN, plan.topology, "c").items() if id_ != RUN
+        each for id_, each in split_components(RUN, plan.component, "c").items() if id_ != RUN
     )
     assert [*goes.agents] == ["scout"]
     with pytest.raises(ComponentConflict, match="cannot move 'scout'") as refused:

@@ -396,7 +396,7 @@ async def test_what_is_still_said_to_the_other_run_is_heard_by_those_who_came(se
     crews = world(3 * seed), world(3 * seed + 1)
     one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
     made = prepared(one, two, crews, op="connect", sender="c0", listener="c1")
-    before = lower(crews[1]).topology
+    before = lower(crews[1]).component
     assert before is not None
     apply_merge(one.engine, made, op="m")
     (fact,) = (entry_from_json(each) for each in one.facts("RunMerged"))

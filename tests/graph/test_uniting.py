@@ -293,7 +293,7 @@ def band() -> tuple[CrewDefinition, dict[RunId, CrewDefinition]]:
     agents = {**whole.agents}
     agents["bard"] = agents["bard"].model_copy(update={"beside": None})
     cut = whole.model_copy(update={"agents": agents})
-    graph = lower(cut).topology
+    graph = lower(cut).component
     assert graph is not None
     return cut, split_definitions(cut, split_components(ONE, graph, "c"), ONE)
 
@@ -319,7 +319,7 @@ def test_who_was_parted_is_united_as_before() -> None:
         assert getattr(both, key) == getattr(cut, key), key
     assert both.graph == cut.graph
     assert made.fresh == frozenset()
-    before, after = lower(cut).topology, lower(both).topology
+    before, after = lower(cut).component, lower(both).component
     assert before is not None
     assert after is not None
     assert after.channels == before.channels
@@ -368,7 +368,7 @@ def test_who_is_in_a_third_run_stays_away() -> None:
     assert policy is not None
     assert policy.away == {"n": "third", "m": "4", "n-2": "5"}
     assert [(each.was, each.now) for each in made.renamed] == [("n", "n-2")]
-    graph = lower(made.definition).topology
+    graph = lower(made.definition).component
     assert graph is not None
     assert {*graph.agents} == {"a", "x"}
 

@@ -127,8 +127,8 @@ def test_a_privileged_creature_sees_all_of_its_graph() -> None:
     assert do(world, AddChannel, name="c").change.affected_creatures == ("boss",)
     beside = do(world, AddAgent, name="x", agent={"beside": "b"})
     assert beside.change.affected_creatures == ("boss", "x")
-    assert agent_neighbors(world["g"], "boss").graph == world["g"]
-    assert agent_neighbors(world["g"], "a").graph is None
+    assert agent_neighbors(world["g"], "boss").component == world["g"]
+    assert agent_neighbors(world["g"], "a").component is None
 
 
 def test_who_is_wired_to_a_channel_is_told_who_listens_there() -> None:

@@ -148,11 +148,11 @@ async def dry(
     engine = await Engine.begin(lower(crew), run, input_text="", by="eve", at=1)
     report, plan = change_report(engine, made)
     here = (run,)
-    change = report.topology or ComponentChange(old_graph_ids=here, new_graph_ids=here)
+    change = report.component_change or ComponentChange(old_graph_ids=here, new_graph_ids=here)
     crews = {run: made.definition, **{each.run: each.definition for each in made.split_runs}}
-    assert plan.topology == expanded_component(CrewDefinition.from_json(made.definition))
+    assert plan.component == expanded_component(CrewDefinition.from_json(made.definition))
     for each in made.split_runs:
-        assert each.topology == expanded_component(CrewDefinition.from_json(each.definition))
+        assert each.component == expanded_component(CrewDefinition.from_json(each.definition))
     read = {id_: CrewDefinition.from_json(each) for id_, each in crews.items()}
     return Asked(read, change), {each.run for each in made.split_runs}
 

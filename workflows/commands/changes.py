@@ -354,7 +354,7 @@ def _request_merge(
     if prepared.refused:
         raise ComponentConflict(prepared.refused, remedy=prepared.remedy)
     authorization.check_widening(incoming.authorization, prepared.widens, "the merge")
-    operation, topology = merge_operation(command), engine.plan.topology
+    operation, component = merge_operation(command), engine.plan.component
     if operation is None:
         raise InternalError("a run merge was prepared for a change that requests none")
     what = _edge_text(operation)
@@ -365,15 +365,15 @@ def _request_merge(
         at=engine.at,
         operation={"op": operation.op, **operation.to_json()},
         what=what,
-        agents=len(topology.agents) if topology is not None else 0,
-        has_flow=bool(topology is not None and topology.flow),
+        agents=len(component.agents) if component is not None else 0,
+        has_flow=bool(component is not None and component.flow),
         by=command.by,
         reason=command.reason,
     )
     report = SwapReport(
         graph_version=engine.state.graph_version,
         swap=False,
-        topology=prepared.change,
+        component_change=prepared.change,
         warnings=prepared.warnings,
     )
     fields: dict[str, Any] = {

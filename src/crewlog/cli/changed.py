@@ -38,7 +38,11 @@ def show_change(screen: Screen, sight: Sight, changed: ChangeResult) -> None:
     old = sight.state.graph_version
     other = changed.swap or (report is not None and report.at_once)
     head = f"  graph v{old} → v{changed.graph_version}" if other else f"  graph v{old} stays"
-    if report is not None and report.topology is not None and report.topology.kind == "merge":
+    if (
+        report is not None
+        and report.component_change is not None
+        and report.component_change.kind == "merge"
+    ):
         head = f"  graph v{old} becomes one with another"
     screen.wrapped([(head, "bold"), "  "], plain(changed.detail), indent=4)
     for remark in changed.remarks:

@@ -293,7 +293,7 @@ async def make_change(
                 return exits.STOPPED
             # Only what was seen may come about.
             what.update(graph_version=sight.state.graph_version)
-            topology = seen.report.topology if seen.report is not None else None
+            topology = seen.report.component_change if seen.report is not None else None
             if topology is None or topology.kind == "nothing":
                 # Other graphs have ids of the command's own, which their definitions name.
                 what.update(expect=seen.definition)

@@ -98,7 +98,9 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
             screen.line(("■ ", "yellow"), over)
             screen.line("")
         show_picture(screen, plan, statuses)
-        if plan.topology is not None and any(not node.is_wake_node for node in plan.nodes.values()):
+        if plan.component is not None and any(
+            not node.is_wake_node for node in plan.nodes.values()
+        ):
             screen.line("")
             show_creatures(screen, plan, statuses)
         show_channels(screen, plan)

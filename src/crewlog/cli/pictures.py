@@ -21,7 +21,7 @@ def show_picture(
 
     Of creatures alone it is a table of them: no way leads from one to the other.
     """
-    if plan.topology is not None and all(node.is_wake_node for node in plan.nodes.values()):
+    if plan.component is not None and all(node.is_wake_node for node in plan.nodes.values()):
         show_creatures(screen, plan, statuses or {})
         return
     width = min(screen.width, _WIDEST) - 4

@@ -31,7 +31,7 @@ def show_creatures(screen: Screen, plan: GraphPlan, statuses: Mapping[NodeName, 
         plan: The plan.
         statuses: What each node is.
     """
-    graph = plan.topology
+    graph = plan.component
     if graph is None:
         return
     rows = [_creature(name, graph, plan, statuses) for name in sorted(graph.agents)]
@@ -40,9 +40,9 @@ def show_creatures(screen: Screen, plan: GraphPlan, statuses: Mapping[NodeName, 
 
 def show_channels(screen: Screen, plan: GraphPlan) -> None:
     """The channels of a plan's graph, each with who speaks and who hears there; and who is away."""
-    if plan.topology is None:
+    if plan.component is None:
         return
-    uses = channel_views(plan.topology)
+    uses = channel_views(plan.component)
     if uses:
         screen.line("")
         _table(screen, ("channel", "from", "to"), [_channel(each) for each in uses])

@@ -33,22 +33,22 @@ def tell_graphs(
         before: The plan that the run had, where it is known.
     """
     report = changed.report
-    if report is None or report.topology is None:
+    if report is None or report.component_change is None:
         return
     stays: list[str] = []
     leaves: list[str] = []
     plan = GraphPlan.model_validate(seen.plan, extra="ignore") if seen and seen.plan else None
-    if plan is not None and plan.topology is not None and before is not None:
-        lived = before.topology.agents if before.topology is not None else ()
+    if plan is not None and plan.component is not None and before is not None:
+        lived = before.component.agents if before.component is not None else ()
         # Who comes and is connected with nobody is affected, and never was in the run's own plan.
         there = {*map(str, lived), *map(_creature, report.added)}
-        there |= {*map(str, report.topology.affected_creatures)}
+        there |= {*map(str, report.component_change.affected_creatures)}
         there -= {*map(_creature, report.removed)}
-        stays = sorted(plan.topology.agents)
+        stays = sorted(plan.component.agents)
         leaves = sorted(there - {*stays})
     # The ids of a dry run's parts are not those that they would have.
     known = not changed.plan
-    for head, text in graph_lines(RunId(run), report.topology, stays, leaves, known=known):
+    for head, text in graph_lines(RunId(run), report.component_change, stays, leaves, known=known):
         screen.wrapped(head, text, indent=sum(len(part[0]) for part in head))
 
 

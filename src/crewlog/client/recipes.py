@@ -179,7 +179,7 @@ async def way_back(
     gone = [AgentName(name) for name in here if name not in there]
     came = await _came_with(store, state.run) if gone else {}
     before, after = _channels(now), _channels(made)
-    graph = lower(made).topology
+    graph = lower(made).component
     said = {name: home for name, home in made.away.items() if name not in now.away}
     policy = made.graph and made.graph.model_copy(update={"away": said})
     return WayBack(

@@ -65,9 +65,9 @@ class AwarenessBlocks:
             yield f"You stay in one component with {seen.own.beside}."
         if seen.workers:
             yield f"These agents work for you: {listed(seen.workers)}."
-        if seen.graph is not None:
+        if seen.component is not None:
             yield "You may change the component by the group tools. All of it:"
-            yield from self._component_lines(seen.graph)
+            yield from self._component_lines(seen.component)
         elif len(seen.own.channels) + len(seen.own.wires) + len(seen.wired) == 0:
             yield "No channel and no wire leads to you or from you."
 

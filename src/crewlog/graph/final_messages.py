@@ -71,7 +71,7 @@ class FinalMessages:
             return found
         if self._run.rules_of(agent, step).bad_reply == "accept":
             return found.accepted
-        component = self._run.plan.topology
+        component = self._run.plan.component
         may_be_empty = component is not None and agent in component.agents
         return found.accepted if may_be_empty and found.ending == "empty" else found
 

@@ -36,7 +36,7 @@ def authorize_group_change(
     run: RunContext, step: StepId, agent: AgentName, operations: Sequence[o.Operation]
 ) -> Decision:
     """Whether the agent of a step may change its component by these operations."""
-    component = run.plan.topology or Component()
+    component = run.plan.component or Component()
     own = component.agents.get(agent)
     entry = run.state.frontier.get(step)
     if own is None or entry is None or entry.is_detached:
@@ -117,7 +117,7 @@ def change_result_text(what: str, report: SwapReport) -> str:
         what: What changes.
         report: The effects of the change.
     """
-    version, change = f"The graph is v{report.graph_version}", report.topology
+    version, change = f"The graph is v{report.graph_version}", report.component_change
     is_split = change is not None and change.kind == "split"
     if report.swap:
         calls = "the calls of the agents that leave" if is_split else "the running calls"

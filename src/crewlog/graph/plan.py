@@ -346,7 +346,7 @@ class GraphPlan(Model):
     """The settings of a conversation; none: the run ends with its flow."""
     graph: GraphPolicy | None = None
     """The settings of agents with channels; none: the crew has no such agents."""
-    topology: Component | None = None
+    component: Component | None = None
     """The component: agents with channels, and how they are connected; none: there are none."""
     interrupts: InterruptPolicy = InterruptPolicy()
     """Who answers interrupts, and what happens to those without an answer."""

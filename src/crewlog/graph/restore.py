@@ -219,7 +219,7 @@ def with_returning_logs(
         moved: The heads of these logs when the agents moved to split runs.
         plan: The plan that the run continues with.
     """
-    component = plan.topology or Component()
+    component = plan.component or Component()
     logs = {private_log(name) for name in component.agents}
     logs |= {LogName(f"{CHANNEL}{name}") for name in component.channels}
     added = {log: at for log, at in moved.items() if log in logs and log not in then.messages}

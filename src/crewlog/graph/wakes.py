@@ -107,12 +107,12 @@ class Wakes:
 
     def output_wire_logs(self, agent: AgentName) -> tuple[LogName, ...]:
         """The logs at the ends of an agent's output wires."""
-        topology = self._run.plan.topology
-        if topology is None or agent not in topology.agents:
+        component = self._run.plan.component
+        if component is None or agent not in component.agents:
             return ()
         return tuple(
             LogName(to if to.startswith(CHANNEL) else f"{READERS}{to}")
-            for to in topology.agents[agent].wires
+            for to in component.agents[agent].wires
         )
 
     def wake_along_output_wires(
@@ -173,7 +173,7 @@ def plan_component_change(old: GraphPlan, new: GraphPlan, run: RunId) -> Compone
         new: The next plan.
         run: The run.
     """
-    before, after = old.topology or Component(), new.topology or Component()
+    before, after = old.component or Component(), new.component or Component()
     if before == after:
         return None
     return change_of_components({run: before}, {run: after})
@@ -190,8 +190,8 @@ def component_events(
         split_runs: The components of the split runs.
     """
     split_runs = split_runs or {}
-    before = old.topology.agents if old.topology is not None else {}
-    after = {**(new.topology.agents if new.topology is not None else {})}
+    before = old.component.agents if old.component is not None else {}
+    after = {**(new.component.agents if new.component is not None else {})}
     for component in split_runs.values():
         after |= component.agents
 
@@ -232,17 +232,17 @@ def woken_agents(
         log: The log.
         speaker: The agent that sends it, which it does not wake; none: people.
     """
-    topology = plan.topology
-    if topology is None:
+    component = plan.component
+    if component is None:
         return ()
     if log == PUBLIC:
         root = plan.graph.root if plan.graph is not None else None
         return () if root is None or speaker is not None else (root,)
     if log.startswith(CHANNEL):
-        return topology.listeners(log.removeprefix(CHANNEL), speaker)
+        return component.listeners(log.removeprefix(CHANNEL), speaker)
     if readers := named_readers(log):
         return tuple(name for name in readers if name != speaker)
-    return tuple(name for name in topology.agents if log == private_log(name))
+    return tuple(name for name in component.agents if log == private_log(name))
 
 
 def unread_log_reason(plan: GraphPlan, log: LogName) -> tuple[str, str]:
@@ -255,21 +255,21 @@ def unread_log_reason(plan: GraphPlan, log: LogName) -> tuple[str, str]:
     Returns:
         The reason and the remedy; both empty if it wakes an agent, or a flow may read it.
     """
-    topology = plan.topology
-    if topology is None:
+    component = plan.component
+    if component is None:
         return "", ""
     if any(plan.wake_node_of(AgentName(name)) is not None for name in woken_agents(plan, log)):
         return "", ""
-    if topology.flow and not log.startswith(CHANNEL):
+    if component.flow and not log.startswith(CHANNEL):
         return "", ""
     reason = "its readers read it only in their next turn, which it does not start"
     if log == PUBLIC:
         reason = "the graph has no root agent, which messages to public wake"
     elif log.startswith(CHANNEL):
         reason = f"no agent listens to {log.removeprefix(CHANNEL)!r}"
-    channels = sorted({channel for each in topology.agents.values() for channel in each.listen})
+    channels = sorted({channel for each in component.agents.values() for channel in each.listen})
     options = [f"--to {CHANNEL}{channel}" for channel in channels[:3]]
-    options.append(f"--to {private_log(min(topology.agents, default=AgentName('AGENT')))}")
+    options.append(f"--to {private_log(min(component.agents, default=AgentName('AGENT')))}")
     return reason, f"Send it to a log that wakes an agent: {', '.join(options)}."
 
 

@@ -155,7 +155,9 @@ def change_report(report: SwapReport) -> wire.ChangeReport:
         withdrawn=report.withdrawn,
         notes=report.notes,
         warnings=report.warnings,
-        topology=component_change_view(report.topology) if report.topology is not None else None,
+        component_change=component_change_view(report.component_change)
+        if report.component_change is not None
+        else None,
         at_once=report.at_once,
     )
 

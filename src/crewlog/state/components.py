@@ -70,7 +70,7 @@ class ChannelAgent(Model):
         return tuple(dict.fromkeys((*self.send, *wired)))
 
     @property
-    def connected_agents(self) -> Iterator[AgentName]:
+    def linked_agents(self) -> Iterator[AgentName]:
         """The agents that it is connected with by wires and parent links."""
         yield from (AgentName(to) for to in self.wires if not to.startswith(CHANNEL))
         yield from (each for each in (self.parent, self.beside) if each is not None)
@@ -158,13 +158,13 @@ def change_of_components(
     )
 
 
-def connected_agents(graph: Component) -> list[tuple[AgentName, ...]]:
+def connected_agents(component: Component) -> list[tuple[AgentName, ...]]:
     """The connected sets of agents, each by name. The first one keeps the run id.
 
     The one with the flow is first, then the largest; of two equal ones, the one whose first name is
     smaller.
     """
-    parents: dict[AgentName, AgentName] = {name: name for name in graph.agents}
+    parents: dict[AgentName, AgentName] = {name: name for name in component.agents}
 
     def root(of: AgentName) -> AgentName:
         while parents[of] != of:
@@ -177,14 +177,14 @@ def connected_agents(graph: Component) -> list[tuple[AgentName, ...]]:
         parents[second] = first
 
     first_on_channel: dict[str, AgentName] = {}
-    for name, agent in graph.agents.items():
+    for name, agent in component.agents.items():
         for channel in _channels(agent):
             if (first_agent := first_on_channel.setdefault(channel, name)) != name:
                 connect(first_agent, name)
-        for other in agent.connected_agents:
+        for other in agent.linked_agents:
             if other in parents:
                 connect(other, name)
-    flow = [name for name in graph.flow if name in parents]
+    flow = [name for name in component.flow if name in parents]
     for one, two in pairwise(flow):
         connect(one, two)
     members: dict[AgentName, list[AgentName]] = {}
@@ -230,14 +230,14 @@ class AgentNeighbors(NamedTuple):
     """The agents with a wire to it."""
     workers: tuple[AgentName, ...]
     """The agents whose parent it is."""
-    graph: Component | None
+    component: Component | None
     """The whole component, for a privileged agent."""
 
 
-def agent_neighbors(graph: Component, name: AgentName) -> AgentNeighbors:
+def agent_neighbors(component: Component, name: AgentName) -> AgentNeighbors:
     """The part of its component that an agent sees."""
-    own = graph.agents[name]
-    others = sorted(graph.agents.items())
+    own = component.agents[name]
+    others = sorted(component.agents.items())
     outlets = {each: agent.outlets for each, agent in others}
     return AgentNeighbors(
         own=own,
@@ -251,7 +251,7 @@ def agent_neighbors(graph: Component, name: AgentName) -> AgentNeighbors:
         ),
         wired=tuple(each for each, agent in others if name in agent.wires),
         workers=tuple(each for each, agent in others if agent.parent == name),
-        graph=graph if own.privileged else None,
+        component=component if own.privileged else None,
     )
 
 
@@ -275,11 +275,11 @@ def _run_label(run: RunId) -> str:
 
 
 def _renames(
-    kind: Literal["agent", "channel"], graph: RunId, names: Mapping[str, str]
+    kind: Literal["agent", "channel"], run: RunId, names: Mapping[str, str]
 ) -> Iterator[Rename]:
     for was, now in sorted(names.items()):
         if was != now:
-            yield Rename(kind=kind, run=graph, was=was, now=now)
+            yield Rename(kind=kind, run=run, was=was, now=now)
 
 
 def free_names(
@@ -407,42 +407,42 @@ def _merged_channels(
     )
 
 
-def split_components(graph: RunId, of: Component, command: str) -> dict[RunId, Component]:
+def split_components(run: RunId, component: Component, command: str) -> dict[RunId, Component]:
     """The components of a run, by run id; the first one keeps the id and the unused channels."""
-    parts = connected_agents(of)
+    parts = connected_agents(component)
     if len(parts) < 2:  # none: a run with channels and no agents
-        return {graph: of}
+        return {run: component}
     component_number = {
         channel: number
         for number, names in enumerate(parts)
         for name in names
-        for channel in _channels(of.agents[name])
+        for channel in _channels(component.agents[name])
     }
     result: dict[RunId, Component] = {}
     for number, names in enumerate(parts):
-        id_ = split_run_id(graph, command, names[0]) if number else graph
+        id_ = split_run_id(run, command, names[0]) if number else run
         channels = {
             name: channel
-            for name, channel in of.channels.items()
+            for name, channel in component.channels.items()
             if component_number.get(name, 0) == number
         }
         result[id_] = Component(
-            agents={name: of.agents[name] for name in names},
-            channels=_moved_channels(channels, graph, id_) if number else channels,
-            flow=() if number else of.flow,
+            agents={name: component.agents[name] for name in names},
+            channels=_moved_channels(channels, run, id_) if number else channels,
+            flow=() if number else component.flow,
         )
     return result
 
 
-def split_run_id(graph: RunId, command: str, first: AgentName) -> RunId:
+def split_run_id(run: RunId, command: str, first: AgentName) -> RunId:
     """The id of a split run, the same in every process.
 
     Args:
-        graph: The original run.
+        run: The original run.
         command: The command that splits it.
         first: The first agent of the split run, by name.
     """
-    return RunId(f"{graph[:_ID_KEPT]}.{hash_json([graph, command, first])[:8]}")
+    return RunId(f"{run[:_ID_KEPT]}.{hash_json([run, command, first])[:8]}")
 
 
 def _agents_in_other_components(
@@ -450,9 +450,9 @@ def _agents_in_other_components(
 ) -> tuple[AgentName, ...]:
     """After a merge or a split: the agents whose component has other agents, and those affected."""
     result = {*affected_agents(old, new, renamed)}
-    for id_, graph in new.items():
-        if id_ not in old or old[id_].agents.keys() != graph.agents.keys():
-            result |= {*graph.agents}
+    for id_, component in new.items():
+        if id_ not in old or old[id_].agents.keys() != component.agents.keys():
+            result |= {*component.agents}
     return tuple(sorted(result))
 
 
@@ -468,11 +468,15 @@ def affected_agents(
     """
     new_names = {(each.run, each.was): each.now for each in renamed if each.kind == "agent"}
     result: set[AgentName] = set()
-    for id_, graph in new.items():
+    for id_, component in new.items():
         before = old.get(id_)
-        result |= {*graph.agents} if before is None else _agents_with_other_neighbors(before, graph)
-    for id_, graph in old.items():
-        former = {AgentName(new_names.get((id_, name), name)) for name in graph.agents}
+        result |= (
+            {*component.agents}
+            if before is None
+            else _agents_with_other_neighbors(before, component)
+        )
+    for id_, component in old.items():
+        former = {AgentName(new_names.get((id_, name), name)) for name in component.agents}
         present = new[id_].agents if id_ in new else {}
         result |= former - {*present}
     return tuple(sorted(result))
@@ -536,27 +540,31 @@ def _existing_names(what: str, names: Iterable[str]) -> str:
     return f"There are the {what} {', '.join(names_[:_NAMED])}{more}."
 
 
-def _check_agent(graph: Component, name: str, id_: RunId) -> None:
-    if name not in graph.agents:
+def _check_agent(component: Component, name: str, run: RunId) -> None:
+    if name not in component.agents:
         raise ComponentConflict(
-            f"there is no agent {name!r} with channels in the run {id_!r}",
-            remedy=did_you_mean(name, graph.agents, _existing_names("agents", graph.agents)),
+            f"there is no agent {name!r} with channels in the run {run!r}",
+            remedy=did_you_mean(
+                name, component.agents, _existing_names("agents", component.agents)
+            ),
         )
 
 
-def _check_wire_target(graph: Component, to: str, id_: RunId) -> None:
+def _check_wire_target(component: Component, to: str, run: RunId) -> None:
     """Checks that a wire may lead there; a channel must be used by an agent."""
     name = to.removeprefix(CHANNEL)
     if name == to:
-        return _check_agent(graph, to, id_)
-    if name not in graph.channels:
+        return _check_agent(component, to, run)
+    if name not in component.channels:
         raise ComponentConflict(
-            f"there is no channel {name!r} in the run {id_!r}",
-            remedy=did_you_mean(name, graph.channels, _existing_names("channels", graph.channels)),
+            f"there is no channel {name!r} in the run {run!r}",
+            remedy=did_you_mean(
+                name, component.channels, _existing_names("channels", component.channels)
+            ),
         )
-    if not any(name in _channels(each) for each in graph.agents.values()):
+    if not any(name in _channels(each) for each in component.agents.values()):
         raise ComponentConflict(
-            f"no agent of the run {id_!r} listens or sends to the channel {name!r}",
+            f"no agent of the run {run!r} listens or sends to the channel {name!r}",
             remedy="A channel alone connects no agents: name one that an agent of that run uses.",
         )
     return None

@@ -125,7 +125,7 @@ class ChangeReport(Model):
     warnings: tuple[str, ...] = ()
     """Effects that are perhaps not intended, such as a channel without a reader. The second line of
     each is the remedy."""
-    topology: ComponentChangeView | None = None
+    component_change: ComponentChangeView | None = None
     """The change of components, if there is one."""
     at_once: bool = False
     """Whether the change applies at once although nodes are added or removed: only agents with

@@ -127,7 +127,7 @@ def lower_validated(definition: CrewDefinition, hash_: ContentHash | None = None
         limits=definition.limits,
         conversation=definition.conversation,
         graph=(definition.graph or GraphPolicy()) if definition.lives else None,
-        topology=component_of(definition, flow) if definition.lives else None,
+        component=component_of(definition, flow) if definition.lives else None,
         interrupts=definition.interrupts,
         policy=definition.policy,
     )

@@ -135,8 +135,8 @@ def _split_report(
         )
     report = plan_change(engine, whole, abandon=abandon)
     components = {
-        state.run: plan.topology or Component(),
-        **{each.run: each.topology for each in split_runs},
+        state.run: plan.component or Component(),
+        **{each.run: each.component for each in split_runs},
     }
     return report.model_copy(
         update={
@@ -144,7 +144,9 @@ def _split_report(
             "swap": True,
             "at_once": False,
             "steps": tuple(_with_new_run(remap, runs) for remap in report.steps),
-            "topology": change_of_components({state.run: old.topology or Component()}, components),
+            "component_change": change_of_components(
+                {state.run: old.component or Component()}, components
+            ),
         }
     )
 
@@ -229,7 +231,7 @@ def _apply_component_change(
 ) -> None:
     """Puts a plan with another component in force; the flow and its steps stay the same."""
     old, state = engine.plan, engine.state
-    change, split_runs = report.topology or ComponentChange(), engine.pending_split_runs
+    change, split_runs = report.component_change or ComponentChange(), engine.pending_split_runs
     moved_nodes = {node for each in split_runs for node in each.contents.nodes}
     moved = {step for step, entry in state.frontier.items() if entry.node in moved_nodes}
     moved |= {step for step, entry in state.detached_steps.items() if entry.node in moved_nodes}
@@ -261,7 +263,7 @@ def _apply_component_change(
             new_graph_ids=change.new_graph_ids,
             affected_creatures=change.affected_creatures,
             events=tuple(
-                component_events(old, plan, {each.run: each.topology for each in split_runs})
+                component_events(old, plan, {each.run: each.component for each in split_runs})
             ),
             graph_version=report.graph_version,
             crew=plan.crew,

@@ -84,7 +84,7 @@ class SwapReport(Model):
     """What may not be intended: that a channel has no reader any more, or that no node sets the
     output that ends the run. Each with its remedy in a line of its own."""
     remap: Remap = Remap()
-    topology: ComponentChange | None = None
+    component_change: ComponentChange | None = None
     """The change of the component; none: it stays the same."""
     at_once: bool = False
     """Whether it applies at once though nodes change, because only wake nodes do."""
@@ -121,7 +121,7 @@ def swap_report(
         update = {
             "swap": False,
             "at_once": True,
-            "topology": plan_component_change(old, new, state.run),
+            "component_change": plan_component_change(old, new, state.run),
         }
         return report.model_copy(update=update)
     if state.is_conversation_idle:  # the next exchange starts with an empty routing
@@ -131,7 +131,7 @@ def swap_report(
 
 def is_same_graph(old: GraphPlan, new: GraphPlan) -> bool:
     """Whether two plans have the same nodes, edges and component."""
-    return [*old.nodes.items()] == [*new.nodes.items()] and old.topology == new.topology
+    return [*old.nodes.items()] == [*new.nodes.items()] and old.component == new.component
 
 
 def is_same_flow(old: GraphPlan, new: GraphPlan) -> bool:

@@ -68,12 +68,12 @@ def command_records(position: int, entry: j.JournalEntry) -> Iterator[AuditRecor
                 position, entry, "command", "change", "failed", detail=detail, reason=entry.error
             )
         case j.MergeFailed():
-            detail = f"one graph with {entry.other}"
+            detail = f"run merge with {entry.other}"
             yield _record(
                 position, entry, "command", "change", "failed", detail=detail, reason=entry.reason
             )
         case j.RunEndedByMerge():
-            detail = f"one graph with {entry.run}"
+            detail = f"run merge with {entry.run}"
             yield _record(position, entry, "command", "change", "in force", detail=detail)
         case j.MessageAdded() if entry.command is None:
             return  # the run input: the start has a record

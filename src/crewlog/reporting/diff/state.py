@@ -90,7 +90,7 @@ def _graph(state: CrewState) -> dict[str, Json]:
             state.pending_change.what or f"version {state.pending_change.graph_version}"
         )
     if state.pending_merge is not None:
-        found["is to be one graph with"] = state.pending_merge.other
+        found["merges with"] = state.pending_merge.other
     found |= {f"merge {op}": each.outcome for op, each in state.merges.items()}
     return found
 

@@ -96,7 +96,7 @@ def graph_drawing(
         mermaid=mermaid(plan, statuses),
         url=url,
         channel_agents=_channel_agents(plan, statuses),
-        channels=channel_views(plan.topology) if plan.topology is not None else (),
+        channels=channel_views(plan.component) if plan.component is not None else (),
         remote_agents={AgentName(name): RunId(run) for name, run in plan.away.items()},
     )
 
@@ -104,7 +104,7 @@ def graph_drawing(
 def _channel_agents(
     plan: GraphPlan, statuses: Mapping[NodeName, str]
 ) -> tuple[ChannelAgentView, ...]:
-    component = plan.topology
+    component = plan.component
     if component is None:
         return ()
     root = plan.graph.root if plan.graph is not None else None

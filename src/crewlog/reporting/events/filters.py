@@ -87,7 +87,7 @@ class EventFilter:
                 raise UsageError(
                     f"there is no event of the kind {kind!r}",
                     remedy=did_you_mean(
-                        kind, known, f"Of graphs there are {listed(GRAPH_EVENTS)}; else a kind of "
+                        kind, known, f"Kinds of components: {listed(GRAPH_EVENTS)}; else a kind of "
                         "journal entry, as `crewlog log` has it."
                     ),
                 )  # fmt: skip

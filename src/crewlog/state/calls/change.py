@@ -60,7 +60,7 @@ class PreparedSplitRun(Model):
     run: RunId
     definition: dict[str, Json]
     """Its definition, as canonical JSON."""
-    topology: Component
+    component: Component
     """Its component."""
     contents: SplitContents
     """The agents and channels that it gets, with their budget."""
