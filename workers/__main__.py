@@ -19,7 +19,7 @@ from crewlog.workers.settings import WorkerSettings
 
 @asynccontextmanager
 async def connect(_: WorkerSettings) -> AsyncGenerator[tuple[Client, Store]]:
-    """Connects to the servers of `TEMPORAL_*` and `DATABASE_URL`.
+    """Connects to the servers of `TEMPORAL_*` and `DATABASE_URL`, whatever the worker's settings.
 
     Raises:
         TemporalUnavailable: No Temporal server is configured, or it does not answer.
@@ -30,13 +30,13 @@ async def connect(_: WorkerSettings) -> AsyncGenerator[tuple[Client, Store]]:
     if not profile.address:
         raise TemporalUnavailable(
             "no Temporal server is configured",
-            remedy="Set TEMPORAL_ADDRESS; `crewlog worker` starts and uses a local server.",
+            remedy="Set TEMPORAL_ADDRESS, or use `crewlog worker`, which starts a local server.",
         )
     url = os.environ.get("DATABASE_URL")
     if not url:
         raise StoreUnavailable(
             "no database is configured",
-            remedy="Set DATABASE_URL; `crewlog worker` starts and uses a local database.",
+            remedy="Set DATABASE_URL, or use `crewlog worker`, which starts a local database.",
         )
     options = connect_options(profile)
     temporal = await connect_temporal(profile.address, environment_converter(), options)

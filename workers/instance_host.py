@@ -78,7 +78,7 @@ class WorkerHost:
         self._worker: Worker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def serve(self, worker: Worker) -> None:
+    def attach(self, worker: Worker) -> None:
         """Uses this worker, and the event loop that runs now."""
         self._worker, self._loop = worker, asyncio.get_running_loop()
 

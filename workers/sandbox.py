@@ -1,8 +1,8 @@
 """Temporal's sandbox for the workflow modules, and the modules that pass through it, with reasons.
 
-The SDK asks the instance for the serialization context of every payload of an activation, and would
-enter the sandbox each time: nine times a step, which is a third of a step's time on the worker.
-Crewlog's converter only needs the run of the payload, so the answer comes from outside the sandbox.
+For every payload of an activation, the SDK asks the instance for the serialization context. Its own
+instance runs code in the sandbox to answer: nine times a step, which is a third of a step's time on
+the worker. Crewlog's converter needs only the run, so `SandboxedInstance` answers outside of it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from crewlog.workers.instance_host import Host, NoHost, WorkerHost
 from crewlog.workflows.commands.queue import PACKED_SIGNALS, pack_names
 
 PASSED_THROUGH: dict[str, str] = {
-    "langgraph": "large, and pure as it is driven here: no Pregel loop, no I/O, async routers",
+    "langgraph": "large; pure as the engine uses it: no Pregel loop, no I/O, async routers",
     "langchain_core": "langgraph's base; messages must be the same classes in and out",
     "langsmith": "imported by langchain_core; tracing is turned off where the graph is driven",
     "pydantic": "models rebuilt for every execution cost 390 ms each time",
@@ -54,7 +54,7 @@ PASSED_THROUGH: dict[str, str] = {
     "rfc8785": "spells JSON; pure functions",
     "xxhash": "langgraph's task ids; compiled",
     "ormsgpack": "langgraph's serializer; compiled, never called",
-    "_pytest": "rewrites the modules of its plugins, us too; else imported for every execution",
+    "_pytest": "imported in tests by Crewlog's modules: pytest rewrites those of its plugins",
     "crewlog.authority": "pure core",
     "crewlog.canonical_json": "pure core",
     "crewlog.content_blocks": "pure core",
@@ -74,12 +74,11 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.wire": "models of the wire contract: no I/O",
     "crewlog.workflows.activity_options": "pure; no state of its own",
     "crewlog.workflows.call_outcomes": "classes without module state, and pure functions",
-    "crewlog.workflows.commands.changes": "pure functions, and one that waits; no module state",
     "crewlog.workflows.crew_run": "classes without module state; imported anew it costs 2 ms",
     "crewlog.workflows.interceptors": "classes without module state; loaded by the worker",
     "crewlog.workflows.execution": "classes without module state; imported anew they cost 5 ms",
     "crewlog.workflows.authorization": "pure functions, and one that waits; no module state",
-    "crewlog.workflows.commands": "classes without module state, and a table of functions",
+    "crewlog.workflows.commands": "no module state but a table of functions, which imports fill",
     "crewlog.workflows.local_activity": "a function that waits; no module state",
 }
 """Never the root package: all of its modules would pass through, without reasons.
@@ -96,7 +95,7 @@ _PRELOADED = (
 )
 """LangChain imports these at its first use, which would read files in a workflow thread."""
 
-_LAST = frozenset(
+_ENDING_COMMANDS = frozenset(
     {
         "complete_workflow_execution",
         "fail_workflow_execution",
@@ -121,10 +120,10 @@ class SandboxedInstance(WorkflowInstance):
       `_has_events_after_end`.
     - An instance that a query has brought ahead of its history is evicted after the answer; see
       `crewlog.workers.history_progress`.
-    - Updates come after all other jobs of an activation. The SDK puts an update first, except on a
-      worker that replays the history before it: this one gets the update in an activation of its
-      own, after the rest. The commands in the history would then have an order that no replay can
-      produce, and the run could not continue. So the second order is always used.
+    - Updates come after all other jobs of an activation. The SDK puts an update first. But
+      a worker that has to replay the history before it gets the update in an activation of its own,
+      after the other jobs. So the commands in the history could have an order that no replay
+      produces, and the run could not continue. Here updates are always last.
     - The signals of an activation are packed into one for a crew's run; see
       `crewlog.workflows.commands.queue`.
     - In an encrypted run, results name their calls; see `crewlog.workers.activity_ids`.
@@ -237,7 +236,7 @@ class SandboxedInstance(WorkflowInstance):
         rest = [job for job in act.jobs if not job.HasField("do_update")]
         first = self._inner.activate(_with_jobs(act, rest))
         if first.HasField("failed") or _ends(first):
-            return first
+            return first  # the server rejects the updates of an execution that ends
         second = self._inner.activate(_with_jobs(act, updates))
         if second.HasField("failed"):
             return second
@@ -303,7 +302,10 @@ def _with_jobs(
 
 
 def _with_packed_signals(act: WorkflowActivation) -> WorkflowActivation:
-    """Packs the signals of an activation into one, at the position of the first."""
+    """Packs the signals of an activation into one, at the position of the first.
+
+    A signal of that name from a client is packed, too; see `crewlog.workflows.commands.queue`.
+    """
     signals = [job.signal_workflow for job in act.jobs if job.HasField("signal_workflow")]
     if len(signals) < 2 and not any(each.signal_name == PACKED_SIGNALS for each in signals):
         return act
@@ -320,8 +322,11 @@ def _with_packed_signals(act: WorkflowActivation) -> WorkflowActivation:
 
 
 def _ends(completion: WorkflowActivationCompletion) -> bool:
-    """Whether the execution ends; the server refuses later updates."""
-    return any(command.WhichOneof("variant") in _LAST for command in completion.successful.commands)
+    """Whether a command ends the execution."""
+    return any(
+        command.WhichOneof("variant") in _ENDING_COMMANDS
+        for command in completion.successful.commands
+    )
 
 
 class Runner(WorkflowRunner):
@@ -331,9 +336,9 @@ class Runner(WorkflowRunner):
         self._inner = inner
         self._host = WorkerHost()
 
-    def serve(self, worker: Worker) -> None:
-        """Gives instances access to their worker."""
-        self._host.serve(worker)
+    def attach(self, worker: Worker) -> None:
+        """Gives instances access to their worker. Its event loop must run."""
+        self._host.attach(worker)
 
     @override
     def prepare_workflow(self, defn: Any) -> None:

@@ -220,7 +220,7 @@ async def running_worker(
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=timedelta(seconds=settings.shutdown_seconds),
     )
-    runner.serve(worker)
+    runner.attach(worker)
     # For tools that are not coroutines; asyncio's own pool has six threads on two cores.
     threads = ThreadPoolExecutor(settings.max_activities, thread_name_prefix="tool")
     asyncio.get_running_loop().set_default_executor(threads)

@@ -36,7 +36,7 @@ async def worker(lab: Lab, **options: Any) -> AsyncIterator[Worker]:
         workflow_runner=runner,
         **options,
     )
-    runner.serve(running)
+    runner.attach(running)
     async with running:
         yield running
 
