@@ -1,7 +1,7 @@
 """Authorization of commands: the principal of a command, and whether the policy permits it.
 
-The loop authorizes each command once, before anything is done for it. It does so again only if the
-policy changed while the command was prepared. An open policy costs nothing here.
+The loop verifies the signature of each command once, before anything is done for it. It does so
+again only if the policy changed while the command was prepared. An open policy costs nothing here.
 
 An expiry is compared with the time at which a command arrived. Updates arrive with a workflow task,
 whose time is the same in each replay. Signals do not (`commands.queue.now`): for a signal with a
@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
 
     from crewlog.authority.principals import (
         CommandAuthorization,
+        authorize_at,
         authorize_command,
         authorize_right,
         signature_hash,
@@ -123,7 +124,14 @@ async def authorize(engine: Engine, incoming: QueuedCommand) -> None:
         and incoming.authorization.allowed
     ):
         incoming.arrived_at = await record_time()
-        _determine_authorization(engine, incoming)
+        checked = authorize_at(
+            incoming.authorization,
+            incoming.sent_name or incoming.name,
+            incoming.data,
+            _signature(incoming.data),
+            incoming.arrived_at,
+        )
+        incoming.checked = CheckedAuthorization(engine.plan.policy, checked)
 
 
 def check(engine: Engine, incoming: QueuedCommand) -> None:
@@ -307,8 +315,8 @@ def _edit_side_effects(
 
 def authorize_start(
     start: StartRun, data: Any, policy: Policy | None, run: str, at: int
-) -> StartRun:
-    """Authorizes a start; returns it with its principal if it is signed.
+) -> tuple[StartRun, CommandAuthorization]:
+    """Authorizes a start; returns it with its principal if it is signed, and the authorization.
 
     Args:
         start: The input of the run.
@@ -323,15 +331,13 @@ def authorize_start(
     checked = _check_signature(policy, START, data, start.proof, run=run, at=at)
     if not checked.allowed:
         raise start_error(not_permitted(checked))
-    return start.model_copy(update={"by": checked.principal}) if checked.verified else start
+    if checked.verified:
+        start = start.model_copy(update={"by": checked.principal})
+    return start, checked
 
 
 def check_initial_state(
-    start: StartRun,
-    data: Any,
-    plan: GraphPlan,
-    run: RunId,
-    at: int,
+    start: StartRun, checked: CommandAuthorization, plan: GraphPlan, run: RunId
 ) -> None:
     """Checks the initial state of a run as a state edit and messages are checked.
 
@@ -339,11 +345,10 @@ def check_initial_state(
     agents and tools have no signature.
 
     Args:
-        start: The input of the run, authorized.
-        data: The same, as it was sent.
+        start: The input of the run.
+        checked: Its authorization.
         plan: The plan of the run.
         run: The run.
-        at: When it was started, in milliseconds since the epoch.
 
     Raises:
         ApplicationError: a log has no reader (`InvalidStart`), or the principal does not have the
@@ -352,7 +357,6 @@ def check_initial_state(
     if start.initial_state is None:
         return
     initial = initial_state(start.initial_state)
-    checked = _check_signature(plan.policy, START, data, start.proof, run=run, at=at)
     try:
         for place, log in initial.named_logs:
             _check_log(plan, log, place)

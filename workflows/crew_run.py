@@ -176,8 +176,8 @@ class CrewRun:
             return self._start_with_prompt(start, start.prompt)
         prepared = await _prepare_run(start, authorization.signed_start(start, data, _started_at()))
         plan, run = GraphPlan.from_json(prepared.plan), RunId(workflow.info().workflow_id)
-        start = authorization.authorize_start(start, data, plan.policy, run, _started_at())
-        authorization.check_initial_state(start, data, plan, run, _started_at())
+        start, checked = authorization.authorize_start(start, data, plan.policy, run, _started_at())
+        authorization.check_initial_state(start, checked, plan, run)
         try:
             engine = await Engine.begin(
                 plan,

@@ -138,7 +138,7 @@ async def restore_run(
     run = RunId(workflow.info().workflow_id)
     task = _restore_input(start, run, authorization.signed_start(start, data, at))
     loaded = await execute_local_activity(RESTORE_STATE, task, RestoreStateResult)
-    start = authorization.authorize_start(start, data, loaded.policy, run, at)
+    start, _ = authorization.authorize_start(start, data, loaded.policy, run, at)
     plan, restored = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
     last = CrewState.from_json(loaded.last) if start.reopen else restored
     change = _change_input(start, run, restored, last)

@@ -495,8 +495,8 @@ def given_by(who: str, given: dict[str, Any], plan: GraphPlan) -> ApplicationErr
     data["proof"] = {"key": public(who), "expires": FOREVER, "signature": signature}
     start = StartRun.model_validate(data)
     try:
-        start = authorize_start(start, data, plan.policy, "sim", 0)
-        check_initial_state(start, data, plan, RUN, 0)
+        start, checked = authorize_start(start, data, plan.policy, "sim", 0)
+        check_initial_state(start, checked, plan, RUN)
     except ApplicationError as error:
         return error
     return None

@@ -169,15 +169,47 @@ def authorize_command(
         )
     result = _authenticate(policy, name, content, signature, run=run, at=at, namespace=namespace)
     if isinstance(result, str):
-        claim = f", which claims to be from {sender!r}," if sender else ""
-        return CommandAuthorization(
-            allowed=False,
-            reason=f"the crew's policy requires signed commands, and this {name}{claim} {result}",
-            remedy=_SIGN,
-            principal=f"{UNVERIFIED} {sender}".rstrip(),
-        )
+        return _unauthenticated(name, sender, result)
     principal_name, principal = result
     return authorize_right(principal_name, principal.rights, needed_right(name, content), name)
+
+
+def authorize_at(
+    checked: CommandAuthorization,
+    name: str,
+    content: Mapping[str, Json],
+    signature: Signature | None,
+    at: int,
+) -> CommandAuthorization:
+    """The authorization of a signed command whose time of arrival is known now.
+
+    Args:
+        checked: The authorization without an expiry: the signature is verified.
+        name: The command's name as it was sent.
+        content: The command as it was sent.
+        signature: Its signature.
+        at: When it was received, in milliseconds since the epoch.
+    """
+    if signature is None or not (fault := _expiry_fault(signature, at)):
+        return checked
+    by = content.get("by")
+    return _unauthenticated(name, by[:_LONGEST_NAME] if isinstance(by, str) else "", fault)
+
+
+def _unauthenticated(name: str, sender: str, fault: str) -> CommandAuthorization:
+    claim = f", which claims to be from {sender!r}," if sender else ""
+    return CommandAuthorization(
+        allowed=False,
+        reason=f"the crew's policy requires signed commands, and this {name}{claim} {fault}",
+        remedy=_SIGN,
+        principal=f"{UNVERIFIED} {sender}".rstrip(),
+    )
+
+
+def _expiry_fault(signature: Signature, at: int) -> str:
+    if signature.expires > at:
+        return ""
+    return f"has a signature that expired {(at - signature.expires) / 1000:.0f} s before it arrived"
 
 
 _SIGN = (
@@ -233,9 +265,8 @@ def _authenticate(
     owners = [each for each in policy.principals.items() if each[1].key == signature.key]
     if not owners:
         return f"is signed with the key {signature.key!r}, which no principal has"
-    if signature.expires <= at:
-        age = (at - signature.expires) / 1000
-        return f"has a signature that expired {age:.0f} s before it arrived"
+    if fault := _expiry_fault(signature, at):
+        return fault
     if not _is_signature_of(signature, run, name, content, namespace):
         return (
             f"has a signature that does not fit: it is for another run than {run!r} in "
