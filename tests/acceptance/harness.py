@@ -360,7 +360,11 @@ class Site:
 
     async def entries(self, run: Run, *kinds: str) -> list[Any]:
         """The entries of the run's journal, with those of a live run that are not stored yet."""
+        description = await self.temporal.get_workflow_handle(run.id).describe()
         found: list[JournalEntry] = []
+        if description.status is not WorkflowExecutionStatus.RUNNING:
+            found = [entry for _, entry in await self.journal(run)]
+            return [entry for entry in found if not kinds or entry.kind in kinds]
         position = 0
         while (page := await run.journal(position)).entries:
             position = page.entries[-1].position
