@@ -25,7 +25,7 @@ class ArtifactDefinition(Model):
 
 
 class Scratch(Model):
-    """Short-term notes of an agent, by the tools `note` and `notes`: of one run, and for itself."""
+    """Short-term notes of an agent in one run, by the tools `note` and `notes`."""
 
     most: int = Field(default=20, ge=1, le=1_000)
     """How many are kept; beyond, the oldest go."""
