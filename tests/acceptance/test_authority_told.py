@@ -73,7 +73,7 @@ async def until_refused(run: Run, times: int) -> None:
             await asyncio.sleep(0.05)
 
 
-def ruling(agent: str, tool_name: str, do: str = "deny") -> tuple[str, dict[str, Any]]:
+def set_permission(agent: str, tool_name: str, do: str = "deny") -> tuple[str, dict[str, Any]]:
     return "set_permission", {"agent": agent, "tool": tool_name, "do": do}
 
 
@@ -94,10 +94,10 @@ def rules(*rules: tuple[str, str]) -> tuple[str, dict[str, Any]]:
 YES = {"type": "approve"}
 BOTH = "rules[0] says always and rules[1] says never: publish by reader"
 BAD = [
-    (ruling("writr", "publish"), "there is no agent 'writr'", "Did you mean 'writer'?"),
-    (ruling("zoe", "publish"), "there is no agent 'zoe'", "Agents: writer, reader."),
-    (ruling("writer", "publsh"), "there is no tool 'publsh'", "Did you mean 'publish'?"),
-    (ruling("writer", "publish", "forbid"), "'do' must be", "docs/wire.md"),
+    (set_permission("writr", "publish"), "there is no agent 'writr'", "Did you mean 'writer'?"),
+    (set_permission("zoe", "publish"), "there is no agent 'zoe'", "Agents: writer, reader."),
+    (set_permission("writer", "publsh"), "there is no tool 'publsh'", "Did you mean 'publish'?"),
+    (set_permission("writer", "publish", "forbid"), "'do' must be", "docs/wire.md"),
     (answer("i9", YES), "'i9' is not open", "Open now: i1"),
     (answer("i1", edit("publish", txt="x")), "of 'publish' are not valid", "stays open"),
     (answer("i1", edit("drop", text="x")), "'drop'", ""),

@@ -213,7 +213,7 @@ async def test_a_live_graph_is_changed_at_once(crews: Site) -> None:
     crews.open_gate(run, "open")
     await rested(run)
     changes = await crews.entries(run, "ComponentChanged")
-    assert [[(e.event, e.creature) for e in change.events] for change in changes] == [
+    assert [[(e.event, e.agent) for e in change.events] for change in changes] == [
         [("CREATURE_STARTED", "late")],
         [("CREATURE_STOPPED", "late")],
     ]
@@ -242,7 +242,7 @@ async def test_who_is_stopped_and_started_is_told_as_an_event(crews: Site) -> No
     told = [
         event for entry in await crews.entries(run, "DefinitionChanged") for event in entry.events
     ]
-    assert [(event.event, event.creature) for event in told] == [
+    assert [(event.event, event.agent) for event in told] == [
         ("CREATURE_STOPPED", "b"),
         ("CREATURE_STARTED", "b"),
     ]

@@ -263,7 +263,7 @@ async def test_each_thing_that_happens_to_a_creature_is_an_event(crews: Site) ->
     await until_begun(part)
     await stopped(crews, run, part)
     told = [
-        [(each.event, each.creature, each.to) for each in entry.events]
+        [(each.event, each.agent, each.to) for each in entry.events]
         for entry in await crews.entries(run, "ComponentChanged")
     ]
     assert told == [

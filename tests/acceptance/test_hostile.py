@@ -26,9 +26,9 @@ OFFERED = ("own", "never", "few", "open")
 SPELLINGS = ("opne", "OPEN", "set_output", "__import__")
 REPLIES, EACH, FEW = 3, 56, 30
 SLACK = 0.5
-"""Seconds that a busy machine may take from the last look at the rulings, with which a call begins,
-to the first line of its tool: a thread has to be free, and to get its turn. Nothing else is waited
-for in between, as tests/activities/test_tool_permissions.py shows."""
+"""Seconds that a busy machine may take from the last check of the live permissions, with which a
+call begins, to the first line of its tool: a thread has to be free, and to get its turn. Nothing
+else is waited for in between, as tests/activities/test_tool_permissions.py shows."""
 
 
 def hostile(rng: random.Random) -> list[dict[str, Any]]:
@@ -138,4 +138,4 @@ async def test_nothing_forbidden_is_done_and_every_call_is_accounted_for(crews: 
     assert all(e.reason for e in denied.values())
     ruled = [key for key, e in denied.items() if e.rule == "live_permission"]
     agrees(audit_records(journal), asked.keys(), made)
-    assert ruled, "nobody met a ruling: the test shows nothing"
+    assert ruled, "no live permission applied: the test shows nothing"

@@ -123,9 +123,9 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         await oncall.set_permission("gate", ["b"])
     with pytest.raises(NotPermitted, match="the right 'answer', which 'oncall' does not have"):
         await oncall.answer("i1", "approve")
-    ruling = {"id": "s1", "by": "ada", "tool": "gate", "agents": ["b"]}
+    set_permission = {"id": "s1", "by": "ada", "tool": "gate", "agents": ["b"]}
     with pytest.raises(NotPermitted, match="has no signature"):
-        await raw(crews, run, "set_permission", ruling, id="s1")
+        await raw(crews, run, "set_permission", set_permission, id="s1")
     assert (await run.status()).status == "running"
     told = await refusals(run)
     assert [(e["name"], e["by"]) for e in told] == [

@@ -169,7 +169,7 @@ async def test_who_is_added_alone_is_a_graph_alone(crews: Site) -> None:
     await part.message("hello", to="channel:z", by="dot")
     await part.wait_until(lambda view: view.steps == 1 and view.is_idle, LIMIT)
     (parted,) = await crews.entries(run, "ComponentChanged")
-    assert [(each.event, each.creature, each.to) for each in parted.events] == [
+    assert [(each.event, each.agent, each.to) for each in parted.events] == [
         ("CREATURE_STARTED", "dot", ""),
         ("SESSION_FORKED", "dot", part.id),
         ("CREATURE_SESSION_ATTACHED", "dot", part.id),

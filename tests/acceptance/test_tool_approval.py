@@ -176,7 +176,7 @@ async def test_a_yes_that_expires_before_its_call_begins_is_asked_for_again(crew
 
 @pytest.mark.parametrize("text", ["rm -r everything", "x" * 9000])
 async def test_a_question_asked_again_shows_the_arguments(crews: Site, text: str) -> None:
-    """The yes to a call expires, or a ruling comes, while another call is under way."""
+    """The yes to a call expires, or a live permission comes, while another call is under way."""
     crew = crews.crew(
         {
             "a": [calls(("gate", {"name": "a"}), ("risky", {"text": text})), {"text": "A"}],

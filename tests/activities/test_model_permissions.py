@@ -34,7 +34,7 @@ async def rule(store: Any, position: int = 7) -> None:
 
 @pytest.fixture
 def queries(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the store was asked of the journal and of rulings, and how it was written."""
+    """What the store was asked of the journal and of live permissions, and how it was written."""
     found: list[str] = []
 
     def noting(name: str, does: Any) -> Any:

@@ -18,14 +18,14 @@ from crewlog.state import journal as j
 from crewlog.state.calls import CallQuota, ToolCallDenied, ToolCallInvalid
 from crewlog.state.journal import Batch, entry_to_json
 
-RULING = j.AgentPermissionSet(tool="add", agent="backend", do="deny")
+LIVE_PERMISSION = j.AgentPermissionSet(tool="add", agent="backend", do="deny")
 QUOTA = CallQuota(
     key="k", crew=CrewName("t"), quota="1 per day", zone="Europe/Berlin", rule="rules[0] is used up"
 )
 
 
 async def rule(store, position=7):
-    await store.append(RUN, Batch(first=position, entries=(entry_to_json(RULING),)))
+    await store.append(RUN, Batch(first=position, entries=(entry_to_json(LIVE_PERMISSION),)))
 
 
 async def test_no_call_begins_after_a_permission_changed(tool_call, store):

@@ -130,7 +130,7 @@ class Oracle:
             for n in rule["agents"]
         )
 
-    def ruling(self, agent: str, tool: str) -> str | None:
+    def live_permission(self, agent: str, tool: str) -> str | None:
         """What people said last of an agent and a tool, and did not take back."""
         mine: str | None = None
         every: str | None = None
@@ -160,9 +160,9 @@ class Oracle:
         known = tool in TOOLS or tool in self.own(agent)
         if not known:
             return "deny"
-        ruled = self.ruling(agent, tool)
-        if ruled is not None:
-            return ruled
+        live = self.live_permission(agent, tool)
+        if live is not None:
+            return live
         if tool not in self.own(agent):
             return "deny"
         row = self.crew["permissions"].get(tool)

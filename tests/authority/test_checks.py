@@ -1,4 +1,4 @@
-"""What comes of a check: the strictest of all that is said, rulings of people, quotas, parents."""
+"""What comes of a check: the strictest of all that is said, live permissions, quotas, parents."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_every_tool_does_not_mean_those_that_every_crew_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rulings", "agent", "outcome"),
+    ("live_permissions", "agent", "outcome"),
     [
         ({"a": "deny"}, "a", "deny"),
         ({"a": "deny"}, "b", "deny"),  # as the rule says
@@ -88,10 +88,10 @@ def test_every_tool_does_not_mean_those_that_every_crew_has() -> None:
     ],
 )
 def test_what_people_ruled_counts_in_the_place_of_the_definition(
-    rulings: Any, agent: str, outcome: str
+    live_permissions: Any, agent: str, outcome: str
 ) -> None:
     never = rule("never")
-    assert check(agent, "act", never, live_permissions={"act": rulings}).outcome == outcome
+    assert check(agent, "act", never, live_permissions={"act": live_permissions}).outcome == outcome
 
 
 def test_a_ruling_gives_a_tool_to_an_agent_by_name_and_never_one_that_is_not_there() -> None:

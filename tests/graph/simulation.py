@@ -211,7 +211,7 @@ def items_at_random(
     return found
 
 
-RULINGS = ["allow", "deny", "ask", "inherit"]
+LIVE_PERMISSIONS = ["allow", "deny", "ask", "inherit"]
 RULES: list[list[dict[str, Any]]] = [
     [{"tool": ["read", "act"], "quota": "2 per run"}],
     [{"tool": "read", "do": "ask", "if": "ready"}, {"tool": "act", "do": "never", "if": "ok"}],
@@ -700,7 +700,10 @@ class Simulation:
                 ("redirect", {"node": rng.choice(nodes), "step": rng.choice(steps)}),
                 ("redirect", {"node": rng.choice(nodes), "step": steps[-1], "cut": True}),
                 ("set_permission", {"tool": "read", "agents": rng.choice(allowed)}),
-                ("set_permission", {"tool": tool, "agent": agent, "do": rng.choice(RULINGS)}),
+                (
+                    "set_permission",
+                    {"tool": tool, "agent": agent, "do": rng.choice(LIVE_PERMISSIONS)},
+                ),
                 ("tag", {"checkpoint": rng.choice(self._places()), "tag": "here"}),
             ]
         )

@@ -1,4 +1,4 @@
-"""Rules, rulings and quotas in a run: what is refused, what is asked, and what is counted."""
+"""Rules, live permissions and quotas in a run: what is refused, asked and counted."""
 
 from __future__ import annotations
 

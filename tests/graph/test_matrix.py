@@ -198,7 +198,7 @@ async def test_an_agent_that_works_for_another() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_it_says_what_the_engine_decides(seed: int) -> None:
-    """For runs at random, with rulings at random, live and as they are read from a store."""
+    """For random runs and live permissions, live and as they are read from a store."""
     rng = dice(f"matrix/{seed}")
     plan = random_plan(rng)
     sim = await Simulation.begin(plan, RandomScript(plan, seed), seed=seed, people=True)

@@ -143,8 +143,8 @@ async def test_a_ruling_and_its_outcome() -> None:
     (check,) = audit_of(sim, kinds=("check",))
     assert (check.outcome, check.principal) == ("allowed", "b")
     assert check.reason.startswith("people allowed 'b' to call 'act': set at run time by ana")
-    (ruling,) = audit_of(sim, tool="act", kinds=("command",))
-    assert (ruling.action, ruling.principal, ruling.detail) == (
+    (live_permission,) = audit_of(sim, tool="act", kinds=("command",))
+    assert (live_permission.action, live_permission.principal, live_permission.detail) == (
         "set_permission",
         "ana",
         "b may call act",
@@ -236,9 +236,9 @@ async def test_it_goes_on_page_by_page() -> None:
         ("b", ""),
     ],
 )
-def test_why_people_are_asked_names_the_ruling_that_says_so(agent: str, told: str) -> None:
+def test_why_people_are_asked_names_its_live_permission(agent: str, told: str) -> None:
     grants = PermissionHistory()
-    ruling = {
+    live_permission = {
         "kind": "AgentPermissionSet",
         "at": 1,
         "tool": "act",
@@ -246,11 +246,11 @@ def test_why_people_are_asked_names_the_ruling_that_says_so(agent: str, told: st
         "do": "ask",
         "by": "ana",
     }
-    grants.add(1, entry_from_json(ruling))
+    grants.add(1, entry_from_json(live_permission))
     assert grants.ask_reason("a", "act") == told
 
 
-async def test_a_question_says_why_it_is_asked_where_the_journal_lacks_the_ruling() -> None:
+async def test_a_question_says_why_it_is_asked_where_the_journal_lacks_the_permission() -> None:
     plan = plan_of(["a"], {"a": {"tools": ["act"]}}, tools=TOOLS)
     sim = await Simulation.begin(plan, Replies({"a#1": [says("", "act")]}))
     set_agent_permission(sim.engine, "act", "a", "ask", by="ana", reason="the audit", command="c1")

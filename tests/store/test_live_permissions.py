@@ -1,4 +1,4 @@
-"""Rulings and quotas in every store: what activities look at before a call begins."""
+"""Live permissions and quotas in every store: what activities look at before a call begins."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_the_last_ruling_is_told_with_what_is_appended(store: Store) -> No
     assert await store.last_permission_position(RunId("ruled-0")) == 5
 
 
-async def test_rulings_go_with_the_journal_that_has_them(store: Store) -> None:
+async def test_live_permissions_go_with_the_journal_that_has_them(store: Store) -> None:
     await store.append(RunId("ruled-1"), batch(1, STARTED, RULED, j.Paused(), PERMITTED))
     assert await store.last_permission_position(RunId("ruled-1")) == 4
     await store.truncate_journal(RunId("ruled-1"), 3)
