@@ -60,8 +60,8 @@ from crewlog.state.item_specs import (
     list_spec,
     unpack_numbers,
 )
-from crewlog.state.live_permissions import agent_permission_change, last_change
-from crewlog.state.model import Call, CrewState, Interrupt, Item
+from crewlog.state.live_permissions import last_change
+from crewlog.state.model import Call, ChangedPermission, CrewState, Interrupt, Item
 from crewlog.state.recorder import Journal
 from crewlog.state.reducers import LIST_REDUCERS, REFUSING_REDUCERS
 
@@ -538,7 +538,8 @@ class RunContext:
         name = agent if agent in row else EVERYONE
         if name not in row:
             return ""
-        change = last_change(self.state, agent_permission_change(tool, name, row[name]))
+        permission = ChangedPermission(tool=tool, agent=name, do=row[name])
+        change = last_change(self.state, permission)
         return change.reason if change is not None else ""
 
     def _quotas(self, agent: AgentName, tool: str, step: StepId | None) -> list[Permission]:

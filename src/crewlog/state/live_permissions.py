@@ -1,7 +1,6 @@
 """Descriptions of permissions that people set on a live run.
 
-The state has the permissions in force, and its changes have the principal and the time. A change is
-found again by its description, so each is made here.
+The state has the permissions in force, and its changes have the principal and the time.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crewlog.authority.permissions import EVERYONE, LivePermission
-from crewlog.state.model import ChangeRecord, CrewState
+from crewlog.state.model import ChangedPermission, ChangeRecord, CrewState
 
 
 def agent_permission_change(tool: str, agent: str, do: LivePermission | None) -> str:
@@ -24,9 +23,10 @@ def tool_permission_change(tool: str, agents: Sequence[str] | None) -> str:
     return f"permission to call {tool}: {who_may}"
 
 
-def last_change(state: CrewState, what: str) -> ChangeRecord | None:
-    """The last change with a description; none if the state no longer has it."""
-    return next((each for each in reversed(state.changes) if each.what == what), None)
+def last_change(state: CrewState, permission: ChangedPermission) -> ChangeRecord | None:
+    """The last change that set a permission; None if the state no longer has it."""
+    found = (each for each in reversed(state.changes) if each.permission == permission)
+    return next(found, None)
 
 
 def permission_description(tool: str, agent: str, do: LivePermission | None) -> str:

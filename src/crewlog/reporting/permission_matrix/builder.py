@@ -26,11 +26,9 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.run_context import RunContext
 from crewlog.ids import AgentName, RunId, ToolName
 from crewlog.state.live_permissions import (
-    agent_permission_change,
     last_change,
-    tool_permission_change,
 )
-from crewlog.state.model import ChangeRecord, CrewState
+from crewlog.state.model import ChangedPermission, ChangeRecord, CrewState
 from crewlog.state.recorder import Journal
 from crewlog.wire import LivePermissionView, PermissionCheckView, PermissionView, QuotaUseView
 
@@ -202,10 +200,11 @@ def _live_permission(run: RunContext, agent: str, tool: str) -> LivePermissionVi
     )
     if ruled is not None:
         name = agent if agent in row else EVERYONE
-        made = last_change(state, agent_permission_change(tool, name, ruled))
+        made = last_change(state, ChangedPermission(tool=tool, agent=name, do=ruled))
         return _with_change(LivePermissionView(do=ruled, agent=name), made)
     if state.tool_permissions.get(tool) != run.plan.permissions.get(ToolName(tool)):
-        made = last_change(state, tool_permission_change(tool, state.tool_permissions.get(tool)))
+        agents = state.tool_permissions.get(tool)
+        made = last_change(state, ChangedPermission(tool=tool, agents=agents))
         return _with_change(LivePermissionView(do="permission"), made)
     return None
 

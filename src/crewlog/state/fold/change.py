@@ -11,7 +11,7 @@ from crewlog.state.fold.handlers import REASON_LENGTH, Changes, Frontier, handle
 from crewlog.state.fold.step import add_steps
 from crewlog.state.frontier import with_queued_steps
 from crewlog.state.live_permissions import agent_permission_change, tool_permission_change
-from crewlog.state.model import ChangeRecord, CrewState, PendingChange
+from crewlog.state.model import ChangedPermission, ChangeRecord, CrewState, PendingChange
 
 CHANGES_KEPT = 100
 """The most changes that the state keeps; the journal has all of them."""
@@ -64,6 +64,7 @@ def with_change_record(
     version: int | None = None,
     definition: ContentHash | None = None,
     reason: str = "",
+    permission: ChangedPermission | None = None,
 ) -> tuple[ChangeRecord, ...]:
     """The last changes of a run with one more.
 
@@ -75,6 +76,7 @@ def with_change_record(
         version: The graph version after it; none: unchanged.
         definition: The definition after it; none: unchanged.
         reason: The reason, if the run reports it later.
+        permission: The permission that it sets, if it sets one.
     """
     earlier = state.changes
     record = ChangeRecord(
@@ -86,6 +88,7 @@ def with_change_record(
         definition=state.definition if definition is None else definition,
         number=(earlier[-1].number if earlier else 0) + 1,
         reason=excerpt(reason, PERMISSION_REASON_LENGTH),
+        permission=permission,
     )
     records = [*earlier, record][-CHANGES_KEPT:]
     while (
@@ -178,12 +181,15 @@ def _fold_tool_permission_set(
     state: CrewState, entry: j.ToolPermissionSet, position: int
 ) -> Changes:
     what = tool_permission_change(entry.tool, entry.agents)
+    permission = ChangedPermission(tool=entry.tool, agents=entry.agents)
     return {
         "tool_permissions": with_item(state.tool_permissions, entry.tool, entry.agents),
         "live_permissions": without_milder_permissions(
             state.live_permissions, entry.tool, entry.agents
         ),
-        "changes": with_change_record(state, entry, position, what, reason=entry.reason),
+        "changes": with_change_record(
+            state, entry, position, what, reason=entry.reason, permission=permission
+        ),
     }
 
 
@@ -192,9 +198,12 @@ def _fold_agent_permission_set(
     state: CrewState, entry: j.AgentPermissionSet, position: int
 ) -> Changes:
     what = agent_permission_change(entry.tool, entry.agent, entry.do)
+    permission = ChangedPermission(tool=entry.tool, agent=entry.agent, do=entry.do)
     return {
         "live_permissions": with_live_permission(
             state.live_permissions, entry.tool, entry.agent, entry.do
         ),
-        "changes": with_change_record(state, entry, position, what, reason=entry.reason),
+        "changes": with_change_record(
+            state, entry, position, what, reason=entry.reason, permission=permission
+        ),
     }

@@ -5,7 +5,7 @@ values are held by hash, so what continue-as-new carries does not grow with them
 `crewlog.state.fold` changes it.
 """
 
-from crewlog.state.model.change import ChangeRecord, PendingChange
+from crewlog.state.model.change import ChangedPermission, ChangeRecord, PendingChange
 from crewlog.state.model.crew_state import RECORDED, CrewState
 from crewlog.state.model.interrupt import Interrupt, InterruptAnswer, InterruptQuota
 from crewlog.state.model.item import ChildStepProgress, Item
@@ -21,6 +21,7 @@ __all__ = [
     "Call",
     "CallDelay",
     "ChangeRecord",
+    "ChangedPermission",
     "ChildStepProgress",
     "CommandOutcome",
     "CrewState",

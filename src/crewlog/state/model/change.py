@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from crewlog.ids import ContentHash, NodeName
+from crewlog.authority.permissions import LivePermission
+from crewlog.ids import AgentName, ContentHash, NodeName
 from crewlog.model import Model
 
 
@@ -33,6 +34,18 @@ class PendingChange(Model):
         return not self.nodes or node in self.nodes
 
 
+class ChangedPermission(Model):
+    """A permission that a change set on the live run."""
+
+    tool: str
+    agent: str = ""
+    """The agent, `*` for every agent; empty: the permission says which agents may call the tool."""
+    do: LivePermission | None = None
+    """Of an agent: the permission; None: the definition decides."""
+    agents: tuple[AgentName, ...] | None = None
+    """Of the tool: the agents that may call it; None: every agent that has it."""
+
+
 class ChangeRecord(Model):
     """A change that was applied to a live run."""
 
@@ -52,3 +65,5 @@ class ChangeRecord(Model):
     """Its number among the changes of the run, from 1."""
     reason: str = ""
     """Of a permission: the reason that the principal gave."""
+    permission: ChangedPermission | None = None
+    """Of a permission: what it sets."""
