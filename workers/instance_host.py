@@ -1,9 +1,9 @@
 """The requests of a workflow instance to its worker.
 
-An instance runs in its own thread, which must not wait: a workflow task that makes no progress for
-two seconds counts as a deadlock. So the event loop of the worker does the work. An instance waits
-only for `is_task_completed`, at most `ANSWER_LIMIT` seconds. It decides whether the instance is
-kept after a query, and the next task may directly follow the answer.
+An instance runs in its own thread. A workflow task that makes no progress for two seconds counts as
+a deadlock, so the event loop of the worker does the work. One request waits for its answer, at most
+`ANSWER_LIMIT` seconds: `is_task_completed`, after a query. The answer decides whether the instance
+is kept, and the SDK may give it the next task at once.
 """
 
 from __future__ import annotations
