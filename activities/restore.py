@@ -271,7 +271,8 @@ class StateLoader:
             await self.executions.check_unused_id(run, task.use)
             await _record_split_start(task, run, position, task.use, self.store)
             await self.executions.begin(run, task.use, signed=True)
-        state = split_run_state(after, run, part.contents, part.definition)
+        rules = GraphPlan.from_json(plan).rules
+        state = split_run_state(after, run, part.contents, part.definition, rules)
         plan, older = await _with_detached_steps(plan, state, self.store, self.definitions)
         return RestoreStateResult(
             position=state.position,

@@ -147,6 +147,7 @@ async def test_the_state_has_all_of_a_run_in_one_place(crews: Site) -> None:
     assert state.agent_outputs["a"]["score"].value == 0.7
     assert "secret" not in state.agent_outputs["a"], "it does not declare it"
     assert state.tool_permissions == {"echo": ("a",)}
+    assert any("a.score > 0.5" in rule for rule in state.coordination_rules)
     assert state.shared_context == {"tone": "calm"}
     assert state.private_context == {"agent:a": {"note": "mine"}}
     assert state.execution_trace.length > 0

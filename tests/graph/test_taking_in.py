@@ -435,6 +435,7 @@ async def test_the_fact_says_what_became_of_the_graphs_and_by_whom() -> None:
         {"event": "CREATURE_SESSION_ATTACHED", "agent": "c", "to": OTHER},
     ]
     assert one.state.flags == {"f": 1, "g": 2, "h": 4}
+    assert one.state.coordination_rules == one.engine.plan.rules
 
 
 async def test_while_a_run_drains_for_a_change_no_merge_is_made() -> None:

@@ -21,7 +21,7 @@ TYPED = {
         name: name
         for name in (
             *("run", "crew", "status", "graph_version", "execution", "position", "definition"),
-            *("recipe", "flags", "tags", "commands", "usage"),
+            *("recipe", "flags", "coordination_rules", "tags", "commands", "usage"),
         )
     },
 }

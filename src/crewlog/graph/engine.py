@@ -173,6 +173,7 @@ class Engine(RunContext):
                 definition=plan.definition,
                 flags=plan.flags,
                 permissions={**plan.permissions},
+                coordination_rules=plan.rules,
                 by=by,
                 started_at=self.state.started_at,
             )

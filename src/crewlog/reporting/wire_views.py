@@ -71,6 +71,7 @@ def state_view(state: CrewState) -> wire.StateView:
         flags={str(name): value for name, value in state.flags.items()},
         shared=state.shared_context,
         private=state.private_context,
+        coordination_rules=state.coordination_rules,
         tags=state.tags,
         commands={id_: _outcome_view(outcome) for id_, outcome in state.commands.items()},
         usage=state.usage,

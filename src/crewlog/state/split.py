@@ -70,7 +70,11 @@ _RESET_BY_SPLIT = fields_where(CrewState, lambda policy: policy.split == "reset"
 
 
 def split_run_state(
-    state: CrewState, run: RunId, contents: SplitContents, definition: ContentHash
+    state: CrewState,
+    run: RunId,
+    contents: SplitContents,
+    definition: ContentHash,
+    rules: tuple[str, ...] = (),
 ) -> CrewState:
     """The first state of a split run.
 
@@ -82,6 +86,7 @@ def split_run_state(
         run: The split run.
         contents: What it gets.
         definition: The hash of its definition.
+        rules: The coordination rules of its plan.
     """
     defaults = CrewState(run=run)
     steps = _step_ids(state.frontier.values(), contents)
@@ -90,6 +95,7 @@ def split_run_state(
             **{name: getattr(defaults, name) for name in _RESET_BY_SPLIT},
             "run": run,
             "definition": definition,
+            "coordination_rules": rules,
             "frontier": {step: state.frontier[step] for step in steps},
             "detached_steps": _steps_of(state.detached_steps, contents),
             "interrupts": _interrupts_of(state, contents),

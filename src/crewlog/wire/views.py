@@ -169,6 +169,8 @@ class StateView(Model):
     """Small values that every agent may read."""
     private: dict[str, dict[str, Json]] = Field(default_factory=dict[str, dict[str, Json]])
     """Small values by audience: `agent:A` or `group:G`."""
+    coordination_rules: tuple[str, ...] = ()
+    """The joins, conditions and branches of the crew, as text."""
     tags: dict[str, int] = Field(default_factory=dict[str, int])
     """The positions of tagged checkpoints, by tag."""
     commands: dict[str, OutcomeView] = Field(default_factory=dict[str, OutcomeView])

@@ -139,6 +139,7 @@ def _run_merged(
             for flag, value in new_run_outputs(plan, state).items()
             if flag not in other.flags
         },
+        "coordination_rules": plan.rules,
         "basis": state.basis or state.definition,
         "what": prepared.what,
         **who,

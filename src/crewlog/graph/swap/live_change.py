@@ -216,6 +216,7 @@ def accept_change(
             definition=plan.definition,
             permissions=permissions_after(old, plan, state, detached_turns),
             flags=new_run_outputs(plan, state),
+            coordination_rules=plan.rules,
             events=tuple(component_events(old, plan)),
             basis=basis,
             what=what,
@@ -271,6 +272,7 @@ def _apply_component_change(
             remap=report.remap,
             permissions=permissions_after(old, plan, state, _detached_turns(report)),
             flags=new_run_outputs(plan, state),
+            coordination_rules=plan.rules,
             split=pending.command if (pending := state.pending_change) is not None else "",
             split_runs=tuple(
                 j.SplitRun(
@@ -391,6 +393,7 @@ def _swap_entries(
         remap=report.remap,
         permissions=permissions_after(engine.plan, plan, state, _detached_turns(report)),
         flags=new_run_outputs(plan, state),
+        coordination_rules=plan.rules,
         basis=pending.basis,
         what=pending.what,
         by=pending.by,

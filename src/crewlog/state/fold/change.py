@@ -108,6 +108,7 @@ def _definition_changes(
         "basis": entry.basis,
         "tool_permissions": dict(entry.permissions),
         "flags": {**entry.flags, **state.flags},
+        "coordination_rules": entry.coordination_rules,
         "changes": with_change_record(
             state, entry, position, entry.what, version=version, definition=entry.definition
         ),

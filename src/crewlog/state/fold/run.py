@@ -15,6 +15,7 @@ def _fold_run_started(_state: CrewState, entry: j.RunStarted, _position: int) ->
         "recipe": entry.definition,
         "flags": dict(entry.flags),
         "tool_permissions": dict(entry.permissions),
+        "coordination_rules": entry.coordination_rules,
         "started_at": entry.started_at or entry.at,
     }
 

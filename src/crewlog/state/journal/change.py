@@ -106,6 +106,8 @@ class GraphReplacement(Entry):
     """The agents that may call a tool from now on: the whole matrix."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """The first values of new run outputs."""
+    coordination_rules: tuple[str, ...] = ()
+    """The joins, conditions and branches of the crew, as text."""
     basis: ContentHash = ContentHash("")
     """The basis of the new definition; empty if it is a whole one."""
     what: str = ""
@@ -140,6 +142,8 @@ class DefinitionChanged(Entry):
     """The agents that may call a tool from now on: the whole matrix."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """The first values of new run outputs."""
+    coordination_rules: tuple[str, ...] = ()
+    """The joins, conditions and branches of the crew, as text."""
     events: tuple[ComponentEvent, ...] = ()
     """The agents with channels that it starts or stops."""
     basis: ContentHash = ContentHash("")

@@ -38,6 +38,8 @@ class RunStarted(Entry):
         default_factory=dict[str, tuple[AgentName, ...] | None]
     )
     """The agents that may call a tool."""
+    coordination_rules: tuple[str, ...] = ()
+    """The joins, conditions and branches of the crew, as text."""
     by: str = ""
     """The principal."""
     started_at: int = 0

@@ -149,6 +149,11 @@ class CrewState(Model):
         ),
     ] = Field(default_factory=dict[str, int])
     """How many calls of each quota per run are used, by the quota's key."""
+    coordination_rules: Annotated[
+        tuple[str, ...],
+        FieldPolicy(rollback="restored", fork="copied", split="computed", merge="dropped"),
+    ] = ()
+    """The joins, conditions and branches of the crew, as text."""
     shared_context: Annotated[
         dict[str, Json],
         FieldPolicy(
