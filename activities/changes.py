@@ -93,7 +93,10 @@ class ChangePreparer:
         if task.recipe:
             return await self._prepare_recipe(task, base)
         if task.definition is None:
-            raise UsageError("the change names neither a prompt, nor a definition, nor operations")
+            raise UsageError(
+                "the change has no prompt, no definition and no operations",
+                remedy="Send one of `prompt`, `definition` and `operations`, see docs/wire.md.",
+            )
         data = await load_crew_data(task.definition, self.store)
         crew = _with_engine_values(load_data(data), base)
         return await self._prepare(crew, base, task, compared=task.base)

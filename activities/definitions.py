@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from crewlog.activities.caches import LruCache
-from crewlog.definition.audiences import PRIVATE, Audiences
+from crewlog.definition.audiences import Audiences
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import AgentDefinition, AgentPhase, CrewDefinition
@@ -15,7 +15,7 @@ from crewlog.definition.reading import Form
 from crewlog.definition.reply_checks import form_findings
 from crewlog.errors import Diagnostic, InternalError, InvalidDefinition
 from crewlog.graph.awareness import AwarenessBlocks
-from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, node_of
+from crewlog.ids import PRIVATE, AgentName, ContentHash, LogName, StepId, artifact_log, node_of
 from crewlog.model import Json
 from crewlog.prompt.registry import Registry
 from crewlog.prompt.registry_file import load_registry_data

@@ -158,7 +158,12 @@ class McpTools:
         server = servers.get(server_name)
         place = f"tool {name!r}"
         if server is None:
-            raise ToolMissing(f"there is no MCP server {server_name!r}", place=place)
+            raise ToolMissing(
+                f"there is no MCP server {server_name!r}",
+                remedy=did_you_mean(server_name, servers, "Add it to 'mcp' of the crew.")
+                + f" Or correct 'run' of the tool {str(name)!r}.",
+                place=place,
+            )
         session = self._sessions.of(server_name, server)
         signed = policy is not None and policy.signed and definition.approved is None
         cache = await self._read(session, server, fresh=for_call, with_signed=signed)

@@ -124,7 +124,12 @@ class ToolLoader:
         policy: Policy | None,
     ) -> Tool:
         if self._make_mcp is None:
-            raise ToolMissing("this worker uses no MCP server", place=f"tool {name!r}")
+            raise ToolMissing(
+                "this worker uses no MCP server",
+                remedy="Run the crew on a worker that `crewlog worker` starts, or pass `mcp` to "
+                "`ToolLoader`.",
+                place=f"tool {name!r}",
+            )
         if self._mcp is None:
             mcp = await asyncio.to_thread(self._make_mcp)
             self._mcp = self._mcp or mcp  # another call may have been quicker

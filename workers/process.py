@@ -96,7 +96,12 @@ def _run(connect: Connect) -> int:
         faults = "; ".join(
             f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of_field_error(e)}" for e in error.errors()
         )
-        return _report(UsageError(f"the worker's settings are wrong: {faults}"))
+        return _report(
+            UsageError(
+                f"the worker's settings are wrong: {faults}",
+                remedy="Correct or unset these variables; docs/operations.md has them.",
+            )
+        )
     except CrewlogError as error:
         return _report(error)
     return 0

@@ -95,17 +95,17 @@ def merge_id(run: RunId, command: CommandId) -> str:
 
 def private_log(agent: AgentName) -> LogName:
     """The log that only `agent` reads: its tool calls and their results."""
-    return LogName(f"private:{agent}")
+    return LogName(f"{PRIVATE}{agent}")
 
 
 def child_step_log(step: StepId) -> LogName:
     """The log that only a child step reads; no private log of an agent can have its name."""
-    return LogName(f"private:{step}")
+    return LogName(f"{PRIVATE}{step}")
 
 
 def step_of_log(log: LogName) -> StepId | None:
     """The child step that a log is for. Inverse: `child_step_log`; none for any other log."""
-    owner = log.removeprefix("private:")
+    owner = log.removeprefix(PRIVATE)
     return StepId(owner) if owner != log and is_step_id(owner) else None
 
 
@@ -124,6 +124,20 @@ def is_artifact(log: str) -> bool:
     return log.startswith(ARTIFACT)
 
 
+def is_private_log(log: str) -> bool:
+    """Whether a log is that of one agent or of one child step."""
+    return log.startswith(PRIVATE)
+
+
+def is_group_log(log: str) -> bool:
+    """Whether a log is that of a group."""
+    return log.startswith(GROUP)
+
+
+PRIVATE = "private:"
+"""The prefix of logs of one agent or one child step."""
+GROUP = "group:"
+"""The prefix of logs of groups."""
 ARTIFACT = "artifact:"
 """The prefix of logs of artifacts."""
 READERS = "readers:"

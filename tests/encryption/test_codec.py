@@ -28,7 +28,7 @@ from crewlog.encryption.codec import (
     is_plain,
     is_refused,
     is_scheduled,
-    refusal_reason,
+    payload_refusal,
 )
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, read_keys, write_keys
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
@@ -330,7 +330,7 @@ def test_what_strangers_say_of_a_refusal_harms_nobody(told: bytes) -> None:
     payload = Payload(metadata={"encoding": REFUSED}, data=told)
 
     assert not is_plain(payload)
-    assert refusal_reason(payload) == ("it is not readable", False)
+    assert payload_refusal(payload) == ("it is not readable", False, "")
 
 
 @pytest.mark.parametrize("name", ["/dev/zero", "../../secret", "", "A" * 64, "a" * 64 + "\n"])

@@ -238,7 +238,11 @@ async def _apply(engine: Engine, incoming: QueuedCommand) -> CommandResult | Non
             id=command.id, position=known.position, detail="applied before", hash=known.hash
         )
     if engine.state.is_ended:
-        raise UsageError(f"the run has ended: it is {engine.state.status}")
+        raise UsageError(
+            f"the run has ended: it is {engine.state.status}",
+            remedy=f"`crewlog show {engine.state.run}` shows how. `crewlog resume` reopens a run "
+            "that was stopped or has failed; `crewlog fork` continues any run in another one.",
+        )
     changes.record_usage(engine, incoming)
     if isinstance(incoming.preparation, RefusedCommand):
         raise incoming.preparation.error
@@ -264,7 +268,8 @@ def _is_dry_run(data: Any) -> bool:
 async def _pause(engine: Engine, _: QueuedCommand, command: Command) -> str:
     if engine.state.status != "running":
         raise CommandRejected(
-            f"the run is {engine.state.status}; only a run with the status running can be paused"
+            f"the run is {engine.state.status}; only a run with the status running can be paused",
+            remedy=f"`crewlog show {engine.state.run}` shows the status of the run and its reason.",
         )
     engine.record(j.Paused(**_origin(command)))
     return ""

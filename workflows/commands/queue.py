@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
         is_unavailable,
         missing_file,
         missing_key,
-        refusal_reason,
+        payload_refusal,
     )
     from crewlog.errors import CommandRejected, CrewlogError, EncryptionKeyMissing
     from crewlog.ids import RESERVED
@@ -311,7 +311,7 @@ def read_args(args: Sequence[RawValue]) -> Any:
     if is_given_up(payload):
         return InvalidPayload(FILE_MISSING)
     if is_refused(args[0].payload):
-        return InvalidPayload(refusal_reason(args[0].payload)[0])
+        return InvalidPayload(payload_refusal(args[0].payload).reason)
     try:
         value = workflow.payload_converter().from_payload(args[0].payload)
         # The converter also returns bytes, protobufs and NaN, which a carry cannot hold.

@@ -144,13 +144,14 @@ def is_covered(definition: CrewDefinition, rule: Rule, agent: str, tool: str) ->
 
 Outcome = Literal["allow", "ask", "deny"]
 """The result of a check, from the mildest to the strictest."""
-LivePermission = Literal["allow", "ask", "deny"]
+LivePermission = Outcome
 """A permission that people set for the calls of a tool by an agent while the run lives."""
 LIVE_PERMISSION = "live_permission"
 """`Decision.rule` of a decision by a live permission."""
 EVERYONE = "*"
 """Instead of an agent: a live permission for all agents."""
-_STRICTNESS: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
+STRICTNESS: Mapping[Outcome, int] = {"allow": 0, "ask": 1, "deny": 2}
+"""A larger number is stricter."""
 
 
 class Decision(Model):
@@ -182,7 +183,7 @@ class Decision(Model):
 
 def limit_to_parent(child: Decision, parent: Decision) -> Decision:
     """The stricter of both decisions: an agent never may do more than its parent agent."""
-    if _STRICTNESS[parent.outcome] <= _STRICTNESS[child.outcome]:
+    if STRICTNESS[parent.outcome] <= STRICTNESS[child.outcome]:
         return child
     reason = f"its parent agent may not do more: {parent.reason}"
     return Decision(outcome=parent.outcome, allowed=True, reason=reason, rule="parent")
@@ -363,8 +364,6 @@ def authorize_output(kind: str, agent: str, name: str, allowed: Collection[str])
 
 
 LivePermissions = dict[str, dict[str, LivePermission]]
-STRICTNESS: Mapping[LivePermission, int] = {"allow": 0, "ask": 1, "deny": 2}
-"""A larger number is stricter."""
 
 
 def with_live_permission(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crewlog.cli.screen import Part, Screen, plain, plain_lines
+from crewlog.ids import private_log
 from crewlog.prompt.explaining import ClauseAccount, clause_accounts
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def show_explanation(
     _rows(screen, "works by", [found.pattern] if found.pattern else [])
     screen.line("")
     _rows(screen, "reads", [", ".join(found.reads)])
-    _rows(screen, "writes", [", ".join((*found.writes, f"private:{found.agent}"))])
+    _rows(screen, "writes", [", ".join((*found.writes, private_log(found.agent)))])
     _rows(screen, "sees", [", ".join(found.readable_artifacts)] if found.readable_artifacts else [])
     _rows(
         screen, "changes", [", ".join(found.writable_artifacts)] if found.writable_artifacts else []

@@ -11,11 +11,12 @@ from crewlog.definition.artifacts import (
     ArtifactDefinition,
     notes_of,
 )
-from crewlog.definition.audiences import GROUP, Audiences
+from crewlog.definition.audiences import Audiences
 from crewlog.definition.findings import Finding, Path, did_you_mean
 from crewlog.definition.json_schemas import schema_faults, unusable
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.parent_checks import ancestors
+from crewlog.ids import GROUP
 from crewlog.model import Json
 
 

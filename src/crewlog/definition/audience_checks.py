@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from crewlog.definition.audiences import CHANNEL, GROUP, PRIVATE, PUBLIC, Audiences
+from crewlog.definition.audiences import CHANNEL, Audiences
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed, suggestion
 from crewlog.definition.model import NAME_PATTERN, AgentDefinition, AgentPhase, CrewDefinition
 from crewlog.definition.phases import Phase
-from crewlog.ids import READERS, is_artifact, named_readers
+from crewlog.ids import GROUP, PRIVATE, PUBLIC, READERS, is_artifact, named_readers
 
 _NAME = NAME_PATTERN.strip("^$")
 _LOG = re.compile(rf"public|(group|channel|private):{_NAME}|{READERS}{_NAME}(\+{_NAME})*")

@@ -23,12 +23,9 @@ from typing import Any
 from crewlog.definition.artifacts import SCRATCH_TOOLS, ArtifactDefinition, Scratch
 from crewlog.definition.findings import listed
 from crewlog.definition.model import AgentDefinition, CrewDefinition, LogDefinition
-from crewlog.ids import READERS, named_readers
+from crewlog.ids import GROUP, PRIVATE, PUBLIC, READERS, named_readers
 
-GROUP = "group:"
 CHANNEL = "channel:"
-PRIVATE = "private:"
-PUBLIC = "public"
 
 
 class Audiences:

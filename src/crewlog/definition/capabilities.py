@@ -32,6 +32,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.phases import Phase, phases
 from crewlog.definition.rule_checks import refusing
+from crewlog.ids import AgentName, private_log
 from crewlog.model import Model
 
 Agents = tuple[str, ...] | None
@@ -241,7 +242,7 @@ def log_users(log: str, offers: Iterable[Offer]) -> list[Capability]:
     for offer in offers:
         audiences = Audiences(offer.crew) if offer.crew is not None else None
         for name, agent in offer.agents.items():
-            own = log == f"private:{name}"
+            own = log == private_log(AgentName(name))
             listing = log in agent.reads
             if own or (listing if audiences is None else not audiences.no_reader(name, log)):
                 how = "lists it under reads" if listing else "the log names it as a reader"
@@ -258,7 +259,7 @@ def known_words(offers: Iterable[Offer]) -> dict[str, Literal["tool", "key", "lo
     words: dict[str, Literal["tool", "key", "log"]] = {}
     for offer in offers:
         words.update((log, "log") for a in offer.agents.values() for log in (*a.reads, *a.writes))
-        words.update((f"private:{name}", "log") for name in offer.agents)
+        words.update((private_log(AgentName(name)), "log") for name in offer.agents)
         if offer.crew is not None:
             words.update((log, "log") for log in Audiences(offer.crew).logs())
         for agent in offer.agents.values():

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crewlog.definition.agent_outputs import outputs_of
-from crewlog.definition.audiences import PUBLIC, Audiences
+from crewlog.definition.audiences import Audiences
 from crewlog.definition.context import OFF, Input, Window
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import AgentDefinition, AskPhase, CrewDefinition
 from crewlog.definition.phases import Phase
-from crewlog.ids import named_readers
+from crewlog.ids import PUBLIC, named_readers
 from crewlog.model import Json
 
 TEXT = "text"

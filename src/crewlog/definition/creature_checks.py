@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from crewlog.definition.audiences import CHANNEL, PUBLIC, Audiences
+from crewlog.definition.audiences import CHANNEL, Audiences
 from crewlog.definition.creatures import (
     INBOX,
     channels_named,
@@ -25,6 +25,7 @@ from crewlog.definition.operations import (
     RemoveChannel,
 )
 from crewlog.definition.phases import Phase, at_work, phases
+from crewlog.ids import PUBLIC
 
 _AGENTS = "Agents are under 'agents:'."
 

@@ -45,7 +45,7 @@ from temporalio.converter import (
 )
 from typing_extensions import override
 
-from crewlog.encryption.keys import NONCE, Keyring, associated_data
+from crewlog.encryption.keys import NONCE, Keyring, associated_data, changed_value_error
 from crewlog.errors import DecryptionFailed
 
 ENCRYPTED = b"binary/encrypted"
@@ -176,7 +176,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         try:
             decrypted = decrypt_payload(self.keys, payload, self._belongs_here)
         except DecryptionFailed as error:
-            return refused_payload(error.message)
+            return refused_payload(error.message, remedy=error.remedy)
         decrypted.metadata[ENCRYPTED_MARK] = nonce(payload)
         if SCHEDULE in payload.metadata:
             decrypted.metadata[SCHEDULED_MARK] = _YES
@@ -226,15 +226,17 @@ def decrypt_payload(
         namespace = _text(payload.metadata.get(NAMESPACE, b""))
         workflow = _text(payload.metadata.get(WORKFLOW, b""))
     except UnicodeDecodeError:
-        raise DecryptionFailed("it was changed since it was encrypted") from None
+        raise changed_value_error() from None
     if len(key) > LONGEST_KEY or not key.isprintable():
-        raise DecryptionFailed("it was changed since it was encrypted")
+        raise changed_value_error()
     schedule = payload.metadata.get(SCHEDULE) == _YES
     if check_place is not None and not check_place(namespace, workflow, schedule):
         kind = "schedule" if schedule else "workflow"
         raise DecryptionFailed(
             f"it is encrypted for the {kind} {workflow[:200]!r} in the namespace "
-            f"{namespace[:200]!r}, and was read elsewhere"
+            f"{namespace[:200]!r}, and was read elsewhere",
+            remedy="A payload cannot be copied to another workflow or namespace: start a new run "
+            "with the same input instead.",
         )
     bound = associated_data("schedule" if schedule else "payload", namespace, workflow)
     data = keys.decrypt(key, payload.data, bound)
@@ -246,9 +248,9 @@ LONGEST_KEY = 100
 _YES = b"1"
 
 
-def refused_payload(reason: str, *, plain: bool = False) -> Payload:
+def refused_payload(reason: str, *, plain: bool = False, remedy: str = "") -> Payload:
     """The replacement for a refused payload."""
-    data = json.dumps({"reason": reason, "plain": plain}).encode()
+    data = json.dumps({"reason": reason, "plain": plain, "remedy": remedy}).encode()
     return Payload(metadata={"encoding": REFUSED}, data=data)
 
 
@@ -346,10 +348,23 @@ def is_refused(payload: Payload) -> bool:
     return payload.metadata.get("encoding") == REFUSED
 
 
-def refusal_reason(payload: Payload) -> tuple[str, bool]:
-    """Why a payload is refused, and whether that is because it is plain."""
+class PayloadRefusal(NamedTuple):
+    """Why a payload is refused."""
+
+    reason: str
+    is_plain: bool
+    """Whether that is because it is plain."""
+    remedy: str
+
+
+def payload_refusal(payload: Payload) -> PayloadRefusal:
+    """Return why a payload is refused."""
     refusal = _refusal(payload)
-    return str(refusal.get("reason", "it is not readable")), bool(refusal.get("plain"))
+    return PayloadRefusal(
+        str(refusal.get("reason", "it is not readable")),
+        bool(refusal.get("plain")),
+        str(refusal.get("remedy", "")),
+    )
 
 
 def _refusal(payload: Payload) -> dict[str, object]:

@@ -243,14 +243,18 @@ class Keyring:
             DecryptionFailed: it was changed, has other associated data, or its key is retired.
         """
         if self.key_problem(key) == "retired":
-            raise DecryptionFailed(f"it is encrypted with the retired key {key[:40]!r}")
+            raise DecryptionFailed(
+                f"it is encrypted with the retired key {key[:40]!r}",
+                remedy="Add the key again from a copy of the key file that has it: `crewlog "
+                "encryption add COPY KEY`.",
+            )
         cipher = self._ciphers.get(key)
         if cipher is None:
             raise key_missing_error(key, str(self.path))
         try:
             return cipher.decrypt(data[:NONCE], data[NONCE:], _bound(key, bound))
         except (InvalidTag, ValueError):
-            raise DecryptionFailed("it was changed since it was encrypted") from None
+            raise changed_value_error() from None
 
     def index_keys(self) -> list[bytes]:
         """Keys for codes of words, one for each key; that of the current key comes first."""
@@ -329,6 +333,15 @@ def key_missing_error(key: str, place: str = "") -> EncryptionKeyMissing:
     )
 
 
+def changed_value_error() -> DecryptionFailed:
+    """The error for an encrypted value that was changed."""
+    return DecryptionFailed(
+        "it was changed since it was encrypted",
+        remedy="Something other than Crewlog changed it: check what else can write to the Temporal "
+        "server and the database.",
+    )
+
+
 def _bound(key: str, bound: bytes) -> bytes:
     return b"crewlog/1\0" + key.encode() + b"\0" + bound
 
@@ -367,7 +380,9 @@ def environment_keyring() -> Keyring | None:
         settings = EncryptionSettings()
     except ValidationError as error:
         raise UsageError(
-            f"the settings of encryption are wrong: {validation_error_text(error)}"
+            f"the settings of encryption are wrong: {validation_error_text(error)}",
+            remedy="Correct or unset the variables CREWLOG_ENCRYPTION_...; "
+            "docs/authority/encryption.md has them.",
         ) from error
     if settings.keys is None:
         return None

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Sequence
 from crewlog.definition.findings import listed
 from crewlog.graph.outputs import EXCERPT_LENGTH
 from crewlog.graph.run_context import RunContext
-from crewlog.ids import READERS, AgentName, LogName, StepId, private_log
+from crewlog.ids import READERS, AgentName, LogName, StepId, is_group_log, private_log
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
 from crewlog.state.excerpt import excerpt
 
 ALL = "all"
 """The recipient that means every reader of the agent's outputs."""
-_GROUP = "group:"
 
 
 def set_addressed_items(
@@ -92,4 +91,4 @@ def _audience(
 
 def _group_logs(run: RunContext) -> Iterator[str]:
     for agent in run.plan.agents.values():
-        yield from (log for log in agent.reads if log.startswith(_GROUP))
+        yield from (log for log in agent.reads if is_group_log(log))

@@ -14,13 +14,13 @@ items start when those are done (`crewlog.graph.item_order`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from crewlog.graph.item_order import ItemOrder, item_order, next_ready_item
 from crewlog.graph.outputs import is_set
 from crewlog.graph.plan import ASK_HUMAN, NEXT, SKIP, PlanNode
-from crewlog.graph.run_context import RunContext, disabled_reason
+from crewlog.graph.run_context import CompleteStep, RunContext, disabled_reason
 from crewlog.ids import (
     CREW,
     AgentName,
@@ -46,8 +46,6 @@ MAX_INTERRUPTED = 64
 """The most child steps of a step that wait for people at a time, besides those that run: an error
 in all of 1,000 items must not raise 1,000 interrupts."""
 
-CompleteStep = Callable[..., Awaitable[None]]
-"""As `Engine._complete`."""
 MayStart = Callable[[StepId, NodeName], bool]
 """Whether a step may start now; if not, people are asked."""
 

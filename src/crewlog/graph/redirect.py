@@ -45,7 +45,10 @@ async def redirect(
         CommandRejected: there is no such node or step, or the run is stopping.
     """
     if engine.state.status == "stopping":
-        raise CommandRejected("cannot redirect: the run is stopping")
+        raise CommandRejected(
+            "cannot redirect: the run is stopping",
+            remedy=f"Resume it once it has stopped: `crewlog resume {engine.state.run}`.",
+        )
     if node not in engine.plan.nodes:
         nodes = f"Nodes: {', '.join(engine.plan.nodes)}."
         raise CommandRejected(
@@ -84,7 +87,8 @@ def _find_step(engine: Engine, node: NodeName, step: StepId | None) -> FrontierS
         )
     if entry.is_detached:
         raise CommandRejected(
-            f"cannot redirect {step!r}: its node was removed, and nothing follows it"
+            f"cannot redirect {step!r}: its node was removed, and nothing follows it",
+            remedy="Redirect a step whose node is in the graph; this one ends by itself.",
         )
     return entry
 

@@ -59,9 +59,15 @@ def roll_back(
     """
     now = engine.state
     if engine.prompt.is_active:
-        raise CommandRejected("cannot roll back: the run has no crew yet")
+        raise CommandRejected(
+            "cannot roll back: the run has no crew yet",
+            remedy="Send the command again once the crew is approved.",
+        )
     if now.status == "stopping":
-        raise CommandRejected("cannot roll back: the run is stopping")
+        raise CommandRejected(
+            "cannot roll back: the run is stopping",
+            remedy=f"Resume it once it has stopped: `crewlog resume {now.run}`.",
+        )
     if to < now.rollback_floor:
         raise CommandRejected(
             f"cannot roll back to {to}: the run was split or merged at {now.rollback_floor}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from crewlog.authority.audiences import may_read, may_read_input, may_write
 from crewlog.authority.bindings import check_binding
@@ -26,7 +26,7 @@ from crewlog.definition.model import SEND_MESSAGE, Counted
 from crewlog.definition.quotas import is_per_run, quota_of
 from crewlog.definition.times import due_in
 from crewlog.graph.artifacts import artifact_heads
-from crewlog.graph.plan import GraphPlan, PlanAgent
+from crewlog.graph.plan import NEXT, GraphPlan, PlanAgent
 from crewlog.ids import (
     CREW,
     PUBLIC,
@@ -37,6 +37,7 @@ from crewlog.ids import (
     FlagName,
     InterruptId,
     LogName,
+    NodeName,
     StepId,
     ToolName,
     child_step_log,
@@ -103,6 +104,30 @@ class CallRequest(NamedTuple):
     agent: AgentName
     call: Call
     """A model call if `call.tool` is none."""
+
+
+class CompleteStep(Protocol):
+    """Completes a step of the frontier."""
+
+    async def __call__(
+        self,
+        step: StepId,
+        /,
+        *,
+        outcome: str = NEXT,
+        because: str = "",
+        skipped: bool = False,
+        handoff: Sequence[NodeName] = (),
+    ) -> None:
+        """Complete the step and start what follows it.
+
+        Args:
+            step: The step.
+            outcome: The outcome that the node's router gets.
+            because: The reason, for the journal.
+            skipped: Whether the step is skipped.
+            handoff: The nodes to go to instead of those of the router.
+        """
 
 
 class RunContext:

@@ -18,7 +18,7 @@ from crewlog.errors import CommandRejected, InternalError, UsageError
 from crewlog.graph.outputs import is_kept_whole
 from crewlog.graph.run_context import RunContext, message_body
 from crewlog.graph.value_kinds import kind_of, path_kinds
-from crewlog.ids import AgentName, CommandId, LogName, private_log
+from crewlog.ids import AgentName, CommandId, LogName, is_group_log, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.edits import FLAGS, KINDS, OUTPUTS, PRIVATE, SHARED, is_small, path_parts
@@ -157,7 +157,7 @@ def editable_paths(run: RunContext) -> list[str]:
 def _audiences(run: RunContext) -> set[str]:
     found = {f"agent:{agent}" for agent in run.plan.agents}
     for agent in run.plan.agents.values():
-        found |= {log for log in (*agent.reads, *agent.writes) if log.startswith("group:")}
+        found |= {log for log in (*agent.reads, *agent.writes) if is_group_log(log)}
     return found
 
 
@@ -217,7 +217,7 @@ def _edit(run: RunContext, path: str, value: Json, logs: tuple[LogName, ...]) ->
     return j.Edit(path=path, body=hash_json(value), inline=value, logs=logs, **spec_fields)
 
 
-REQUEST_LOG = LogName("private:#request")
+REQUEST_LOG = private_log(AgentName("#request"))
 """A log that no agent reads: no agent has such a name."""
 
 

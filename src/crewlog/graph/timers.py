@@ -12,11 +12,12 @@ something arrived, and a replay may read another one.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 from crewlog.definition.times import due_in, milliseconds, moment_words
 from crewlog.graph.plan import PlanNode
-from crewlog.graph.run_context import RunContext
+from crewlog.graph.run_context import CompleteStep, RunContext
 from crewlog.run_status import FoundError
 from crewlog.state import journal as j
 from crewlog.state.conversation import Conversation
@@ -29,10 +30,12 @@ WALL = "wall"
 TIMEOUT: FoundError = "timeout"
 """The error type of a step that took longer than its node's `timeout`."""
 
-CompleteStep = Callable[..., Awaitable[None]]
-"""Completes a step as `Engine` does."""
-GiveUpRequirement = Callable[..., Awaitable[None]]
-"""Applies a node's rule for a requirement that is not met in time."""
+
+class GiveUpRequirement(Protocol):
+    """Applies a node's rule for a requirement that is not met."""
+
+    async def __call__(self, entry: FrontierStep, /, *, late: bool = False) -> None:
+        """Apply the rule of the step's node; `late` if the deadline is over."""
 
 
 class Timers:

@@ -287,7 +287,7 @@ def check_log(plan: GraphPlan, log: str, steps: Iterable[FrontierStep] = ()) -> 
     readable = {"public"}
     remote: dict[str, str] = {}
     for agent, settings in plan.agents.items():
-        logs = {*settings.reads, f"private:{agent}"}
+        logs = {*settings.reads, private_log(AgentName(agent))}
         if agent in plan.away:
             remote |= dict.fromkeys(logs, plan.away[agent])
         else:

@@ -40,12 +40,12 @@ from crewlog.encryption.codec import (
     is_unavailable,
     missing_file,
     missing_key,
-    refusal_reason,
+    payload_refusal,
 )
 from crewlog.encryption.failures import EncryptingFailureConverter, RedactingFailureConverter
 from crewlog.encryption.keys import ACCEPT_PLAIN, Keyring, environment_keyring, key_missing_error
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
-from crewlog.failure_details import application_error
+from crewlog.failure_details import FailureDetails, application_error
 from crewlog.payload_storage.external_storage import (
     DirectoryDriver,
     DirectoryStorage,
@@ -106,14 +106,18 @@ class _RefusedConverter(_ReadOnlyConverter):
             ApplicationError: it was changed or moved, which is permanent and fails the run.
         """
         del type_hint
-        reason, plain = refusal_reason(payload)
-        if plain:
+        reason, is_plain, remedy = payload_refusal(payload)
+        if is_plain:
             raise DecryptionFailed(
                 f"a payload is refused: {reason}",
                 remedy=f"If plain payloads are expected while encryption is being turned on, set "
                 f"{ACCEPT_PLAIN}=true for workers and clients.",
             )
-        raise application_error(f"a payload is refused: {reason}", DecryptionFailed.__name__)
+        raise application_error(
+            f"a payload is refused: {reason}",
+            DecryptionFailed.__name__,
+            FailureDetails(remedy=remedy),
+        )
 
 
 class _KeylessConverter(_ReadOnlyConverter):

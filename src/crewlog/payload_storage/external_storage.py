@@ -56,7 +56,7 @@ GRACE = 2.0
 """Seconds to wait for the file or the key of a command after the first request for it."""
 _REQUESTED, _GIVEN_UP = ".requested", ".given-up"
 """The suffixes of the notes of a reference."""
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 _RENAMED = "crewlog-renamed"
 """Metadata that changes the hash of a payload, if the reference to its hash was given up before."""
 _KEY_NOTES = "key-"
@@ -172,7 +172,7 @@ class DirectoryDriver(StorageDriver):
         key = claim.claim_data.get("sha256", "")
         if claim.claim_data.get("by") == _OF_THIS_PROCESS:
             return self._read_without_key(key, claim.claim_data["key"])
-        if not _SHA256.fullmatch(key):  # it must not name any other file
+        if not SHA256.fullmatch(key):  # it must not name any other file
             return refused_payload("its reference is invalid")
         path = self._file(key)
         found = _content(path, key)

@@ -20,7 +20,7 @@ from temporalio.converter import DataConverter, PayloadCodec
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.message_files import MOST_FILES, FileRef
 from crewlog.payload_storage.directory import write_error, write_file
-from crewlog.payload_storage.external_storage import DirectoryDriver
+from crewlog.payload_storage.external_storage import SHA256, DirectoryDriver
 
 FileInput = Path | str | bytes | FileRef
 """A file to send: its path, its bytes, or a stored one."""
@@ -30,7 +30,6 @@ SETTING = "CREWLOG_LARGEST_FILE"
 _FOLDER = "files"
 _SHORTEST = 8
 """The fewest characters of a hash to find a file by."""
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _SIGNATURES: Mapping[bytes, str] = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -162,7 +161,7 @@ class FileStore:
             self._path(digits)  # raises an error
         pattern = f"{digits[:2]}/{digits}*"
         found = await asyncio.to_thread(lambda: sorted(self._directory.glob(pattern)))
-        names = [each.name for each in found if _SHA256.fullmatch(each.name)]
+        names = [each.name for each in found if SHA256.fullmatch(each.name)]
         if len(names) == 1:
             return names[0]
         raise UsageError(
@@ -171,7 +170,7 @@ class FileStore:
         )
 
     def _path(self, sha256: str) -> Path:
-        if not _SHA256.fullmatch(sha256):  # from outside: it must not name another file
+        if not SHA256.fullmatch(sha256):  # from outside: it must not name another file
             raise UsageError(
                 f"{sha256!r} is not the hash of a file",
                 remedy="It has 64 hexadecimal digits: `crewlog log RUN --json` has it.",
@@ -204,7 +203,11 @@ def mime_type_of(name: str, data: bytes) -> str:
 def _size_limit() -> int:
     value = os.environ.get(SETTING, "")
     if value and not (value.isascii() and value.isdecimal() and int(value)):
-        raise UsageError(f"{SETTING} is {value!r}, and must be a number of bytes", place=SETTING)
+        raise UsageError(
+            f"{SETTING} is {value!r}, and must be a number of bytes",
+            remedy=f"Set it to a positive number, or unset it: the default is {LARGEST}.",
+            place=SETTING,
+        )
     return int(value) if value else LARGEST
 
 

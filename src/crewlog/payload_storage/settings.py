@@ -41,5 +41,8 @@ def environment_converter() -> DataConverter:
         faults = "; ".join(
             f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of_field_error(e)}" for e in error.errors()
         )
-        raise UsageError(f"the settings of large payloads are wrong: {faults}") from error
+        raise UsageError(
+            f"the settings of large payloads are wrong: {faults}",
+            remedy="Correct or unset these variables; docs/operations.md has them.",
+        ) from error
     return data_converter(settings.payloads.expanduser(), settings.payload_threshold)

@@ -25,6 +25,8 @@ from crewlog.ids import (
     RunId,
     StepId,
     is_artifact,
+    is_group_log,
+    is_private_log,
     named_readers,
     private_log,
 )
@@ -49,9 +51,6 @@ class RemainingBudget(Model):
         if self.added_budgets:
             changes["added_budgets"] = {**state.added_budgets, **self.added_budgets}
         return changes
-
-
-PRIVATE = "private:"
 
 
 class SplitContents(Model):
@@ -146,13 +145,13 @@ def _readable_logs(state: CrewState, contents: SplitContents) -> dict[LogName, L
     """The logs that the agents of the split run may read."""
 
     def may_read(log: LogName) -> bool:
-        if log.startswith(PRIVATE):
+        if is_private_log(log):
             return log in private_logs
         if readers := named_readers(log):
             return bool({*readers} & {*contents.agents})
         if log.startswith(CHANNEL):
             return log.removeprefix(CHANNEL) in contents.channels
-        return log == PUBLIC or is_artifact(log) or log.startswith("group:")
+        return log == PUBLIC or is_artifact(log) or is_group_log(log)
 
     private_logs = {private_log(name) for name in contents.agents}
     return {log: head for log, head in state.messages.items() if may_read(log)}

@@ -34,7 +34,6 @@ from crewlog.wire import LivePermissionView, PermissionCheckView, PermissionView
 
 APPROVALS = "approvals"
 """The name that the engine gives to an approval, also for a tool with high risk."""
-_STRICTNESS: dict[str, int] = {"": -1, "allow": 0, "ask": 1, "deny": 2}
 
 
 def run_context_of(plan: GraphPlan, state: CrewState) -> RunContext:

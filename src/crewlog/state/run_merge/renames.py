@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from crewlog.ids import LogName, RunId
+from crewlog.ids import PRIVATE, AgentName, LogName, RunId, is_private_log, private_log
 from crewlog.state.components import Rename
 from crewlog.state.model import CrewState
 from crewlog.state.run_merge.protocol import OUTCOMES_KEPT
-from crewlog.state.run_merge.surviving_state import PRIVATE, new_names
+from crewlog.state.run_merge.surviving_state import new_names
 
 RENAMES_SHOWN = 5
 """The most renames in a line."""
@@ -25,8 +25,8 @@ def renamed_log(log: str, renamed: Iterable[Rename]) -> LogName:
         renamed: The renames of the merge.
     """
     names = new_names(renamed)
-    if log.startswith(PRIVATE):
-        return LogName(PRIVATE + names.agent(log.removeprefix(PRIVATE)))
+    if is_private_log(log):
+        return private_log(AgentName(names.agent(log.removeprefix(PRIVATE))))
     return LogName(names.log(log))
 
 

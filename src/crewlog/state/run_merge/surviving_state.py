@@ -22,6 +22,8 @@ from crewlog.authority.permissions import EVERYONE, STRICTNESS, LivePermission
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import ComponentConflict
 from crewlog.ids import (
+    ARTIFACT,
+    PRIVATE,
     RESERVED,
     AgentName,
     ContentHash,
@@ -32,9 +34,11 @@ from crewlog.ids import (
     artifact_log,
     child_step_log,
     is_artifact,
+    is_private_log,
     item_number,
     node_of,
     parent_or_self,
+    private_log,
     step_id,
     step_of_log,
     visit_number,
@@ -48,8 +52,6 @@ from crewlog.state.journal import LogMerge, RunMerged
 from crewlog.state.model import CrewState, FrontierStep, Interrupt, Output, Routing
 from crewlog.usage import Usage
 
-PRIVATE = "private:"
-_ARTIFACT = "artifact:"
 _TRANSFERRED = fields_where(CrewState, lambda policy: policy.merge == "transferred")
 
 
@@ -106,12 +108,12 @@ class MergeNames(NamedTuple):
 
     def log(self, log: LogName) -> LogName:
         """The name of a log."""
-        if log.startswith(PRIVATE):
+        if is_private_log(log):
             if (step := step_of_log(log)) is not None:
                 return child_step_log(self.step(step))
-            return LogName(PRIVATE + self.renames.agent(log.removeprefix(PRIVATE)))
+            return private_log(AgentName(self.renames.agent(log.removeprefix(PRIVATE))))
         if is_artifact(log):
-            return artifact_log(self.renames.artifact(log.removeprefix(_ARTIFACT)))
+            return artifact_log(self.renames.artifact(log.removeprefix(ARTIFACT)))
         return LogName(self.renames.log(log))
 
     def logs(self, logs: tuple[LogName, ...]) -> tuple[LogName, ...]:
@@ -190,7 +192,7 @@ def log_merges(
             if shared_head == theirs.head:
                 continue  # this run alone changed it
             if shared_head != mine.head:
-                raise artifact_conflict(state.run, merged.run, [log.removeprefix(_ARTIFACT)])
+                raise artifact_conflict(state.run, merged.run, [log.removeprefix(ARTIFACT)])
             more = max(theirs.length - mine.length, 0)
             result.append(LogMerge(log=log, two=theirs.head, more=more))
             continue
