@@ -15,7 +15,7 @@ import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowReplayResult
 
-from crewlog.graph.driver import clear_graph_caches
+from crewlog.graph.driver import graph_cache
 from crewlog.payload_storage.converter import data_converter
 from crewlog.state.recorder import Journal
 from crewlog.workers.sandbox import sandbox
@@ -50,7 +50,7 @@ async def replay(history: WorkflowHistory, workflow: type[Any] = CrewRun) -> Wor
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_it_replays(path: Path) -> None:
     """In a process that knows nothing yet, and in one in which LangGraph has answered before."""
-    clear_graph_caches()
+    graph_cache.cache_clear()
     for _ in range(2):
         result = await replay(read(path))
         assert result.replay_failure is None
