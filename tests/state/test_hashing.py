@@ -73,7 +73,7 @@ def test_an_address_is_the_same_for_ever() -> None:
     assert hash_json({"b": [1, None], "a": "é"}) == "BfAjpCH1YZAJWo172_jlmsKimgE"
     assert chain(ContentHash("h"), 7, ContentHash("b")) == "TrCFpVu8m9Ou3jr6mVFxLdG1qIY"
     assert empty_log_head("run", "public") == "tU3DZ8cj0rHm8OXD8cO901oZbAo"
-    assert merged_head(ContentHash("1"), ContentHash("2"), 7) == "3s1RAdE1992y9QGkn3R-1PBSptI"
+    assert merged_head(ContentHash("1"), ContentHash("2"), 7) == "firG9KYWFdwisgD4_mb-0MS3fns"
 
 
 def test_addresses_do_not_depend_on_the_process() -> None:
