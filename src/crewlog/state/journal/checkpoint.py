@@ -38,8 +38,8 @@ class RunRolledBack(Entry):
     to: int
     """The position of the checkpoint."""
     state: dict[str, Json]
-    """The state from here on: the checkpoint's, except for what is never restored (visit numbers,
-    outcomes of commands, usage)."""
+    """The fields of the state that the rollback sets; see `FieldPolicy.rollback`. The others, such
+    as usage and outcomes of commands, keep their values."""
     by: str = ""
     reason: str = ""
     command: CommandId | None = None
@@ -56,7 +56,7 @@ class RunForked(Entry):
     to: int
     """The position up to which they are the same; this journal continues after it."""
     state: dict[str, Json]
-    """The first state."""
+    """The fields of the first state that come from the source run; see `FieldPolicy.fork`."""
     checkpoint: int = 0
     """The position of the checkpoint; 0 for a split run."""
     split: str = ""
@@ -71,7 +71,7 @@ class RunReopened(Entry):
     to: int
     """The position whose state it continues from."""
     state: dict[str, Json]
-    """The state that it continues with."""
+    """The fields of the state that the reopen sets; see `FieldPolicy.rollback`."""
     by: str = ""
     reason: str = ""
     claimed: dict[AgentName, ClaimedAgent] = Field(default_factory=dict[AgentName, ClaimedAgent])
