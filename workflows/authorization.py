@@ -118,20 +118,18 @@ async def authorize(engine: Engine, incoming: QueuedCommand) -> None:
     if _is_authorization_current(engine, incoming):
         return
     _determine_authorization(engine, incoming)
-    if (
-        incoming.arrived_at is None
-        and incoming.authorization is not None
-        and incoming.authorization.allowed
-    ):
+    policy, authorization = engine.plan.policy, incoming.authorization
+    if incoming.arrived_at is None and authorization is not None and authorization.allowed:
         incoming.arrived_at = await record_time()
         checked = authorize_at(
-            incoming.authorization,
+            authorization,
             incoming.sent_name or incoming.name,
             incoming.data,
             _signature(incoming.data),
             incoming.arrived_at,
         )
-        incoming.checked = CheckedAuthorization(engine.plan.policy, checked)
+        # If the policy changed meanwhile, `check` verifies the command again.
+        incoming.checked = CheckedAuthorization(policy, checked)
 
 
 def check(engine: Engine, incoming: QueuedCommand) -> None:

@@ -147,6 +147,7 @@ async def apply_command(engine: Engine, incoming: QueuedCommand) -> None:
 
 
 def _reject(engine: Engine, incoming: QueuedCommand, error: CrewlogError) -> None:
+    """Records the rejection of a command, except of a dry run that is permitted."""
     incoming.outcome = Failed(error, incoming.command_hash)
     is_permitted = not isinstance(error, NotPermitted)
     if incoming.is_dry_run and is_permitted:

@@ -161,15 +161,13 @@ def authorize_command(
         at: When it was received, in milliseconds since the epoch.
         namespace: The namespace of the run.
     """
-    by = content.get("by")
-    sender = by[:_LONGEST_NAME] if isinstance(by, str) else ""
     if policy is None or not policy.signed:
         return CommandAuthorization(
-            allowed=True, reason="the crew's policy is open", principal=sender
+            allowed=True, reason="the crew's policy is open", principal=_claimed_sender(content)
         )
     result = _authenticate(policy, name, content, signature, run=run, at=at, namespace=namespace)
     if isinstance(result, str):
-        return _unauthenticated(name, sender, result)
+        return _unauthenticated(name, content, result)
     principal_name, principal = result
     return authorize_right(principal_name, principal.rights, needed_right(name, content), name)
 
@@ -192,11 +190,16 @@ def authorize_at(
     """
     if signature is None or not (fault := _expiry_fault(signature, at)):
         return checked
+    return _unauthenticated(name, content, fault)
+
+
+def _claimed_sender(content: Mapping[str, Json]) -> str:
     by = content.get("by")
-    return _unauthenticated(name, by[:_LONGEST_NAME] if isinstance(by, str) else "", fault)
+    return by[:_LONGEST_NAME] if isinstance(by, str) else ""
 
 
-def _unauthenticated(name: str, sender: str, fault: str) -> CommandAuthorization:
+def _unauthenticated(name: str, content: Mapping[str, Json], fault: str) -> CommandAuthorization:
+    sender = _claimed_sender(content)
     claim = f", which claims to be from {sender!r}," if sender else ""
     return CommandAuthorization(
         allowed=False,
