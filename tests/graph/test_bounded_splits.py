@@ -75,7 +75,7 @@ def part_of(sim: Simulation, before: CrewState, crew: CrewDefinition) -> Simulat
     assert policy is not None
     away = {n: RUN for n in crew.agents if n not in policy.away}
     theirs = crew.model_copy(update={"graph": policy.model_copy(update={"away": away})})
-    state = split_run_state(before, RunId(made["run"]), share, made["definition"])
+    state = split_run_state(before, RunId(made["run"]), share, made["definition"], ())
     journal = Journal(state)
     return Simulation(Engine(lower(load_data(theirs.to_json())), journal), says_all(), dice(0))
 

@@ -111,7 +111,7 @@ class Pond:
             id_ = RunId(f"r{self.dice.random()}")
             share = SplitContents(agents=tuple(group), nodes=(), remaining_budget=bounds)
             self.runs[id_] = (
-                split_run_state(state, id_, share, state.definition),
+                split_run_state(state, id_, share, state.definition, ()),
                 frozenset(group),
             )
 

@@ -34,7 +34,7 @@ def begun(
     assert isinstance(entry, ComponentChanged)
     [made] = entry.split_runs
     after = fold(before, entry.model_copy(update={"split_runs": ()}))
-    then = split_run_state(after, made.run, made.contents, made.definition)
+    then = split_run_state(after, made.run, made.contents, made.definition, ())
     policy = kept.graph
     assert policy is not None
     away = {n: RUN for n in kept.agents if n not in policy.away}

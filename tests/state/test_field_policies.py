@@ -98,7 +98,7 @@ def outcome(operation: str, now: CrewState, then: CrewState) -> CrewState:
             return fold(new, j.RunForked(at=7, run=new.run, source=then.run, to=1, state=fields))
         case _:
             contents = SplitContents(agents=(), nodes=())
-            part = split_run_state(then, new.run, contents, ContentHash("part"))
+            part = split_run_state(then, new.run, contents, ContentHash("part"), ())
             fields = recorded_state(part, "split")
             entry = j.RunForked(at=7, run=new.run, source=then.run, to=1, state=fields, split="cut")
             return fold(new, entry)

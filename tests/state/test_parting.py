@@ -105,7 +105,7 @@ def world(seed: int) -> tuple[CrewState, SplitContents]:
 @pytest.mark.parametrize("seed", range(60))
 def test_what_goes_and_what_stays_is_all_there_was(seed: int) -> None:
     state, share = world(seed)
-    goes = split_run_state(state, RunId("r.1"), share, state.definition)
+    goes = split_run_state(state, RunId("r.1"), share, state.definition, ())
     stays = state.model_copy(update=original_run_changes(state, share))
     assert goes.visits == dict.fromkeys(share.nodes, 5)
     assert stays.visits == state.visits, "who comes back goes on with its numbers"
@@ -121,7 +121,7 @@ def test_what_goes_and_what_stays_is_all_there_was(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_nobody_gets_a_log_of_others(seed: int) -> None:
     state, share = world(seed)
-    goes, gone = split_run_state(state, RunId("r.1"), share, state.definition), {*share.agents}
+    goes, gone = split_run_state(state, RunId("r.1"), share, state.definition, ()), {*share.agents}
     assert {log for log in goes.messages if log.startswith("private:")} == {
         f"private:{name}" for name in gone
     }
@@ -136,7 +136,7 @@ def test_nobody_gets_a_log_of_others(seed: int) -> None:
 
 def test_nobody_may_do_more_in_two_runs_than_in_one() -> None:
     state, share = world(1)
-    goes = split_run_state(state, RunId("r.1"), share, state.definition)
+    goes = split_run_state(state, RunId("r.1"), share, state.definition, ())
     kept: dict[str, Json] = {
         "quotas": {"k": 2},
         "added_budgets": {"tokens": 5.0},
@@ -153,7 +153,7 @@ def test_a_part_has_no_commands_of_the_run_that_it_leaves() -> None:
     state, share = world(1)
     known = {CommandId("c"): CommandOutcome(position=3)}
     state = state.model_copy(update={"commands": known, "older_commands": "AAAA"})
-    goes = split_run_state(state, RunId("r.1"), share, state.definition)
+    goes = split_run_state(state, RunId("r.1"), share, state.definition, ())
     assert (goes.commands, goes.older_commands) == ({}, CrewState(run=goes.run).older_commands)
 
 
@@ -189,7 +189,7 @@ def test_those_who_go_begin_anew_but_for_what_is_theirs_or_of_all() -> None:
     state, share = world(1)
     state = state.model_copy(update=OLD)
     fresh = CrewState(run=RunId("r.1"))
-    goes = split_run_state(state, fresh.run, share, state.definition)
+    goes = split_run_state(state, fresh.run, share, state.definition, ())
     for name in CrewState.model_fields:
         if name in OLD:
             assert getattr(state, name) != getattr(fresh, name), name

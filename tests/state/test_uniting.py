@@ -57,7 +57,7 @@ from state.test_parting import world
 @pytest.mark.parametrize("seed", range(60))
 def test_what_was_parted_is_whole_again(seed: int) -> None:
     whole, share = world(seed)
-    goes = split_run_state(whole, RunId("r.1"), share, whole.definition)
+    goes = split_run_state(whole, RunId("r.1"), share, whole.definition, ())
     stays = whole.model_copy(update=original_run_changes(whole, share))
     part = CrewState.from_json(transferred_state(goes))
     names = MergeNames(
@@ -95,7 +95,7 @@ def test_what_was_parted_is_whole_again(seed: int) -> None:
 
 def test_what_was_said_since_is_gone_on_from_in_both() -> None:
     whole, share = world(3)
-    goes = split_run_state(whole, RunId("r.1"), share, whole.definition)
+    goes = split_run_state(whole, RunId("r.1"), share, whole.definition, ())
     stays = whole.model_copy(update=original_run_changes(whole, share))
     body = hash_json("more")
     said = MessageAdded(ref=MessageRef(body=body, logs=(LogName("public"),)))

@@ -83,7 +83,7 @@ class Family:
         )
         await self.record(self.run, split, j.RunStopped(at=3))
         if part:
-            then = split_run_state(before, self.part, share, left)
+            then = split_run_state(before, self.part, share, left, ())
             begins = j.RunForked(
                 at=3, run=self.part, source=self.run, to=2, state=then.to_json(), split="cut"
             )

@@ -73,7 +73,7 @@ def split_run_state(
     run: RunId,
     contents: SplitContents,
     definition: ContentHash,
-    rules: tuple[str, ...] = (),
+    rules: tuple[str, ...],
 ) -> CrewState:
     """The first state of a split run.
 
