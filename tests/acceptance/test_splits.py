@@ -110,6 +110,8 @@ async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
     for each, who, channels in ((run, {"bob", "cid"}, {"y"}), (part, {"ann"}, {"x"})):
         topology = (await each.graph()).plan["component"]
         assert ({*topology["agents"]}, {*topology["channels"]}) == (who, channels)
+        plan = (await each.graph()).plan
+        assert (await each.state()).coordination_rules == tuple(plan["rules"])
 
     # Who is not there is not heard there.
     await run.message("lost", to="channel:x", by="dot")
