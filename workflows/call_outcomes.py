@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError, CancelledError, TimeoutError
 
 with workflow.unsafe.imports_passed_through():
     from crewlog import errors
-    from crewlog.failure_details import FailureDetails, failure_details, timeout_message
+    from crewlog.failure_details import FailureDetails, failure_details, timeout_error
     from crewlog.graph.run_context import CallRequest
     from crewlog.state.calls import (
         CallModelResult,
@@ -169,8 +169,9 @@ def _timeout_outcome(
 ) -> CallFailed | CallOutcomeUnknown:
     tool = request.call.tool
     what, owner = (tool, "the tool") if tool else (f"the model of {request.agent!r}", "the agent")
-    text = "\n".join(timeout_message(what, owner, cause.type.name if cause.type else ""))
-    return CallFailed(text, "Timeout") if is_repeatable else CallOutcomeUnknown(text)
+    error, *lines = timeout_error(what, owner, cause.type.name if cause.type else "")
+    text = "\n".join(lines)
+    return CallFailed(text, error) if is_repeatable else CallOutcomeUnknown(text)
 
 
 def _deferred_outcome(cause: ApplicationError, details: FailureDetails) -> CallDeferred | None:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from pydantic import ValidationError
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from crewlog import errors
 from crewlog.model import Model
 
 
@@ -85,20 +86,24 @@ def non_retryable_copy(error: ApplicationError) -> ApplicationError:
     return ApplicationError(error.message, *error.details, type=error.type, non_retryable=True)
 
 
-def timeout_message(what: str, owner: str, kind: str) -> tuple[str, str]:
-    """The error and the remedy.
+def timeout_error(what: str, owner: str, kind: str) -> tuple[str, str, str]:
+    """The type, the message and the remedy of the error of a call that Temporal timed out.
+
+    The activity of a model call has a timeout of its own, which is as long: whichever ends first,
+    the error has the same type.
 
     Args:
         what: What was called: `the model of 'writer'`.
         owner: Whose setting applies, `the agent` or `the tool`; empty: there is none.
         kind: Temporal's type of the timeout: `HEARTBEAT`, `START_TO_CLOSE`.
     """
+    error = errors.ModelUnavailable.__name__ if owner == "the agent" else "Timeout"
     if kind == "HEARTBEAT":
-        setting = "heartbeat"
+        error, setting = "Timeout", "heartbeat"
         message = f"the worker that called {what} sent no heartbeat in time"
         cause = "Its worker ended or was busy: look at the workers' logs."
     else:
         setting, cause = "timeout", ""
         message = f"{what} did not answer in time"
     remedy = f"A longer `{setting}` of {owner} may help." if owner else ""
-    return message, " ".join(filter(None, [cause, remedy]))
+    return error, message, " ".join(filter(None, [cause, remedy]))

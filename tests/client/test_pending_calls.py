@@ -76,16 +76,28 @@ async def test_a_rate_limit_is_told_from_other_failures(crewlog_local: CrewlogLo
 
 
 @pytest.mark.parametrize(
-    ("activity", "timeout", "message", "remedy"),
+    ("activity", "timeout", "error", "message", "remedy"),
     [
-        (CALL_MODEL, START_TO_CLOSE, "the model did not answer in time", "`timeout` of the agent"),
-        (CALL_TOOL, START_TO_CLOSE, "the tool did not answer in time", "`timeout` of the tool"),
-        (CALL_TOOL, HEARTBEAT, "sent no heartbeat in time", "`heartbeat` of the tool"),
-        (STORE_BATCH, START_TO_CLOSE, "it did not answer in time", ""),
+        (
+            CALL_MODEL,
+            START_TO_CLOSE,
+            "ModelUnavailable",
+            "the model did not answer in time",
+            "`timeout` of the agent",
+        ),
+        (
+            CALL_TOOL,
+            START_TO_CLOSE,
+            "Timeout",
+            "the tool did not answer in time",
+            "`timeout` of the tool",
+        ),
+        (CALL_TOOL, HEARTBEAT, "Timeout", "sent no heartbeat in time", "`heartbeat` of the tool"),
+        (STORE_BATCH, START_TO_CLOSE, "Timeout", "it did not answer in time", ""),
     ],
 )
 async def test_a_timeout_is_told_with_the_setting_that_helps(
-    activity: str, timeout: TimeoutType.ValueType, message: str, remedy: str
+    activity: str, timeout: TimeoutType.ValueType, error: str, message: str, remedy: str
 ) -> None:
     temporal = SimpleNamespace(namespace="default", data_converter=DataConverter())
     gateway = cast("Gateway", SimpleNamespace(temporal=temporal))
@@ -93,7 +105,7 @@ async def test_a_timeout_is_told_with_the_setting_that_helps(
     pending.last_failure.message = "activity StartToClose timeout"
     pending.last_failure.timeout_failure_info.timeout_type = timeout
     kind, said, told = await failure_of(gateway, RunId("r"), pending)
-    assert kind == "Timeout"
+    assert kind == error
     assert message in said
     assert remedy in told
     assert "StartToClose" not in said

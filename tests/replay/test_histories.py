@@ -38,11 +38,13 @@ def history_of(name: str) -> Path:
 
 
 async def replay(history: WorkflowHistory, workflow: type[Any] = CrewRun) -> WorkflowReplayResult:
+    """Replays a history, without a limit of time: a busy machine is no fault of the workflow."""
     replayer = Replayer(
         workflows=[workflow],
         workflow_runner=sandbox(),
         data_converter=data_converter(Path(tempfile.gettempdir()) / "unused", keys=None),
         interceptors=[StartArgumentInterceptor()],
+        debug_mode=True,  # the SDK's two seconds for a workflow task do not apply
     )
     return await replayer.replay_workflow(history, raise_on_replay_failure=False)
 

@@ -32,7 +32,7 @@ from temporalio.service import RPCError
 
 from crewlog.client.gateway import CALL_LIMIT, Gateway
 from crewlog.errors import CrewlogError, ModelRateLimited, StoreUnavailable
-from crewlog.failure_details import failure_details, timeout_message
+from crewlog.failure_details import failure_details, timeout_error
 from crewlog.ids import RunId, node_of
 from crewlog.reporting.trace.view import PendingCall, PendingReason
 from crewlog.state.calls import (
@@ -154,7 +154,7 @@ async def failure_of(
     if isinstance(error, TimeoutError):
         what, owner = _TIMED.get(pending.activity_type.name, ("it", ""))
         kind = error.type.name if error.type else ""
-        return "Timeout", *timeout_message(what, owner, kind)
+        return timeout_error(what, owner, kind)
     if not isinstance(error, ApplicationError):
         return "", str(error), ""
     details = failure_details(error)
