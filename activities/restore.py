@@ -17,9 +17,9 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.executions import Executions, record_start
 from crewlog.activities.lifecycle import Probe, lower_stored_definition
 from crewlog.activities.run_merge import FindEndedRun, ended_executions_lookup
-from crewlog.authority.guards import condition_names
 from crewlog.authority.widening import regained_permissions, widened_live_permissions, widening
 from crewlog.canonical_json import hash_json
+from crewlog.definition.conditions import condition_names
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
 from crewlog.errors import (

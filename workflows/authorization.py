@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
         signature_hash,
     )
     from crewlog.authority.signatures import START, Signature
+    from crewlog.authority.widening import WIDENINGS_IN_ERROR, authorize_widening
     from crewlog.canonical_json import hash_json
     from crewlog.definition.policy import Policy, Right
     from crewlog.encryption.codec import nonce_text
@@ -53,8 +54,6 @@ with workflow.unsafe.imports_passed_through():
 from crewlog.workflows.activity_options import LOCAL_OPTIONS
 from crewlog.workflows.commands.queue import CheckedAuthorization, QueuedCommand, RefusedCommand
 
-WIDENINGS_IN_ERROR = 10
-"""The most widenings that an error lists."""
 _NEVER = -1
 """A time at which nothing has expired."""
 
@@ -190,13 +189,11 @@ def check_widening(
     """
     if authorization is None or not authorization.verified:
         return
-    if widenings is not None and not widenings:
-        return
-    texts = widenings or ("it was not compared with the definition in force",)
-    omitted = len(texts) - WIDENINGS_IN_ERROR
-    more = f"; and {omitted} more" if omitted > 0 else ""
-    text = "; ".join(excerpt(each, 200) for each in texts[:WIDENINGS_IN_ERROR])
-    check_right(authorization, "grant", f"{what} (it widens authority: {text}{more})")
+    if widenings is None:
+        widenings = ("it was not compared with the definition in force",)
+    result = authorize_widening(authorization.principal, authorization.rights, widenings, what)
+    if not result.allowed:
+        raise not_permitted(result)
 
 
 def check_manual_command(

@@ -19,13 +19,13 @@ from pydantic import ValidationError
 
 from crewlog.authority.principals import (
     EVERY_CREW,
-    RIGHT_OF,
     CommandAuthorization,
     authorize_command,
     authorize_right,
     content_hash,
     signed_text,
 )
+from crewlog.authority.rights import COMMANDS as RIGHTS_OF_COMMANDS
 from crewlog.authority.signatures import APPROVE, EVERYWHERE, SCHEDULE, START, Signature
 from crewlog.definition.policy import RIGHTS, Policy, public_key_bytes
 from crewlog.model import Model
@@ -169,7 +169,7 @@ def test_a_long_name_is_cut_where_nobody_proves_it() -> None:
 
 
 def test_every_command_has_its_right_and_others_need_the_highest() -> None:
-    assert set(RIGHT_OF) == {*SIGNALS, *UPDATES, START, SCHEDULE}
+    assert set(RIGHTS_OF_COMMANDS) == {*SIGNALS, *UPDATES, START, SCHEDULE}
     nothing: dict[str, Any] = {"id": "x"}
     assert not look(nothing, proof(nothing, "unheard_of", key=BOB), "unheard_of").allowed
 

@@ -85,7 +85,9 @@ def test_a_plan_says_who_sees_and_who_changes_what() -> None:
 def test_more_readers_or_writers_are_more_authority() -> None:
     old = crew(artifacts={"doc": {"writers": ["a"]}})
     assert widening(old, old) == ()
-    assert widening(old, crew(artifacts={"doc": {}})) == ("the crew's artifacts",)
+    assert widening(old, crew(artifacts={"doc": {}})) == (
+        "artifact doc: writers a → all who list it",
+    )
     noted = crew({"c": {"scratch": {}}})
     assert widening(noted, crew({"c": {"scratch": {"readers": ["a"]}}}))
 

@@ -34,6 +34,7 @@ import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from crewlog.authority.rights import needed_right
 from crewlog.authority.signatures import (
     APPROVE,
     EVERYWHERE,
@@ -55,37 +56,6 @@ _LONGEST_NAME = 100
 """Characters that are kept of the name that an unauthenticated command gives itself."""
 _OF_A_SCHEDULE = re.compile(r"(.+)-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 """The id of a run that a schedule starts: the id of the schedule, and the time."""
-
-RIGHT_OF: Mapping[str, Right] = {
-    START: "operate",
-    SCHEDULE: "operate",
-    "ask": "operate",
-    "pause": "operate",
-    "resume": "operate",
-    "stop": "operate",
-    "interrupt": "operate",
-    "message": "operate",
-    "tag": "operate",
-    "edit_state": "operate",
-    "redirect": "operate",
-    "rollback": "operate",
-    "answer": "answer",
-    "change": "change",
-    "set_permission": "grant",
-}
-"""The right that each command needs; any other name needs `grant`."""
-
-
-def needed_right(name: str, content: Mapping[str, Json]) -> Right:
-    """The right that a command needs.
-
-    Args:
-        name: Its name as it was sent, or `START`.
-        content: Its content: an `ask` without a text only waits for the result.
-    """
-    if name == "ask" and not content.get("text"):
-        return "view"
-    return RIGHT_OF.get(name, "grant")
 
 
 class CommandAuthorization(Model):

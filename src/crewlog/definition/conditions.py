@@ -14,9 +14,9 @@ flag, `agent.name` is a flag that the agent may set or else one of its declared 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -214,6 +214,25 @@ def facts_in(condition: Condition) -> Iterator[Fact]:
         case AllOf() | AnyOf():
             for part in condition.of:
                 yield from facts_in(part)
+
+
+class ConditionNames(NamedTuple):
+    """The flags and outputs that conditions read."""
+
+    flags: frozenset[str]
+    """Names of flags."""
+    outputs: frozenset[tuple[str, str]]
+    """Agents with the names of outputs."""
+
+
+def condition_names(conditions: Iterable[Condition]) -> ConditionNames:
+    """The flags and outputs that some conditions read."""
+    facts = [fact for each in conditions for fact in facts_in(each)]
+    # `writer.ready` is the output of writer; if that is not set, the flag of that name.
+    return ConditionNames(
+        frozenset(fact.name for fact in facts),
+        frozenset((fact.agent, fact.name) for fact in facts if fact.agent is not None),
+    )
 
 
 def mapped(condition: Condition, change: Callable[[Fact], Fact]) -> Condition:

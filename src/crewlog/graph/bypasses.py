@@ -11,8 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from crewlog.authority.guards import ConditionNames, condition_names
-from crewlog.definition.conditions import Condition, Fact, holds, parse_condition
+from crewlog.definition.conditions import (
+    Condition,
+    ConditionNames,
+    Fact,
+    condition_names,
+    holds,
+    parse_condition,
+)
 from crewlog.definition.model import ConditionText
 from crewlog.graph.guards import PlanGuards
 from crewlog.graph.plan import ASK_HUMAN, GraphPlan

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import reduce
 
-from crewlog.authority.guards import ConditionNames, condition_names
-from crewlog.definition.conditions import Condition, facts_in
+from crewlog.definition.conditions import Condition, ConditionNames, condition_names, facts_in
 from crewlog.graph.joins import dependents
 from crewlog.graph.plan import ASK_HUMAN, GraphPlan, PlanNode
 from crewlog.ids import FlagName, NodeName

@@ -11,7 +11,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast
 
-from crewlog.authority.widening import is_widening
+from crewlog.authority.compared_crews import ComparedCrews
+from crewlog.authority.rights import is_permitted
 from crewlog.definition.audiences import Audiences, without_member
 from crewlog.definition.creatures import among_agents
 from crewlog.definition.diff import Change, diff
@@ -243,19 +244,19 @@ def _both(one: Iterable[str], other: Iterable[str]) -> tuple[str, ...]:
 def _is_loss(change: Change, there: CrewDefinition, found: CrewDefinition) -> bool:
     """Whether a difference drops or loosens what people wrote into the base."""
     section, *rest = change.path
-    old, new = change.old, change.new
+    old, new, crews = change.old, change.new, ComparedCrews(there, found)
     match section:
         case "agents" if len(rest) > 1:
             agent, key = there.agents[rest[0]], rest[1]
             if key in _LOGS:
                 return _states(agent, key) and _others(old, found) != _others(new, found)
-            looser = AGENT[key] == "strict" and is_widening(AgentDefinition, key, old, new)
+            looser = AGENT[key] == "strict" and not is_permitted(change, crews)
             return _states(agent, key) and (AGENT[key] == "base" or looser)
         case "tools" if len(rest) > 1:
             within = rest[1] == "hosts" and _within(new, old)
             return _states(there.tools[rest[0]], rest[1]) and not within
         case "limits":
-            return _states(there.limits, rest[0]) and is_widening(Limits, rest[0], old, new)
+            return _states(there.limits, rest[0]) and not is_permitted(change, crews)
         case "interrupts" if rest[0] == "people":
             return bool(old) and not _is_less(old, new)
         case "interrupts" if rest[0] == "valid":
@@ -266,7 +267,7 @@ def _is_loss(change: Change, there: CrewDefinition, found: CrewDefinition) -> bo
         case "logs" | "artifacts" if change.kind == "changed":
             return not _is_less(old, new)
         case "approval":
-            return is_widening(CrewDefinition, section, old, new)
+            return not is_permitted(change, crews)
         case _:
             return CREW[section] == "base" and len(rest) > 1  # a part of an MCP server
 
