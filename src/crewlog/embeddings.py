@@ -1,7 +1,7 @@
-"""Embedding models by name: `openai:NAME`, `hash:NUMBER`, and registered ones.
+"""Embedding models by name: `PROVIDER:NAME`, `hash:NUMBER`, and registered ones.
 
-Building and calling an `Embedder` is I/O: activities and clients do it, and give the vectors to the
-store.
+The providers are those of LangChain's `init_embeddings`. Building and calling a model is I/O:
+activities and clients do it, and give the vectors to the store.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ import importlib
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
+
+from langchain_core.embeddings import Embeddings as EmbeddingModel
 
 from crewlog.canonical_json import hash_bytes
+from crewlog.definition.providers import PROVIDERS
 from crewlog.errors import CrewlogError, ModelRequestRejected, ModelUnavailable
+from crewlog.providers import missing_key_problem, missing_package_problem
 from crewlog.redaction import register_secret
 from crewlog.store.memories import Embeddings, split_words
 
@@ -22,35 +26,31 @@ TIMEOUT = 20.0
 """Seconds for one request: a call of a memory tool may take 60."""
 _MOST_DIMENSIONS = 16_000
 """The limit of pgvector."""
+Builder = Callable[[str], EmbeddingModel]
+"""Builds a model from the name after the prefix."""
 
 
-class Embedder(Protocol):
-    """Computes vectors of texts; texts with similar meanings have near vectors."""
-
-    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """A vector for each text, all of the same length."""
-        ...
-
-
-Builder = Callable[[str], Embedder]
-"""Builds an embedder from the name after the prefix."""
-
-
-class HashEmbedder:
+class HashEmbeddings(EmbeddingModel):
     """Counts words by their hash, so that texts with the same words are near. For tests.
 
     Args:
-        dimensions: The length of its vectors.
+        name: The length of its vectors.
     """
 
-    def __init__(self, dimensions: int) -> None:
-        self._dimensions = dimensions
+    def __init__(self, name: str) -> None:
+        if not name.isdecimal() or not 0 < int(name) <= _MOST_DIMENSIONS:
+            raise ModelRequestRejected(
+                f"the embedding 'hash:{name}' has no number of dimensions",
+                remedy="For example: hash:256",
+            )
+        self._dimensions = int(name)
 
-    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """See `Embedder`."""
-        return [self._vector(text) for text in texts]
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """The vector of each text."""
+        return [self.embed_query(text) for text in texts]
 
-    def _vector(self, text: str) -> list[float]:
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a text."""
         vector = [0.0] * self._dimensions
         for word in split_words(text):
             digest = hash_bytes(word.encode()).encode()
@@ -58,53 +58,36 @@ class HashEmbedder:
         return vector
 
 
-class _OpenAI:
-    """An embedding model of OpenAI, or of a compatible service."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        vectors: list[list[float]] = await self._client.aembed_documents(list(texts))
-        return vectors
-
-
-def build_hash(name: str) -> Embedder:
-    """`hash:256`: a `HashEmbedder` with so many dimensions."""
-    if not name.isdecimal() or not 0 < int(name) <= _MOST_DIMENSIONS:
+def _build_provider_model(provider: str, name: str) -> EmbeddingModel:
+    """Builds a model of one of LangChain's providers."""
+    model = f"{provider}:{name}"
+    if problem := missing_package_problem(model):
+        raise ModelRequestRejected(problem.message, remedy=problem.remedy)
+    if problem := missing_key_problem(model, {}):
+        keys = PROVIDERS[provider].keys
         raise ModelRequestRejected(
-            f"the embedding 'hash:{name}' has no number of dimensions",
-            remedy="For example: hash:256",
+            problem.message,
+            remedy=f"Set {keys[0]} in the worker's environment, or remove `embedding`.",
         )
-    return HashEmbedder(int(name))
-
-
-def build_openai(name: str) -> Embedder:
-    """`openai:NAME`: a model at `OPENAI_BASE_URL`, with `OPENAI_API_KEY`."""
-    key = os.environ.get("OPENAI_API_KEY")
-    if not key:
-        raise ModelRequestRejected(
-            f"the embedding 'openai:{name}' needs a key, and OPENAI_API_KEY is not set",
-            remedy="Set OPENAI_API_KEY in the worker's environment, or remove `embedding`.",
-        )
-    register_secret(key)  # a service may repeat it in an error
+    for variable in PROVIDERS[provider].keys:
+        if value := os.environ.get(variable):
+            register_secret(value)  # a service may repeat it in an error
     # Imported here, because it takes seconds, and few crews need it.
-    from langchain_openai import OpenAIEmbeddings  # noqa: PLC0415
+    from langchain.embeddings import init_embeddings  # noqa: PLC0415
 
-    options: dict[str, Any] = {
-        "model": name,
-        "api_key": key,
-        "base_url": os.environ.get("OPENAI_BASE_URL") or None,
-        # Temporal retries, without blocking a worker.
-        "max_retries": 0,
-        "timeout": TIMEOUT,
-        # Otherwise it downloads the tokenizer of OpenAI's models, for any service.
-        "check_embedding_ctx_length": False,
-    }
-    return _OpenAI(OpenAIEmbeddings(**options))
+    options: dict[str, Any] = {}
+    if provider == "openai":
+        options = {
+            "base_url": os.environ.get("OPENAI_BASE_URL") or None,
+            # Temporal retries, without blocking a worker.
+            "max_retries": 0,
+            # Otherwise it downloads the tokenizer of OpenAI's models, for any service.
+            "check_embedding_ctx_length": False,
+        }
+    return init_embeddings(name, provider=provider, **options)
 
 
-_BUILDERS: dict[str, Builder | str] = {"openai": build_openai, "hash": build_hash}
+_BUILDERS: dict[str, Builder | str] = {"hash": HashEmbeddings}
 
 
 def register(prefix: str, builder: Builder | str) -> None:
@@ -118,26 +101,27 @@ def register(prefix: str, builder: Builder | str) -> None:
 
 
 class Embedders:
-    """Builds and caches embedders, and checks their vectors."""
+    """Builds and caches embedding models, and checks their vectors."""
 
     def __init__(self) -> None:
-        self._embedders: dict[str, Embedder] = {}
+        self._models: dict[str, EmbeddingModel] = {}
 
     async def embed_texts(self, model: str, texts: Sequence[str]) -> Embeddings:
         """Vectors of some texts.
 
         Args:
-            model: `prefix:NAME`.
+            model: `PROVIDER:NAME`.
             texts: The texts, at least one.
 
         Raises:
             ModelRequestRejected: the model is unknown, or returns invalid vectors.
             ModelUnavailable: it does not answer.
         """
-        if model not in self._embedders:
-            self._embedders[model] = await asyncio.to_thread(_build, model)
+        if model not in self._models:
+            self._models[model] = await asyncio.to_thread(_build, model)
         try:
-            vectors = await self._embedders[model].embed(texts)
+            async with asyncio.timeout(TIMEOUT):
+                vectors = await self._models[model].aembed_documents(list(texts))
         except CrewlogError:
             raise
         except Exception as exc:
@@ -145,11 +129,19 @@ class Embedders:
         return Embeddings(model=model, vectors=_check_vectors(model, vectors, len(texts)))
 
 
-def _build(model: str) -> Embedder:
+def _build(model: str) -> EmbeddingModel:
     prefix, _, name = model.partition(":")
     builder = _BUILDERS.get(prefix)
+    if name and builder is None and prefix in PROVIDERS:
+        try:
+            return _build_provider_model(prefix, name)
+        except (ImportError, ValueError) as exc:
+            raise ModelRequestRejected(
+                f"the embedding {model!r} cannot be made: {exc}",
+                remedy="Check its name and the settings of its provider in the environment.",
+            ) from exc
     if builder is None or not name:
-        known = ", ".join(f"{each}:NAME" for each in sorted(_BUILDERS))
+        known = ", ".join(f"{each}:NAME" for each in sorted({*_BUILDERS, "openai"}))
         raise ModelRequestRejected(
             f"there is no embedding {model!r}; this process knows {known}",
             remedy="Use one of those, or register the prefix in workers and clients.",
@@ -157,8 +149,8 @@ def _build(model: str) -> Embedder:
     if isinstance(builder, str):
         module, _, function = builder.partition(":")
         builder = getattr(importlib.import_module(module), function)
-    embedder: Embedder = builder(name)
-    return embedder
+    built: EmbeddingModel = builder(name)
+    return built
 
 
 def _request_error(model: str, exc: Exception) -> CrewlogError:
@@ -167,7 +159,7 @@ def _request_error(model: str, exc: Exception) -> CrewlogError:
     if isinstance(status, int) and 400 <= status < 500 and status not in {408, 409, 425, 429}:
         return ModelRequestRejected(
             f"the embedding {model!r} was refused: {cause}",
-            remedy="Check the name, OPENAI_API_KEY and OPENAI_BASE_URL.",
+            remedy="Check the name, and the key and the address of its provider.",
         )
     return ModelUnavailable(
         f"the embedding {model!r} did not answer: {cause}", remedy="Try again later."

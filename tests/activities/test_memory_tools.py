@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from activity_kit import RUN
 from pydantic import ValidationError
 
+from crewlog import embeddings
 from crewlog.activities.memory_tools import MemoryTools, format_search_result
 from crewlog.definition.model import CrewDefinition
-from crewlog.embeddings import Embedders, HashEmbedder, register
+from crewlog.embeddings import Embedders, HashEmbeddings, register
 from crewlog.errors import ModelRequestRejected, ModelUnavailable, ToolFailed
 from crewlog.ids import AgentName, CrewName, RunId, StepId, ToolName, idempotency_key
 from crewlog.state.calls import CheckArguments
@@ -183,16 +185,21 @@ async def test_search_by_meaning(tool_call, store):
     assert content(read).endswith("> milk")
 
 
-class Broken:
-    """An embedder that gives what it is told, or raises it."""
+class Broken(HashEmbeddings):
+    """Returns what it is given, or raises it."""
 
     def __init__(self, gives: Any) -> None:
         self.gives = gives
 
-    async def embed(self, texts: Any) -> Any:
+    def embed_documents(self, texts: Any) -> Any:
         if isinstance(self.gives, Exception):
             raise self.gives
         return self.gives
+
+
+class Slow(HashEmbeddings):
+    async def aembed_documents(self, texts: Any) -> Any:
+        await asyncio.sleep(60)
 
 
 class Refusing(Exception):
@@ -218,15 +225,31 @@ async def test_an_invalid_embedding(gives, kind, message):
         await Embedders().embed_texts("broken:x", ["text"])
 
 
-async def test_an_unknown_embedding_model():
+async def test_an_unknown_embedding_model(monkeypatch):
     with pytest.raises(ModelRequestRejected, match="hash:NAME, openai:NAME"):
         await Embedders().embed_texts("other:x", ["text"])
     with pytest.raises(ModelRequestRejected, match="no number of dimensions"):
         await Embedders().embed_texts("hash:x", ["text"])
     with pytest.raises(ModelRequestRejected, match="OPENAI_API_KEY is not set"):
         await Embedders().embed_texts("openai:x", ["text"])
-    (one,), (two,) = [await HashEmbedder(8).embed([t]) for t in ("tea tea", "TEA")]
-    assert one == two
+    with pytest.raises(ModelRequestRejected, match="'langchain-cohere', which is not installed"):
+        await Embedders().embed_texts("cohere:x", ["text"])
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a key of a test")
+    with pytest.raises(
+        ModelRequestRejected, match=r"'anthropic:x' cannot be made: .*not supported"
+    ):
+        await Embedders().embed_texts("anthropic:x", ["text"])
+
+
+def test_equal_words_have_equal_vectors():
+    assert HashEmbeddings("8").embed_query("tea tea") == HashEmbeddings("8").embed_query("TEA")
+
+
+async def test_a_slow_embedding_is_unavailable(monkeypatch):
+    monkeypatch.setattr(embeddings, "TIMEOUT", 0.05)
+    register("slow", lambda _: Slow("8"))
+    with pytest.raises(ModelUnavailable, match="did not answer: TimeoutError"):
+        await Embedders().embed_texts("slow:x", ["text"])
 
 
 # -- at random --------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"read": {"public": ["c"]}}, "agent 'c', which is not defined", "memory.read.public[0]"),
     ({"write": {"public": ["b"]}}, "'b', who does not write that log", "memory.write.public[0]"),
     ({"read": {"group:g": ["b"]}}, "'b', who does not read that log", "memory.read.group:g[0]"),
-    ({"embedding": "hash:x"}, "neither openai:NAME nor hash:NUMBER", "memory.embedding"),
-    ({"embedding": "gpt"}, "neither openai:NAME nor hash:NUMBER", "memory.embedding"),
+    ({"embedding": "hash:x"}, "neither PROVIDER:NAME nor hash:NUMBER", "memory.embedding"),
+    ({"embedding": "gpt"}, "neither PROVIDER:NAME nor hash:NUMBER", "memory.embedding"),
 ]
 
 

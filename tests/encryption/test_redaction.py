@@ -125,7 +125,7 @@ def test_the_worker_s_own_key_of_a_service_is_told_no_more(
     if of == "a model":
         chat_models.build_openai("x", {}, 5.0)
     else:
-        embeddings.build_openai("x")
+        embeddings._build("openai:x")
 
     assert redacted_text(f"Incorrect API key provided: {key}") == (
         f"Incorrect API key provided: {REDACTED}"

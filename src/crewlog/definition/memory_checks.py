@@ -28,7 +28,7 @@ def memory_findings(definition: CrewDefinition) -> Iterator[Finding]:
             say = f"a tool cannot be called {name!r}: a crew with a memory has one of that name"
             yield Finding(("tools", name), say, "Choose another name.")
     if memory.embedding is not None and not _EMBEDDING.fullmatch(memory.embedding):
-        say = f"the embedding {memory.embedding!r} is neither openai:NAME nor hash:NUMBER"
+        say = f"the embedding {memory.embedding!r} is neither PROVIDER:NAME nor hash:NUMBER"
         remedy = "For example: embedding: openai:text-embedding-3-small"
         yield Finding(("memory", "embedding"), say, remedy)
     yield from _table(definition, "read", memory.read)
