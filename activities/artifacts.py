@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from cachetools import LRUCache
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from crewlog.activities.caches import LruCache
 from crewlog.activities.hydrator import ChainHead, Hydrator
 from crewlog.authority.audiences import authorize_artifact
 from crewlog.canonical_json import canonical, check_depth, hash_json, utf8_json, utf8_text
@@ -74,8 +73,10 @@ class Artifacts:
     def __init__(self, store: Store, hydrator: Hydrator) -> None:
         self._store = store
         self._hydrator = hydrator
-        self._contents: OrderedDict[tuple[RunId, LogName], list[_FoldedContent]] = OrderedDict()
-        self._bodies: LruCache[ContentHash, Json] = LruCache(MOST_BODIES)
+        self._contents: LRUCache[tuple[RunId, LogName], list[_FoldedContent]] = LRUCache(
+            MOST_BYTES, lambda states: max(states[-1].content.size, MOST_BYTES // MOST_LOGS)
+        )
+        self._bodies: LRUCache[ContentHash, Json] = LRUCache(MOST_BODIES)
 
     async def read(
         self,
@@ -116,7 +117,7 @@ class Artifacts:
 
     def add_body(self, hash_: ContentHash, body: Json) -> None:
         """Caches a body that this worker has made."""
-        self._bodies.put(hash_, body)
+        self._bodies[hash_] = body
 
     async def _content(
         self, run: RunId, log: LogName, at: ChainHead, initial: Json, batch: Batch
@@ -141,22 +142,11 @@ class Artifacts:
         return content
 
     def _cache_content(self, run: RunId, log: LogName, folded: _FoldedContent) -> None:
-        states = self._contents.setdefault((run, log), [])
-        states.append(folded)
-        del states[:-MOST_CONTENTS]
+        states = [*self._contents.get((run, log), ()), folded][-MOST_CONTENTS:]
         # How much the contents share is not known, so fewer large ones are cached.
         while len(states) > 2 and sum(each.content.size for each in states) > MOST_BYTES:
             del states[0]
-        self._contents.move_to_end((run, log))
-        while len(self._contents) > 1 and (
-            len(self._contents) > MOST_LOGS or self.weight > MOST_BYTES
-        ):
-            self._contents.popitem(last=False)
-
-    @property
-    def weight(self) -> int:
-        """The bytes of the cached artifacts: of the newest content of each."""
-        return sum(states[-1].content.size for states in self._contents.values())
+        self._contents[run, log] = states
 
     async def _read_bodies(
         self, hashes: Sequence[ContentHash], batch: Batch

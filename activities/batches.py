@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
+from cachetools import LRUCache
 from temporalio import activity
 
-from crewlog.activities.caches import LruCache
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import AgentName, ContentHash, RunId, node_of
 from crewlog.model import Json
@@ -89,11 +89,11 @@ class Batches:
 
     def __init__(self, store: Store, most: int = 10_000) -> None:
         self._store = store
-        self._metadata: LruCache[ContentHash, dict[str, Json]] = LruCache(most)
+        self._metadata: LRUCache[ContentHash, dict[str, Json]] = LRUCache(most)
 
     def add_body(self, hash_: ContentHash, body: dict[str, Json]) -> None:
         """Caches the metadata of a message that this worker made."""
-        self._metadata.put(hash_, body_metadata(body))
+        self._metadata[hash_] = body_metadata(body)
 
     async def unpack_batch(self, batch: Batch) -> Batch:
         """Returns a batch with unpacked entries.

@@ -15,12 +15,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
+from cachetools import LRUCache
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 from pydantic import BaseModel, Field, WithJsonSchema, create_model
 
-from crewlog.activities.caches import LruCache
 from crewlog.activities.group_tools import group_tool
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.tool_loader import Tool, make_tool
@@ -140,7 +140,7 @@ class BuiltInTools:
 
     def __init__(self, memory: MemoryTools | None = None) -> None:
         self._memory = memory
-        self._tools: LruCache[tuple[ToolName, tuple[str, ...]], Tool] = LruCache(1024)
+        self._tools: LRUCache[tuple[ToolName, tuple[str, ...]], Tool] = LRUCache(1024)
 
     def tool(self, name: ToolName, crew: CrewDefinition, agent: AgentName) -> Tool | None:
         """Returns a built-in tool; None: the crew gives the agent nothing to use it on.
@@ -168,14 +168,18 @@ class BuiltInTools:
             return None
         key = (name, names)
         make = _set_flag if name == SET_FLAG else _set_output
-        return self._tools.get(key) or self._tools.put(key, make_tool(make(names)))
+        if key not in self._tools:
+            self._tools[key] = make_tool(make(names))
+        return self._tools[key]
 
     def _send(self, crew: CrewDefinition, channels: tuple[str, ...]) -> Tool | None:
         if not channels:
             return None
         about = {name: channel.description or "" for name, channel in crew.channels.items()}
         key = (ToolName(SEND_MESSAGE), tuple(f"{c} {about.get(c, '')}" for c in channels))
-        return self._tools.get(key) or self._tools.put(key, make_tool(_send(channels, about)))
+        if key not in self._tools:
+            self._tools[key] = make_tool(_send(channels, about))
+        return self._tools[key]
 
     def _notes_tool(self, name: ToolName, crew: CrewDefinition, agent: AgentName) -> Tool | None:
         limits, seen = crew.agents[agent].scratch, Audiences(crew).notes_seen(agent)
@@ -183,8 +187,9 @@ class BuiltInTools:
             return None
         limits = limits or Scratch()
         key = (name, (agent, str(limits.most), str(limits.longest), *seen))
-        found = self._tools.get(key)
-        return found or self._tools.put(key, make_tool(note_tool(name, agent, limits, seen)))
+        if key not in self._tools:
+            self._tools[key] = make_tool(note_tool(name, agent, limits, seen))
+        return self._tools[key]
 
 
 def _set_flag(flags: Sequence[str]) -> StructuredTool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from crewlog.activities.caches import LruCache
+from cachetools import LRUCache
+
 from crewlog.definition.audiences import Audiences
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import did_you_mean
@@ -38,17 +39,17 @@ class Definitions:
 
     def __init__(self, store: Store, most: int = 256) -> None:
         self._store = store
-        self._expanded: LruCache[ContentHash, CrewDefinition] = LruCache(most)
-        self._tasks: LruCache[ContentHash, Mapping[str, str]] = LruCache(most)
-        self._access: LruCache[tuple[ContentHash, AgentName], AgentAccess] = LruCache(most)
-        self._awareness: LruCache[ContentHash, AwarenessBlocks] = LruCache(most)
-        self._outputs: LruCache[tuple[ContentHash, AgentName], Form] = LruCache(most)
-        self.lowered_new: LruCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = LruCache(
+        self._expanded: LRUCache[ContentHash, CrewDefinition] = LRUCache(most)
+        self._tasks: LRUCache[ContentHash, Mapping[str, str]] = LRUCache(most)
+        self._access: LRUCache[tuple[ContentHash, AgentName], AgentAccess] = LRUCache(most)
+        self._awareness: LRUCache[ContentHash, AwarenessBlocks] = LRUCache(most)
+        self._outputs: LRUCache[tuple[ContentHash, AgentName], Form] = LRUCache(most)
+        self.lowered_new: LRUCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = LRUCache(
             most
         )
         """Definitions of new runs by their data, validated and lowered."""
-        self.lowered_existing: LruCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = (
-            LruCache(most)
+        self.lowered_existing: LRUCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = (
+            LRUCache(most)
         )
         """The same for definitions of existing runs, which skip the checks for new ones."""
 
@@ -69,20 +70,20 @@ class Definitions:
         expanded = expand(definition)
         if expanded.faults:  # this worker lacks a builder that others have
             raise InvalidDefinition([fault.diagnostic() for fault in expanded.faults])
-        return self._expanded.put(hash_, expanded.definition)
+        return self._expanded.setdefault(hash_, expanded.definition)
 
     async def find_access(self, hash_: ContentHash, agent: AgentName) -> AgentAccess:
         """Returns what an agent may read, by the definition of a hash."""
-        access = self._access.get((hash_, agent))
-        if access is None:
-            access = self._access.put((hash_, agent), _find_access(await self.get(hash_), agent))
-        return access
+        key = (hash_, agent)
+        if key not in self._access:
+            self._access[key] = _find_access(await self.get(hash_), agent)
+        return self._access[key]
 
     async def awareness(self, hash_: ContentHash, agent: AgentName) -> str:
         """Returns the awareness block of an agent; empty: it has no channels."""
         blocks = self._awareness.get(hash_)
         if blocks is None:
-            blocks = self._awareness.put(hash_, AwarenessBlocks(await self.get(hash_)))
+            blocks = self._awareness.setdefault(hash_, AwarenessBlocks(await self.get(hash_)))
         return blocks.block(agent)
 
     async def form(self, hash_: ContentHash, agent: AgentName) -> Form | None:
@@ -99,14 +100,14 @@ class Definitions:
             form = Form.of(crew, agent)
             if missing := [each.diagnostic() for each in form_findings(agent, form.reply)]:
                 raise InvalidDefinition(missing)
-            self._outputs.put((hash_, agent), form)
+            self._outputs[hash_, agent] = form
         return form
 
     async def task(self, hash_: ContentHash, step: StepId) -> str | None:
         """Returns the instruction for the agent in a step, by its phase."""
         tasks = self._tasks.get(hash_)
         if tasks is None:
-            tasks = self._tasks.put(hash_, _tasks(await self.get(hash_)))
+            tasks = self._tasks.setdefault(hash_, _tasks(await self.get(hash_)))
         return tasks.get(node_of(step))
 
 

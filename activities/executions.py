@@ -23,10 +23,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
+from cachetools import LRUCache
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from crewlog.activities.caches import LruCache
 from crewlog.activities.failures import to_failure
 from crewlog.authority.principals import authorize_command
 from crewlog.authority.signatures import START
@@ -84,9 +84,9 @@ class Executions:
     def __init__(self, store: Store, find_execution: FindExecution) -> None:
         self._store = store
         self._find_execution = find_execution
-        self._seen: LruCache[tuple[RunId, str], bool] = LruCache(_MAX_CACHED)
+        self._seen: LRUCache[tuple[RunId, str], bool] = LRUCache(_MAX_CACHED)
         """The executions that passed the check, and whether the store has a record of them."""
-        self._signed: LruCache[ContentHash, bool] = LruCache(_MAX_CACHED)
+        self._signed: LRUCache[ContentHash, bool] = LRUCache(_MAX_CACHED)
 
     async def check(
         self, run: RunId, definition: ContentHash | str = "", batch: Batch = Batch.EMPTY
@@ -112,7 +112,7 @@ class Executions:
             if not own or not await self._is_continuation(run, execution, known):
                 raise to_failure(_foreign_execution_error(run))
             await self._store.accept_executions(run, [execution])
-        self._seen.put((run, execution), needs_record)
+        self._seen[run, execution] = needs_record
 
     async def check_unused_id(self, run: RunId, use: SignedStart) -> None:
         """Checks that a new run does not take the id of a signed run.
@@ -223,7 +223,7 @@ class Executions:
             except StoreIncomplete:
                 return False  # without the definition, the execution can do nothing
             policy = CrewDefinition.from_json(data).policy
-            is_signed = self._signed.put(definition, policy is not None and policy.signed)
+            is_signed = self._signed.setdefault(definition, policy is not None and policy.signed)
         return is_signed
 
 

@@ -22,9 +22,9 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
+from cachetools import LRUCache
 from langchain_core.messages import BaseMessage
 
-from crewlog.activities.caches import LruCache
 from crewlog.activities.log_roots import LogRoots, former_names
 from crewlog.activities.transcripts import Quotes, Transcript, truncate_message
 from crewlog.activities.windows import Chain, Log, TrimmedTranscript, trim_transcript
@@ -111,7 +111,7 @@ class _RunCache:
         self.messages: dict[ContentHash, BaseMessage] = {}
         self.quotes: Quotes = {}
         self.transcripts: dict[AgentName, _ViewTranscript] = {}
-        self.item_transcripts: LruCache[StepId, _ViewTranscript] = LruCache(MOST_ITEM_TRANSCRIPTS)
+        self.item_transcripts: LRUCache[StepId, _ViewTranscript] = LRUCache(MOST_ITEM_TRANSCRIPTS)
         """The transcripts of child steps, which have one each."""
         self.merged_links = 0
         """The number of links of merged logs when they were merged."""
@@ -290,7 +290,7 @@ class Hydrator:
         if step is None:
             cache.transcripts[agent] = transcript
         else:
-            cache.item_transcripts.put(step, transcript)
+            cache.item_transcripts[step] = transcript
         self._update_size(cache)
         return cache, transcript
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cachetools import LRUCache
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from crewlog.activities.caches import LruCache
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.transcripts import truncate_message
 from crewlog.activities.view_reader import ViewReader
@@ -72,7 +72,7 @@ class Inputs:
         self._store = store
         self._definitions = definitions
         self._view_reader = view_reader
-        self._bodies: LruCache[ContentHash, Json] = LruCache(MOST_BODIES)
+        self._bodies: LRUCache[ContentHash, Json] = LRUCache(MOST_BODIES)
 
     async def values(self, task: CallInput, agent: AgentDefinition) -> Values:
         """Returns the values of the inputs that are set, in the order of their declaration.
@@ -127,7 +127,7 @@ class Inputs:
         if missing := [hash_ for hash_ in wanted if hash_ not in bodies]:
             bodies |= await self._store.get_bodies(missing)
         for hash_, body in bodies.items():
-            self._bodies.put(hash_, body)
+            self._bodies[hash_] = body
         return bodies
 
 

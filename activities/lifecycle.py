@@ -88,7 +88,7 @@ async def lower_new_definition(
     checked = definitions.lowered_new.get(name)
     if checked is None:
         crew = load_data(data)
-        checked = definitions.lowered_new.put(name, (crew, lower_validated(crew).to_json()))
+        checked = definitions.lowered_new.setdefault(name, (crew, lower_validated(crew).to_json()))
     return await _store_definition(checked, store, definitions)
 
 
@@ -100,7 +100,9 @@ async def lower_stored_definition(
     known = definitions.lowered_new.get(name) or definitions.lowered_existing.get(name)
     if known is None:
         crew = load_stored(data)
-        known = definitions.lowered_existing.put(name, (crew, lower_validated(crew).to_json()))
+        known = definitions.lowered_existing.setdefault(
+            name, (crew, lower_validated(crew).to_json())
+        )
     return await _store_definition(known, store, definitions)
 
 
@@ -113,7 +115,7 @@ async def lower_crew(
     known = definitions.lowered_new.get(address) or definitions.lowered_existing.get(address)
     if known is None:
         parsed = CrewDefinition.from_json(data)  # as every worker does
-        known = definitions.lowered_existing.put(
+        known = definitions.lowered_existing.setdefault(
             address, (parsed, lower_validated(parsed, address).to_json())
         )
     definitions.put(address, known[0])

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, Optional
 
+from cachetools import LRUCache
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field, create_model
 
-from crewlog.activities.caches import LruCache
 from crewlog.activities.tool_loader import Tool, make_tool
 from crewlog.authority.memory_scopes import Access, agent_scope, authorize_memory, memory_scopes
 from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition, MemoryPolicy
@@ -75,7 +75,7 @@ class MemoryTools:
         self._store = store
         self._embedding = embedding or Embedders()
         self._now = now
-        self._tools: LruCache[tuple[str, int, str], tuple[CrewDefinition, Tool]] = LruCache(1024)
+        self._tools: LRUCache[tuple[str, int, str], tuple[CrewDefinition, Tool]] = LRUCache(1024)
         """By tool, crew and agent. The key of a crew is its `id()`, which the entry keeps alive."""
 
     def tool(self, name: ToolName, crew: CrewDefinition, agent: AgentName) -> Tool | None:
@@ -90,7 +90,7 @@ class MemoryTools:
         if not scopes:
             return None
         make = self._make_read_tool if access == "read" else self._make_write_tool
-        return self._tools.put(key, (crew, make_tool(make(crew, agent, scopes))))[1]
+        return self._tools.setdefault(key, (crew, make_tool(make(crew, agent, scopes))))[1]
 
     async def has_memories(self, crew: CrewDefinition, agent: AgentName) -> bool:
         """Whether the scope of an agent, or of an earlier one with its name, has entries.

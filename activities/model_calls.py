@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
+from cachetools import LRUCache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -18,7 +19,6 @@ from crewlog.activities.ai_messages import build_message, check_complete, to_mes
 from crewlog.activities.artifacts import Artifacts, find_refused_operations
 from crewlog.activities.batches import append_batch, store_batch_and_bodies, store_bodies
 from crewlog.activities.built_in_tools import BuiltInTools
-from crewlog.activities.caches import LruCache
 from crewlog.activities.call_context import CallTranscripts, Context
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.chunks import (
@@ -191,12 +191,12 @@ class ModelCalls:
             Inputs(store, definitions, self._view_reader),
             Summaries(store, models),
         )
-        self._silent: LruCache[str, bool] = LruCache(256)
+        self._silent: LRUCache[str, bool] = LRUCache(256)
         """Models that did not stream a message."""
-        self._doublings: LruCache[tuple[RunId, StepId], int] = LruCache(256)
+        self._doublings: LRUCache[tuple[RunId, StepId], int] = LRUCache(256)
         """The most doublings of the output limit in steps whose provider rejected a larger one."""
         self._formats = ResponseFormats()
-        self._quick: LruCache[str, bool] = LruCache(256)
+        self._quick: LRUCache[str, bool] = LRUCache(256)
         """Whether models answered their last call at once."""
 
     async def run(self, task: CallModel, effect: Effect, heartbeat: Heartbeat) -> CallModelResult:
@@ -214,7 +214,7 @@ class ModelCalls:
             await _cancel_and_wait(call)
             raise
         name, message, context, form, may_end = reply
-        self._quick.put(name, quick)
+        self._quick[name] = quick
         ending = finish_reason(message)
         ai_message = build_message(
             message, task.agent, task.step, task.call, model=name, ending=ending
@@ -300,7 +300,7 @@ class ModelCalls:
             except ModelRequestRejected as exc:
                 if not doublings or not may_be_shorter(exc):
                     raise
-                self._doublings.put((task.run, task.step), doublings - 1)
+                self._doublings[task.run, task.step] = doublings - 1
         return _ModelMessage(name, with_usage(reply, prompt), context, form, agent.on_cap == "end")
 
     async def _models_for(
@@ -357,7 +357,7 @@ class ModelCalls:
                     silent = exc.ever
             reply = to_message(await model.ainvoke(prompt_value(model, prompt), config))
             if silent:  # the provider rejected streaming, and not the request
-                self._silent.put(name, True)
+                self._silent[name] = True
             return check_complete(reply, name)
         except (asyncio.CancelledError, ModelError):
             raise

@@ -16,13 +16,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cachetools import LRUCache
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
 from crewlog.activities.ai_messages import check_complete
 from crewlog.activities.batches import append_batch
-from crewlog.activities.caches import LruCache
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.definitions import registry_of
 from crewlog.activities.failures import Effect
@@ -49,7 +49,7 @@ TIMEOUT = 170.0
 """Seconds for one request; a little less than the activity's."""
 
 
-_PLAIN: LruCache[str, bool] = LruCache(256)
+_PLAIN: LRUCache[str, bool] = LRUCache(256)
 """Models whose service refused structured output: later calls do not use it."""
 
 
@@ -131,7 +131,7 @@ async def call_model(
     prompt = _build_messages(text, registry, replies, with_schema=True)
     reply = _parse_reply(await _call_chat_model(chat, prompt, config, model), prompt)
     if rejected:  # the service rejected the schema, and not the request
-        _PLAIN.put(model, True)
+        _PLAIN[model] = True
     return reply
 
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from cachetools import LRUCache
 from langchain_core.messages import BaseMessage
 from temporalio import activity
 
-from crewlog.activities.caches import LruCache
 from crewlog.canonical_json import canonical, hash_json, utf8_json
 from crewlog.definition.model import AgentDefinition
 from crewlog.definition.reading import Form
@@ -79,7 +79,7 @@ class ResponseFormats:
     """The response formats of requests, for models whose services support them."""
 
     def __init__(self) -> None:
-        self._unsupported: LruCache[str, bool] = LruCache(256)
+        self._unsupported: LRUCache[str, bool] = LRUCache(256)
         """Models whose services do not support them."""
 
     def of(
@@ -113,7 +113,7 @@ class ResponseFormats:
 
     def disable(self, model: str) -> None:
         """Sends a model no response format from now on."""
-        self._unsupported.put(model, True)
+        self._unsupported[model] = True
 
 
 def _strict_schema(schema: Any) -> Any:

@@ -20,9 +20,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from cachetools import LRUCache
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from crewlog.activities.caches import LruCache
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.clock import Clock
 from crewlog.activities.usage import compute_usage, with_usage
@@ -115,10 +115,10 @@ class Summaries:
     def __init__(self, store: Store, models: ModelFactory | None) -> None:
         self._store = store
         self._models = models
-        self._cache: LruCache[_Key, _StoredSummary] = LruCache(1024)
-        self._faults: LruCache[_Key, str] = LruCache(1024)
+        self._cache: LRUCache[_Key, _StoredSummary] = LRUCache(1024)
+        self._faults: LRUCache[_Key, str] = LRUCache(1024)
         """Why a summary could not be made; it is not tried again, but the next chunk is."""
-        self._locks: LruCache[_Key, asyncio.Lock] = LruCache(1024)
+        self._locks: LRUCache[_Key, asyncio.Lock] = LRUCache(1024)
 
     async def summarize(
         self, task: CallModel, prefix: SummarizedPrefix, model: str, settings: Mapping[str, Json]
@@ -134,7 +134,7 @@ class Summaries:
         key = (prefix.head, model)
         deadline = asyncio.get_running_loop().time() + SUMMING
         try:
-            lock = self._locks.get(key) or self._locks.put(key, asyncio.Lock())
+            lock = self._locks.get(key) or self._locks.setdefault(key, asyncio.Lock())
             # A model call ends before the deadline, so this ends only waits for other calls.
             async with asyncio.timeout_at(deadline), lock:
                 stored = await self._find(task.run, key)
@@ -150,7 +150,7 @@ class Summaries:
         except Exception as error:  # noqa: BLE001 - a missing summary must not fail the call
             reason = error.message if isinstance(error, CrewlogError) else str(error)
             fault = excerpt(redacted_text(f"{model}: {reason or type(error).__name__}"), 200)
-            self._faults.put(key, fault)
+            self._faults[key] = fault
             return Summary(build_extract(prefix), fault=fault)
         is_own = stored.caller == _caller(task)
         return Summary(stored.text, stored.usage if is_own else Usage())
@@ -162,7 +162,7 @@ class Summaries:
         if hash_ is None:
             return None
         bodies = await self._store.get_bodies([ContentHash(hash_)])
-        return self._cache.put(key, _StoredSummary.from_body(bodies[ContentHash(hash_)]))
+        return self._cache.setdefault(key, _StoredSummary.from_body(bodies[ContentHash(hash_)]))
 
     async def _make_or_wait(
         self,
@@ -221,14 +221,14 @@ class Summaries:
     async def _store_summary(
         self, run: RunId, key: _Key, summary: _StoredSummary
     ) -> _StoredSummary:
-        self._cache.put(key, summary)  # it is paid for, even if the store fails
+        self._cache[key] = summary  # it is paid for, even if the store fails
         body = summary.body(*key)
         hash_ = hash_json(body)
         await self._store.put_bodies({hash_: body})
         first = ContentHash(await self._store.claim(_claim_name(run, key), hash_))
         if first != hash_:
             bodies = await self._store.get_bodies([first])
-            self._cache.put(key, _StoredSummary.from_body(bodies[first]))
+            self._cache[key] = _StoredSummary.from_body(bodies[first])
         return summary
 
     async def _make(

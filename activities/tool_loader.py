@@ -14,11 +14,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from cachetools import LRUCache
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from temporalio import activity
 
-from crewlog.activities.caches import LoadingCache, LruCache
+from crewlog.activities.caches import LoadingCache
 from crewlog.activities.event_loops import EventLoops
 from crewlog.activities.tool_results import wrap_method
 from crewlog.definition.findings import did_you_mean
@@ -71,7 +72,7 @@ class ToolLoader:
     def __init__(self, most: int = 1024, mcp: Callable[[], McpTools] | None = None) -> None:
         self._make_mcp = mcp
         self._mcp: McpTools | None = None
-        self._server_tools: LruCache[tuple[ToolName, str, str], Tool] = LruCache(most)
+        self._server_tools: LRUCache[tuple[ToolName, str, str], Tool] = LRUCache(most)
         self._tools: LoadingCache[tuple[ToolName, str], Tool] = LoadingCache(most)
         self._loops = EventLoops()
 
@@ -137,9 +138,10 @@ class ToolLoader:
             name, definition, servers, for_call=for_call, policy=policy
         )
         key = (name, definition.model_dump_json(exclude_defaults=True), server_tool.key)
-        cached = self._server_tools.get(key)
         try:
-            return cached or self._server_tools.put(key, make_tool(server_tool.build(), definition))
+            if key not in self._server_tools:
+                self._server_tools[key] = make_tool(server_tool.build(), definition)
+            return self._server_tools[key]
         except Exception as exc:
             raise ToolUnusable(
                 f"the MCP server's description of the tool {name!r} cannot be used: "

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from cachetools import LRUCache
 from langchain_core.messages import BaseMessage
 
 from crewlog.activities.artifacts import Artifacts, with_refused_operations
-from crewlog.activities.caches import LruCache
 from crewlog.activities.definitions import AgentAccess, Definitions
 from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.windows import TrimmedTranscript
@@ -43,7 +43,7 @@ class Items:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lists: LruCache[ContentHash, Json] = LruCache(LISTS_KEPT)
+        self._lists: LRUCache[ContentHash, Json] = LRUCache(LISTS_KEPT)
 
     async def read(self, task: CallModel) -> str | None:
         """Returns the item of a step as its agent may see it; None: the step has no item.
@@ -66,7 +66,7 @@ class Items:
             return item.value
         values = self._lists.get(item.list_body)
         if values is None:
-            values = self._lists.put(item.list_body, await self._body(item.list_body, batch))
+            values = self._lists.setdefault(item.list_body, await self._body(item.list_body, batch))
         if not isinstance(values, list) or not 0 < item.number <= len(values):  # pyright: ignore[reportUnknownArgumentType]
             raise InternalError(f"the list {item.list_body!r} has no item {item.number}")
         return values[item.number - 1]  # pyright: ignore[reportUnknownVariableType]

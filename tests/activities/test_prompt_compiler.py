@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from cachetools import LRUCache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -17,7 +18,6 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
 from crewlog.activities import prompt_compiler as reads
-from crewlog.activities.caches import LruCache
 from crewlog.activities.chat_models import ModelFactory, register
 from crewlog.activities.prompt_compiler import call_model
 from crewlog.activities.usage import compute_usage
@@ -146,7 +146,7 @@ def plain(body: Body) -> tuple[int, Body | str]:
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    monkeypatch.setattr(reads, "_PLAIN", LruCache[str, bool](8))  # tests share no refusals
+    monkeypatch.setattr(reads, "_PLAIN", LRUCache[str, bool](8))  # tests share no refusals
 
 
 @contextmanager
