@@ -12,7 +12,7 @@ from crewlog.definition.findings import Finding, did_you_mean, listed
 from crewlog.definition.flow_checks import after_path
 from crewlog.definition.model import AgentDefinition, AgentPhase, AskPhase, CrewDefinition
 from crewlog.definition.order import Order
-from crewlog.definition.phases import END, NEXT, Phase
+from crewlog.definition.phases import END, NEXT, Phase, reachable
 from crewlog.definition.replies import CAPPED, RESPONSE
 
 
@@ -47,7 +47,6 @@ def _ending(courses: Courses) -> set[str]:
         for source in phase.sources:
             ahead.setdefault(source, []).append(phase.name)
     before: dict[str, list[str]] = {}
-    ready: list[str] = []
     for name, phase in courses.phases.items():
         for way in all_outcomes(phase, courses.phases):
             if way in courses.phases:
@@ -56,14 +55,8 @@ def _ending(courses: Courses) -> set[str]:
                 for target in ahead[name]:
                     before.setdefault(target, []).append(name)
             else:
-                ready.append(name)
-    ends: set[str] = set()
-    while ready:
-        name = ready.pop()
-        if name not in ends:
-            ends.add(name)
-            ready += before.get(name, ())
-    return ends
+                before.setdefault(END, []).append(name)
+    return reachable(END, before)
 
 
 def _joins(courses: Courses, stuck: set[str]) -> Iterator[Finding]:

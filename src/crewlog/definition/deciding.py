@@ -6,6 +6,7 @@ Each says in its docstring what the agent is told, and how to read what is not e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal, Self, cast
 
 from pydantic import Field, model_validator
@@ -121,11 +122,11 @@ class Plan(Decision):
 
 def _circle(after: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Steps that wait for each other; empty where there are none."""
-    left = dict(after)
-    while ready := [id_ for id_, waits in left.items() if not {*waits} & left.keys()]:
-        for id_ in ready:
-            del left[id_]
-    return list(left)
+    try:
+        TopologicalSorter(after).prepare()
+    except CycleError as error:
+        return [id_ for id_ in after if id_ in error.args[1]]
+    return []
 
 
 class Action(Decision):

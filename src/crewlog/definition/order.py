@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from crewlog.definition.model import AgentPhase, DecisionPhase
-from crewlog.definition.phases import Edge, Phase, cycles, edges, find_cycle, successors
+from crewlog.definition.phases import Edge, Phase, cycles, edges, successors
 
 MOST = 100
 """Cycles that are told."""
@@ -55,7 +55,7 @@ def order_of(found: Sequence[Phase]) -> Order:
     endless = tuple(_endless(ways))
     cut = tuple(_cut(phase, back, [each.way for each in endless]) for phase in found)
     left = successors(way for way in edges(cut) if not way.guarded)
-    return Order(tuple(_apart(waiting)), endless, cut, whole=not find_cycle(left))
+    return Order(tuple(_apart(waiting)), endless, cut, whole=not any(cycles(left)))
 
 
 def _apart(found: list[list[str]]) -> Iterator[list[str]]:

@@ -266,12 +266,6 @@ def reachable(start: str, next_of: Mapping[str, Iterable[str]]) -> set[str]:
     return seen
 
 
-def find_cycle(next_of: Mapping[str, Iterable[str]]) -> list[str]:
-    """One cycle, as the names along it (the first is not repeated); empty where there is none."""
-    none: list[str] = []
-    return next(cycles(next_of), none)
-
-
 def cycles(next_of: Mapping[str, Iterable[str]]) -> Iterator[list[str]]:
     """Cycles, one for each way back of a walk through a graph: without those ways it has none.
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
 from crewlog.definition import conditions as c
@@ -566,21 +568,16 @@ class _Lowering:
             if late in self.nodes:
                 waiting[self._begin_of(stand_in)].add(late)
         order: list[str] = []
-        following: dict[str, list[str]] = {}
-        for name, of in waiting.items():
-            for source in of:
-                following.setdefault(source, []).append(name)
-        ready = sorted((name for name, of in waiting.items() if not of), key=rank)
+        sorter = TopologicalSorter(waiting)
+        with suppress(CycleError):  # those outside of it have an order
+            sorter.prepare()
+        ready = sorted(sorter.get_ready(), key=rank)
         while ready:
             name = self._next(order[-1] if order else "", ready)
             ready.remove(name)
             order.append(name)
-            freed: list[str] = []
-            for after in following.get(name, ()):
-                waiting[after].discard(name)
-                if not waiting[after]:
-                    freed.append(after)
-            ready = sorted([*ready, *freed], key=rank)
+            sorter.done(name)
+            ready = sorted([*ready, *sorter.get_ready()], key=rank)
         if len(order) < len(self.nodes):
             stuck = [name for name in self.nodes if name not in order]
             clauses = tuple(dict.fromkeys(n for s in stuck for n in self.nodes[s].clauses))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from pydantic import Field
@@ -262,27 +263,16 @@ def _item_name(number: int, name: str) -> str:
 
 def _find_cycle(after: Sequence[Sequence[int]]) -> list[int]:
     """Items that wait for each other in a cycle, in order; empty if there is none."""
-    waiting = {number: {*unpack_numbers(waits)} for number, waits in enumerate(after, 1)}
-    behind: dict[int, list[int]] = {}
-    for number, waits in waiting.items():
-        for each in waits:
-            behind.setdefault(each, []).append(number)
-    ready = [number for number, waits in waiting.items() if not waits]
-    while ready:
-        done = ready.pop()
-        del waiting[done]
-        for number in behind.get(done, ()):
-            waiting[number].discard(done)
-            if not waiting[number]:
-                ready.append(number)
-    if not waiting:
-        return []
-    path = [min(waiting)]  # every remaining item waits for another remaining one
-    index = {path[0]: 0}
-    while (next_ := min(waiting[path[-1]])) not in index:
-        index[next_] = len(path)
-        path.append(next_)
-    return path[index[next_] :]
+    sorter = TopologicalSorter(
+        {number: [*unpack_numbers(waits)] for number, waits in enumerate(after, 1)}
+    )
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        cycle: list[int] = error.args[1][:0:-1]  # its last item is its first one again
+        start = cycle.index(min(cycle))
+        return cycle[start:] + cycle[:start]
+    return []
 
 
 def _cycle_text(circle: Sequence[int], specs: Sequence[ItemSpec]) -> str:

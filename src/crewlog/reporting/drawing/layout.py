@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from statistics import fmean
 
@@ -73,20 +74,12 @@ def transitive_reduction(
 
 
 def _ranks(keys: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str, int]:
-    ahead: dict[str, list[str]] = {}
-    waiting = dict.fromkeys(keys, 0)
+    before: dict[str, list[str]] = {key: [] for key in keys}
     for source, target in edges:
-        ahead.setdefault(source, []).append(target)
-        waiting[target] += 1
-    rank = dict.fromkeys(keys, 0)
-    ready = [key for key in keys if waiting[key] == 0]
-    while ready:
-        key = ready.pop()
-        for target in ahead.get(key, ()):
-            rank[target] = max(rank[target], rank[key] + 1)
-            waiting[target] -= 1
-            if waiting[target] == 0:
-                ready.append(target)
+        before[target].append(source)
+    rank: dict[str, int] = {}
+    for key in TopologicalSorter(before).static_order():
+        rank[key] = max((rank[source] + 1 for source in before[key]), default=0)
     return rank
 
 
