@@ -17,7 +17,8 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.executions import Executions, record_start
 from crewlog.activities.lifecycle import Probe, lower_stored_definition
 from crewlog.activities.run_merge import FindEndedRun, ended_executions_lookup
-from crewlog.authority.widening import regained_permissions, widened_live_permissions, widening
+from crewlog.authority.rights import Touch
+from crewlog.authority.widening import widened_live_permissions, widening
 from crewlog.canonical_json import hash_json
 from crewlog.definition.conditions import condition_names
 from crewlog.definition.model import CrewDefinition
@@ -29,14 +30,9 @@ from crewlog.errors import (
     SplitNotRecorded,
     UsageError,
 )
-from crewlog.graph.bypasses import (
-    restored_answers,
-    restored_guard_conditions,
-    restored_permission_conditions,
-    reused_answers,
-)
 from crewlog.graph.plan import DetachedStep, GraphPlan
 from crewlog.graph.swap.report import detached_step
+from crewlog.graph.touches import restore_touches
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -222,6 +218,7 @@ class StateLoader:
         plan, older = await _with_detached_steps(plan, state, self.store, self.definitions)
         # Without a known last definition, the policy of the checkpoint decides.
         current = await _last_definition(task, self.store) or CrewDefinition.from_json(definition)
+        signed = current.policy is not None and current.policy.signed
         begins = await _record_start(task, current.policy, run, self.store, self.executions)
         return RestoreStateResult(
             begins=begins,
@@ -232,13 +229,9 @@ class StateLoader:
             search_attributes=await self.search_attributes(),
             last=last,
             decision=decision,
-            widens=await _find_widenings(
-                task,
-                self.store,
-                current,
-                CrewDefinition.from_json(definition),
-                GraphPlan.from_json(plan),
-                state,
+            widens=widening(current, CrewDefinition.from_json(definition)) if signed else None,
+            touches=await _find_touches(
+                task, self.store, current, GraphPlan.from_json(plan), state
             ),
             policy=current.policy,
             compared=task.against,
@@ -366,32 +359,18 @@ async def _last_definition(task: RestoreState, store: Store) -> CrewDefinition |
     return CrewDefinition.from_json(await store.get_definition(last)) if last else None
 
 
-async def _find_widenings(
-    task: RestoreState,
-    store: Store,
-    current: CrewDefinition,
-    definition: CrewDefinition,
-    plan: GraphPlan,
-    state: CrewState,
-) -> tuple[str, ...] | None:
-    """Returns how the loaded state widens authority; None if the policy is open."""
-    if current.policy is None or not current.policy.signed:
-        return None
-    widenings = widening(current, definition)
-    if task.against:  # the run that rolls back compares its live permissions itself
-        return widenings
+async def _find_touches(
+    task: RestoreState, store: Store, current: CrewDefinition, plan: GraphPlan, state: CrewState
+) -> tuple[Touch, ...]:
+    """Returns what the loaded state touches; a run that rolls back finds that itself."""
+    if task.against or current.policy is None or not current.policy.signed:
+        return ()
     last = await load_last_state(store, task.run)
     names = condition_names(rule.if_ for rule in current.rules if rule.if_ is not None)
-    return (
-        *widenings,
-        *restored_permission_conditions(names, last, state),
-        *restored_answers(plan, last, state),
-        # A reopened run keeps its steps.
-        *(() if task.reopen else reused_answers(plan, None, state)),
-        *restored_guard_conditions(plan, last, state),
-        *regained_permissions(last.tool_permissions, state.tool_permissions, definition.agents),
-        *widened_live_permissions(last.live_permissions, state.live_permissions),
-    )
+    # A reopened run keeps its steps.
+    touches = restore_touches(names, plan, last, state, moves=not task.reopen)
+    milder = widened_live_permissions(last.live_permissions, state.live_permissions)
+    return (*touches, *(Touch(kind="live permission", text=text) for text in milder))
 
 
 async def _with_detached_steps(

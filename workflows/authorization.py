@@ -10,7 +10,7 @@ valid signature, a local activity records the time in the history.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from temporalio import workflow
@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
         authorize_right,
         signature_hash,
     )
+    from crewlog.authority.rights import HIGHEST, TOUCHES, Touch
     from crewlog.authority.signatures import START, Signature
     from crewlog.authority.widening import WIDENINGS_IN_ERROR, authorize_widening
     from crewlog.canonical_json import hash_json
@@ -34,9 +35,16 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.encryption.codec import nonce_text
     from crewlog.errors import CommandRejected, NotPermitted
     from crewlog.failure_details import FailureDetails, application_error, non_retryable_copy
-    from crewlog.graph import bypasses
+    from crewlog.graph.answers import answer_output
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
+    from crewlog.graph.touches import (
+        edit_touches,
+        other_people_asked,
+        permission_condition_names,
+        redirect_touches,
+        restore_touches,
+    )
     from crewlog.graph.wakes import check_log
     from crewlog.ids import RESERVED, CommandId, LogName, RunId
     from crewlog.reporting.wire_views import initial_state
@@ -196,12 +204,41 @@ def check_widening(
         raise not_permitted(result)
 
 
-def check_manual_command(
-    engine: Engine,
-    incoming: QueuedCommand,
-    command: Command,
+def check_touches(
+    authorization: CommandAuthorization | None,
+    plan: GraphPlan,
+    state: CrewState,
+    touches: Iterable[Touch],
+    what: str,
 ) -> None:
-    """Checks that a manual command does not change permissions or answer questions indirectly.
+    """Checks that a principal has the rights for what a command touches.
+
+    Args:
+        authorization: The authorization of the command; none: the policy is open.
+        plan: The plan of the run.
+        state: The state of the run.
+        touches: What it touches.
+        what: The command, for the error: `a redirect of`.
+
+    Raises:
+        NotPermitted: it touches something, and its principal does not have the right.
+    """
+    if authorization is None or not authorization.verified:
+        return
+    texts: dict[Right, list[str]] = {}
+    for touch in touches:
+        texts.setdefault(TOUCHES[touch.kind], []).append(touch.text)
+    for right, found in texts.items():
+        text = "; ".join(excerpt(each, 200) for each in found[:WIDENINGS_IN_ERROR])
+        check_right(authorization, right, f"{what} {text}")
+        others = other_people_asked(plan, state, authorization.principal)
+        if right == "answer" and others:
+            only = f"(only {', '.join(others)} may answer)"
+            check_right(authorization, HIGHEST, f"{what} {text} {only}")
+
+
+def check_manual_command(engine: Engine, incoming: QueuedCommand, command: Command) -> None:
+    """Checks that a principal has the rights for what its manual command touches.
 
     Args:
         engine: The engine of the run.
@@ -209,40 +246,35 @@ def check_manual_command(
         command: The same, parsed.
 
     Raises:
-        NotPermitted: it does so, and its principal does not have the right.
+        NotPermitted: its principal does not have the right.
     """
-    authorization = incoming.authorization
-    if authorization is not None and authorization.verified:
-        effects = _side_effects(engine, incoming, command)
-        _check_side_effects(authorization, engine.plan, engine.state, effects)
-
-
-_SideEffect = tuple[Right, str, Iterable[str]]
-"""A side effect of a command: the right that it needs, a description, and what it affects. If it
-affects nothing, no right is needed."""
-
-
-def _check_side_effects(
-    authorization: CommandAuthorization,
-    plan: GraphPlan,
-    state: CrewState,
-    effects: Iterable[_SideEffect],
-) -> None:
-    for right, what, affected in effects:
-        text = "; ".join(excerpt(each, 200) for each in [*affected][:WIDENINGS_IN_ERROR])
-        if not text:
-            continue
-        check_right(authorization, right, f"{what} {text}")
-        others = bypasses.other_people_asked(plan, state, authorization.principal)
-        if right == "answer" and others:
-            text = f"{text} (only {', '.join(others)} may answer)"
-            check_right(authorization, "grant", f"{what} {text}")
+    if incoming.authorization is None:
+        return
+    plan, state = engine.plan, engine.state
+    touches: Iterable[Touch]
+    match command:
+        case EditState():
+            what = "an edit of"
+            touches = edit_touches(plan, state, [*command.set, *command.delete])
+        case Redirect():
+            what, touches = "a redirect of", redirect_touches(plan, state, command.step)
+        case Rollback() if isinstance(incoming.preparation, RestoreStateResult):
+            what = "a rollback of"
+            touches = restore_touches(
+                permission_condition_names(plan),
+                GraphPlan.from_json(incoming.preparation.plan),
+                state,
+                CrewState.from_json(incoming.preparation.state),
+            )
+        case _:
+            return
+    check_touches(incoming.authorization, plan, state, touches, what)
 
 
 def check_answer(
     engine: Engine, incoming: QueuedCommand, interrupt: Interrupt, decision: str
 ) -> None:
-    """Checks that an answer to a requirement sets no output that a permission's condition reads.
+    """Checks that an answer to a requirement sets no flag that the condition of a permission reads.
 
     Answers to other interrupts may set one, since the definition declares it.
 
@@ -253,59 +285,15 @@ def check_answer(
         decision: The answer.
 
     Raises:
-        NotPermitted: it sets one, and its principal does not have the right `grant`.
+        NotPermitted: it sets one, and its principal does not have the right.
     """
-    authorization, flag = incoming.authorization, bypasses.answer_output(interrupt, decision)
-    if authorization is None or not authorization.verified or flag is None:
+    flag = answer_output(interrupt, decision)
+    if flag is None:
         return
-    for text in bypasses.permission_condition_edits(engine.plan, [f"flags.{flag}"]):
-        check_right(authorization, "grant", f"an answer that sets {text},")
-
-
-def _side_effects(
-    engine: Engine, incoming: QueuedCommand, command: Command
-) -> Iterator[_SideEffect]:
-    plan, state = engine.plan, engine.state
-    match command:
-        case EditState():
-            paths = [*command.set, *command.delete]
-            yield from _edit_side_effects(plan, state, paths, "an edit of")
-        case Redirect():
-            behind = [command.node] * bypasses.is_behind_question(plan, command.node)
-            yield "answer", "a redirect past a question, to", behind
-            bypassed = () if behind else bypasses.redirect_bypasses(plan, state, command.node)
-            yield "answer", "a redirect past a question, to", bypassed
-            step = bypasses.redirected_step(state, command.step)
-            yield (
-                "answer",
-                f"a redirect of {step}, which asks",
-                bypasses.interrupts_of_step(state, step),
-            )
-        case Rollback() if isinstance(incoming.preparation, RestoreStateResult):
-            loaded = incoming.preparation
-            restored = CrewState.from_json(loaded.state)
-            old_plan = GraphPlan.from_json(loaded.plan)
-            names = bypasses.permission_condition_names(plan)
-            granted = bypasses.restored_permission_conditions(names, state, restored)
-            yield "grant", "a rollback:", granted
-            for answered in (
-                bypasses.restored_answers(old_plan, state, restored),
-                bypasses.reused_answers(old_plan, state, restored),
-                bypasses.restored_guard_conditions(old_plan, state, restored),
-            ):
-                yield "answer", "a rollback:", answered
-        case _:
-            pass
-
-
-def _edit_side_effects(
-    plan: GraphPlan, state: CrewState, paths: Sequence[str], what: str
-) -> Iterator[_SideEffect]:
-    """The side effects of setting values of a state, by an edit or as initial state."""
-    yield "grant", what, bypasses.permission_condition_edits(plan, paths)
-    yield "answer", what, bypasses.answer_edits(plan, paths)
-    yield "answer", what, bypasses.flow_condition_edits(plan, paths)
-    yield "answer", what, bypasses.requirement_edits(plan, state, paths)
+    touches = edit_touches(engine.plan, engine.state, [f"flags.{flag}"])
+    found = (each for each in touches if each.kind == "permission condition")
+    what = "an answer that sets"
+    check_touches(incoming.authorization, engine.plan, engine.state, found, what)
 
 
 def authorize_start(
@@ -357,8 +345,8 @@ def check_initial_state(
             _check_log(plan, log, place)
         if checked.verified:
             empty = CrewState(run=run)
-            effects = _edit_side_effects(plan, empty, [*initial.values], "a start with")
-            _check_side_effects(checked, plan, empty, effects)
+            touches = edit_touches(plan, empty, [*initial.values])
+            check_touches(checked, plan, empty, touches, "a start with")
             initial.check_senders(checked.principal)
     except CommandRejected as error:
         raise start_error(error) from error

@@ -148,7 +148,7 @@ async def restore_run(
         if change
         else None
     )
-    _check_authority(start, loaded, prepared)
+    _check_authority(start, loaded, prepared, plan, restored)
     if prepared is not None:
         restored = restore.with_returning_logs(
             restored, loaded.former_logs, GraphPlan.from_json(prepared.plan)
@@ -208,9 +208,13 @@ async def start_split_run(
 
 
 def _check_authority(
-    start: StartRun, loaded: RestoreStateResult, prepared: PrepareChangeResult | None
+    start: StartRun,
+    loaded: RestoreStateResult,
+    prepared: PrepareChangeResult | None,
+    plan: GraphPlan,
+    restored: CrewState,
 ) -> None:
-    """Checks that a principal without the right `grant` widens nothing by a fork or a reopen.
+    """Checks that a principal has the rights for what a fork or a reopen widens and touches.
 
     Raises:
         ApplicationError: the run would start with more authority than the original run had.
@@ -227,7 +231,9 @@ def _check_authority(
             what = "a fork with changes" if start.fork is not None else "a reopen with another crew"
             authorization.check_right(principal, "change", what)
         _check_task_queue(start, principal)
-        authorization.check_widening(principal, loaded.widens, "the start from this state")
+        what = "the start from this state"
+        authorization.check_widening(principal, loaded.widens, what)
+        authorization.check_touches(principal, plan, restored, loaded.touches, f"{what}:")
         if prepared is not None:
             authorization.check_widening(principal, prepared.widens, "the changed definition")
     except NotPermitted as error:

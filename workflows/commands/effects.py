@@ -8,7 +8,6 @@ from typing import Any
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.authority.widening import regained_permissions
     from crewlog.errors import (
         ChangeConflict,
         CommandConflict,
@@ -409,12 +408,6 @@ async def _roll_back(engine: Engine, incoming: QueuedCommand, command: Rollback)
         )
     restored, plan = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
     widenings = loaded.widens if loaded.compared == engine.plan.definition else None
-    if widenings is not None:
-        widenings += tuple(
-            regained_permissions(
-                engine.state.tool_permissions, restored.tool_permissions, plan.agents
-            )
-        )
     authorization.check_widening(incoming.authorization, widenings, "the rollback")
     roll_back(
         engine,

@@ -19,7 +19,7 @@ from crewlog.canonical_json import canonical
 from crewlog.definition.policy import Right
 from crewlog.definition.secrets import is_reference
 from crewlog.json_diff import Path
-from crewlog.model import Json
+from crewlog.model import Json, Model
 
 if TYPE_CHECKING:  # they are slow to import, and clients need only the rights of commands
     from crewlog.authority.compared_crews import ComparedCrews
@@ -47,22 +47,32 @@ COMMANDS: Mapping[str, Right] = {
 }
 """The right that each command needs by its name."""
 
-Touched = Literal["rule", "flow", "requirement", "place", "question", "permission"]
-"""What a command touches in a run besides what its name says:
+Touched = Literal[
+    "permission condition", "flow", "requirement", "place", "interrupt", "live permission"
+]
+"""What a command touches in a run:
 
-`rule`: a value that the condition of a rule reads; `flow`: a value that a flow that asks people
-reads, or that an answer sets; `requirement`: a value that an open question about a requirement
-reads; `place`: the place of the run in a flow that asks people; `question`: an open question;
-`permission`: a live permission, which becomes wider."""
+`permission condition`: a value that the condition of a permission reads; `flow`: a value that a
+flow that asks people reads, or that an answer sets; `requirement`: a value that an open interrupt
+about a requirement reads; `place`: the place of the run in a flow that asks people; `interrupt`: an
+open interrupt; `live permission`: a permission of the live run, which becomes wider."""
 TOUCHES: Mapping[Touched, Right] = {
-    "rule": "grant",
+    "permission condition": "grant",
     "flow": "answer",
     "requirement": "answer",
     "place": "answer",
-    "question": "answer",
-    "permission": "grant",
+    "interrupt": "answer",
+    "live permission": "grant",
 }
 """The right that a command needs for what it touches."""
+
+
+class Touch(Model):
+    """A thing that a command touches in a run."""
+
+    kind: Touched
+    text: str
+    """What it is, for the error."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +175,8 @@ SETTINGS = Rule(
 )
 DISABLED = Rule("`false`, if no deciding condition reads what the agent sets", _enables_nothing)
 FLOW = Rule(
-    "tasks and waits; in a crew without deciding conditions anything that ignores no more errors",
+    "tasks and waits; if the flow asks nobody and no rule has a condition, anything that ignores "
+    "no more errors",
     _is_free_flow,
 )
 

@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from crewlog.authority.bindings import arguments_hash
+from crewlog.definition.conditions import Fact, parse_condition
 from crewlog.definition.times import due_in, moment_words
 from crewlog.errors import InterruptNotOpen, NotPermitted
 from crewlog.graph import interrupts
-from crewlog.graph.bypasses import answer_output
 from crewlog.graph.engine import Engine
 from crewlog.graph.interrupts import StopAnswer
 from crewlog.graph.outputs import set_flag
 from crewlog.graph.plan import END, NEXT
 from crewlog.graph.run_context import RunContext
 from crewlog.graph.turns import calls_of
-from crewlog.ids import CommandId, InterruptId, NodeName, private_log
+from crewlog.ids import CommandId, FlagName, InterruptId, NodeName, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.answers import ESCALATED
@@ -206,6 +206,18 @@ async def _apply_requirement(engine: Engine, interrupt: Interrupt, decision: str
     if (flag := answer_output(interrupt, decision)) is not None:
         set_flag(engine, flag, True, by)
     engine.record(j.RequirementMet(step=interrupt.step, waived=True))
+
+
+def answer_output(interrupt: Interrupt, decision: str) -> FlagName | None:
+    """The flag that an answer to a requirement sets; none if it sets none."""
+    if interrupt.kind != "requirement" or interrupt.step is None:
+        return None
+    if decision in ("skip", "again", "stop"):
+        return None
+    condition = parse_condition(interrupt.detail)
+    if isinstance(condition, Fact) and condition.operator is None:
+        return FlagName(condition.name)
+    return None
 
 
 def _retry_call(engine: Engine, interrupt: Interrupt, by: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from crewlog.authority.rights import Touch
 from crewlog.definition.policy import Policy
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json, Model
@@ -59,6 +60,8 @@ class RestoreStateResult(Model):
     """Of a reopened run: the branch step that ended it."""
     widens: tuple[str, ...] | None = None
     """Each widening of the definition there against the one in force; none if it was not judged."""
+    touches: tuple[Touch, ...] = ()
+    """Of a fork or a reopened run: what else needs a further right; see `TOUCHES`."""
     policy: Policy | None = None
     """The policy in force of the loaded run, whatever it was at the checkpoint."""
     compared: ContentHash = ContentHash("")
