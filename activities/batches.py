@@ -52,9 +52,9 @@ def current_execution_id() -> str:
 _RETRY_DELAYS = (0.1, 0.4, 1.0)
 
 
-async def store_bodies(store: Store, bodies: Mapping[ContentHash, Json]) -> bool:
-    """Stores bodies; false if the store is unavailable, and the journal must carry them."""
-    return await _store_with_retries(lambda: store.put_bodies(bodies))
+async def store_bodies(store: Store, run: RunId, bodies: Mapping[ContentHash, Json]) -> bool:
+    """Stores bodies of a run; false if the store is unavailable: the journal must carry them."""
+    return await _store_with_retries(lambda: store.put_bodies(run, bodies))
 
 
 async def store_batch_and_bodies(

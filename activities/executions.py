@@ -44,6 +44,8 @@ from crewlog.wire import WORKFLOW_TYPE, StartRun
 _MAX_CHAIN = 1000
 """The most executions that are followed back to one that the store knows."""
 _MAX_CACHED = 10_000
+_NO_RUN = RunId("")
+"""The run of records that outlive their run."""
 
 
 class ExecutionStart(Model):
@@ -303,7 +305,7 @@ def caller_error(
 
 async def record_use(task: RecordUse, store: Store) -> bool:
     """Records the use of a start or a command; false if another execution has used it."""
-    return await store.claim(f"once:{task.used}", task.owner) == task.owner
+    return await store.claim(_NO_RUN, f"once:{task.used}", task.owner) == task.owner
 
 
 async def record_start(use: SignedStart, policy: Policy | None, run: RunId, store: Store) -> bool:
@@ -330,7 +332,7 @@ async def record_start(use: SignedStart, policy: Policy | None, run: RunId, stor
     ).allowed:
         return False
     # Unlike the keys of calls, this one is not deleted with the run.
-    if await store.claim(f"start:{use.start}", use.execution) != use.execution:
+    if await store.claim(_NO_RUN, f"start:{use.start}", use.execution) != use.execution:
         raise NotPermitted(
             "the crew's policy requires signed commands, and this start was used before",
             remedy="Start it again with a client that has the key: a signature is for one start.",

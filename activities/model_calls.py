@@ -231,7 +231,7 @@ class ModelCalls:
                 self._store, task.run, task.batch, bodies
             )
         else:
-            stored = await store_bodies(self._store, bodies)
+            stored = await store_bodies(self._store, task.run, bodies)
         self._hydrator.add_body(task.run, hash_, body)
         # The message still has the metadata that prices depend on.
         usage = await compute_usage(message, name) + context.usage

@@ -285,11 +285,13 @@ async def _record_split_start(
 ) -> None:
     """Records the start of a split run. It has no signature, so it must not happen twice.
 
+    The record is deleted with the run that was split.
+
     Raises:
         NotPermitted: the run started before, and was deleted.
     """
     key = f"once:{hash_json([run, task.run, position])}"
-    if await store.claim(key, use.execution) != use.execution:
+    if await store.claim(task.run, key, use.execution) != use.execution:
         raise NotPermitted(
             f"the split run {run!r} of {task.run!r} started before, and was deleted",
             remedy=f"Add its agents to {task.run!r} again with `crewlog change`.",

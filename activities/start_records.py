@@ -32,7 +32,10 @@ async def write_start_record(store: Store, task: CallTool, owner: str) -> None:
         StoreUnavailable: the store does not answer; the call has not begun.
     """
     found = await store.claim(
-        start_record_key(task.run, task), owner, permissions_as_of=(task.run, task.known_position)
+        task.run,
+        start_record_key(task.run, task),
+        owner,
+        permissions_as_of=task.known_position,
     )
     if not found:
         raise permissions_changed_error(task)

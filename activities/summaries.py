@@ -185,7 +185,7 @@ class Summaries:
             if deadline - time() < SHORTEST_REQUEST:
                 raise TimeoutError
             name = _claim_name(task.run, key, number)
-            owner = await self._store.claim(name, f"{caller}:{number}:{clock.now()}")
+            owner = await self._store.claim(task.run, name, f"{caller}:{number}:{clock.now()}")
             attempt, _, started_at = owner.rpartition(":")
             if attempt != f"{caller}:{number}":
                 left = _seconds_left(int(started_at), clock.now())
@@ -198,7 +198,7 @@ class Summaries:
             except Exception as error:
                 with suppress(CrewlogError):  # other calls need not wait any longer
                     failed = _claim_name(task.run, key, number, failed=True)
-                    await self._store.claim(failed, caller)
+                    await self._store.claim(task.run, failed, caller)
                 if isinstance(error, TimeoutError):
                     late = f"it has not answered within {SUMMING:.0f} s"
                     raise ModelRequestRejected(late) from error
@@ -224,8 +224,8 @@ class Summaries:
         self._cache[key] = summary  # it is paid for, even if the store fails
         body = summary.body(*key)
         hash_ = hash_json(body)
-        await self._store.put_bodies({hash_: body})
-        first = ContentHash(await self._store.claim(_claim_name(run, key), hash_))
+        await self._store.put_bodies(run, {hash_: body})
+        first = ContentHash(await self._store.claim(run, _claim_name(run, key), hash_))
         if first != hash_:
             bodies = await self._store.get_bodies([first])
             self._cache[key] = _StoredSummary.from_body(bodies[first])

@@ -419,7 +419,7 @@ class ToolCalls:
             bodies[large] = value
             outputs.append(OutputValue(key=key, body=large, content=value))
         bodies |= {change.body: change.content for change in outcome.changes}
-        stored = await store_bodies(self._store, bodies)
+        stored = await store_bodies(self._store, task.run, bodies)
         self._hydrator.add_body(task.run, hash_, body)
         return CallToolResult(
             body=body,

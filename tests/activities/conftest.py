@@ -89,7 +89,7 @@ def tool_call(
                 {"name": tool, "args": dict(args or {}), "id": "c1", "type": "tool_call"}
             ],
         }
-        await store.put_bodies({hash_json(body): body})
+        await store.put_bodies(RUN, {hash_json(body): body})
         given: dict[str, Any] = {
             "run": RUN,
             "step": StepId("backend#1"),

@@ -113,7 +113,7 @@ async def test_an_approval_that_expires_during_preparation_runs_nothing(
 
 async def test_edited_arguments_run_and_the_model_gets_a_notice(tool_call: Any, store: Any) -> None:
     digest = arguments_hash(OTHER)
-    await store.put_bodies({digest: OTHER})
+    await store.put_bodies(RUN, {digest: OTHER})
     result = await made(tool_call, **yes(binding(arguments=digest, edited=True)))
     assert result.ok
     told, _, answer = result.body["content"].partition("\n")
@@ -123,7 +123,7 @@ async def test_edited_arguments_run_and_the_model_gets_a_notice(tool_call: Any, 
 
 async def test_an_edit_that_differs_from_the_store_runs_nothing(tool_call: Any, store: Any) -> None:
     digest = arguments_hash(OTHER)
-    await store.put_bodies({digest: {**OTHER, "a": 41}})
+    await store.put_bodies(RUN, {digest: {**OTHER, "a": 41}})
     result = await made(tool_call, **yes(binding(arguments=digest, edited=True)))
     assert not result.ok
     assert "its arguments are not those that were approved" in result.body["content"]

@@ -143,9 +143,9 @@ class Away(InMemoryStore):
         if self.tries <= self.times:
             raise StoreUnavailable("away")
 
-    async def put_bodies(self, bodies: Any) -> None:
+    async def put_bodies(self, run: Any, bodies: Any) -> None:
         self._try()
-        await super().put_bodies(bodies)
+        await super().put_bodies(run, bodies)
 
     async def append(self, run: Any, batch: Any, bodies: Any = None, **who: Any) -> int:
         self._try()
@@ -166,7 +166,7 @@ async def test_bodies_are_stored_by_one_of_four_attempts(monkeypatch, times, who
     keeping = (
         store_batch_and_bodies(store, RUN, log.batch(), {HASH: BODY})
         if whole
-        else store_bodies(store, {HASH: BODY})
+        else store_bodies(store, RUN, {HASH: BODY})
     )
     assert await keeping is (times < 4)
     assert store.tries == min(times + 1, 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from activity_kit import Log
+from activity_kit import RUN, Log
 
 from crewlog.activities.batches import Batches
 from crewlog.canonical_json import hash_json
@@ -56,7 +56,7 @@ async def test_only_messages_of_other_workers_are_read() -> None:
     whole, short = packed(mine, theirs)
     assert short != whole
     store = Noting()
-    await store.put_bodies({theirs.hash: theirs.body})
+    await store.put_bodies(RUN, {theirs.hash: theirs.body})
     batches = Batches(store)
     batches.add_body(mine.hash, mine.body)
     assert (await batches.unpack_batch(short)).entries == whole.entries
@@ -78,7 +78,7 @@ async def test_the_oldest_messages_are_dropped_and_read_again() -> None:
     made = [reply(1), reply(2), reply(3)]
     whole, short = packed(*made)
     store = Noting()
-    await store.put_bodies({result.hash: result.body for result in made})
+    await store.put_bodies(RUN, {result.hash: result.body for result in made})
     batches = Batches(store, most=2)
     for result in made:
         batches.add_body(result.hash, result.body)

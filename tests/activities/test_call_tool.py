@@ -275,7 +275,7 @@ async def test_a_cancellation_reaches_the_tool(tool_call, env, tool):
 
 
 async def test_a_result_survives_an_unavailable_store(tool_call, store, monkeypatch):
-    async def away(_bodies: Any) -> None:
+    async def away(_run: Any, _bodies: Any) -> None:
         raise StoreUnavailable("away")
 
     async def call() -> Any:
@@ -286,10 +286,10 @@ async def test_a_result_survives_an_unavailable_store(tool_call, store, monkeypa
     put = store.put_bodies
     calls = 0
 
-    async def first_then_away(bodies: Any) -> None:
+    async def first_then_away(run: Any, bodies: Any) -> None:
         nonlocal calls
         calls += 1
-        await (put if calls == 1 else away)(bodies)
+        await (put if calls == 1 else away)(run, bodies)
 
     monkeypatch.setattr(store, "put_bodies", first_then_away)
     result = await call()

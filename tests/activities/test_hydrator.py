@@ -66,7 +66,7 @@ def tool(id_: str, text: str) -> CallToolResult:
 async def stored(
     store: InMemoryStore, log: Log, *results: CallModelResult | CallToolResult
 ) -> None:
-    await store.put_bodies({r.hash: r.body for r in results})
+    await store.put_bodies(RUN, {r.hash: r.body for r in results})
     await store.append(RUN, log.batch())
 
 
@@ -306,7 +306,7 @@ async def test_long_messages_count_by_their_text(store, made, times):
     for name in "abc":
         log = Log(RunId(name))
         log.replied(made, "backend")
-        await store.put_bodies({made.hash: made.body})
+        await store.put_bodies(RUN, {made.hash: made.body})
         await store.append(log.run, log.batch())
         await hydrator.hydrate(log.run, BACKEND, log.view())
         assert 100 * times <= hydrator._runs[log.run].size <= 100 * times + 4

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activity_kit import Log, crew
+from activity_kit import RUN, Log, crew
 from crew_tools import PNG
 
 from crewlog.activities.files import Files
@@ -40,7 +40,7 @@ async def block(
 async def test_inputs_are_in_the_prompt_only(model_call: Any, store: Any) -> None:
     found = [{"node": "mail", "why": "it sends", "for": "x"}, {"node": "y", "why": "z", "for": "q"}]
     large = {"type": "ai", "content": "what was written " * 30, "name": "writer"}
-    await store.put_bodies({hash_json(large): large})
+    await store.put_bodies(RUN, {hash_json(large): large})
     definition = made(
         {"from": "writer.found", "where": {"for": "x"}, "as": "Nodes"},
         "flag:ready",
@@ -135,7 +135,7 @@ async def test_only_messages_have_files(
     monkeypatch.setattr(Files, "load_files", shown)
     ref = await FileStore(tmp_path / "payloads").put(PNG, "image/png", "dot.png")
     said: dict[str, Any] = {"type": "ai", "content": [ref.block], "name": "writer"}
-    await store.put_bodies({hash_json(said): said})
+    await store.put_bodies(RUN, {hash_json(said): said})
     text = await block(
         model_call, made("writer.text"), AgentInput(source="writer.text", body=hash_json(said))
     )
@@ -145,7 +145,7 @@ async def test_only_messages_have_files(
     asked.clear()
     forged = {"writer.found": [ref.block], "writer.response": said}
     for source, value in forged.items():
-        await store.put_bodies({hash_json(value): value})
+        await store.put_bodies(RUN, {hash_json(value): value})
         for given in (
             AgentInput(source=source, value=value),
             AgentInput(source=source, body=hash_json(value)),
@@ -157,7 +157,7 @@ async def test_only_messages_have_files(
 
 async def test_a_tool_gets_the_blocks_of_a_message_with_files(tool_call: Any, store: Any) -> None:
     said: dict[str, Any] = {"type": "ai", "content": [PICTURE.block], "name": "writer"}
-    await store.put_bodies({hash_json(said): said})
+    await store.put_bodies(RUN, {hash_json(said): said})
     tools = {"asks": {"run": "crew_tools:asks", "effects": "read"}}
     definition = made("writer.text", tools=None)
     definition = definition.model_copy(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activity_kit import Log, crew
+from activity_kit import RUN, Log, crew
 from crew_tools import PNG
 from langchain_core.messages import HumanMessage
 from temporalio.exceptions import ApplicationError
@@ -223,7 +223,7 @@ async def test_an_image_in_an_input_is_sent_and_named(
 ) -> None:
     (ref,) = await FileStore(tmp_path / "payloads").put_all([PNG])
     body = message_body("What is it?", by="", message_id="input", files=(ref,))
-    await store.put_bodies({hash_json(body): body})
+    await store.put_bodies(RUN, {hash_json(body): body})
     log.says("Go.")
     given = (AgentInput(source="input", body=hash_json(body)),)
     await team.ask(log, Said("A dot."), definition={"inputs": ["input"]}, inputs=given)

@@ -104,7 +104,7 @@ AGAIN = crew(
 
 async def died(store, call=2):
     """A worker began the call and died."""
-    assert await store.claim(f"{RUN}/backend#1/{call}/1", "dead") == "dead"
+    assert await store.claim(RUN, f"{RUN}/backend#1/{call}/1", "dead") == "dead"
 
 
 async def test_a_call_that_may_have_happened_is_not_denied(tool_call, store):

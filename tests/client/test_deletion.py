@@ -56,7 +56,7 @@ async def test_a_run_that_begins_unseen_keeps_what_it_has_put(alone: Alone) -> N
     body = journal.entries[1]["ref"]["body"]
     # Another run begins with the same, and is not listed yet.
     definition = await store.put_definition({"crew": RUN})
-    await store.put_bodies(journal.bodies)
+    await store.put_bodies(journal.run, journal.bodies)
     await delete(alone, RUN, at=at)
     begun = j.RunStarted(run=RunId("new"), crew=CrewName("band"), definition=definition, at=1)
     other = Journal(RunId("new"), [begun])

@@ -34,6 +34,7 @@ from crewlog.state.fold import fold_journal
 from crewlog.state.journal import Batch, entry_from_json
 from crewlog.state.logs import batch_links
 from crewlog.state.model import CrewState
+from crewlog.state.references import find_references
 from crewlog.store import InMemoryStore
 
 HISTORIES = Path(__file__).parents[1] / "replay" / "histories"
@@ -72,7 +73,7 @@ async def test_a_history_tells_everything(name: str) -> None:
     assert list(found.definitions) == [state.definition]
     # And the bodies are all that they name.
     store = InMemoryStore()
-    await store.put_bodies(found.bodies)
+    await store.put_bodies(run, found.bodies)
     for piece in pieces(run, batch, 3):
         await store.append(run, piece)
     for log in state.messages.values():
@@ -262,3 +263,13 @@ def test_batches_join_and_are_cut_with_the_right_heads(size: int) -> None:
     ]
     assert found == [link for link in links if 5 <= link.position <= 12 or link.position >= 16]
     assert gaps(joined, 22) == [(1, 4), (13, 15), (21, 22)]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in HISTORIES.glob("*.json")))
+def test_entries_refer_to_all_content_that_they_name(name: str) -> None:
+    found = extracted(name)
+    stored = found.bodies.keys() | found.definitions.keys()
+    for entry in itertools.chain.from_iterable(batch.entries for batch in found.batches):
+        text = json.dumps(entry)
+        contained = {hash_ for hash_ in stored if f'"{hash_}"' in text}
+        assert contained <= find_references([entry]), entry["kind"]

@@ -11,7 +11,7 @@ from crewlog.canonical_json import hash_json
 from crewlog.client import talking
 from crewlog.client.run import Run
 from crewlog.errors import StoreIncomplete
-from crewlog.ids import AgentName, ContentHash
+from crewlog.ids import AgentName, ContentHash, RunId
 from crewlog.store.in_process import InMemoryStore
 from crewlog.wire import Response
 
@@ -46,7 +46,7 @@ async def test_words_that_are_about_to_be_stored_are_waited_for() -> None:
     store = Seen()
     told = asyncio.ensure_future(run_of(store).whole(REPLY))
     await asyncio.wait_for(store.asked.wait(), 10)
-    await store.put_bodies({HASH: BODY})
+    await store.put_bodies(RunId("r"), {HASH: BODY})
     assert (await asyncio.wait_for(told, 10)).text == "Sorry."
 
 

@@ -108,18 +108,18 @@ class StoreAtPoints(PostgresStore):
         return ruled
 
     async def claim(
-        self, key: str, owner: str, *, permissions_as_of: tuple[RunId, int] | None = None
+        self, run: RunId, key: str, owner: str, *, permissions_as_of: int | None = None
     ) -> str:
         _pass("claim.before")
-        found = await super().claim(key, owner, permissions_as_of=permissions_as_of)
+        found = await super().claim(run, key, owner, permissions_as_of=permissions_as_of)
         if found == owner:
             here().ledger.claimed(key, owner)
         _pass("claim.after")
         return found
 
-    async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
+    async def put_bodies(self, run: RunId, bodies: Mapping[ContentHash, Json]) -> None:
         _pass("bodies.before")
-        await super().put_bodies(bodies)
+        await super().put_bodies(run, bodies)
         _pass("bodies.after")
 
     async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:

@@ -35,7 +35,7 @@ def cut(journal: Journal, rng: random.Random) -> list[Batch]:
 async def test_any_order_gives_the_same_rows(store: Store, run: RunId, seed: int) -> None:
     rng = seeded(seed)
     journal = random_journal(run, rng)
-    await store.put_bodies(journal.bodies)
+    await store.put_bodies(journal.run, journal.bodies)
     for batch in cut(journal, rng):
         await store.append(run, batch)
     assert await rows_of(store, journal) == await reference(journal)

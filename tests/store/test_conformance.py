@@ -64,7 +64,7 @@ VALUES: list[Any] = [
 @pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
 async def test_bodies_come_back_exactly(store: Store, value: Any) -> None:
     hash_ = hash_json(value)
-    await store.put_bodies({hash_: value})
+    await store.put_bodies(RunId("r"), {hash_: value})
     found = (await store.get_bodies([hash_]))[hash_]
     assert found == value
     assert type(found) is type(value)
@@ -76,13 +76,13 @@ async def test_bodies_come_back_exactly(store: Store, value: Any) -> None:
 async def test_a_body_of_5_mb(store: Store) -> None:
     body = {"text": "é😀" * 1_250_000, "n": 1.0}
     hash_ = hash_json(body)
-    await store.put_bodies({hash_: body})
+    await store.put_bodies(RunId("r"), {hash_: body})
     assert hash_json((await store.get_bodies([hash_]))[hash_]) == hash_
 
 
 async def test_missing_bodies_are_named(store: Store) -> None:
     known = hash_json("known")
-    await store.put_bodies({known: "known"})
+    await store.put_bodies(RunId("r"), {known: "known"})
     with pytest.raises(StoreIncomplete, match="no body 'x1', 'x2', 'x3' and 1 more") as caught:
         await store.get_bodies([known, *(ContentHash(f"x{n}") for n in (1, 2, 3, 4))])
     assert "rebuild" in caught.value.remedy
@@ -93,7 +93,7 @@ async def test_missing_bodies_are_named(store: Store) -> None:
 async def test_what_is_stored_is_not_the_callers_object(store: Store, run: RunId) -> None:
     body = {"list": [1]}
     hash_ = hash_json(body)
-    await store.put_bodies({hash_: body})
+    await store.put_bodies(RunId("r"), {hash_: body})
     body["list"].append(2)
     (await store.get_bodies([hash_]))[hash_]["list"].append(3)
     assert await store.get_bodies([hash_]) == {hash_: {"list": [1]}}
@@ -594,7 +594,7 @@ async def test_another_history_may_follow_what_was_forgotten(store: Store, run: 
 
 async def test_memory_survives_close() -> None:
     store = InMemoryStore()
-    await store.put_bodies({hash_json(1): 1})
+    await store.put_bodies(RunId("r"), {hash_json(1): 1})
     await store.close()
     assert await store.get_bodies([hash_json(1)]) == {hash_json(1): 1}
 

@@ -62,7 +62,7 @@ async def test_everything_of_a_run_goes(store: Store, run: RunId) -> None:
     journal.add(j.OutputSet(agent=A, key="list", body=output))
     await store.append(run, journal.batch(), journal.bodies)
     await store.put_snapshot(run, Snapshot(position=3, state={"run": run}))
-    await store.claim(f"{run}/a#1/2/1", "me")
+    await store.claim(run, f"{run}/a#1/2/1", "me")
     deleted = await store.delete([run], NOW, grace=0)
     assert (deleted.entries, deleted.bodies, deleted.definitions) == (len(journal), 3, 1)
     assert await store.get_run(run) is None
@@ -70,7 +70,7 @@ async def test_everything_of_a_run_goes(store: Store, run: RunId) -> None:
     assert await store.list_interrupts(run, open_only=False) == []
     assert await store.list_checkpoints(run, pruned=True) == []
     assert await store.list_snapshots(run) == []
-    assert await store.claim(f"{run}/a#1/2/1", "you") == "you"
+    assert await store.claim(run, f"{run}/a#1/2/1", "you") == "you"
     for body in journal.bodies:
         with pytest.raises(StoreIncomplete):
             await store.get_bodies([body])
@@ -177,7 +177,9 @@ async def test_what_may_be_on_its_way_waits(store: Store, run: RunId) -> None:
     deleted = await store.delete([run], NOW)
     assert (deleted.entries, deleted.bodies) == (3, 0)
     assert deleted.unreferenced >= 3
-    await store.put_bodies({two: {"text": f"{run} two"}})  # another run's, not named yet
+    await store.put_bodies(
+        RunId(f"{run}-other"), {two: {"text": f"{run} two"}}
+    )  # another run's, not named yet
     await store.put_definition({"crew": run})
     deleted = await store.delete([], NOW + GRACE - 1)
     assert deleted.bodies == 0
@@ -192,8 +194,8 @@ async def test_a_body_that_is_claimed_for_a_run_goes_with_it(store: Store, run: 
     body = {"summary": f"{run} in short"}
     hash_ = hash_json(body)
     await talk(store, run, f"{run} one")
-    await store.put_bodies({hash_: body})
-    assert await store.claim(f"{run}/summary:{hash_}/0/0", hash_) == hash_
+    await store.put_bodies(run, {hash_: body})
+    assert await store.claim(run, f"{run}/summary:{hash_}/0/0", hash_) == hash_
     await store.delete([run], NOW, grace=0)
     assert await store.key_owner(f"{run}/summary:{hash_}/0/0") is None
     with pytest.raises(StoreIncomplete):
@@ -202,12 +204,12 @@ async def test_a_body_that_is_claimed_for_a_run_goes_with_it(store: Store, run: 
 
 async def test_claims_of_runs_with_alike_names(store: Store, run: RunId) -> None:
     await talk(store, run)
-    keys = [f"{run}/b/a#1/1/1", f"{run}0/a#1/1/1", f"{run}-b/a#1/1/1"]
-    for key in keys:
-        await store.claim(key, "me")
+    others = [RunId(f"{run}{more}") for more in ("/b", "0", "-b")]
+    for other in others:
+        await store.claim(other, f"{other}/a#1/1/1", "me")
     await store.delete([run], NOW, grace=0)
-    for key in keys:
-        assert await store.claim(key, "you") == "me", key
+    for other in others:
+        assert await store.claim(other, f"{other}/a#1/1/1", "you") == "me", other
 
 
 async def test_a_deleted_run_can_begin_again(store: Store, run: RunId) -> None:

@@ -224,7 +224,7 @@ async def test_what_is_said_while_a_twin_is_deleted_stays(
         each.say("yes", PUBLIC)
     await first.stored(store)
     # The deletion has looked at what is said, and waits right before links go.
-    async with held(database, "LOCK TABLE crewlog.orphaned_links IN EXCLUSIVE MODE") as gate:
+    async with held(database, "LOCK TABLE crewlog.log_links IN EXCLUSIVE MODE") as gate:
         deletion = await gate.begin(store.delete([first.run], NOW, grace=0))
         saying = await gate.begin(second.stored(store))
     await asyncio.gather(deletion, saying)

@@ -47,13 +47,11 @@ async def test_live_permissions_go_with_the_journal_that_has_them(store: Store) 
 async def test_nothing_is_claimed_where_something_was_ruled_that_is_not_known(store: Store) -> None:
     run = RunId("ruled-2")
     await store.append(run, batch(1, STARTED, RULED))
-    assert await store.claim("ruled-2/a#1/1/1", "me", permissions_as_of=(run, 1)) == ""
+    assert await store.claim(run, "ruled-2/a#1/1/1", "me", permissions_as_of=1) == ""
     assert await store.key_owner("ruled-2/a#1/1/1") is None
-    assert await store.claim("ruled-2/a#1/1/1", "me", permissions_as_of=(run, 2)) == "me"
-    assert await store.claim("ruled-2/a#1/1/1", "you", permissions_as_of=(run, 2)) == "me"
-    assert (
-        await store.claim("ruled-2/a#1/2/1", "me", permissions_as_of=(RunId("ruled-3"), 0)) == "me"
-    )
+    assert await store.claim(run, "ruled-2/a#1/1/1", "me", permissions_as_of=2) == "me"
+    assert await store.claim(run, "ruled-2/a#1/1/1", "you", permissions_as_of=2) == "me"
+    assert await store.claim(RunId("ruled-3"), "ruled-2/a#1/2/1", "me", permissions_as_of=0) == "me"
 
 
 def wanted(most: int = 3, quota: str = "t/k", span: str = "2026-03-29") -> QuotaPeriod:

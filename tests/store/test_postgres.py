@@ -93,7 +93,7 @@ async def test_plans_do_not_read_whole_tables(dsn: str) -> None:
         "prune_checkpoints": ["r", [1], 9],
         "prune_snapshots": ["r", [1]],
         "list_open_interrupts": ["r"],
-        "put_bodies": [["h"], ["b"]],
+        "put_bodies": [["r"], ["h"], ["b"]],
     }
     for name, values in arguments.items():
         plan = "\n".join(
@@ -208,7 +208,7 @@ async def main():
     print("ready", flush=True)
     sys.stdin.readline()
     store = await open_store(sys.argv[1])
-    await store.put_bodies({sys.argv[2]: 1})
+    await store.put_bodies("r", {sys.argv[2]: 1})
     await store.close()
 asyncio.run(main())
 """
@@ -335,7 +335,7 @@ async def test_a_shared_database(postgres_dsn: str) -> None:
     other = await asyncpg.connect(dsn)
     await other.execute("CREATE TABLE runs (x int)")
     store = await open_store(dsn)
-    await store.put_bodies({hash_json(1): 1})
+    await store.put_bodies(RunId("r"), {hash_json(1): 1})
     await store.list_runs()
     tables = await other.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     assert [row[0] for row in tables] == ["runs"]
@@ -355,7 +355,7 @@ async def test_an_append_is_one_statement(dsn: str, run: RunId) -> None:
     await store.append(run, journal.batch(), journal.bodies)
     async with store._pool.acquire():
         await asyncio.sleep(0)  # loggers are called soon, not at once
-    statement = append_sql(("journal_entries", "log_links", "bodies", "runs"))
+    statement = append_sql(("journal_entries", "log_links", "bodies", "content_references", "runs"))
     assert seen == [statement], "no BEGIN, no COMMIT, no reset at the release"
     await store.close()
 

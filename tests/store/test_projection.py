@@ -134,4 +134,4 @@ def test_projection_is_pure_and_splits() -> None:
             project(journal.run, journal.batch(cut + 1)),
         ]
         for name in ("journal_entries", "log_links", "steps", "checkpoints", "tags"):
-            assert sum((getattr(part, name) for part in parts), ()) == getattr(whole, name)
+            assert [row for part in parts for row in getattr(part, name)] == getattr(whole, name)

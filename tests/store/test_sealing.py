@@ -142,7 +142,7 @@ async def filled(database: str, path: Path) -> AsyncIterator[PostgresStore]:
         await store.append(run, journal.batch())
         await store.put_snapshot(run, Snapshot(position=1, state={"run": run}))
     for hash_ in (ONE, TWO):
-        await store.put_bodies({hash_: hash_})
+        await store.put_bodies(RUN, {hash_: hash_})
         sealed = store.cipher.encrypt(f'"{hash_}"', "definition", hash_)
         await run_sql(database, f"INSERT INTO crewlog.definitions VALUES ('{hash_}', '{sealed}')")  # noqa: S608
     yield store

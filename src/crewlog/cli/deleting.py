@@ -144,6 +144,9 @@ def _tell(screen: Screen, what: str, done: Deletion) -> None:
     if done.memories:
         what = "memory" if done.memories == 1 else "memories"
         screen.line(f"  and {done.memories:,} {what} of its crew")
+    if rows.records:
+        what = "record" if rows.records == 1 else "records"
+        screen.line(f"  and {rows.records:,} {what} older than their retention")
     if rows.unreferenced:
         screen.wrapped(
             ["  "],

@@ -9,6 +9,7 @@ after seconds that grow, so it is told again.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
@@ -25,6 +26,7 @@ from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
 from crewlog.client.run_summary import RunSummary
 from crewlog.client.session import Session
 from crewlog.definition.findings import did_you_mean, listed
+from crewlog.definition.model import parse_duration
 from crewlog.errors import RunNotFound, TemporalUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Model
@@ -42,6 +44,9 @@ _ENDED = frozenset({*ENDED, *STATUS_NAMES.values()}) - OPEN
 _UNSEEN = 60_000
 """Milliseconds in which a run that has begun is listed: what it has put, and its journal does not
 name yet, is kept that long where no run is listed as open."""
+_RETENTION = "CREWLOG_RECORD_RETENTION"
+"""The environment variable with the retention of records that outlive their run."""
+_DEFAULT_RETENTION = "400d"
 _SLOWEST = 60.0
 """Seconds in which the server forgets a run."""
 _AGAIN = 1.0
@@ -165,10 +170,12 @@ class Deleting:
                 bodies=gone.bodies + rows.bodies,
                 definitions=gone.definitions + rows.definitions,
                 unreferenced=rows.unreferenced,
+                records=gone.records + rows.records,
             )
         return Deletion(runs=tuple(found), rows=gone)
 
     async def _delete(self, runs: Sequence[RunId], at: int) -> DeletionResult:
+        retention = _record_retention()
         # The server first: what it does not have can store nothing more.
         for run in runs:
             self._tell(f"deletes {run}")
@@ -176,7 +183,7 @@ class Deleting:
         store = await self._session.store()
         # Only a run at work can have put what no journal names yet.
         grace = GRACE if await self._anybody(runs) else _UNSEEN
-        return await store.delete(runs, at, grace=grace)
+        return await store.delete(runs, at, grace=grace, retention=retention)
 
     async def _anybody(self, but: Collection[RunId]) -> bool:
         """Whether another run is open; one that has just begun may not be listed yet."""
@@ -244,6 +251,22 @@ class Deleting:
             remedy=f"`crewlog delete {run}` again goes on.",
             place=self._gateway.address,
         )
+
+
+def _record_retention() -> int:
+    """Milliseconds for which records that outlive their run are kept.
+
+    Raises:
+        UsageError: the environment variable is not a duration.
+    """
+    text = os.environ.get(_RETENTION) or _DEFAULT_RETENTION
+    try:
+        return int(parse_duration(text) * 1000)
+    except ValueError as error:
+        raise UsageError(
+            f"{_RETENTION}={text!r}: {error}",
+            remedy=f"Set a duration, such as {_DEFAULT_RETENTION}.",
+        ) from None
 
 
 def _under_way(run: RunId) -> UsageError:

@@ -448,7 +448,7 @@ class Rebuild:
                 self._run, [execution.id for execution in found.chain.line]
             )
         for key, owner in _claims(self._run, found):
-            await store.claim(key, owner)
+            await store.claim(self._run, key, owner)
         for taker, left in _came_home(self._run, found.batches):
             await rebuild_claim(store, taker, left)
         await count(store, self._run, found.chain, int(time.time() * 1000))
@@ -458,7 +458,7 @@ class Rebuild:
         bodies = {h: b for each in found.all for h, b in each.bodies.items()}
         for number, part in enumerate(_parts(bodies, _BODIES)):
             self._tell(f"storing bodies: {number * _BODIES + len(part):,} of {len(bodies):,}")
-            await store.put_bodies(part)
+            await store.put_bodies(self._run, part)
         for batch in found.batches:
             for piece in pieces(self._run, batch, _ENTRIES, found.fence):
                 self._tell(f"storing the journal: {last(piece):,} of {found.position:,}")

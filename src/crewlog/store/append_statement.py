@@ -7,27 +7,34 @@ statement has parts only for tables that get rows, because the server would run 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 
 from crewlog.encryption.rows import RowCipher
-from crewlog.ids import AgentName, ContentHash, RunId, StepId
 from crewlog.model import Json
-from crewlog.store.codec import dump_json, pack, pack_optional
-from crewlog.store.projection import (
-    CheckpointProjection,
-    EntryProjection,
-    InterruptProjection,
-    LinkProjection,
-    Rows,
-    RunProjection,
-    TagProjection,
-)
+from crewlog.store.codec import dump_json, load_json, pack, unpack
+from crewlog.store.key_check import COLUMNS
+from crewlog.store.projection import Rows
 from crewlog.store.sql import queries
 
-_TableRows: TypeAlias = list[dict[str, Json]]
-"""Rows of a table, by column; without the run, which is a parameter of the statement."""
+TABLES = tuple(field.name for field in fields(Rows) if field.name != "run")
+"""The tables that a batch may add rows to, in the order of the statement."""
+_JSON_COLUMNS = {"journal_entries": ("entry",), "bodies": ("body",), "interrupts": ("interrupt",)}
+_PACKED_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "steps": ("step", "agent"),
+    "checkpoints": ("step", "node"),
+    "tags": ("tag",),
+    "interrupts": ("id", "decision", "answered_by"),
+    "log_sources": ("source",),
+    "pending_forks": ("fork",),
+    "runs": ("crew", "source", "started_by", "error"),
+}
+"""The columns with texts that are not made by the code."""
+_ENCRYPTED_COLUMNS = {
+    table: [column for column in COLUMNS if column.table == table] for table in TABLES
+}
 
 
 def append_statement(rows: Rows, cipher: RowCipher, execution: str = "") -> tuple[str, ...]:
@@ -42,10 +49,13 @@ def append_statement(rows: Rows, cipher: RowCipher, execution: str = "") -> tupl
         execution: The execution that sends the entries.
     """
     run = pack(rows.run)
-    new: dict[str, _TableRows] = {}
-    for table, rows_of in _TABLES.items():
-        if facts := getattr(rows, table):
-            new[table] = rows_of(facts, run, cipher)
+    new: dict[str, list[dict[str, Json]]] = {}
+    for table in TABLES:
+        if found := getattr(rows, table):
+            new[table] = encoded = [dict(zip(row._fields, row, strict=True)) for row in found]
+            if table in _JSON_COLUMNS or table in _PACKED_COLUMNS:
+                for row in encoded:
+                    _encode_row(table, row, run, cipher)
     sql = append_sql(tuple(new))
     if rows.journal_entries:
         return sql, run, dump_json(new), execution
@@ -68,148 +78,44 @@ def append_sql(tables: tuple[str, ...]) -> str:
     )
 
 
-def _journal_rows(facts: Sequence[EntryProjection], run: str, cipher: RowCipher) -> _TableRows:
-    return [
-        {
-            "position": each.position,
-            "hash": each.hash,
-            "entry": cipher.encrypt(
-                dump_json(each.entry), "entry", run, str(each.position), each.hash
-            ),
-        }
-        for each in facts
-    ]
+def _encode_row(table: str, row: dict[str, Json], run: str, cipher: RowCipher) -> None:
+    """Packs texts, makes JSON a text, and encrypts both."""
+    for name in _PACKED_COLUMNS.get(table, ()):
+        if row[name] is not None:
+            row[name] = pack(row[name])
+    for name in _JSON_COLUMNS.get(table, ()):
+        if row[name] is not None or table == "bodies":
+            row[name] = dump_json(row[name])
+    if cipher.is_enabled:
+        place = {**row, "run": run}
+        for each in _ENCRYPTED_COLUMNS[table]:
+            if not _is_plain(each.name, row[each.column]):
+                bound = [str(place[name]) for name in each.place]
+                row[each.column] = cipher.encrypt(row[each.column], each.kind, *bound)
 
 
-def _link_rows(facts: Sequence[LinkProjection], _: str, __: RowCipher) -> _TableRows:
-    return [
-        {
-            "head": each.link.head,
-            "previous": each.link.previous,
-            "position": each.link.position,
-            "body": each.link.body,
-            "is_first": each.is_first,
-            "other": each.link.other,
-        }
-        for each in facts
-    ]
+def decode_row(table: str, row: Mapping[str, Any], cipher: RowCipher) -> dict[str, Json]:
+    """The inverse of `_encode_row`, with the packed run.
+
+    Args:
+        table: The table.
+        row: The columns of the row, with those that its texts are bound to.
+        cipher: Decrypts the texts.
+    """
+    found = dict(row)
+    for each in _ENCRYPTED_COLUMNS[table]:
+        if not _is_plain(each.name, row[each.column]):
+            bound = [str(row[name]) for name in each.place]
+            found[each.column] = cipher.decrypt(row[each.column], each.kind, *bound)
+    for name in _PACKED_COLUMNS.get(table, ()):
+        if found[name] is not None:
+            found[name] = unpack(found[name])
+    for name in _JSON_COLUMNS.get(table, ()):
+        if found[name] is not None:
+            found[name] = load_json(found[name])
+    return found
 
 
-def _body_rows(bodies: Mapping[ContentHash, Json], _: str, cipher: RowCipher) -> _TableRows:
-    return [
-        {"hash": hash_, "body": cipher.encrypt(dump_json(body), "body", hash_)}
-        for hash_, body in bodies.items()
-    ]
-
-
-def _step_rows(agents: Sequence[tuple[StepId, AgentName]], _: str, __: RowCipher) -> _TableRows:
-    return [{"step": pack(step), "agent": pack(agent)} for step, agent in agents]
-
-
-def _checkpoint_rows(facts: Sequence[CheckpointProjection], _: str, __: RowCipher) -> _TableRows:
-    return [
-        {
-            "position": each.position,
-            "step": pack(each.step),
-            "node": pack(each.node),
-            "at": each.at,
-            "kind": each.kind,
-        }
-        for each in facts
-    ]
-
-
-def _tag_rows(facts: Sequence[TagProjection], _: str, __: RowCipher) -> _TableRows:
-    return [
-        {
-            "tag": pack(each.tag),
-            "checkpoint": each.checkpoint,
-            "position": each.position,
-            "at": each.at,
-        }
-        for each in facts
-    ]
-
-
-def _interrupt_rows(
-    facts: Sequence[InterruptProjection], run: str, cipher: RowCipher
-) -> _TableRows:
-    return [_interrupt_row(each, run, cipher) for each in facts]
-
-
-def _interrupt_row(facts: InterruptProjection, run: str, cipher: RowCipher) -> dict[str, Json]:
-    place = run, pack(facts.id)
-    question = None if facts.interrupt is None else dump_json(facts.interrupt)
-    return {
-        "id": pack(facts.id),
-        "position": facts.position,
-        "at": facts.at,
-        "interrupt": cipher.encrypt_optional(question, "interrupt", *place),
-        "asked_position": facts.asked_position,
-        "decision": cipher.encrypt_optional(pack_optional(facts.decision), "decision", *place),
-        "answered_by": cipher.encrypt_optional(
-            pack_optional(facts.answered_by), "answered_by", *place
-        ),
-        "answered_position": facts.answered_position,
-    }
-
-
-def _permission_change_rows(positions: Sequence[int], _: str, __: RowCipher) -> _TableRows:
-    return [{"position": position} for position in positions]
-
-
-def _log_source_rows(
-    sources: Sequence[tuple[RunId, int, int]], _: str, __: RowCipher
-) -> _TableRows:
-    return [
-        {"source": pack(source), "position": position, "skipped": skipped}
-        for source, position, skipped in sources
-    ]
-
-
-def _pending_fork_rows(forks: Sequence[tuple[RunId, int]], _: str, __: RowCipher) -> _TableRows:
-    return [{"fork": pack(fork), "at": at} for fork, at in forks]
-
-
-def _run_rows(facts: RunProjection, run: str, cipher: RowCipher) -> _TableRows:
-    return [
-        {
-            "crew": pack_optional(facts.crew),
-            "definition": facts.definition,
-            "definition_position": facts.definition_position,
-            "recipe": facts.recipe,
-            "started_at": facts.started_at,
-            "started_by": cipher.encrypt_optional(
-                pack_optional(facts.started_by), "started_by", run
-            ),
-            "source": pack_optional(facts.source),
-            "source_position": facts.source_position,
-            "restore_position": facts.restore_position,
-            "status": facts.status,
-            "status_position": facts.status_position,
-            "ended_at": facts.ended_at,
-            "error": cipher.encrypt(pack(facts.error), "error", run) if facts.error else "",
-            "position": facts.position,
-        }
-    ]
-
-
-_TABLES: Mapping[str, Callable[[Any, str, RowCipher], _TableRows]] = {
-    "journal_entries": _journal_rows,
-    "log_links": _link_rows,
-    "bodies": _body_rows,
-    "steps": _step_rows,
-    "checkpoints": _checkpoint_rows,
-    "tags": _tag_rows,
-    "interrupts": _interrupt_rows,
-    "permission_changes": _permission_change_rows,
-    "log_sources": _log_source_rows,
-    "pending_forks": _pending_fork_rows,
-    "runs": _run_rows,
-}
-"""The tables that a batch may add rows to, with the functions that build the rows.
-
-All statements have their tables in this order, so that two that overlap cannot deadlock.
-"""
-TABLES = tuple(_TABLES)
-"""The names of these tables in order."""
+def _is_plain(column: str, text: str | None) -> bool:
+    """Whether a value is not encrypted: no text, or no error of a run."""
+    return text is None or (column == "runs.error" and not text)

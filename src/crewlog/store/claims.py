@@ -64,7 +64,9 @@ async def claim_agent(
         link += 1
         key = agent.key(link)
         owner = await (
-            store.key_owner(key) if claimant is None else store.claim(key, claimant.owner)
+            store.key_owner(key)
+            if claimant is None
+            else store.claim(agent.run, key, claimant.owner)
         )
         if owner is None or (claimant is not None and owner == claimant.owner):
             return GRANTED
@@ -205,7 +207,7 @@ async def rebuild_claim(store: Store, claimant: ClaimOwner, agent: ClaimedAgent)
     link = 0
     while True:
         link += 1
-        owner = parse_claim_owner(await store.claim(agent.key(link), claimant.owner))
+        owner = parse_claim_owner(await store.claim(agent.run, agent.key(link), claimant.owner))
         # Up to two `SwapFailed` or `MergeFailed` may be recorded between the claim and the entry.
         is_same_run = owner.run == claimant.run
         if is_same_run and claimant.position - 2 <= owner.position <= claimant.position:

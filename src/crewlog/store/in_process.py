@@ -8,9 +8,10 @@ atomic.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeVar
 from uuid import uuid4
 
 from crewlog.authority.signatures import SignedApproval
@@ -21,14 +22,7 @@ from crewlog.model import Json
 from crewlog.run_status import ENDED, RunStatus
 from crewlog.state.journal import Batch
 from crewlog.store.codec import dump_json, load_json
-from crewlog.store.deletion import (
-    chain_links,
-    check_no_pending_fork,
-    hashes_in,
-    journal_links,
-    shared_links,
-    source_heads,
-)
+from crewlog.store.deletion import check_no_pending_fork, reachable_heads
 from crewlog.store.memories import (
     MOST_RESULTS,
     MOST_WORDS,
@@ -50,7 +44,7 @@ from crewlog.store.missing_rows import BODY, DEFINITION, MissingRows
 from crewlog.store.projection import (
     CheckpointProjection,
     InterruptProjection,
-    LinkProjection,
+    LogSourceProjection,
     Rows,
     RunProjection,
     TagProjection,
@@ -79,6 +73,20 @@ from crewlog.store.protocol import (
     Snapshot,
 )
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+_DELETED = RunId("")
+"""The run of links of deleted runs from which other runs continue."""
+
+
+class _Claim(NamedTuple):
+    """A start record."""
+
+    owner: str
+    run: RunId
+    at: int
+
 
 @dataclass(slots=True)
 class _Run:
@@ -101,8 +109,10 @@ class _Run:
     tags: dict[str, TagProjection] = field(default_factory=dict[str, TagProjection])
     snapshots: dict[int, str] = field(default_factory=dict[int, str])
     permission_changes: set[int] = field(default_factory=set[int])
-    log_sources: set[tuple[RunId, int, int]] = field(default_factory=set[tuple[RunId, int, int]])
-    """Merged runs, each with the position, and how many positions are skipped before it."""
+    links: dict[ContentHash, LogLink] = field(default_factory=dict[ContentHash, LogLink])
+    references: set[ContentHash] = field(default_factory=set[ContentHash])
+    """The hashes of its bodies, and those in its entries."""
+    log_sources: set[LogSourceProjection] = field(default_factory=set[LogSourceProjection])
 
     @property
     def sources(self) -> set[RunId]:
@@ -126,14 +136,6 @@ class _Run:
         return self.pruned.get(checkpoint, 0) > max(tagged, default=0)
 
     @property
-    def journal_rows(self) -> list[JournalRow]:
-        """The journal in order."""
-        return [
-            JournalRow(position=position, hash=hash_, entry=load_json(text))
-            for position, (hash_, text) in sorted(self.journal.items())
-        ]
-
-    @property
     def is_ended(self) -> bool:
         return self.facts is not None and self.facts.status in ENDED
 
@@ -144,8 +146,8 @@ class _Run:
                 raise HistoryConflict(rows.run, row.position)
         for row in rows.journal_entries:
             self.journal.setdefault(row.position, (row.hash, dump_json(row.entry)))
-        if rows.runs is not None:
-            self.facts = rows.runs if self.facts is None else self.facts.merge(rows.runs)
+        for new in rows.runs:
+            self.facts = new if self.facts is None else self.facts.merge(new)
         for facts in rows.interrupts:
             known = self.interrupts.get(facts.id)
             self.interrupts[facts.id] = facts if known is None else known.merge(facts)
@@ -156,7 +158,9 @@ class _Run:
         for tag in rows.tags:
             stored_tag = self.tags.get(tag.tag)
             self.tags[tag.tag] = tag if stored_tag is None else stored_tag.merge(tag)
-        self.permission_changes.update(rows.permission_changes)
+        self.links |= {link.head: link for link in rows.log_links}
+        self.references.update(each.hash for each in rows.content_references)
+        self.permission_changes.update(each.position for each in rows.permission_changes)
         self.log_sources.update(rows.log_sources)
 
 
@@ -173,7 +177,7 @@ class InMemoryStore:
         self._default_crew: CrewName | None = None
         self._catalog: dict[tuple[Kind, str], list[CatalogRow]] = {}
         self._bodies: dict[ContentHash, str] = {}
-        self._claims: dict[str, str] = {}
+        self._claims: dict[str, _Claim] = {}
         self._quota_calls: dict[str, dict[str, tuple[str, int]]] = {}
         """The calls of each quota, with the period and the time."""
         self._approvals: dict[str, dict[str, str]] = {}
@@ -181,18 +185,15 @@ class InMemoryStore:
         self._descriptions: dict[str, dict[str, str]] = {}
         self._signed_approvals: dict[tuple[str, str, str], SignedApproval] = {}
         self.memories: Memories = InMemoryMemories(self._claims)
-        self._links: dict[ContentHash, LinkProjection] = {}
-        self._runs: dict[RunId, _Run] = {}
-        self._orphaned_links: set[ContentHash] = set()
-        """Links of deleted runs that other runs still use."""
-        self._sources: set[RunId] = set()
-        """Runs that other runs continue from, also deleted ones."""
+        self._links: dict[ContentHash, LogLink] = {}
+        """The links of all runs."""
+        self._runs: dict[RunId, _Run] = {_DELETED: _Run()}
         self._lineage: dict[tuple[RunId, RunId], bool] = {}
         """The lineage of deleted runs, while another run continues from them."""
-        self._rejected_executions: set[tuple[RunId, str]] = set()
-        """Executions that are no longer part of the history of their run."""
-        self._accepted_executions: set[tuple[RunId, str]] = set()
-        """Accepted executions of signed runs."""
+        self._rejected_executions: dict[tuple[RunId, str], int] = {}
+        """Executions that are no longer part of the history of their run, each with the time."""
+        self._accepted_executions: dict[tuple[RunId, str], int] = {}
+        """Accepted executions of signed runs, each with the time."""
         self._pending_forks: dict[tuple[RunId, RunId], int] = {}
         """Pending forks by source and fork, with the time."""
         self._unreferenced_at: dict[ContentHash, int] = {}
@@ -287,9 +288,10 @@ class InMemoryStore:
             return list(self._catalog.get((kind, name), []))
         return [rows[-1] for (of, _), rows in sorted(self._catalog.items()) if of == kind]
 
-    async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
+    async def put_bodies(self, run: RunId, bodies: Mapping[ContentHash, Json]) -> None:
         """See `Store`."""
         for hash_, body in bodies.items():
+            self._runs.setdefault(run, _Run()).references.add(hash_)
             self._unreferenced_at.pop(hash_, None)
             if hash_ not in self._bodies:
                 self._bodies[hash_] = dump_json(body)
@@ -302,19 +304,19 @@ class InMemoryStore:
         return {hash_: load_json(self._bodies[hash_]) for hash_ in hashes}
 
     async def claim(
-        self, key: str, owner: str, *, permissions_as_of: tuple[RunId, int] | None = None
+        self, run: RunId, key: str, owner: str, *, permissions_as_of: int | None = None
     ) -> str:
         """See `Store`."""
         if (
             permissions_as_of is not None
-            and await self.last_permission_position(permissions_as_of[0]) > permissions_as_of[1]
+            and await self.last_permission_position(run) > permissions_as_of
         ):
             return ""
-        return self._claims.setdefault(key, owner)
+        return self._claims.setdefault(key, _Claim(owner, run, _now())).owner
 
     async def key_owner(self, key: str) -> str | None:
         """See `Store`."""
-        return self._claims.get(key)
+        return self._claims[key].owner if key in self._claims else None
 
     async def approve_tool(
         self, source: str, tool: str, hash_: str, by: str, at: int, description: str
@@ -362,13 +364,11 @@ class InMemoryStore:
                 if row.position not in known:
                     raise HistoryConflict(run, row.position)
         # Nothing is stored if this fails.
-        texts = {hash_: dump_json(body) for hash_, body in rows.bodies.items()}
-        if batch.entries:
-            self._runs.setdefault(run, _Run()).add(rows)
+        texts = {each.hash: dump_json(each.body) for each in rows.bodies}
+        self._runs.setdefault(run, _Run()).add(rows)
         for fork, at in rows.pending_forks:
             self._pending_forks.setdefault((run, fork), at)
-        for facts in rows.log_links:
-            self._links.setdefault(facts.link.head, facts)
+        self._links |= {link.head: link for link in rows.log_links}
         for hash_, text in texts.items():
             self._bodies.setdefault(hash_, text)
             self._unreferenced_at.pop(hash_, None)
@@ -394,7 +394,7 @@ class InMemoryStore:
                 )
             known += (
                 LineageLink(run=run, source=parent, position=at, by_merge=True)
-                for parent, at, *_ in rows.log_sources
+                for parent, at, _ in rows.log_sources
             )
         existing = {(each.run, each.source) for each in known}
         known += (
@@ -442,7 +442,8 @@ class InMemoryStore:
 
     async def reject_executions(self, run: RunId, executions: Collection[str]) -> None:
         """See `Store`."""
-        self._rejected_executions |= {(run, execution) for execution in executions}
+        for execution in executions:
+            self._rejected_executions.setdefault((run, execution), _now())
 
     async def accepted_executions(self, run: RunId) -> set[str]:
         """See `Store`."""
@@ -453,26 +454,22 @@ class InMemoryStore:
     ) -> None:
         """See `Store`."""
         if replace:
-            self._accepted_executions = {
-                each for each in self._accepted_executions if each[0] != run
-            }
-        self._accepted_executions |= {(run, execution) for execution in executions}
+            _pop(self._accepted_executions, lambda k, _: k[0] == run and k[1] not in executions)
+        for execution in executions:
+            self._accepted_executions.setdefault((run, execution), _now())
 
     async def read_log(
         self, head: ContentHash, known: Collection[ContentHash] = ()
     ) -> list[LogLink]:
         """See `Store`."""
-        visited = dict[ContentHash, LinkProjection]()
+        visited = dict[ContentHash, LogLink]()
         stop, ahead = set(known), [head]
         while ahead:
             at = ahead.pop()
             if at not in stop and at not in visited and at in self._links:
-                facts = visited[at] = self._links[at]
-                ahead += () if facts.is_first else facts.link.parents
-        walk = [facts.link for facts in visited.values()]
-        return order_chain(
-            head, walk, stop, {at for at, facts in visited.items() if facts.is_first}
-        )
+                link = visited[at] = self._links[at]
+                ahead += () if link.is_first else link.parents
+        return order_chain(head, [*visited.values()], stop)
 
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
@@ -546,7 +543,7 @@ class InMemoryStore:
             tag_only = CheckpointProjection(tag.checkpoint, StepId(""), NodeName(""), tag.at, "tag")
             known = found.setdefault(tag.checkpoint, tag_only)
             if known.kind == "tag":
-                found[tag.checkpoint] = replace(known, at=min(known.at, tag.at))
+                found[tag.checkpoint] = known._replace(at=min(known.at, tag.at))
         return [
             CheckpointRow(
                 run=run,
@@ -599,10 +596,17 @@ class InMemoryStore:
         old = self._runs.pop(run, _Run())
         kept = {at: row for at, row in sorted(old.journal.items()) if at <= after}
         snapshots = {at: text for at, text in old.snapshots.items() if at <= after}
-        if kept or snapshots:
-            pruned = {at: when for at, when in old.pruned.items() if at <= after}
-            new = self._runs[run] = _Run(journal=kept, snapshots=snapshots, pruned=pruned)
-            new.add(reproject(run, ((at, load_json(text)) for at, (_, text) in kept.items())))
+        pruned = {at: when for at, when in old.pruned.items() if at <= after}
+        new = self._runs[run] = _Run(
+            journal=kept,
+            snapshots=snapshots,
+            pruned=pruned,
+            links=old.links,
+            references=old.references,
+        )
+        if kept:
+            journal = (JournalRow(at, load_json(text), hash_) for at, (hash_, text) in kept.items())
+            new.add(reproject(run, journal))
 
     async def add_pending_fork(self, source: RunId, fork: RunId, at: int) -> bool:
         """See `Store`."""
@@ -631,47 +635,39 @@ class InMemoryStore:
         at: int,
         *,
         grace: int = GRACE,
+        retention: int | None = None,
         ignore_pending_forks: bool = False,
     ) -> DeletionResult:
         """See `Store`."""
         if not ignore_pending_forks:
             check_no_pending_fork(await self.list_pending_forks(runs))
-        self._pending_forks = {
-            pair: stored_at
-            for pair, stored_at in self._pending_forks.items()
-            if not {*pair} & {*runs}
-        }
-        links = {head: self._links[head].link for head in self._orphaned_links}
-        entries, references = 0, set[ContentHash]()
-        self._sources |= {source for rows in self._runs.values() for source in rows.sources}
+        _pop(self._pending_forks, lambda pair, _: not {*pair}.isdisjoint(runs))
         self._lineage = {**self._lineage_of(runs), **self._lineage}
-        self._accepted_executions = {
-            each for each in self._accepted_executions if each[0] not in runs
-        }
+        deleted = [self._runs.pop(run, _Run()) for run in {*runs, _DELETED}]
         for run in runs:
-            deleted = self._runs.pop(run, _Run())
-            entries += len(deleted.journal)
-            links |= journal_links(run, deleted.journal_rows)
-            for _, text in deleted.journal.values():
-                references |= hashes_in(text)
-            for key in [key for key in self._claims if _is_call_of(key, run)]:
-                references |= hashes_in(dump_json([self._claims.pop(key)]))
             for calls in self._quota_calls.values():
                 # They still count, under keys that no call of a later run with this id can have.
-                for key in [key for key in calls if _is_call_of(f"{key}/1", run)]:
+                for key in [key for key in calls if _is_call_of(key, run)]:
                     calls[f"{key}@{uuid4()}"] = calls.pop(key)
-        self._sources &= self._runs.keys()
+        _pop(self._claims, lambda _, each: each.run in runs)
+        _pop(self._accepted_executions, lambda key, _: key[0] in runs)
         needed = _ancestors(self._runs, {**self._lineage, **self._lineage_of(self._runs)})
-        self._lineage = {
-            pair: by_merge for pair, by_merge in self._lineage.items() if pair[0] in needed
+        _pop(self._lineage, lambda pair, _: pair[0] not in needed)
+        kept = self._runs[_DELETED] = self._used_links(deleted)
+        self._links = {
+            head: link for rows in self._runs.values() for head, link in rows.links.items()
         }
-        self._orphaned_links = self._used_links(links)
-        for head in links.keys() - self._orphaned_links:
-            if head in self._links:
-                references.add(self._links.pop(head).link.body)
-        for hash_ in references & (self._bodies.keys() | self._definitions.keys()):
-            self._unreferenced_at.setdefault(hash_, at)
-        return self._sweep(at - grace, entries)
+        for rows in deleted:
+            for hash_ in rows.references - kept.references:
+                self._unreferenced_at[hash_] = at
+        bodies, definitions = self._collect_content(at - grace)
+        return DeletionResult(
+            entries=sum(len(rows.journal) for rows in deleted),
+            bodies=bodies,
+            definitions=definitions,
+            unreferenced=len(self._unreferenced_at),
+            records=0 if retention is None else self._delete_records(at - retention),
+        )
 
     def _lineage_of(self, runs: Iterable[RunId]) -> dict[tuple[RunId, RunId], bool]:
         """The lineage of some runs: run and source, and whether by a run merge."""
@@ -682,33 +678,45 @@ class InMemoryStore:
             for source in rows.sources
         }
 
-    def _used_links(self, links: Mapping[ContentHash, LogLink]) -> set[ContentHash]:
-        """The links among these that remaining runs use."""
-        used = set[ContentHash]()
-        for run, each in self._runs.items():
-            if run in self._sources or each.sources:
-                rows = each.journal_rows
-                used |= chain_links(links, source_heads(row.entry for row in rows))
-                used |= shared_links(run, rows, links)
-        return used
-
-    def _sweep(self, before: int, entries: int) -> DeletionResult:
-        used = {facts.link.body for facts in self._links.values()}
-        used |= {row.definition for rows in self._crews.values() for row in rows}
-        used |= {row.content for rows in self._catalog.values() for row in rows}
+    def _used_links(self, deleted: Sequence[_Run]) -> _Run:
+        """The links of deleted runs from which other runs continue, and all links before them."""
+        links = {head: link for rows in deleted for head, link in rows.links.items()}
+        heads = set[ContentHash]()
         for rows in self._runs.values():
-            for _, text in rows.journal.values():
-                used |= hashes_in(text)
+            heads |= rows.references
+            heads.update(each for link in rows.links.values() for each in link.parents)
+        used = reachable_heads({head: link.parents for head, link in links.items()}, heads)
+        return _Run(
+            links={head: links[head] for head in used},
+            references={body for head in used if (body := links[head].body)},
+        )
+
+    def _collect_content(self, before: int) -> tuple[int, int]:
+        """Deletes content without references; returns the numbers of bodies and definitions."""
+        used = {row.definition for rows in self._crews.values() for row in rows}
+        used |= {row.content for rows in self._catalog.values() for row in rows}
+        used = used.union(*(rows.references for rows in self._runs.values()))
         bodies = definitions = 0
         for hash_ in [hash_ for hash_, at in self._unreferenced_at.items() if at <= before]:
             del self._unreferenced_at[hash_]
             if hash_ not in used:
                 bodies += self._bodies.pop(hash_, None) is not None
                 definitions += self._definitions.pop(hash_, None) is not None
-        unreferenced = len(self._unreferenced_at)
-        return DeletionResult(
-            entries=entries, bodies=bodies, definitions=definitions, unreferenced=unreferenced
+        return bodies, definitions
+
+    def _delete_records(self, before: int) -> int:
+        """Deletes records that no run needs; returns the number."""
+        existing = {run for run, rows in self._runs.items() if rows.facts is not None}
+        last: dict[RunId, tuple[int, str]] = {}
+        for (run, execution), at in self._accepted_executions.items():
+            last[run] = max(last.get(run, (0, "")), (at, execution))
+        claims = _pop(self._claims, lambda _, each: each.at < before and each.run not in existing)
+        rejected = _pop(self._rejected_executions, lambda _, at: at < before)
+        accepted = _pop(
+            self._accepted_executions,
+            lambda key, at: at < before and (at, key[1]) != last[key[0]],
         )
+        return len(claims) + len(rejected) + len(accepted)
 
     async def close(self) -> None:
         """See `Store`."""
@@ -724,9 +732,18 @@ def _ancestors(runs: Iterable[RunId], links: Collection[tuple[RunId, RunId]]) ->
 
 
 def _is_call_of(key: str, run: RunId) -> bool:
-    """Whether a start record is of a call or an agent of a run, whose id may contain slashes."""
+    """Whether an idempotency key is of a call of a run, whose id may contain slashes."""
     rest = key.removeprefix(f"{run}/")
-    return rest != key and re.fullmatch(r"[^/]+/[0-9]+/[0-9]+", rest) is not None
+    return rest != key and re.fullmatch(r"[^/]+/[0-9]+", rest) is not None
+
+
+def _pop(rows: dict[K, V], is_deleted: Callable[[K, V], bool]) -> dict[K, V]:
+    """Deletes some rows, and returns them."""
+    return {key: rows.pop(key) for key, value in [*rows.items()] if is_deleted(key, value)}
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -747,7 +764,7 @@ class _StoredMemory:
 class InMemoryMemories:
     """See `Memories`. It compares words as they are, without stems."""
 
-    def __init__(self, claims: dict[str, str]) -> None:
+    def __init__(self, claims: dict[str, _Claim]) -> None:
         self._claims = claims
         """The start records of the store: calls that write memories are among them."""
         self._memories: dict[tuple[str, str, str], _StoredMemory] = {}
@@ -758,7 +775,7 @@ class InMemoryMemories:
         if options.call:
             if options.call in self._claims:
                 return False
-            self._claims[options.call] = "memory"
+            self._claims[options.call] = _Claim("memory", memories[0].author.run, _now())
         place = memories[0].crew, memories[0].scope
         new = {(*place, each.key) for each in memories}
         old = [at for at in self._memories if at[:2] == place and at not in new]

@@ -6,7 +6,8 @@ rare ones use several: the catalog, memories, `accept_executions`, `truncate_jou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Literal, Self
 
 import asyncpg
@@ -15,25 +16,17 @@ from crewlog.authority.signatures import Signature, SignedApproval
 from crewlog.canonical_json import hash_json
 from crewlog.encryption.rows import RowCipher
 from crewlog.errors import HistoryConflict
-from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
+from crewlog.ids import AgentName, ContentHash, CrewName, NodeName, RunId, StepId
 from crewlog.model import Json
 from crewlog.run_status import RunStatus
 from crewlog.state.journal import Batch
-from crewlog.store.append_statement import append_statement
+from crewlog.store.append_statement import append_statement, decode_row
 from crewlog.store.codec import dump_json, load_json, pack, pack_optional, search_texts, unpack
-from crewlog.store.deletion import (
-    chain_links,
-    check_no_pending_fork,
-    entry_hash,
-    hashes_in,
-    journal_links,
-    shared_links,
-    source_heads,
-)
+from crewlog.store.deletion import check_no_pending_fork, reachable_heads
 from crewlog.store.key_check import check_keys
 from crewlog.store.memories import Memories, PostgresMemories
 from crewlog.store.missing_rows import BODY, DEFINITION, MissingRows
-from crewlog.store.pool import Connection, EntryConflictError, Pool
+from crewlog.store.pool import EntryConflictError, Pool
 from crewlog.store.projection import (
     InterruptProjection,
     RunProjection,
@@ -150,20 +143,11 @@ class PostgresStore:
     def _definition(self, hash_: ContentHash, definition: Mapping[str, Json]) -> str:
         return self.cipher.encrypt(dump_json(dict(definition)), "definition", hash_)
 
-    def _bodies(self, bodies: Mapping[ContentHash, Json]) -> list[str]:
-        return [
-            self.cipher.encrypt(dump_json(body), "body", hash_) for hash_, body in bodies.items()
-        ]
-
     def _journal_row(self, run: str, row: asyncpg.Record) -> JournalRow:
         """An entry; `run` is the packed id."""
-        return JournalRow(
-            position=row["position"], hash=row["hash"], entry=load_json(self._entry(run, row))
-        )
-
-    def _entry(self, run: str, row: asyncpg.Record) -> str:
         place = (run, str(row["position"]), row["hash"])
-        return self.cipher.decrypt(row["entry"], "entry", *place)
+        text = self.cipher.decrypt(row["entry"], "entry", *place)
+        return JournalRow(row["position"], load_json(text), row["hash"])
 
     async def register_crew(
         self, name: CrewName, definition: Mapping[str, Json], at: int
@@ -237,13 +221,18 @@ class PostgresStore:
             rows = await self._fetch("list_catalog_entries", kind)
         return [_catalog_row(row) for row in rows]
 
-    async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
+    async def put_bodies(self, run: RunId, bodies: Mapping[ContentHash, Json]) -> None:
         """See `Store`."""
         if bodies:
-            await self._shared_bodies.put(bodies)
+            await self._shared_bodies.put({(run, hash_): body for hash_, body in bodies.items()})
 
-    async def _write_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
-        await self._fetch("put_bodies", list(bodies), self._bodies(bodies))
+    async def _write_bodies(self, bodies: Mapping[tuple[RunId, ContentHash], Json]) -> None:
+        texts = [
+            self.cipher.encrypt(dump_json(body), "body", hash_)
+            for (_, hash_), body in bodies.items()
+        ]
+        runs = [pack(run) for run, _ in bodies]
+        await self._fetch("put_bodies", runs, [hash_ for _, hash_ in bodies], texts)
 
     async def get_bodies(self, hashes: Collection[ContentHash]) -> dict[ContentHash, Json]:
         """See `Store`."""
@@ -260,15 +249,10 @@ class PostgresStore:
         return {hash_: found[hash_] for hash_ in hashes}
 
     async def claim(
-        self, key: str, owner: str, *, permissions_as_of: tuple[RunId, int] | None = None
+        self, run: RunId, key: str, owner: str, *, permissions_as_of: int | None = None
     ) -> str:
         """See `Store`."""
-        run, position = (
-            (None, 0)
-            if permissions_as_of is None
-            else (pack(permissions_as_of[0]), permissions_as_of[1])
-        )
-        rows = await self._fetch("claim", key, owner, run, position)
+        rows = await self._fetch("claim", key, owner, pack(run), permissions_as_of)
         return str(rows[0]["owner"]) if rows else ""
 
     async def key_owner(self, key: str) -> str | None:
@@ -343,10 +327,10 @@ class PostgresStore:
         execution: str = "",
     ) -> int:
         """See `Store`."""
-        rows = project(run, batch, bodies)
         if not batch.entries:
-            await self.put_bodies(rows.bodies)
+            await self.put_bodies(run, bodies or {})
             return await self.last_permission_position(run)
+        rows = project(run, batch, bodies)
         try:
             found = await self._pool.fetch(*append_statement(rows, self.cipher, execution))
         except EntryConflictError as error:
@@ -442,18 +426,7 @@ class PostgresStore:
         """See `Store`."""
         stop = set(known)
         rows = () if head in stop else await self._fetch("read_log", head, list(stop))
-        # Validation is faster than `model_construct`.
-        walk = [
-            LogLink(
-                head=row["head"],
-                previous=row["previous"],
-                position=row["position"],
-                body=row["body"],
-                other=row["other"],
-            )
-            for row in rows
-        ]
-        return order_chain(head, walk, stop, {row["head"] for row in rows if row["is_first"]})
+        return order_chain(head, [LogLink(**row) for row in rows], stop)
 
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
@@ -547,10 +520,7 @@ class PostgresStore:
         async with self._pool.acquire() as connection, connection.transaction():
             stored = await connection.fetch(self._sql["truncate_journal"], pack(run), after)
             if stored:
-                entries = (
-                    (row["position"], load_json(self._entry(pack(run), row))) for row in stored
-                )
-                rows = reproject(run, entries)
+                rows = reproject(run, [self._journal_row(pack(run), row) for row in stored])
                 await connection.fetch(*append_statement(rows, self.cipher))
 
     async def add_pending_fork(self, source: RunId, fork: RunId, at: int) -> bool:
@@ -572,183 +542,52 @@ class PostgresStore:
         at: int,
         *,
         grace: int = GRACE,
+        retention: int | None = None,
         ignore_pending_forks: bool = False,
     ) -> DeletionResult:
         """See `Store`."""
+        ids = [pack(run) for run in runs]
         # Two transactions: the second keeps content that was stored again after the first.
-        async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(self._sql["lock_delete"])
+        async with self._deletion() as fetch:
             if not ignore_pending_forks:
-                await self._check_no_pending_fork(connection, runs)
-            entries = await self._delete_runs(connection, runs, at)
+                await fetch("lock_runs", ids)
+                check_no_pending_fork([*map(_pending_fork, await fetch("list_pending_forks", ids))])
+            [deleted] = await fetch("delete_rows", ids)
+            await fetch("prune_lineage")
+            heads = {row["head"] for row in await fetch("list_shared_heads", ids)}
+            links = await fetch("list_links_of_runs", ids) if heads else ()
+            parents = {row["head"]: (row["previous"], row["other"]) for row in links}
+            await fetch("delete_links", ids, [*reachable_heads(parents, heads)])
+            await fetch("delete_references", ids, at)
+        async with self._deletion() as fetch:
+            [content] = await fetch("collect_content", at - grace)
+            [records] = await fetch("delete_records", None if retention is None else at - retention)
+            [marked] = await fetch("count_unreferenced")
+        return DeletionResult(**deleted, **content, **records, **marked)
+
+    @asynccontextmanager
+    async def _deletion(self) -> AsyncGenerator[Callable[..., Awaitable[list[asyncpg.Record]]]]:
+        """A transaction of a deletion, which runs queries by name. They run one after the other."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(self._sql["lock_delete"])
-            return await self._sweep(connection, at - grace, entries)
-
-    async def _check_no_pending_fork(self, connection: Connection, runs: Collection[RunId]) -> None:
-        ids = [pack(run) for run in runs]
-        await connection.execute(self._sql["lock_runs"], ids)
-        found = await connection.fetch(self._sql["list_pending_forks"], ids)
-        check_no_pending_fork(list(map(_pending_fork, found)))
-
-    async def _delete_runs(self, connection: Connection, runs: Collection[RunId], at: int) -> int:
-        ids = [pack(run) for run in runs]
-        related = await self._related_runs(connection, ids)
-        records = await connection.fetch(self._sql["delete_rows"], ids, timeout=_SCAN_TIMEOUT)
-        await connection.execute(self._sql["prune_lineage"])
-        journals: dict[RunId, list[JournalRow]] = {}
-        references: set[ContentHash] = set()
-        for run in ids:
-            claims = await connection.fetch(self._sql["delete_start_records"], run)
-            references |= hashes_in(dump_json([row["owner"] for row in claims]))
-            await connection.execute(self._sql["detach_quota_calls"], run)
-        for record in records:
-            row = self._journal_row(record["run"], record)
-            journals.setdefault(RunId(unpack(record["run"])), []).append(row)
-            references |= hashes_in(self._entry(record["run"], record))
-        links: dict[ContentHash, LogLink] = {}
-        used: set[ContentHash] = set()
-        for run, rows in journals.items():
-            links |= journal_links(run, rows)
-        if related is not None:
-            orphans = await connection.fetch(self._sql["list_orphans"])
-            links |= {row["head"]: LogLink(**row) for row in orphans}
-            used = await self._used_links(connection, related, links)
-        bodies = await connection.fetch(
-            self._sql["delete_links"], list(links.keys() - used), list(used)
-        )
-        unreferenced = list(references | {row["body"] for row in bodies if row["body"]})
-        for name in ("mark_bodies_unreferenced", "mark_definitions_unreferenced"):
-            await connection.execute(self._sql[name], unreferenced, at)
-        return len(records)
-
-    async def _related_runs(self, connection: Connection, ids: Sequence[str]) -> list[str] | None:
-        """The remaining runs that may share links with the deleted ones; None if none can."""
-        related = {row["run"] for row in await connection.fetch(self._sql["list_related_runs"])}
-        if related.isdisjoint(ids):
-            return None
-        # Later appends wait, find the links deleted, and insert them again.
-        await connection.execute(self._sql["lock_journal"])
-        await connection.execute(self._sql["add_forked_runs"], ids)
-        return [row["run"] for row in await connection.fetch(self._sql["list_related_runs"])]
-
-    async def _used_links(
-        self, connection: Connection, related: Sequence[str], links: Mapping[ContentHash, LogLink]
-    ) -> set[ContentHash]:
-        """The links among these that remaining runs use."""
-        # It reads whole journals: the settings of `pool._PLANNER` would make that slow.
-        await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
-        origins = await connection.fetch(
-            self._sql["list_entries_with_heads"], related, timeout=_SCAN_TIMEOUT
-        )
-        entries = [load_json(row["entry"]) for row in origins]
-        if self.cipher.is_enabled:
-            encrypted = await connection.fetch(
-                self._sql["encrypted_entries_of_runs"], related, timeout=_SCAN_TIMEOUT
+            # It reads whole tables: the settings of `pool._PLANNER` would make that slow.
+            await connection.execute(
+                "SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on"
             )
-            entries += [load_json(self._entry(row["run"], row)) for row in encrypted]
-        used = chain_links(links, source_heads(entries))
-        places = [link.position for link in links.values()], [*map(entry_hash, links.values())]
-        with_links = await connection.fetch(
-            self._sql["list_runs_with_links"], related, *places, timeout=_SCAN_TIMEOUT
-        )
-        runs = {record["run"] for record in with_links}
-        if self.cipher.is_enabled:
-            runs |= await self._encrypted_runs_with_links(connection, related, links)
-        for run in runs:
-            rows = await connection.fetch(self._sql["read_journal"], run, 0, None)
-            journal = [self._journal_row(run, row) for row in rows]
-            used |= shared_links(RunId(unpack(run)), journal, links)
-        return used
 
-    async def _encrypted_runs_with_links(
-        self, connection: Connection, related: Sequence[str], links: Mapping[ContentHash, LogLink]
-    ) -> set[str]:
-        """The runs that `list_runs_with_links` cannot find, since their entries are encrypted."""
-        bodies: dict[int, list[str]] = {}
-        for link in links.values():
-            bodies.setdefault(link.position, []).append(f'"{entry_hash(link)}"')
-        rows = await connection.fetch(
-            self._sql["encrypted_entries_at"], related, list(bodies), timeout=_SCAN_TIMEOUT
-        )
-        return {
-            row["run"]
-            for row in rows
-            if any(body in self._entry(row["run"], row) for body in bodies[row["position"]])
-        }
+            async def fetch(name: str, *args: object) -> list[asyncpg.Record]:
+                return await connection.fetch(self._sql[name], *args, timeout=_SCAN_TIMEOUT)
 
-    async def _encrypted_references(self, connection: Connection, wanted: set[str]) -> set[str]:
-        """The hashes that `list_referenced` cannot find, since the entries are encrypted."""
-        used: set[str] = set()
-        if not (self.cipher.is_enabled and wanted):
-            return used
-        async for row in connection.cursor(
-            self._sql["all_encrypted_entries"], timeout=_SCAN_TIMEOUT
-        ):
-            used |= wanted & hashes_in(self._entry(row["run"], row))
-        return used
-
-    async def _sweep(self, connection: Connection, before: int, entries: int) -> DeletionResult:
-        # It reads whole tables: the settings of `pool._PLANNER` would make that slow.
-        await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
-        unreferenced = {
-            row["hash"] for row in await connection.fetch(self._sql["list_unreferenced"], before)
-        }
-        rows = await connection.fetch(
-            self._sql["list_referenced"], list(unreferenced), timeout=_SCAN_TIMEOUT
-        )
-        used = {row["hash"] for row in rows}
-        used |= await self._encrypted_references(connection, unreferenced)
-        await connection.execute(self._sql["mark_referenced"], list(used))
-        unused = list(unreferenced - used)
-        bodies = await connection.fetch(self._sql["remove_bodies"], unused)
-        definitions = await connection.fetch(self._sql["remove_definitions"], unused)
-        remaining = await connection.fetchval(self._sql["count_unreferenced"])
-        return DeletionResult(
-            entries=entries,
-            bodies=len(bodies),
-            definitions=len(definitions),
-            unreferenced=remaining,
-        )
+            await fetch("lock_delete")
+            yield fetch
 
     def _run(self, row: asyncpg.Record) -> RunRow:
-        by = self.cipher.decrypt_optional(row["started_by"], "started_by", row["run"])
-        facts = RunProjection(
-            crew=None if row["crew"] is None else CrewName(unpack(row["crew"])),
-            definition=row["definition"],
-            recipe=row["recipe"],
-            started_at=row["started_at"],
-            started_by=None if row["started_by"] is None else unpack(by or ""),
-            source=None if row["source"] is None else RunId(unpack(row["source"])),
-            source_position=row["source_position"],
-            restore_position=row["restore_position"],
-            status=row["status"],
-            status_position=row["status_position"],
-            ended_at=row["ended_at"],
-            error=unpack(self.cipher.decrypt(row["error"], "error", row["run"]))
-            if row["error"]
-            else "",
-            position=row["position"],
-        )
-        return run_row(
-            RunId(unpack(row["run"])), facts, has_open_interrupt=row["has_open_interrupt"]
-        )
+        found = decode_row("runs", dict(row), self.cipher)
+        run, is_waiting = RunId(unpack(found.pop("run"))), found.pop("has_open_interrupt")
+        return run_row(run, RunProjection(**found), has_open_interrupt=is_waiting)
 
     def _interrupt(self, row: asyncpg.Record) -> InterruptRow:
-        place = row["run"], row["id"]
-        decision = self.cipher.decrypt_optional(row["decision"], "decision", *place)
-        by = self.cipher.decrypt_optional(row["answered_by"], "answered_by", *place)
-        facts = InterruptProjection(
-            id=InterruptId(unpack(row["id"])),
-            position=row["position"],
-            at=row["at"],
-            interrupt=load_json(self.cipher.decrypt(row["interrupt"], "interrupt", *place)),
-            asked_position=row["asked_position"],
-            decision=None if decision is None else unpack(decision),
-            answered_by=None if by is None else unpack(by),
-            answered_position=row["answered_position"],
-        )
-        return interrupt_row(RunId(unpack(row["run"])), facts)
+        found = decode_row("interrupts", dict(row), self.cipher)
+        return interrupt_row(RunId(unpack(found.pop("run"))), InterruptProjection(**found))
 
     async def close(self) -> None:
         """See `Store`."""

@@ -21,9 +21,10 @@ of one row merge to the same result in either order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, get_args
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 from pydantic import ValidationError
 
@@ -47,37 +48,41 @@ from crewlog.state.edits import edit_bodies
 from crewlog.state.journal import is_contiguous
 from crewlog.state.logs import Link, batch_entries, batch_links, empty_log_head
 from crewlog.state.model import Interrupt
+from crewlog.state.references import find_references
 from crewlog.store.missing_rows import LINK, MissingRows
 from crewlog.store.protocol import InterruptRow, JournalRow, LogLink, RunRow
 
 
-@dataclass(frozen=True, slots=True)
-class EntryProjection:
+class EntryProjection(NamedTuple):
     """A journal entry."""
 
     position: int
-    entry: dict[str, Json]
     hash: ContentHash
     """The hash of the entry."""
+    entry: dict[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class LinkProjection:
-    """A link of a log."""
+class BodyProjection(NamedTuple):
+    """A body."""
 
-    link: LogLink
-    is_first: bool
-    """Whether it is the first message of the log. A walk that ends at another link has a gap."""
-
-    @classmethod
-    def from_link(cls, run: RunId, link: Link) -> LinkProjection:
-        """The projection of a link of a run."""
-        is_first = link.other is None and link.previous == empty_log_head(run, link.log)
-        return cls(link_row(link), is_first)
+    hash: ContentHash
+    body: Json
 
 
-@dataclass(frozen=True, slots=True)
-class RunProjection:
+class ReferenceProjection(NamedTuple):
+    """A hash that an entry or a body refers to."""
+
+    hash: ContentHash
+
+
+class StepProjection(NamedTuple):
+    """The agent of a step."""
+
+    step: StepId
+    agent: AgentName
+
+
+class RunProjection(NamedTuple):
     """The row of a run, as far as some entries determine it."""
 
     crew: CrewName | None = None
@@ -126,8 +131,7 @@ class RunProjection:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class InterruptProjection:
+class InterruptProjection(NamedTuple):
     """The row of an interrupt, as far as some entries determine it."""
 
     id: InterruptId
@@ -169,8 +173,7 @@ class InterruptProjection:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointProjection:
+class CheckpointProjection(NamedTuple):
     """A checkpoint: the end of a step, or another position."""
 
     position: int
@@ -180,8 +183,7 @@ class CheckpointProjection:
     kind: CheckpointKind = "step"
 
 
-@dataclass(frozen=True, slots=True)
-class TagProjection:
+class TagProjection(NamedTuple):
     """A tag of a checkpoint; of two entries with the same tag the higher position wins."""
 
     tag: str
@@ -194,48 +196,66 @@ class TagProjection:
         return other if other.position > self.position else self
 
 
+class PermissionChangeProjection(NamedTuple):
+    """A permission change."""
+
+    position: int
+
+
+class LogSourceProjection(NamedTuple):
+    """A run whose logs continue in the run."""
+
+    source: RunId
+    position: int
+    """The position of the run merge."""
+    skipped: int
+    """The number of positions that the journal skips before it."""
+
+
+class PendingForkProjection(NamedTuple):
+    """A split run that has not started."""
+
+    fork: RunId
+    at: int
+    """The time of the split."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows that a batch adds; each field has the name of its table."""
+    """The rows that a batch adds; each field has the name of its table.
+
+    All statements have the tables in this order, so that two that overlap cannot deadlock.
+    """
 
     run: RunId
-    journal_entries: tuple[EntryProjection, ...]
-    log_links: tuple[LinkProjection, ...]
-    bodies: dict[ContentHash, Json]
-    """Bodies of the entries, by hash."""
-    runs: RunProjection | None
-    """None if no entry changes the row of the run."""
-    interrupts: tuple[InterruptProjection, ...]
-    steps: tuple[tuple[StepId, AgentName], ...]
-    """The agent of each step."""
-    checkpoints: tuple[CheckpointProjection, ...]
-    tags: tuple[TagProjection, ...]
-    permission_changes: tuple[int, ...] = ()
-    """Positions of permission changes."""
-    log_sources: tuple[tuple[RunId, int, int], ...] = ()
-    """Runs whose logs continue in the run, each with the position of the run merge, and the number
-    of positions that the journal skips before it."""
-    pending_forks: tuple[tuple[RunId, int], ...] = ()
-    """Split runs that have not started, each with the time of the split."""
+    journal_entries: Sequence[EntryProjection] = ()
+    log_links: Sequence[LogLink] = ()
+    bodies: Sequence[BodyProjection] = ()
+    content_references: Sequence[ReferenceProjection] = ()
+    steps: Sequence[StepProjection] = ()
+    checkpoints: Sequence[CheckpointProjection] = ()
+    tags: Sequence[TagProjection] = ()
+    interrupts: Sequence[InterruptProjection] = ()
+    permission_changes: Sequence[PermissionChangeProjection] = ()
+    log_sources: Sequence[LogSourceProjection] = ()
+    pending_forks: Sequence[PendingForkProjection] = ()
+    runs: Sequence[RunProjection] = ()
+    """At most one; none if no entry changes the row of the run."""
 
 
-@dataclass(slots=True)
 class _Collector:
     """Collects the rows of a batch."""
 
-    bodies: dict[ContentHash, Json] = field(default_factory=dict[ContentHash, Json])
-    runs: RunProjection | None = None
-    interrupts: dict[InterruptId, InterruptProjection] = field(
-        default_factory=dict[InterruptId, InterruptProjection]
-    )
-    steps: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
-    checkpoints: list[CheckpointProjection] = field(default_factory=list[CheckpointProjection])
-    tags: dict[str, TagProjection] = field(default_factory=dict[str, TagProjection])
-    permission_changes: list[int] = field(default_factory=list[int])
-    log_sources: dict[tuple[RunId, int, int], None] = field(
-        default_factory=dict[tuple[RunId, int, int], None]
-    )
-    pending_forks: dict[RunId, int] = field(default_factory=dict[RunId, int])
+    def __init__(self, bodies: Mapping[ContentHash, Json] | None = None) -> None:
+        self.bodies = dict(bodies or {})
+        self.runs: RunProjection | None = None
+        self.interrupts: dict[InterruptId, InterruptProjection] = {}
+        self.steps: dict[StepId, AgentName] = {}
+        self.checkpoints: list[CheckpointProjection] = []
+        self.tags: dict[str, TagProjection] = {}
+        self.permission_changes: list[PermissionChangeProjection] = []
+        self.log_sources: dict[LogSourceProjection, None] = {}
+        self.pending_forks: dict[RunId, int] = {}
 
     def add_run(self, facts: RunProjection) -> None:
         self.runs = facts if self.runs is None else self.runs.merge(facts)
@@ -254,22 +274,24 @@ class _Collector:
     def build_rows(
         self,
         run: RunId,
-        journal: tuple[EntryProjection, ...] = (),
-        links: tuple[LinkProjection, ...] = (),
+        journal: Sequence[EntryProjection] = (),
+        links: Sequence[LogLink] = (),
+        references: Iterable[ContentHash] = (),
     ) -> Rows:
         return Rows(
             run=run,
             journal_entries=journal,
             log_links=links,
-            bodies=self.bodies,
-            runs=self.runs,
-            interrupts=tuple(self.interrupts.values()),
-            steps=tuple(self.steps.items()),
-            checkpoints=tuple(self.checkpoints),
-            tags=tuple(self.tags.values()),
-            permission_changes=tuple(self.permission_changes),
-            log_sources=tuple(self.log_sources),
-            pending_forks=tuple(sorted(self.pending_forks.items())),
+            bodies=[*map(BodyProjection, self.bodies.keys(), self.bodies.values())],
+            content_references=[*map(ReferenceProjection, references)],
+            steps=[*starmap(StepProjection, self.steps.items())],
+            checkpoints=self.checkpoints,
+            tags=[*self.tags.values()],
+            interrupts=[*self.interrupts.values()],
+            permission_changes=self.permission_changes,
+            log_sources=[*self.log_sources],
+            pending_forks=[*starmap(PendingForkProjection, sorted(self.pending_forks.items()))],
+            runs=() if self.runs is None else (self.runs,),
         )
 
     def add_entry(self, position: int, entry: j.JournalEntry) -> None:
@@ -332,7 +354,7 @@ def _restored_definition(
     state = entry.state
     facts = _definition_facts(position, state.get("crew", ""), state.get("definition", ""))
     if isinstance(entry, j.RunForked):
-        facts = replace(facts, recipe=state.get("definition", ""))
+        facts = facts._replace(recipe=state.get("definition", ""))
     rows.add_run(facts)
 
 
@@ -363,7 +385,7 @@ def _agent(rows: _Collector, _: int, entry: j.StepStarted) -> None:
 
 
 def _permission_change(rows: _Collector, position: int, _: j.JournalEntry) -> None:
-    rows.permission_changes.append(position)
+    rows.permission_changes.append(PermissionChangeProjection(position))
 
 
 def _question(rows: _Collector, position: int, entry: j.InterruptRaised) -> None:
@@ -393,7 +415,7 @@ def _answer(rows: _Collector, position: int, entry: j.InterruptAnswered) -> None
 def _log_sources(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
     skipped = position - entry.previous_position - 1 if isinstance(entry, j.RunMerged) else 0
     for run in entry.log_source_run_ids:
-        rows.log_sources[run, position, skipped] = None
+        rows.log_sources[LogSourceProjection(run, position, skipped)] = None
 
 
 def _pending_forks(rows: _Collector, _: int, entry: j.ComponentChanged) -> None:
@@ -460,10 +482,9 @@ def _run_facts(position: int, entry: j.JournalEntry, status: RunStatus) -> RunPr
         position=position,
     )
     if isinstance(entry, j.PromptReceived):
-        return replace(facts, started_at=entry.at, started_by=entry.by)
+        return facts._replace(started_at=entry.at, started_by=entry.by)
     if isinstance(entry, j.RunStarted):
-        return replace(
-            facts,
+        return facts._replace(
             crew=entry.crew,
             definition=entry.definition,
             definition_position=position,
@@ -472,10 +493,9 @@ def _run_facts(position: int, entry: j.JournalEntry, status: RunStatus) -> RunPr
             started_by=entry.by,
         )
     if isinstance(entry, j.RunRolledBack | j.RunReopened):
-        return replace(facts, restore_position=position)
+        return facts._replace(restore_position=position)
     if isinstance(entry, j.RunForked):
-        return replace(
-            facts,
+        return facts._replace(
             source_position=position - 1,
             source=entry.source,
             started_at=entry.at,
@@ -496,11 +516,11 @@ def project(run: RunId, batch: j.Batch, bodies: Mapping[ContentHash, Json] | Non
     Raises:
         InternalError: this version of Crewlog does not know an entry.
     """
-    collector = _Collector(bodies=dict(bodies or {}))
+    collector = _Collector(bodies)
     try:
         for position, entry in batch_entries(batch):
             collector.add_entry(position, entry)
-        links = [LinkProjection.from_link(run, link) for link in batch_links(run, batch)]
+        links = [link_row(run, link) for link in batch_links(run, batch)]
     except ValidationError as error:
         raise InternalError(
             f"a journal entry of run {run!r} at or after position {batch.first} is not one that "
@@ -508,20 +528,21 @@ def project(run: RunId, batch: j.Batch, bodies: Mapping[ContentHash, Json] | Non
             remedy="Update Crewlog on this machine.",
         ) from error
     journal = [
-        EntryProjection(position, entry, hash_json(entry))
+        EntryProjection(position, hash_json(entry), entry)
         for position, entry in zip(batch.positions(), batch.entries, strict=True)
     ]
-    return collector.build_rows(run, tuple(journal), tuple(links))
+    references = find_references(batch.entries).union(collector.bodies)
+    return collector.build_rows(run, journal, links, references)
 
 
-def reproject(run: RunId, entries: Iterable[tuple[int, Mapping[str, Json]]]) -> Rows:
+def reproject(run: RunId, journal: Iterable[JournalRow]) -> Rows:
     """The rows that follow from stored entries, after other entries were deleted.
 
-    Without journal entries, links and bodies, which are stored already.
+    Without journal entries, links, bodies and references, which are stored already.
     """
     collector = _Collector()
-    for position, entry in entries:
-        collector.add_entry(position, j.entry_from_json(entry))
+    for row in journal:
+        collector.add_entry(row.position, j.entry_from_json(row.entry))
     collector.bodies.clear()
     return collector.build_rows(run)
 
@@ -559,41 +580,32 @@ def interrupt_row(run: RunId, facts: InterruptProjection) -> InterruptRow:
     )
 
 
-def link_row(link: Link) -> LogLink:
-    """The row of a link."""
-    return LogLink(
-        head=link.head,
-        previous=link.previous,
-        position=link.position,
-        body=link.body,
-        other=link.other,
-    )
+def link_row(run: RunId, link: Link) -> LogLink:
+    """The row of a link of a run."""
+    is_first = link.other is None and link.previous == empty_log_head(run, link.log)
+    return LogLink(link.head, link.previous, link.position, link.body, link.other, is_first)
 
 
 def order_chain(
-    head: ContentHash,
-    walk: list[LogLink],
-    known: Collection[ContentHash],
-    first_heads: Collection[ContentHash],
+    head: ContentHash, walk: list[LogLink], known: Collection[ContentHash]
 ) -> list[LogLink]:
     """The links of a walk from `head` back through its log, each after its parents.
 
     Args:
         head: The head where the walk started.
         walk: The links on the walk; newest first if no logs were merged.
-        known: Heads at which the walk may end.
-        first_heads: The heads of first messages of logs, at which it may end, too.
+        known: Heads at which the walk may end, besides first messages of logs.
 
     Raises:
         StoreIncomplete: the walk ended at another head.
     """
     if not any(link.other for link in walk):
         end = walk[-1].previous if walk else head
-        if not (walk and walk[-1].head in first_heads) and end not in known:
+        if not (walk and walk[-1].is_first) and end not in known:
             raise MissingRows(LINK, [end])
         return walk[::-1]
     links = {link.head: link for link in walk}
-    ends = {parent for link in walk if link.head not in first_heads for parent in link.parents}
+    ends = {parent for link in walk if not link.is_first for parent in link.parents}
     if missing := ends - links.keys() - set(known):
         raise MissingRows(LINK, sorted(missing))
     order: list[LogLink] = []

@@ -32,7 +32,7 @@ from crewlog.state.journal import Batch
 from crewlog.store.memories import Memories
 
 
-class LogLink(Model):
+class LogLink(NamedTuple):
     """A message in the chain of a log; or, with two heads before it, the merge of two logs."""
 
     head: ContentHash
@@ -45,6 +45,8 @@ class LogLink(Model):
     """The body of the message; empty for a merge."""
     other: ContentHash | None = None
     """Of a merge: the other head before it."""
+    is_first: bool = False
+    """Whether it is the first message of the log. A walk that ends at another link has a gap."""
 
     @property
     def parents(self) -> tuple[ContentHash, ...]:
@@ -194,7 +196,9 @@ class DeletionResult(Model):
     bodies: int = 0
     definitions: int = 0
     unreferenced: int = 0
-    """Unreferenced bodies and definitions that a deletion after the grace removes."""
+    """Bodies and definitions of which a deletion after the grace removes those that no run has."""
+    records: int = 0
+    """Records of used starts and commands, and of executions."""
 
 
 class PendingFork(Model):
@@ -282,8 +286,11 @@ class Store(Protocol):
         """The newest version of every name of a kind; of one name every version, oldest first."""
         ...
 
-    async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
-        """Stores bodies that the caller has hashed with `hash_json`."""
+    async def put_bodies(self, run: RunId, bodies: Mapping[ContentHash, Json]) -> None:
+        """Stores bodies that the caller has hashed with `hash_json`, for a run.
+
+        They stay until the run is deleted.
+        """
         ...
 
     async def get_bodies(self, hashes: Collection[ContentHash]) -> dict[ContentHash, Json]:
@@ -291,7 +298,7 @@ class Store(Protocol):
         ...
 
     async def claim(
-        self, key: str, owner: str, *, permissions_as_of: tuple[RunId, int] | None = None
+        self, run: RunId, key: str, owner: str, *, permissions_as_of: int | None = None
     ) -> str:
         """Makes `owner` the owner of `key` unless it has an owner; returns the owner.
 
@@ -299,10 +306,12 @@ class Store(Protocol):
         to continue an agent of an ended run (`crewlog.store.claims`).
 
         Args:
-            key: The work.
+            run: The run that the work belongs to: the row is deleted with it. Empty: the row
+                outlives all runs, and is deleted after a retention.
+            key: The work, unique over all runs.
             owner: The name of the owner.
-            permissions_as_of: A run, and the position of the last permission change that the caller
-                knows. If the run has a later one, nothing is stored, and the result is empty.
+            permissions_as_of: The position of the last permission change of the run that the caller
+                knows. If there is a later one, nothing is stored, and the result is empty.
         """
         ...
 
@@ -560,17 +569,20 @@ class Store(Protocol):
         at: int,
         *,
         grace: int = GRACE,
+        retention: int | None = None,
         ignore_pending_forks: bool = False,
     ) -> DeletionResult:
-        """Deletes runs, and content that no other run uses; see `crewlog.store.deletion`.
+        """Deletes runs, and content that no other run refers to; see `crewlog.store.deletion`.
 
-        Also deletes bodies and definitions that have been unreferenced for longer than the grace.
+        Also deletes content of earlier deletions whose grace has ended since.
 
         Args:
             runs: The runs; unknown ones have no rows.
             at: Now, in milliseconds since the epoch.
             grace: Milliseconds for which content must be unreferenced before it is deleted; 0 only
                 if no other run is open or begins.
+            retention: Milliseconds for which records that outlive their run are kept: of used
+                starts and commands, and of executions. None: all are kept.
             ignore_pending_forks: Whether to delete runs even if a fork of them is pending; the fork
                 then fails.
 

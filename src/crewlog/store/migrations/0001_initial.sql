@@ -8,8 +8,12 @@
 -- - `crewlog rebuild` makes the rows of a run again from its histories. A comment says so where a
 --   table is not derived from them.
 
--- Content by its hash. `unreferenced_at` is the time since which no run names it, see
--- `crewlog.store.deletion`.
+-- Now, in milliseconds since the epoch.
+CREATE OR REPLACE FUNCTION crewlog.now_ms() RETURNS bigint LANGUAGE sql STABLE
+AS $$ SELECT (extract(epoch FROM now()) * 1000)::bigint $$;
+
+-- Content by its hash. `unreferenced_at` is the time of the last deletion that removed a reference, null
+-- if it was stored since; see `crewlog.store.deletion`.
 CREATE TABLE crewlog.definitions (
     hash       text COLLATE "C" PRIMARY KEY,
     definition text NOT NULL,
@@ -23,6 +27,14 @@ CREATE TABLE crewlog.bodies (
     unreferenced_at bigint
 );
 CREATE INDEX bodies_unreferenced ON crewlog.bodies (unreferenced_at) WHERE unreferenced_at IS NOT NULL;
+
+-- The hashes that a run refers to: of bodies that it stored, and those in its journal, which are bodies,
+-- definitions and heads of logs. The run is empty for bodies of links whose run is empty.
+CREATE TABLE crewlog.content_references (
+    run  text COLLATE "C" NOT NULL,
+    hash text COLLATE "C" NOT NULL,
+    PRIMARY KEY (run, hash)
+);
 
 -- Registered crews. The rows of a removed crew stay, so that a version number never names two
 -- definitions. Not derived from histories.
@@ -62,18 +74,19 @@ CREATE TABLE crewlog.journal_entries (
 
 -- The messages of logs, as chains. The head is a hash of the run, the log and all links before it, so
 -- it identifies the link. `is_first` marks the first message of a log. A link that merges two logs has
--- a second parent in `other`, and an empty body.
+-- a second parent in `other`, and an empty body. Each run whose journal has the link has a row; the run
+-- is empty for links of deleted runs from which other runs continue.
 CREATE TABLE crewlog.log_links (
-    head     text COLLATE "C" PRIMARY KEY,
+    head     text COLLATE "C" NOT NULL,
+    run      text COLLATE "C" NOT NULL,
     previous text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
     body     text COLLATE "C" NOT NULL,
     is_first boolean NOT NULL,
-    other    text COLLATE "C"
+    other    text COLLATE "C",
+    PRIMARY KEY (head, run)
 );
-
--- Links of deleted runs that related runs still use. Not derived from histories.
-CREATE TABLE crewlog.orphaned_links (head text COLLATE "C" PRIMARY KEY);
+CREATE INDEX log_links_of_deleted_runs ON crewlog.log_links (body) WHERE run = '';
 
 -- Entries may be stored in any order. So `crew` and `definition` are null until an entry with them is
 -- stored; `recipe`, `started_at` and `started_by` until the first entry of the run is.
@@ -186,10 +199,6 @@ CREATE TABLE crewlog.deleted_run_sources (
     PRIMARY KEY (run, source)
 );
 
--- Existing runs from which deleted runs continued: forks of them may share links. Not derived from
--- histories.
-CREATE TABLE crewlog.forked_runs (run text COLLATE "C" PRIMARY KEY);
-
 -- Forks that have not started: their source is not deleted before their journal names the links that
 -- they share with it. Not derived from histories.
 CREATE TABLE crewlog.pending_forks (
@@ -204,6 +213,7 @@ CREATE TABLE crewlog.pending_forks (
 CREATE TABLE crewlog.rejected_executions (
     run       text COLLATE "C" NOT NULL,
     execution text COLLATE "C" NOT NULL,
+    at        bigint NOT NULL DEFAULT crewlog.now_ms(),
     PRIMARY KEY (run, execution)
 );
 
@@ -212,15 +222,20 @@ CREATE TABLE crewlog.rejected_executions (
 CREATE TABLE crewlog.accepted_executions (
     run       text COLLATE "C" NOT NULL,
     execution text COLLATE "C" NOT NULL,
+    at        bigint NOT NULL DEFAULT crewlog.now_ms(),
     PRIMARY KEY (run, execution)
 );
 
 -- Start records of work that starts only once: the first process that inserts a key owns the work. The
--- work is a call, a summary, or the claim of an agent of an ended run.
+-- work is a call, a summary, or the claim of an agent of an ended run; these are deleted with their run.
+-- The run is empty for the use of a start or a command, which outlives the run.
 CREATE TABLE crewlog.start_records (
     key   text COLLATE "C" PRIMARY KEY,
-    owner text COLLATE "C" NOT NULL
+    owner text COLLATE "C" NOT NULL,
+    run   text COLLATE "C" NOT NULL,
+    at    bigint NOT NULL DEFAULT crewlog.now_ms()
 );
+CREATE INDEX start_records_of_run ON crewlog.start_records (run);
 
 -- Approved tools of MCP servers. `hash` is that of description and arguments, `description` their text at
 -- the time of the approval. Not derived from histories.

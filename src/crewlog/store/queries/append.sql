@@ -23,8 +23,8 @@ ON CONFLICT (run, position) DO UPDATE SET entry = crewlog.reject_entry(excluded.
 WHERE stored.hash <> excluded.hash
 
 -- name: append_log_links
-INSERT INTO crewlog.log_links (head, previous, position, body, is_first, other)
-SELECT new.* FROM jsonb_to_recordset($2::jsonb -> 'log_links') AS new (
+INSERT INTO crewlog.log_links (run, head, previous, position, body, is_first, other)
+SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'log_links') AS new (
     head text, previous text, position bigint, body text, is_first boolean, other text
 )
 ORDER BY new.head
@@ -38,6 +38,12 @@ WHERE NOT EXISTS (
 )
 ORDER BY new.hash
 ON CONFLICT (hash) DO UPDATE SET unreferenced_at = NULL WHERE bodies.unreferenced_at IS NOT NULL
+
+-- name: append_content_references
+INSERT INTO crewlog.content_references (run, hash)
+SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'content_references') AS new (hash text)
+ORDER BY new.hash
+ON CONFLICT DO NOTHING
 
 -- name: append_steps
 INSERT INTO crewlog.steps (run, step, agent)

@@ -1,7 +1,14 @@
 -- name: put_bodies
--- Stored bodies are left out, since the conflict clause would lock their rows.
+-- Each with a reference of its run. Stored bodies are left out, since the conflict clause would lock their
+-- rows.
+WITH reference_rows AS (
+    INSERT INTO crewlog.content_references (run, hash)
+    SELECT new.* FROM unnest($1::text[], $2::text[]) AS new (run, hash)
+    ORDER BY new.run, new.hash
+    ON CONFLICT DO NOTHING
+)
 INSERT INTO crewlog.bodies (hash, body)
-SELECT new.* FROM unnest($1::text[], $2::text[]) AS new (hash, body)
+SELECT DISTINCT ON (new.hash) new.* FROM unnest($2::text[], $3::text[]) AS new (hash, body)
 WHERE NOT EXISTS (
     SELECT FROM crewlog.bodies AS old WHERE old.hash = new.hash AND old.unreferenced_at IS NULL
 )
@@ -13,9 +20,9 @@ SELECT hash, body FROM crewlog.bodies WHERE hash = ANY($1::text[])
 
 -- name: claim
 -- The update changes nothing; with it, RETURNING also returns an existing owner.
-INSERT INTO crewlog.start_records (key, owner)
-SELECT $1::text, $2::text
-WHERE NOT EXISTS (SELECT FROM crewlog.permission_changes WHERE run = $3::text AND position > $4::bigint)
+INSERT INTO crewlog.start_records (key, owner, run)
+SELECT $1::text, $2::text, $3::text
+WHERE NOT EXISTS (SELECT FROM crewlog.permission_changes WHERE run = $3 AND position > $4::bigint)
 ON CONFLICT (key) DO UPDATE SET owner = start_records.owner
 RETURNING owner
 

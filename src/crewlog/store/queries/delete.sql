@@ -24,7 +24,7 @@ ORDER BY source, fork
 DELETE FROM crewlog.pending_forks WHERE source = $1::text AND fork = $2::text
 
 -- name: delete_rows
--- Deletes the rows of runs, and returns their journals, from which the other rows to delete follow.
+-- Deletes the rows of runs, except for content.
 WITH step_rows AS (DELETE FROM crewlog.steps WHERE run = ANY($1::text[])),
 checkpoint_rows AS (DELETE FROM crewlog.checkpoints WHERE run = ANY($1)),
 interrupt_rows AS (DELETE FROM crewlog.interrupts WHERE run = ANY($1)),
@@ -41,12 +41,17 @@ lineage_rows AS (
 ),
 source_rows AS (DELETE FROM crewlog.log_sources WHERE run = ANY($1)),
 execution_rows AS (DELETE FROM crewlog.accepted_executions WHERE run = ANY($1)),
+record_rows AS (DELETE FROM crewlog.start_records WHERE run = ANY($1)),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = ANY($1)),
 fork_rows AS (DELETE FROM crewlog.pending_forks WHERE source = ANY($1) OR fork = ANY($1)),
-journal_rows AS (
-    DELETE FROM crewlog.journal_entries WHERE run = ANY($1) RETURNING run, position, hash, entry
-)
-SELECT run, position, hash, entry FROM journal_rows ORDER BY run, position
+call_rows AS (
+    -- The calls still count, under keys that no call of a later run with the id can have.
+    UPDATE crewlog.quota_calls SET call = call || '@' || gen_random_uuid() FROM unnest($1) AS deleted (id)
+    WHERE call >= deleted.id || '/' AND call < deleted.id || '0'  -- `0` is the character after the slash
+      AND substr(call, length(deleted.id) + 2) ~ '^[^/]+/[0-9]+$'  -- not of a longer id
+),
+journal_rows AS (DELETE FROM crewlog.journal_entries WHERE run = ANY($1) RETURNING run)
+SELECT count(*) AS entries FROM journal_rows
 
 -- name: prune_lineage
 -- Removes the lineage that no remaining run continues from.
@@ -58,99 +63,101 @@ WITH RECURSIVE needed AS (
 )
 DELETE FROM crewlog.deleted_run_sources WHERE run NOT IN (SELECT source FROM needed)
 
--- name: delete_start_records
--- Keys that start with the id of the run and a slash; `0` is the next character. Ids of other runs may
--- start the same way, hence the regular expression. Returns owners, which may name bodies, such as
--- summaries.
-DELETE FROM crewlog.start_records
-WHERE key >= $1::text || '/' AND key < $1 || '0'
-  AND substr(key, length($1) + 2) ~ '^[^/]+/[0-9]+/[0-9]+$'
-RETURNING owner
+-- name: list_shared_heads
+-- The heads of links of the runs $1, or of runs that were deleted before, from which other runs continue.
+WITH owned AS MATERIALIZED (
+    SELECT head FROM crewlog.log_links WHERE run = ANY($1::text[]) OR run = ''
+)
+SELECT head FROM owned JOIN crewlog.content_references ON hash = head WHERE run <> ALL($1)
+UNION SELECT owned.head FROM owned JOIN crewlog.log_links AS other ON previous = owned.head
+WHERE run <> ALL($1) AND run <> ''
+UNION SELECT owned.head FROM owned JOIN crewlog.log_links AS other ON other.other = owned.head
+WHERE run <> ALL($1) AND run <> ''
 
--- name: detach_quota_calls
--- The calls of a deleted run still count, under keys that no call of a later run with its id can have.
-UPDATE crewlog.quota_calls SET call = call || '@' || gen_random_uuid()
-WHERE call >= $1::text || '/' AND call < $1 || '0'
-  AND substr(call, length($1) + 2) ~ '^[^/]+/[0-9]+$'
-
--- name: list_related_runs
--- Runs that may share links: those that continue from others, and those that others continue from, also
--- deleted ones.
-SELECT run FROM crewlog.runs WHERE source IS NOT NULL
-UNION SELECT run FROM crewlog.runs WHERE run IN (SELECT source FROM crewlog.runs WHERE source IS NOT NULL)
-UNION SELECT run FROM crewlog.log_sources
-UNION SELECT run FROM crewlog.runs WHERE run IN (SELECT source FROM crewlog.log_sources)
-UNION SELECT run FROM crewlog.forked_runs
-
--- name: add_forked_runs
--- Runs before `delete_rows`, which deletes the rows that this reads.
-WITH deleted_rows AS (DELETE FROM crewlog.forked_runs WHERE run = ANY($1::text[]))
-INSERT INTO crewlog.forked_runs (run)
-SELECT DISTINCT deleted.source FROM (
-    SELECT run, source FROM crewlog.runs UNION ALL SELECT run, source FROM crewlog.log_sources
-) AS deleted
-JOIN crewlog.runs AS kept ON kept.run = deleted.source
-WHERE deleted.run = ANY($1) AND kept.run <> ALL($1)
-ON CONFLICT DO NOTHING
-
--- name: list_entries_with_heads
--- The entries of the runs $1 with heads that a run continues from; others may be among them.
-SELECT entry FROM crewlog.journal_entries
-WHERE run = ANY($1::text[]) AND entry ~ '"kind":"(RunForked|RunRolledBack|RunReopened)"|"merged_logs":'
-
--- name: list_runs_with_links
--- The runs among $1 whose entry at the position of a link names its body or merged head.
-SELECT DISTINCT run
-FROM unnest($2::bigint[], $3::text[]) AS link (position, name)
-JOIN crewlog.journal_entries USING (position)
-WHERE run = ANY($1::text[]) AND strpos(entry, '"' || name || '"') > 0
-
--- name: list_orphans
-SELECT head, previous, position, body, other FROM crewlog.orphaned_links JOIN crewlog.log_links USING (head)
+-- name: list_links_of_runs
+SELECT DISTINCT head, previous, other FROM crewlog.log_links WHERE run = ANY($1::text[]) OR run = ''
 
 -- name: delete_links
--- Deletes the links $1 and returns their bodies. Marks the links $2, which related runs use, as orphaned.
-WITH used_rows AS (
-    INSERT INTO crewlog.orphaned_links (head) SELECT unnest($2::text[]) ON CONFLICT DO NOTHING
+-- Deletes the links of the runs $1, and those of runs that were deleted before, except for the links $2.
+WITH kept_rows AS (
+    INSERT INTO crewlog.log_links (run, head, previous, position, body, is_first, other)
+    SELECT DISTINCT '', head, previous, position, body, is_first, other FROM crewlog.log_links
+    WHERE head = ANY($2::text[]) AND run = ANY($1::text[])
+    ON CONFLICT DO NOTHING
+)
+DELETE FROM crewlog.log_links
+WHERE run = ANY($1) OR (run = '' AND head NOT IN (SELECT unnest($2)))
+
+-- name: delete_references
+-- Deletes the references of the runs $1, and marks their content; the bodies of links stay referenced.
+WITH kept_rows AS (
+    INSERT INTO crewlog.content_references (run, hash)
+    SELECT DISTINCT '', body FROM crewlog.log_links WHERE run = '' AND body <> ''
+    ON CONFLICT DO NOTHING
 ),
-orphan_rows AS (DELETE FROM crewlog.orphaned_links WHERE head = ANY($1::text[]))
-DELETE FROM crewlog.log_links WHERE head = ANY($1) RETURNING body
+deleted AS (
+    DELETE FROM crewlog.content_references AS old
+    WHERE run = ANY($1::text[]) OR (
+        run = '' AND NOT EXISTS (SELECT FROM crewlog.log_links WHERE log_links.run = '' AND body = old.hash)
+    )
+    RETURNING hash
+),
+body_rows AS (
+    UPDATE crewlog.bodies SET unreferenced_at = $2::bigint WHERE hash IN (SELECT hash FROM deleted)
+)
+UPDATE crewlog.definitions SET unreferenced_at = $2 WHERE hash IN (SELECT hash FROM deleted)
 
--- name: mark_bodies_unreferenced
-UPDATE crewlog.bodies SET unreferenced_at = $2::bigint WHERE hash = ANY($1::text[]) AND unreferenced_at IS NULL
+-- name: collect_content
+-- Deletes the content that was marked at $1 or before and has no reference. Storing content unmarks it; a
+-- deletion that waits for that sees it, and leaves the row.
+WITH marked AS MATERIALIZED (
+    SELECT hash FROM crewlog.bodies WHERE unreferenced_at <= $1::bigint
+    UNION SELECT hash FROM crewlog.definitions WHERE unreferenced_at <= $1
+),
+used AS MATERIALIZED (
+    SELECT hash FROM marked WHERE hash IN (SELECT hash FROM crewlog.content_references)
+    UNION SELECT definition FROM crewlog.crews
+    UNION SELECT content FROM crewlog.catalog_entries
+),
+used_bodies AS (
+    UPDATE crewlog.bodies SET unreferenced_at = NULL
+    WHERE unreferenced_at <= $1 AND hash IN (SELECT hash FROM used)
+),
+used_definitions AS (
+    UPDATE crewlog.definitions SET unreferenced_at = NULL
+    WHERE unreferenced_at <= $1 AND hash IN (SELECT hash FROM used)
+),
+deleted_bodies AS (
+    DELETE FROM crewlog.bodies
+    WHERE unreferenced_at <= $1 AND hash NOT IN (SELECT hash FROM used) RETURNING hash
+),
+deleted_definitions AS (
+    DELETE FROM crewlog.definitions
+    WHERE unreferenced_at <= $1 AND hash NOT IN (SELECT hash FROM used) RETURNING hash
+)
+SELECT (SELECT count(*) FROM deleted_bodies) AS bodies,
+       (SELECT count(*) FROM deleted_definitions) AS definitions
 
--- name: mark_definitions_unreferenced
-UPDATE crewlog.definitions SET unreferenced_at = $2::bigint WHERE hash = ANY($1::text[]) AND unreferenced_at IS NULL
-
--- name: list_unreferenced
-SELECT hash FROM crewlog.bodies WHERE unreferenced_at <= $1::bigint
-UNION SELECT hash FROM crewlog.definitions WHERE unreferenced_at <= $1
-
--- name: list_referenced
--- The hashes among $1 that any row names. It reads all links and journals: deletions are rare, and an
--- index would slow down every step. Entries without hashes are skipped.
-WITH wanted AS MATERIALIZED (SELECT unnest($1::text[]) COLLATE "C" AS hash)
-SELECT hash FROM wanted WHERE EXISTS (SELECT FROM crewlog.crews WHERE definition = hash)
-UNION SELECT hash FROM wanted WHERE EXISTS (SELECT FROM crewlog.catalog_entries WHERE content = hash)
-UNION SELECT hash FROM wanted JOIN crewlog.runs ON definition = hash
-UNION SELECT hash FROM wanted JOIN crewlog.runs ON recipe = hash
-UNION SELECT hash FROM wanted JOIN crewlog.log_links ON body = hash
-UNION SELECT hash FROM wanted JOIN (
-    SELECT found[1] COLLATE "C" AS name
-    FROM crewlog.journal_entries, regexp_matches(entry, '"([A-Za-z0-9_-]{27})"', 'g') AS found
-    WHERE entry !~ '^{"kind":"(StepStarted|StepCompleted|NodesReached)"'
-) AS named ON name = hash
-
--- name: mark_referenced
-WITH body_rows AS (UPDATE crewlog.bodies SET unreferenced_at = NULL WHERE hash = ANY($1::text[]))
-UPDATE crewlog.definitions SET unreferenced_at = NULL WHERE hash = ANY($1)
-
--- name: remove_bodies
-DELETE FROM crewlog.bodies WHERE hash = ANY($1::text[]) AND unreferenced_at IS NOT NULL RETURNING hash
-
--- name: remove_definitions
-DELETE FROM crewlog.definitions WHERE hash = ANY($1::text[]) AND unreferenced_at IS NOT NULL RETURNING hash
+-- name: delete_records
+-- Deletes the records from before $1 that no run needs: start records without a run that exists, rejected
+-- executions, and of each run the accepted ones except for the last.
+WITH start_rows AS (
+    DELETE FROM crewlog.start_records AS old
+    WHERE at < $1::bigint AND NOT EXISTS (SELECT FROM crewlog.runs WHERE runs.run = old.run)
+    RETURNING key
+),
+rejected_rows AS (DELETE FROM crewlog.rejected_executions WHERE at < $1 RETURNING run),
+accepted_rows AS (
+    DELETE FROM crewlog.accepted_executions AS old
+    WHERE at < $1 AND EXISTS (
+        SELECT FROM crewlog.accepted_executions AS later
+        WHERE later.run = old.run AND (later.at, later.execution) > (old.at, old.execution)
+    )
+    RETURNING run
+)
+SELECT (SELECT count(*) FROM start_rows) + (SELECT count(*) FROM rejected_rows)
+     + (SELECT count(*) FROM accepted_rows) AS records
 
 -- name: count_unreferenced
 SELECT (SELECT count(*) FROM crewlog.bodies WHERE unreferenced_at IS NOT NULL)
-     + (SELECT count(*) FROM crewlog.definitions WHERE unreferenced_at IS NOT NULL) AS left
+     + (SELECT count(*) FROM crewlog.definitions WHERE unreferenced_at IS NOT NULL) AS unreferenced

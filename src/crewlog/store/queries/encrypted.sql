@@ -4,14 +4,3 @@
 -- name: encrypted_entries_of_run
 SELECT position, hash, entry FROM crewlog.journal_entries
 WHERE run = $1::text AND starts_with(entry, 'encrypted:') ORDER BY position DESC
-
--- name: encrypted_entries_of_runs
-SELECT run, position, hash, entry FROM crewlog.journal_entries
-WHERE run = ANY($1::text[]) AND starts_with(entry, 'encrypted:')
-
--- name: encrypted_entries_at
-SELECT run, position, hash, entry FROM crewlog.journal_entries
-WHERE run = ANY($1::text[]) AND position = ANY($2::bigint[]) AND starts_with(entry, 'encrypted:')
-
--- name: all_encrypted_entries
-SELECT run, position, hash, entry FROM crewlog.journal_entries WHERE starts_with(entry, 'encrypted:')

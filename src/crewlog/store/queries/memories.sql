@@ -12,8 +12,8 @@ WITH options AS (
         language text, embedder text, older_keys text[]
     )
 ), new_call AS (
-    INSERT INTO crewlog.start_records (key, owner)
-    SELECT call, 'memory' FROM options WHERE call <> ''
+    INSERT INTO crewlog.start_records (key, owner, run)
+    SELECT call, 'memory', run FROM options WHERE call <> ''
     ON CONFLICT (key) DO NOTHING
     RETURNING key
 ), new_rows AS (
