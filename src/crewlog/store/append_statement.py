@@ -48,14 +48,14 @@ def append_statement(rows: Rows, cipher: RowCipher, execution: str = "") -> tupl
         cipher: Encrypts their texts.
         execution: The execution that sends the entries.
     """
-    run = pack(rows.run)
+    run, is_encrypted = pack(rows.run), cipher.is_enabled
     new: dict[str, list[dict[str, Json]]] = {}
     for table in TABLES:
         if found := getattr(rows, table):
             new[table] = encoded = [dict(zip(row._fields, row, strict=True)) for row in found]
-            if table in _JSON_COLUMNS or table in _PACKED_COLUMNS:
-                for row in encoded:
-                    _encode_row(table, row, run, cipher)
+            _encode_rows(table, encoded)
+            if is_encrypted:
+                _encrypt_rows(table, encoded, run, cipher)
     sql = append_sql(tuple(new))
     if rows.journal_entries:
         return sql, run, dump_json(new), execution
@@ -78,24 +78,28 @@ def append_sql(tables: tuple[str, ...]) -> str:
     )
 
 
-def _encode_row(table: str, row: dict[str, Json], run: str, cipher: RowCipher) -> None:
-    """Packs texts, makes JSON a text, and encrypts both."""
+def _encode_rows(table: str, rows: list[dict[str, Json]]) -> None:
+    """Packs texts, and makes JSON a text."""
     for name in _PACKED_COLUMNS.get(table, ()):
-        if row[name] is not None:
-            row[name] = pack(row[name])
+        for row in rows:
+            if row[name] is not None:
+                row[name] = pack(row[name])
     for name in _JSON_COLUMNS.get(table, ()):
-        if row[name] is not None or table == "bodies":
-            row[name] = dump_json(row[name])
-    if cipher.is_enabled:
-        place = {**row, "run": run}
-        for each in _ENCRYPTED_COLUMNS[table]:
+        for row in rows:
+            if row[name] is not None or table == "bodies":
+                row[name] = dump_json(row[name])
+
+
+def _encrypt_rows(table: str, rows: list[dict[str, Json]], run: str, cipher: RowCipher) -> None:
+    for each in _ENCRYPTED_COLUMNS[table]:
+        for row in rows:
             if not _is_plain(each.name, row[each.column]):
-                bound = [str(place[name]) for name in each.place]
-                row[each.column] = cipher.encrypt(row[each.column], each.kind, *bound)
+                place = [run if name == "run" else str(row[name]) for name in each.place]
+                row[each.column] = cipher.encrypt(row[each.column], each.kind, *place)
 
 
 def decode_row(table: str, row: Mapping[str, Any], cipher: RowCipher) -> dict[str, Json]:
-    """The inverse of `_encode_row`, with the packed run.
+    """Decrypts and unpacks the columns of a row.
 
     Args:
         table: The table.
