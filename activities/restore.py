@@ -18,7 +18,7 @@ from crewlog.activities.executions import Executions, record_start
 from crewlog.activities.lifecycle import Probe, lower_stored_definition
 from crewlog.activities.run_merge import FindEndedRun, ended_executions_lookup
 from crewlog.authority.rights import Touch
-from crewlog.authority.widening import widened_live_permissions, widening
+from crewlog.authority.widening import widening
 from crewlog.canonical_json import hash_json
 from crewlog.definition.conditions import condition_names
 from crewlog.definition.model import CrewDefinition
@@ -32,7 +32,7 @@ from crewlog.errors import (
 )
 from crewlog.graph.plan import DetachedStep, GraphPlan
 from crewlog.graph.swap.report import detached_step
-from crewlog.graph.touches import restore_touches
+from crewlog.graph.touches import live_permission_touches, restore_touches
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -371,8 +371,7 @@ async def _find_touches(
     names = condition_names(rule.if_ for rule in current.rules if rule.if_ is not None)
     # A reopened run keeps its steps.
     touches = restore_touches(names, plan, last, state, moves=not task.reopen)
-    milder = widened_live_permissions(last.live_permissions, state.live_permissions)
-    return (*touches, *(Touch(kind="live permission", text=text) for text in milder))
+    return (*touches, *live_permission_touches(last, state))
 
 
 async def _with_detached_steps(

@@ -15,7 +15,12 @@ from crewlog.authority.signatures import START
 from crewlog.errors import NotPermitted
 from crewlog.graph.answers import answer
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.touches import permission_condition_names, restore_touches
+from crewlog.graph.touches import (
+    live_permission_touches,
+    permission_condition_names,
+    permission_touches,
+    restore_touches,
+)
 from crewlog.ids import AgentName
 from crewlog.state.calls import RestoreStateResult
 from crewlog.state.model import CrewState, Output
@@ -501,3 +506,28 @@ def test_what_a_run_is_given_goes_to_logs_that_somebody_reads(signed: bool) -> N
             assert f"nobody reads {log!r}" in error.message
     given = {"messages": [{"body": body, "log": "private:b"}], "logs": ["readers:a+b", "public"]}
     assert given_by("ops", given, plan) is None
+
+
+def test_a_permission_that_people_took_away_is_not_given_back() -> None:
+    a, b = AgentName("a"), AgentName("b")
+    (touch,) = permission_touches({"write": ()}, {"write": (b,)}, [a, b])
+    assert touch.text == "agent b may call write, which is forbidden now"
+    assert not [*permission_touches({"write": (b,)}, {"write": ()}, [b])]
+    assert not [*permission_touches({}, {"write": ()}, [b])]
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "milder"),
+    [
+        ({"a": "deny"}, {}, True),
+        ({"a": "deny"}, {"a": "ask"}, True),
+        ({}, {"a": "allow"}, True),
+        ({"a": "allow"}, {}, False),
+        ({}, {"a": "ask"}, False),
+    ],
+)
+def test_a_milder_permission_of_another_state_needs_grant(
+    now: Any, then: Any, milder: bool
+) -> None:
+    before, after = (CrewState(run=RUN, live_permissions={"send": each}) for each in (now, then))
+    assert bool([*live_permission_touches(before, after)]) is milder

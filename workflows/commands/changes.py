@@ -301,11 +301,9 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
         abandon=abandon,
     )
     report = report.model_copy(update={"warnings": prepared.warnings})
-    if prepared.widens is not None and incoming.authorization is not None:
-        widenings = (*prepared.widens, *live_change.widened_tools(engine, plan, report))
-        authorization.check_widening(incoming.authorization, widenings, "the change")
-    else:
-        authorization.check_widening(incoming.authorization, prepared.widens, "the change")
+    authorization.check_widening(incoming.authorization, prepared.widens, "the change")
+    touches = live_change.change_touches(engine, plan, report)
+    authorization.check_touches(incoming.authorization, plan, state, touches, "the change:")
     fields: dict[str, Any] = {
         "id": command.id,
         "detail": prepared.what,

@@ -31,6 +31,14 @@ NEW_AGENT = AgentDefinition(prompt="-", tools=())
 """An agent that may do what the right `change` permits a new agent."""
 
 
+FAILURES = ("continue", "ask", "fail")
+"""Policies for failures, from the mildest on; a stand-in is as mild as `continue`."""
+BAD_REPLIES = ("accept", "retry", "ask", "fail")
+"""Policies for bad replies, from the mildest on."""
+_LEVEL_OF_NEW_AGENTS = 1
+"""`NEW_AGENT` has `ask` and `retry`."""
+
+
 class ComparedCrews:
     """Two definitions of a crew.
 
@@ -91,14 +99,18 @@ class ComparedCrews:
         """Whether the new crew uses a model that the old one did not use."""
         return not _models(self.new) <= _models(self.old)
 
-    def ignores_more_errors(self, agent: str = "") -> bool:
-        """Whether the run continues after errors of an agent after which it stopped or asked.
+    def has_milder_errors(self, agent: str = "") -> bool:
+        """Whether the run continues, or asks, after errors after which it asked, or failed.
 
         Args:
             agent: The agent; empty: any.
         """
-        more = _ignored_errors(self.new) - _ignored_errors(self.old)
-        return any(agent in ("", name) for name, _ in more)
+        old, new = _error_levels(self.old), _error_levels(self.new)
+        return any(
+            level < old.get(key, _LEVEL_OF_NEW_AGENTS)
+            for key, level in new.items()
+            if agent in ("", key[0])
+        )
 
     def without_old(self, agent: str) -> ComparedCrews:
         """The comparison if the old crew did not have an agent."""
@@ -163,16 +175,16 @@ def _models(crew: CrewDefinition) -> set[str | None]:
     return own | {crew.model} | {model for model, _ in summary_models(crew)}
 
 
-def _ignored_errors(crew: CrewDefinition) -> set[tuple[str, str]]:
-    """The agents after whose failures or bad replies the run continues."""
-    found: set[tuple[str, str]] = {
-        (name, policy)
-        for name, agent in crew.agents.items()
-        for policy in (agent.on_error.failure, agent.on_error.bad_reply)
-        if policy in ("continue", "accept")
-    }
+def _error_levels(crew: CrewDefinition) -> dict[tuple[str, str], int]:
+    """How strict each agent's mildest policies for failures and bad replies are."""
+    found: dict[tuple[str, str], int] = {}
+    for name, agent in crew.agents.items():
+        found[name, "failure"] = FAILURES.index(agent.on_error.failure)
+        found[name, "bad_reply"] = BAD_REPLIES.index(agent.on_error.bad_reply)
     for phase in phases(crew):
         item = phase.item
-        if isinstance(item, AgentPhase) and item.on_error not in (None, "ask", "fail"):
-            found |= {(agent, "continue") for agent in item.agents}
+        if isinstance(item, AgentPhase) and item.on_error is not None:
+            level = FAILURES.index(item.on_error) if item.on_error in FAILURES else 0
+            for name in item.agents:
+                found[name, "failure"] = min(found.get((name, "failure"), level), level)
     return found

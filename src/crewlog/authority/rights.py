@@ -134,7 +134,7 @@ def _is_unread(leaf: Change, crews: ComparedCrews) -> bool:
 def _is_free_flow(leaf: Change, crews: ComparedCrews) -> bool:
     if leaf.path[2:] in (("task",), ("wait",), ("wait_until",), ("at_once",)):
         return True
-    return not crews.is_flow_guarded and not crews.ignores_more_errors()
+    return not crews.is_flow_guarded and not crews.has_milder_errors()
 
 
 def _enables_nothing(leaf: Change, crews: ComparedCrews) -> bool:
@@ -166,8 +166,8 @@ CALLS = Rule(
 )
 MODELS = Rule("models that the crew uses", lambda leaf, crews: not crews.adds_models)
 ERRORS = Rule(
-    "other than `continue` and `accept`",
-    lambda leaf, crews: not crews.ignores_more_errors(leaf.path[1]),
+    "no milder for the agent, its steps included",
+    lambda leaf, crews: not crews.has_milder_errors(leaf.path[1]),
 )
 SETTINGS = Rule(
     "settings of the model's answers, without secrets",
@@ -175,8 +175,8 @@ SETTINGS = Rule(
 )
 DISABLED = Rule("`false`, if no deciding condition reads what the agent sets", _enables_nothing)
 FLOW = Rule(
-    "tasks and waits; if the flow asks nobody and no rule has a condition, anything that ignores "
-    "no more errors",
+    "tasks and waits; if the flow asks nobody and no rule has a condition, anything but a milder "
+    "`on_error`",
     _is_free_flow,
 )
 

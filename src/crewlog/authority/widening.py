@@ -9,7 +9,7 @@ that has no more than a new one may have widens nothing, since it could be remov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from crewlog.authority.compared_crews import ComparedCrews
 from crewlog.authority.principals import CommandAuthorization, authorize_right
@@ -105,47 +105,3 @@ def authorize_widening(
     return authorize_right(
         principal, rights, HIGHEST, f"{what} (it widens authority: {text}{more})"
     )
-
-
-def regained_permissions(
-    now: Mapping[str, tuple[str, ...] | None],
-    then: Mapping[str, tuple[str, ...] | None],
-    agents: Iterable[str],
-) -> Iterator[str]:
-    """Describes the tools that agents may call in another state and not now, by `set_permission`.
-
-    Args:
-        now: The agents that may call each tool now; null or absent: all agents that have it.
-        then: The same in the other state.
-        agents: The agents in the other state.
-    """
-    for agent in agents:
-        for tool in sorted(now):
-            if _may_use(then, tool, agent) and not _may_use(now, tool, agent):
-                yield f"agent {agent} may call {tool}, which is forbidden now"
-
-
-def widened_live_permissions(
-    now: Mapping[str, Mapping[str, str]], then: Mapping[str, Mapping[str, str]]
-) -> Iterator[str]:
-    """Describes the live permissions that are milder in another state than now.
-
-    Args:
-        now: The live permissions now, by tool and agent: `deny`, `ask` or `allow`.
-        then: Those in the other state.
-    """
-    for tool in sorted({*now, *then}):
-        was, is_ = now.get(tool, {}), then.get(tool, {})
-        for agent in sorted({*was, *is_}):
-            before, after = _STRICT.get(was.get(agent), 1), _STRICT.get(is_.get(agent), 1)
-            if after < before:
-                yield f"agent {agent} may call {tool}, for which people set {was.get(agent)}"
-
-
-_STRICT: Mapping[str | None, int] = {"allow": 0, None: 1, "ask": 2, "deny": 3}
-"""The strictness of a live permission; None: the definition decides."""
-
-
-def _may_use(permissions: Mapping[str, tuple[str, ...] | None], tool: str, agent: str) -> bool:
-    agents = permissions.get(tool)
-    return agents is None or agent in agents

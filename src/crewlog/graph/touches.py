@@ -7,10 +7,10 @@ is compared with the present one, value by value.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from crewlog.authority.permissions import STRICTNESS, LivePermission
 from crewlog.authority.rights import Touch
-from crewlog.authority.widening import regained_permissions
 from crewlog.definition.conditions import (
     Condition,
     ConditionNames,
@@ -22,6 +22,8 @@ from crewlog.ids import AgentName, FlagName, NodeName, StepId
 from crewlog.state.edits import FLAGS, OUTPUTS, path_parts
 from crewlog.state.model import CrewState
 
+ToolPermissions = Mapping[str, tuple[AgentName, ...] | None]
+"""The agents that may call each tool; null: all that have it."""
 _READS = "the condition of a permission reads"
 
 
@@ -89,8 +91,49 @@ def restore_touches(
     for name, node in plan.nodes.items() if moves else ():
         if _is_passed(name, node, then):
             yield Touch(kind="place", text=f"the place of the run behind {name}, which asks people")
-    for text in regained_permissions(now.tool_permissions, then.tool_permissions, plan.agents):
-        yield Touch(kind="live permission", text=text)
+    yield from permission_touches(now.tool_permissions, then.tool_permissions, plan.agents)
+
+
+def permission_touches(
+    now: ToolPermissions, then: ToolPermissions, agents: Iterable[AgentName]
+) -> Iterator[Touch]:
+    """The tools that agents may call in another state and not now, by `set_permission`.
+
+    Args:
+        now: The agents that may call each tool now; null or absent: all agents that have it.
+        then: The same in the other state.
+        agents: The agents in the other state.
+    """
+    for agent in agents:
+        for tool in sorted(now):
+            if _may_use(then, tool, agent) and not _may_use(now, tool, agent):
+                text = f"agent {agent} may call {tool}, which is forbidden now"
+                yield Touch(kind="live permission", text=text)
+
+
+def live_permission_touches(now: CrewState, then: CrewState) -> Iterator[Touch]:
+    """The live permissions of agents that are milder in another state than now.
+
+    Args:
+        now: The run's last state.
+        then: The other state.
+    """
+    for tool in sorted({*now.live_permissions, *then.live_permissions}):
+        before, after = (each.live_permissions.get(tool, {}) for each in (now, then))
+        for agent in sorted({*before, *after}):
+            if _strictness(after.get(agent)) < _strictness(before.get(agent)):
+                text = f"agent {agent} may call {tool}, for which people set {before.get(agent)}"
+                yield Touch(kind="live permission", text=text)
+
+
+def _strictness(permission: LivePermission | None) -> float:
+    """How strict a live permission is; without one, the definition decides."""
+    return STRICTNESS["allow"] + 0.5 if permission is None else STRICTNESS[permission]
+
+
+def _may_use(permissions: ToolPermissions, tool: str, agent: AgentName) -> bool:
+    agents = permissions.get(tool)
+    return agents is None or agent in agents
 
 
 def other_people_asked(plan: GraphPlan, now: CrewState, principal: str) -> tuple[str, ...]:

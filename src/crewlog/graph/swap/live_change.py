@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from crewlog.authority.widening import regained_permissions
+from crewlog.authority.rights import Touch
 from crewlog.canonical_json import hash_json
 from crewlog.errors import ChangeConflict, CommandRejected, InternalError
 from crewlog.graph.budgets import DIVIDED, divided_budgets, has_divisible_limits
@@ -29,6 +29,7 @@ from crewlog.graph.swap.report import (
     swap_report,
     with_detached_steps,
 )
+from crewlog.graph.touches import permission_touches
 from crewlog.graph.wakes import component_events
 from crewlog.ids import CommandId, ContentHash, FlagName, NodeName, RunId, StepId
 from crewlog.model import Json
@@ -318,8 +319,8 @@ def split(engine: Engine) -> Exception | None:
     return None
 
 
-def widened_tools(engine: Engine, plan: GraphPlan, report: SwapReport) -> Iterator[str]:
-    """Tools that agents may call after a change, and not now; see `regained_permissions`.
+def change_touches(engine: Engine, plan: GraphPlan, report: SwapReport) -> Iterator[Touch]:
+    """The tools that agents may call after a change, and not now, by `set_permission`.
 
     Args:
         engine: The run.
@@ -327,7 +328,7 @@ def widened_tools(engine: Engine, plan: GraphPlan, report: SwapReport) -> Iterat
         report: The report of the change.
     """
     after = permissions_after(engine.plan, plan, engine.state, _detached_turns(report))
-    return regained_permissions(engine.state.tool_permissions, after, plan.agents)
+    yield from permission_touches(engine.state.tool_permissions, after, plan.agents)
 
 
 class SwapResult(NamedTuple):
