@@ -16,7 +16,7 @@ from bench.crews import ring
 from bench.history import IS_STEP, StepCost, events_of, step_cost
 from bench.pairs import Figure, Sample, compared, figure, ratios
 from bench.site import beside
-from crewlog.encryption.keys import KeyFile, new_key, write_keys
+from crewlog.encryption.keys import new_key_file, write_keys
 
 if TYPE_CHECKING:
     from bench.site import Site
@@ -26,8 +26,8 @@ STEPS = 100
 
 async def run(bench: Bench) -> Sequence[Figure]:
     """Measures both in turns."""
-    path, key = bench.site.root / "keys.json", new_key(0)
-    write_keys(path, KeyFile(keys=(key,), current=key.id))
+    path = bench.site.root / "keys.json"
+    write_keys(path, new_key_file())
     sizes: list[float] = []
     async with (
         beside(bench.site, "bench_plain") as plain,

@@ -36,9 +36,9 @@ from typing_extensions import override
 
 from crewlog.encryption.codec import is_given_up, is_unavailable, missing_file
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workers.activity_ids import ActivityIds, create_activity_ids
 from crewlog.workers.history_progress import QUERY_WITHOUT_TASK, Progress, has_history_events
 from crewlog.workers.instance_host import Host, NoHost, WorkerHost
+from crewlog.workers.payload_places import PayloadPlaces, create_payload_places
 from crewlog.workflows.commands.queue import PACKED_SIGNALS, pack_names
 
 PASSED_THROUGH: dict[str, str] = {
@@ -112,7 +112,7 @@ class SandboxedInstance(WorkflowInstance):
     """A sandboxed instance that is entered for activations only, and processes updates last.
 
     Each point corrects a behaviour of the SDK, in the minor version that `pyproject.toml` pins.
-    Tests: `tests/workers/test_sandbox.py`, `test_activity_ids.py`, `test_early_queries.py` and
+    Tests: `tests/workers/test_sandbox.py`, `test_payload_places.py`, `test_early_queries.py` and
     `test_queries_during_local_activities.py`. Check each again before another version is pinned.
 
     - A query during a local activity is not answered; see `_has_query_during_local_activity`.
@@ -126,14 +126,23 @@ class SandboxedInstance(WorkflowInstance):
       produces, and the run could not continue. Here updates are always last.
     - The signals of an activation are packed into one for a crew's run; see
       `crewlog.workflows.commands.queue`.
-    - In an encrypted run, results name their calls; see `crewlog.workers.activity_ids`.
+    - In an encrypted run, payloads are bound to their purposes; see
+      `crewlog.workers.payload_places`.
     """
 
-    def __init__(self, inner: WorkflowInstance, host: Host | None = None, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        inner: WorkflowInstance,
+        host: Host | None = None,
+        *,
+        seed: int = 0,
+        encrypts: bool = False,
+    ) -> None:
         self._inner = inner
         self._seed = seed
+        self._encrypts = encrypts
         self._has_started = False
-        self._activity_ids: ActivityIds | None = None
+        self._payload_places: PayloadPlaces | None = None
         info = inner.get_info()
         self._id = info.workflow_id
         self._is_crew_run = info.workflow_type == WORKFLOW_TYPE
@@ -165,16 +174,19 @@ class SandboxedInstance(WorkflowInstance):
             self._host.evict(act.run_id)  # after its answer
         if not self._has_started:
             self._has_started = True
-            self._activity_ids = create_activity_ids(act, self._seed) if self._is_crew_run else None
-        if self._activity_ids is not None:
-            self._activity_ids.check(act)
+            if self._is_crew_run:
+                self._payload_places = create_payload_places(
+                    act, self._seed, encrypts=self._encrypts
+                )
+        if self._payload_places is not None:
+            self._payload_places.check(act)
         for payload in _unavailable_commands(act):
             self._host.request_payload(missing_file(payload))
         if self._is_crew_run:
             act = _with_packed_signals(act)
         completion = self._activate(act)
-        if self._activity_ids is not None:
-            self._activity_ids.assign(completion)
+        if self._payload_places is not None:
+            self._payload_places.assign(completion)
         self._track_local_activities(act, completion)
         self._progress.record_events(act)
         if _ends(completion):
@@ -332,9 +344,10 @@ def _ends(completion: WorkflowActivationCompletion) -> bool:
 class Runner(WorkflowRunner):
     """Temporal's sandboxed runner, with instances that are entered for activations only."""
 
-    def __init__(self, inner: WorkflowRunner) -> None:
+    def __init__(self, inner: WorkflowRunner, *, encrypts: bool = False) -> None:
         self._inner = inner
         self._host = WorkerHost()
+        self._encrypts = encrypts
 
     def attach(self, worker: Worker) -> None:
         """Gives instances access to their worker. Its event loop must run."""
@@ -347,12 +360,18 @@ class Runner(WorkflowRunner):
     @override
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         inner = self._inner.create_instance(det)
-        return SandboxedInstance(inner, self._host, seed=det.randomness_seed)
+        return SandboxedInstance(
+            inner, self._host, seed=det.randomness_seed, encrypts=self._encrypts
+        )
 
 
-def sandbox() -> Runner:
-    """The runner of workflow code."""
+def sandbox(*, encrypts: bool = False) -> Runner:
+    """The runner of workflow code.
+
+    Args:
+        encrypts: Whether the worker encrypts payloads.
+    """
     for name in _PRELOADED:
         import_module(name)
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
-    return Runner(SandboxedWorkflowRunner(restrictions=restrictions))
+    return Runner(SandboxedWorkflowRunner(restrictions=restrictions), encrypts=encrypts)

@@ -16,6 +16,8 @@ from crewlog.activities.run_merge import (
     IsOpen,
     SendNotification,
 )
+from crewlog.encryption import purposes
+from crewlog.encryption.codec import encrypt_for
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.state.calls import MergeNotification
@@ -110,11 +112,12 @@ def notification_sender(client: Client) -> SendNotification:
     async def send_notification(run: RunId, notification: MergeNotification) -> Delivery:
         handle = client.get_workflow_handle(notification.to)
         try:
-            await handle.signal(
-                NOTIFY_MERGE,
-                {"op": notification.merge, "run": run},
-                rpc_timeout=_NOTIFICATION_TIMEOUT,
-            )
+            with encrypt_for(purposes.signal(NOTIFY_MERGE)):
+                await handle.signal(
+                    NOTIFY_MERGE,
+                    {"op": notification.merge, "run": run},
+                    rpc_timeout=_NOTIFICATION_TIMEOUT,
+                )
         except RPCError as error:
             return "not_found" if is_execution_not_found(error) else "unknown"
         return "delivered"

@@ -201,7 +201,7 @@ async def running_worker(
         files=FileStore.of(client.data_converter),
     )
     cached, tasks = cache_limits(settings)
-    runner = sandbox()
+    runner = sandbox(encrypts=client.data_converter.payload_codec is not None)
     worker = Worker(
         client,
         task_queue=settings.task_queue,

@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.authority.widening import WIDENINGS_IN_ERROR, authorize_widening
     from crewlog.canonical_json import hash_json
     from crewlog.definition.policy import Policy, Right
-    from crewlog.encryption.codec import nonce_text
+    from crewlog.encryption.codec import unique_text
     from crewlog.errors import CommandRejected, NotPermitted
     from crewlog.failure_details import FailureDetails, application_error, non_retryable_copy
     from crewlog.graph.answers import answer_output
@@ -388,8 +388,8 @@ async def use_encrypted_start(payload: Payload) -> None:
     Raises:
         ApplicationError: another execution has used it, which may be one of a deleted run.
     """
-    nonce, info = nonce_text(payload), workflow.info()
-    if nonce and not await _record_use(nonce, info.original_execution_run_id):
+    key, info = unique_text(payload), workflow.info()
+    if key and not await _record_use(key, info.original_execution_run_id):
         raise start_error(
             NotPermitted(
                 "cannot start the run: another execution has used this encrypted start",
@@ -434,17 +434,17 @@ an `ask` only sends a message."""
 
 
 def _unique_key(engine: Engine, incoming: QueuedCommand, data: dict[str, Any]) -> str:
-    """The signature hash or the nonce of a command, which only its sender can make; or empty."""
+    """A text that only the sender of a command can make: its signature or encryption; or empty."""
     policy, signature = engine.plan.policy, _signature(data)
     if policy is not None and policy.signed and signature is not None:
         namespace = workflow.info().namespace
         return signature_hash(signature, engine.state.run, incoming.name, data, namespace)
-    return nonce_text(incoming.args[0].payload) if incoming.args else ""
+    return unique_text(incoming.args[0].payload) if incoming.args else ""
 
 
 async def _record_use(key: str, owner: str) -> bool:
-    """Records the owner of a signature or nonce; returns whether no other owner has used it."""
-    # The nonce of a schedule is the same for all of its runs.
+    """Records the owner of a unique key; returns whether no other owner has used it."""
+    # The encryption of a schedule is the same for all of its runs.
     task = RecordUse(used=hash_json([workflow.info().workflow_id, key]), owner=owner)
     is_first: bool = await workflow.execute_local_activity(
         RECORD_USE, task, result_type=bool, **LOCAL_OPTIONS

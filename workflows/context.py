@@ -20,8 +20,6 @@ class ExecutionContext:
     """The task queue of the run's activities; empty: the workflow's own."""
     search_attributes: bool = False
     """Whether the server knows Crewlog's search attributes."""
-    encrypted: bool = False
-    """Whether the run was started encrypted: then unencrypted commands are rejected."""
     quiet: bool = False
     """Whether search attributes leave out the content of an encrypted run."""
     is_closing: bool = False

@@ -19,13 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.encryption.codec import (
-        NOT_ENCRYPTED,
-        is_plain,
-        is_refused,
-        is_unavailable,
-        was_encrypted,
-    )
+    from crewlog.encryption.codec import is_not_encrypted, is_unavailable, was_encrypted
     from crewlog.errors import CommandRejected, CrewlogError, UsageError
     from crewlog.failure_details import FailureDetails, application_error
     from crewlog.graph.engine import Engine
@@ -101,8 +95,6 @@ class CrewRun:
         self._execution: Execution | None = None
         self._waiting_asks = 0
         """Clients that wait for the result by `ask`."""
-        self._encrypted = False
-        """Whether the execution was started encrypted. Then its commands must be encrypted, too."""
 
     @workflow.run
     async def run(self, raw: RawValue) -> dict[str, Any]:
@@ -131,9 +123,7 @@ class CrewRun:
         return ended.result.model_dump(mode="json")
 
     async def _run_execution(self, raw: RawValue) -> Ended:
-        # A replay may have other settings, so rejections must depend on the history alone.
-        self._encrypted = not is_plain(raw.payload)
-        if is_unavailable(raw.payload) or (is_refused(raw.payload) and not self._encrypted):
+        if is_unavailable(raw.payload) or is_not_encrypted(raw.payload):
             # This task fails until its file is available, or the settings accept it.
             workflow.payload_converter().from_payload(raw.payload)
         _check_first_start()
@@ -143,7 +133,6 @@ class CrewRun:
             self._execution = self._continue(carried[CARRY])
         else:
             self._execution = await self._start(raw)
-        self._execution.context.encrypted = self._encrypted
         self._execution.context.quiet = was_encrypted(raw.payload)
         try:
             return await self._execution.drive()
@@ -300,8 +289,6 @@ class CrewRun:
             raise closing_error()
         try:
             data = read_client_args(args)
-            if self._encrypted and any(is_plain(each.payload) for each in args):
-                data = InvalidPayload(NOT_ENCRYPTED)
             parse_command(name, data)
         except CrewlogError as error:
             raise failure(error) from error
@@ -344,8 +331,7 @@ class CrewRun:
         data = read_client_args([raw])
         command = parse_command("ask", data)
         if isinstance(command, AskRun) and command.text:
-            plain = is_plain(raw.payload)
-            message = QueuedCommand("message", data, now(), now(), "ask", is_unencrypted=plain)
+            message = QueuedCommand("message", data, now(), now(), "ask")
             self._command_queue.append(message)
             await workflow.wait_condition(lambda: message.outcome is not None or self._has_ended())
             if message.error is not None:

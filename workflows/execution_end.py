@@ -8,7 +8,6 @@ from typing import Any
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.ids import RESERVED, CommandId
     from crewlog.reporting.live_run.results import ordered_outputs
     from crewlog.reporting.wire_views import rename_view
@@ -194,10 +193,8 @@ class ExecutionEnd:
             await self._writer.flush(snapshot=True)
             batch = Batch.EMPTY
         self._commands.queue[:0] = self._commands.take_deferred()
-        # The carry does not say whether a command was encrypted, so this execution checks it.
-        for each in map(decode_payload, self._commands.queue):
-            if each.is_unencrypted and self._context.encrypted:
-                each.data = InvalidPayload(NOT_ENCRYPTED)
+        for each in self._commands.queue:
+            decode_payload(each)
         has_plan = bool(self._context.engine.plan.nodes)
         return Ended(
             carry=Carry(

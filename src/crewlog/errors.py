@@ -40,7 +40,8 @@
     │       ├── ToolMissing          no such module, function or tool on this worker
     │       │   └── ToolNotApproved      its description is not the approved one
     │       └── ToolUnusable         its MCP server does not offer it in a usable form
-    ├── DecryptionFailed             an encrypted value was changed, moved, or never encrypted
+    ├── DecryptionFailed             an encrypted value was changed or moved
+    │   └── NotEncrypted             a value is plain, and plain values are refused
     ├── SplitNotRecorded             the original run does not record the split yet
     │   └── SplitNeverRecorded       the original run continued without the split
     ├── WaitTimeout                  the caller's wait timed out; the run continues
@@ -377,9 +378,13 @@ class OutcomeUnknown(ToolError):
 
 
 class DecryptionFailed(CrewlogError):
-    """An encrypted value was changed or moved, or a value that must be encrypted was not."""
+    """An encrypted value was changed or moved."""
 
     exit_code = 5
+
+
+class NotEncrypted(DecryptionFailed):
+    """A value is plain, and encryption is on; a process that accepts plain values reads it."""
 
 
 class WaitTimeout(CrewlogError, TimeoutError):

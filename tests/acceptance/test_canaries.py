@@ -30,7 +30,7 @@ from temporalio.client import WorkflowFailureError, WorkflowQueryFailedError
 from crewlog.authority.signatures import Signature, SignedApproval
 from crewlog.client import Run
 from crewlog.definition.operations import EditAgent
-from crewlog.encryption.keys import KEYS, KeyFile, new_key, write_keys
+from crewlog.encryption.keys import KEYS, new_key_file, write_keys
 from crewlog.encryption.rows import PREFIX
 from crewlog.errors import CrewlogError
 from crewlog.ids import ContentHash
@@ -72,8 +72,8 @@ async def heard() -> AsyncIterator[Listened]:
             stack.enter_context(TemporaryDirectory(prefix="clcan-", ignore_cleanup_errors=True))
         )
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        keys, key = root / "keys.json", new_key(1)
-        write_keys(keys, KeyFile(keys=(key,), current=key.id))
+        keys = root / "keys.json"
+        write_keys(keys, new_key_file())
         patch.setenv(KEYS, str(keys))
         patch.delenv("CREWLOG_ENCRYPTION_ACCEPT_PLAIN", raising=False)
         site = await stack.enter_async_context(make_site(root / "site", own_services=True))

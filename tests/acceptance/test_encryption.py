@@ -21,12 +21,16 @@ from typing import Any, cast
 
 import asyncpg
 import pytest
-from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
+from temporalio.api.command.v1 import Command, ScheduleActivityTaskCommandAttributes
+from temporalio.api.common.v1 import Payload, Payloads, RetryPolicy, WorkflowExecution
+from temporalio.api.enums.v1 import CommandType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
     PollActivityTaskQueueRequest,
+    PollWorkflowTaskQueueRequest,
     ResetWorkflowExecutionRequest,
     RespondActivityTaskCompletedRequest,
+    RespondWorkflowTaskCompletedRequest,
     SignalWorkflowExecutionRequest,
 )
 from temporalio.client import Client as TemporalClient
@@ -40,7 +44,7 @@ from crewlog.client.key_uses import keys_of, open_runs
 from crewlog.client.pending_calls import pending_calls
 from crewlog.definition.operations import Disconnect
 from crewlog.encryption.codec import FILE_MISSING, KEY_MISSING
-from crewlog.encryption.keys import KEYS, KeyFile, Keyring, new_key, read_keys, write_keys
+from crewlog.encryption.keys import KEYS, Keyring, new_key_file, read_keys, write_keys
 from crewlog.errors import DecryptionFailed, RunFailed
 from crewlog.ids import AgentName
 from crewlog.payload_storage.converter import data_converter
@@ -59,8 +63,8 @@ async def keyed() -> AsyncIterator[tuple[Site, Path]]:
         TemporaryDirectory(prefix="crewlog-encryption-", ignore_cleanup_errors=True) as root,
         pytest.MonkeyPatch.context() as patch,
     ):
-        path, key = Path(root) / "keys.json", new_key(1)
-        write_keys(path, KeyFile(keys=(key,), current=key.id))
+        path = Path(root) / "keys.json"
+        write_keys(path, new_key_file())
         patch.setenv(KEYS, str(path))
         patch.delenv("CREWLOG_ENCRYPTION_ACCEPT_PLAIN", raising=False)
         async with make_site(Path(root) / "site", own_services=True) as site:
@@ -149,14 +153,10 @@ async def test_forged_moved_and_plain_commands_are_refused_and_the_run_goes_on(
 
 async def test_commands_with_made_up_keys_are_refused_and_the_run_goes_on(crews: Site) -> None:
     run = await waiting(crews)
-    for key in (b"AAAAAAAAAAAA", b"BBBBBBBBBBBB"):
-        about = {
-            "encoding": b"binary/encrypted",
-            "crewlog-key": key,
-            "crewlog-namespace": crews.temporal.namespace.encode(),
-            "crewlog-workflow": run.id.encode(),
-        }
-        await send(crews, run, Payload(metadata=about, data=b"x"))
+    for key in (b"\0\0\0\1", b"\0\0\0\2"):
+        place = json.dumps([crews.temporal.namespace, run.id, "signal", "message"]).encode()
+        about = {"encoding": b"binary/encrypted", "crewlog-place": place}
+        await send(crews, run, Payload(metadata=about, data=b"\1" + key + b"x" * 28))
     await run.message("hello")
     await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
@@ -212,9 +212,8 @@ async def test_a_result_that_is_plain_or_another_run_s_is_not_taken(crews: Site)
     answer = json.dumps({"body": body, "hash": "h"}).encode()
     await answer_call(crews, run, Payload(metadata={"encoding": b"json/plain"}, data=answer))
     crews.runs.remove(run)
-    with pytest.raises(DecryptionFailed, match="or was answered without, which is on there"):
-        await run.status()
-    await run.terminate("it waits for a worker that accepts plain values")
+    with pytest.raises(RunFailed, match="it came without encryption"):
+        await run.result(LIMIT)
     assert "forged" not in json.dumps([entry_to_json(e) for _, e in await crews.journal(run)])
 
     moved = await crews.start(calling_far(crews))
@@ -245,9 +244,65 @@ async def test_only_the_answer_to_a_call_is_taken_for_it(crews: Site, what: str)
     earlier = [answers[0] for answers in done if answers]
     await answer_call(crews, run, earlier[-1] if what == "an earlier answer" else asked[0])
     crews.runs.remove(run)
-    with pytest.raises(RunFailed, match="not the result of the call in flight"):
+    with pytest.raises(RunFailed, match="was read elsewhere"):
         await run.result(LIMIT)
     assert [made["text"] for made in crews.ledger(run, "start")] == ["5"]
+
+
+TAKEN = "taken"
+
+
+async def test_a_call_that_others_schedule_with_an_earlier_input_is_not_made(
+    keyed: tuple[Site, Path], crews: Site
+) -> None:
+    """A client without keys takes a workflow task in place of the run's worker."""
+    worker = {KEYS: str(keyed[1])}
+    await crews.start_worker(TAKEN, **worker)
+    agents = {"a": [calls(("pay", {"text": "5"})), {"text": "A"}]}
+    crew = crews.crew(
+        agents, tools={"pay": {**tool("echo"), "retry": "safe"}}, flow=["a", {"ask": "Go on?"}]
+    )
+    run = await crews.start(crew, queue=TAKEN)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    crews.end_workers(TAKEN)
+    crews.runs.remove(run)
+    scheduled = [e.activity_task_scheduled_event_attributes for e in await events(crews, run)]
+    (paid,) = [each for each in scheduled if each.activity_type.name == "call_tool"]
+    service, namespace = crews.temporal.workflow_service, crews.temporal.namespace
+    await send(crews, run, Payload(metadata={"encoding": b"json/plain"}, data=b"1"))
+    async with asyncio.timeout(2 * LIMIT):  # the tasks of the old worker are offered here later
+        task = await service.poll_workflow_task_queue(
+            PollWorkflowTaskQueueRequest(namespace=namespace, task_queue=TaskQueue(name=TAKEN))
+        )
+    again = ScheduleActivityTaskCommandAttributes(
+        activity_id="again",
+        activity_type=paid.activity_type,
+        task_queue=paid.task_queue,
+        input=paid.input,
+        header=paid.header,
+        start_to_close_timeout=paid.start_to_close_timeout,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+    )
+    command = Command(
+        command_type=CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK,
+        schedule_activity_task_command_attributes=again,
+    )
+    await service.respond_workflow_task_completed(
+        RespondWorkflowTaskCompletedRequest(
+            namespace=namespace, task_token=task.task_token, commands=[command]
+        )
+    )
+    await crews.start_worker(TAKEN, **worker)
+    failures: list[Any] = []
+    async with asyncio.timeout(LIMIT):
+        while not failures:
+            assert len(crews.ledger(run, "start")) == 1
+            ended = [e.activity_task_failed_event_attributes for e in await events(crews, run)]
+            failures = [each.failure for each in ended if each.HasField("failure")]
+            await asyncio.sleep(0.05)
+    assert failures[0].cause.application_failure_info.type == "DecryptionFailed"
+    assert len(crews.ledger(run, "start")) == 1
+    await run.terminate("its history is not its own any more")
 
 
 async def test_an_encrypted_run_that_is_reset_goes_on(
@@ -292,11 +347,12 @@ async def test_starts_and_approvals_are_used_once_also_after_a_deletion(crews: S
     await run.result(LIMIT)
     history = await events(crews, run)
     start = history[0].workflow_execution_started_event_attributes.input.payloads[0]
-    (yes,) = [
-        event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+    (updated,) = [
+        event.workflow_execution_update_accepted_event_attributes.accepted_request
         for event in history
         if event.HasField("workflow_execution_update_accepted_event_attributes")
     ]
+    yes = updated.input
     crews.runs.remove(run)
     await crews.client().delete(run.id)
     other = await TemporalClient.connect(
@@ -310,8 +366,9 @@ async def test_starts_and_approvals_are_used_once_also_after_a_deletion(crews: S
     again = await crews.start(crew, id=run.id)  # who has the keys may use the id
     await again.wait_until(lambda view: bool(view.interrupts), LIMIT)
     handle = other.get_workflow_handle(run.id)
-    with suppress(KeyError, WorkflowUpdateFailedError):  # the refusal is encrypted
-        await handle.execute_update(yes.name, RawValue(yes.args.payloads[0]))
+    for id in (None, updated.meta.update_id):
+        with suppress(KeyError, WorkflowUpdateFailedError):  # the refusal is encrypted
+            await handle.execute_update(yes.name, RawValue(yes.args.payloads[0]), id=id)
     await handle.signal(yes.name, RawValue(yes.args.payloads[0]))
     refused: list[str] = []
     async with asyncio.timeout(LIMIT):
@@ -319,7 +376,9 @@ async def test_starts_and_approvals_are_used_once_also_after_a_deletion(crews: S
             told = [item.data for item in (await again.journal(limit=1000)).entries]
             refused = [str(e["reason"]) for e in told if e["kind"] == "CommandRejected"]
             await asyncio.sleep(0.02)
-    assert all("another run of this id has used this" in reason for reason in refused)
+    # Under another id or as a signal it is not even read; under its own it was used.
+    assert "another run of this id has used this" in refused[0]
+    assert "was read elsewhere" in refused[1]
     assert len((await again.status()).interrupts) == 1
     await again.answer("i1", "approve")
     assert (await again.result(LIMIT)).status == "completed"
@@ -352,7 +411,7 @@ async def test_what_a_schedule_starts_its_runs_with_is_a_start_of_theirs_alone(
     await run.answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
     (refused,) = await crews.entries(run, "CommandRejected")
-    assert "a schedule" in refused.reason
+    assert f'"{name}","schedule"' in refused.reason
 
 
 async def test_keys_rotate_while_a_run_goes_on_and_the_old_one_is_not_needed_then(
@@ -361,8 +420,8 @@ async def test_keys_rotate_while_a_run_goes_on_and_the_old_one_is_not_needed_the
     path = keyed[1]
     old = read_keys(path)
     run = await waiting(crews)
-    new = new_key(2)
-    write_keys(path, old.model_copy(update={"keys": (*old.keys, new), "current": new.id}))
+    new = old.rotate()
+    write_keys(path, new)
     ring = Keyring(path)
     rotated = await TemporalClient.connect(
         crews.endpoints.temporal_address,
@@ -374,12 +433,12 @@ async def test_keys_rotate_while_a_run_goes_on_and_the_old_one_is_not_needed_the
     await other.client().run(run.id).answer("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
     used = set[str]().union(*(keys_of(event) for event in await events(crews, run)))
-    assert used == {old.current, new.id}
+    assert used == {old.current, new.current}
     store = crews.store
     store.cipher.keys._looked = 0  # type: ignore[attr-defined]
     assert (await key_uses(store))[old.current] > 0
     assert await reencrypt(store, lambda _text: None) > 0
-    assert set(await key_uses(store)) == {new.id}
+    assert set(await key_uses(store)) == {new.current}
     assert (await open_runs(rotated, crews.payloads)) == {}
     row = await store.get_run(run.id)
     assert row is not None

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from crewlog.activities.files import Files
 from crewlog.content_blocks import file_label, is_file
 from crewlog.encryption.codec import EncryptionCodec
-from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
+from crewlog.encryption.keys import Keyring, new_key_file, write_keys
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.message_files import FileRef, files_of
 from crewlog.payload_storage.converter import data_converter
@@ -116,8 +116,7 @@ async def test_a_missing_file_is_an_error(kept: FileStore) -> None:
 
 async def test_files_are_encrypted_like_payloads(tmp_path: Path) -> None:
     key_file = tmp_path / "keys.json"
-    key = new_key(1)
-    write_keys(key_file, KeyFile(keys=(key,), current=key.id))
+    write_keys(key_file, new_key_file())
     store = FileStore(tmp_path / "payloads", EncryptionCodec(Keyring(key_file)))
     ref = await store.put(PNG, "image/png")
     (path,) = (each for each in store._directory.rglob("*") if each.is_file())

@@ -17,7 +17,7 @@ from bench.history import IS_STEP, events_of, gaps_ms, step_cost
 from bench.site import Site, beside
 from bench.steps import beside_bare, measures
 from crewlog.definition.load import load_data
-from crewlog.encryption.keys import KeyFile, new_key, write_keys
+from crewlog.encryption.keys import new_key_file, write_keys
 from crewlog.encryption.rows import PREFIX
 from crewlog.graph.lowering.plans import lower
 from crewlog.ids import RunId
@@ -68,8 +68,8 @@ async def test_a_tool_is_called_as_often_as_the_model_says(site: Site) -> None:
 
 
 async def test_a_site_beside_another_stores_what_is_new_and_seals_it(site: Site) -> None:
-    path, key = site.root / "keys.json", new_key(0)
-    write_keys(path, KeyFile(keys=(key,), current=key.id))
+    path = site.root / "keys.json"
+    write_keys(path, new_key_file())
     async with beside(site, "bench_beside", path) as sealed:
         connection = await asyncpg.connect(sealed.environ["DATABASE_URL"])
         try:

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
+from crewlog.encryption.keys import Keyring, change_keys, new_key_file, write_keys
 
 
 @pytest.fixture
 def key_path(tmp_path: Path) -> Path:
     """A key file with one key."""
     path = tmp_path / "keys.json"
-    key = new_key(1)
-    write_keys(path, KeyFile(keys=(key,), current=key.id))
+    write_keys(path, new_key_file())
     return path
 
 
@@ -26,8 +25,7 @@ def keys(key_path: Path) -> Keyring:
 def other_keys(tmp_path: Path) -> Keyring:
     """A key file that has nothing in common with `keys`."""
     path = tmp_path / "other.json"
-    key = new_key(2)
-    write_keys(path, KeyFile(keys=(key,), current=key.id))
+    write_keys(path, new_key_file())
     return Keyring(path)
 
 
@@ -36,10 +34,6 @@ def rotated(key_path: Path) -> Callable[[], str]:
     """Puts a new current key into the file of `keys`, and tells its id."""
 
     def rotate() -> str:
-        from crewlog.encryption.keys import read_keys
-
-        old, new = read_keys(key_path), new_key(3)
-        write_keys(key_path, KeyFile(keys=(*old.keys, new), current=new.id, retired=old.retired))
-        return new.id
+        return change_keys(key_path, lambda file: file.rotate()).current
 
     return rotate

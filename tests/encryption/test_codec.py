@@ -16,22 +16,22 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError
 
+from crewlog.encryption import purposes
 from crewlog.encryption.codec import (
-    KEY,
-    NAMESPACE,
     NOT_ENCRYPTED,
-    PLAIN_MARK,
+    ORIGIN,
+    PLACE,
     REFUSED,
-    SCHEDULE,
-    WORKFLOW,
-    encrypt_for_schedule,
-    is_plain,
+    encrypt_for,
+    is_not_encrypted,
     is_refused,
-    is_scheduled,
     payload_refusal,
+    purpose_of,
+    set_purpose,
+    was_encrypted,
 )
-from crewlog.encryption.keys import KeyFile, Keyring, new_key, read_keys, write_keys
-from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
+from crewlog.encryption.keys import Keyring, change_keys, key_of, new_key_file
+from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, NotEncrypted, UsageError
 from crewlog.payload_storage.converter import data_converter
 from crewlog.payload_storage.external_storage import DirectoryDriver
 
@@ -55,11 +55,39 @@ async def test_what_is_encrypted_opens_and_shows_nothing(tmp_path: Path, keys: K
     assert again.data != payload.data
 
 
-async def test_an_activity_reads_what_its_run_wrote(tmp_path: Path, keys: Keyring) -> None:
-    [payload] = await converter(tmp_path, keys).encode(["x"])
-    activity = ActivitySerializationContext("default", "1", "call", "q", "run-1", "CrewRun", False)
-    there = data_converter(tmp_path / "payloads", keys=keys).with_context(activity)
-    assert await there.decode([payload]) == ["x"]
+def activity(tmp_path: Path, keys: Keyring, id: str, kind: str = "call_tool") -> DataConverter:
+    context = ActivitySerializationContext("default", id, kind, "q", "run-1", "CrewRun", False)
+    return data_converter(tmp_path / "payloads", keys=keys).with_context(context)
+
+
+async def test_an_activity_reads_its_own_input_and_no_other(tmp_path: Path, keys: Keyring) -> None:
+    """A worker that takes workflow tasks could schedule a call with an earlier input."""
+    codec = converter(tmp_path, keys).payload_codec
+    assert codec is not None
+    plain = Payload(metadata={"encoding": b"json/plain"}, data=b'"x"')
+    set_purpose(plain, purposes.call("call_tool", "5"))
+    [payload] = await codec.encode([plain])
+    assert await activity(tmp_path, keys, "5").decode([payload]) == ["x"]
+    for other in (activity(tmp_path, keys, "6"), activity(tmp_path, keys, "5", "call_model")):
+        with pytest.raises(ApplicationError, match="was read elsewhere"):
+            await other.decode([payload])
+    [unnamed] = await converter(tmp_path, keys).encode(["x"])
+    with pytest.raises(ApplicationError, match="was read elsewhere"):
+        await activity(tmp_path, keys, "5").decode([unnamed])
+
+
+async def test_a_payload_names_its_purpose(tmp_path: Path, keys: Keyring) -> None:
+    with encrypt_for(purposes.signal("pause")):
+        [payload] = await converter(tmp_path, keys).encode(["x"])
+    codec = converter(tmp_path, keys).payload_codec
+    assert codec is not None
+    [decoded] = await codec.decode([payload])
+    assert purpose_of(decoded) == ("signal", "pause")
+    assert payload.metadata[PLACE] == b'["default","run-1","signal","pause"]'
+    payload.metadata[PLACE] = b'["default","run-1","signal","stop"]'
+    assert is_refused((await codec.decode([payload]))[0])
+    [answer] = await activity(tmp_path, keys, "5").encode(["x"])
+    assert purpose_of((await codec.decode([answer]))[0]) == ("result", "call_tool", "5")
 
 
 def flipped(data: bytes, at: int) -> bytes:
@@ -73,7 +101,7 @@ async def test_no_flipped_bit_goes_unseen(tmp_path: Path, keys: Keyring) -> None
     seen = 0
     for at in range(len(payload.data)):
         bad = Payload(metadata=payload.metadata, data=flipped(payload.data, at))
-        with pytest.raises(ApplicationError, match="changed since it was encrypted"):
+        with pytest.raises((ApplicationError, EncryptionKeyMissing)):
             await ours.decode([bad])
         seen += 1
     for name, value in payload.metadata.items():
@@ -103,8 +131,7 @@ async def test_a_payload_of_another_run_is_refused(
     assert refused.value.type == "DecryptionFailed"
     assert refused.value.non_retryable
     # Nor does it help to say that it is for the other run.
-    payload.metadata[WORKFLOW] = workflow.encode()
-    payload.metadata[NAMESPACE] = namespace.encode()
+    payload.metadata[PLACE] = f'["{namespace}","{workflow}"]'.encode()
     with pytest.raises(ApplicationError, match="changed since it was encrypted"):
         await there.decode([payload])
 
@@ -123,33 +150,29 @@ DUE = "nightly-2026-12-01T02:00:00Z"
 async def test_a_schedule_s_payload_is_that_of_its_runs_and_of_no_others(
     tmp_path: Path, keys: Keyring
 ) -> None:
-    with encrypt_for_schedule():
+    with encrypt_for(purposes.SCHEDULE):
         [payload] = await converter(tmp_path, keys, "nightly").encode(["x"])
     due = converter(tmp_path, keys, DUE)
     assert await due.decode([payload]) == ["x"]
     for other in ("nightly", "nightly-2", "nightly-2026-12-01", "night", f"my-{DUE}"):
-        with pytest.raises(ApplicationError, match=r"for the schedule 'nightly' .* elsewhere"):
+        with pytest.raises(ApplicationError, match=r"nightly\",\"schedule.* elsewhere"):
             await converter(tmp_path, keys, other).decode([payload])
     # It says that it is a schedule's to the run, which takes it for its start alone.
     assert due.payload_codec is not None
-    assert is_scheduled((await due.payload_codec.decode([payload]))[0])
-    activity = ActivitySerializationContext("default", "1", "call", "q", DUE, "CrewRun", False)
-    there = data_converter(tmp_path / "payloads", keys=keys).with_context(activity)
+    assert purpose_of((await due.payload_codec.decode([payload]))[0]) == purposes.SCHEDULE
+    call = ActivitySerializationContext("default", "1", "call", "q", DUE, "CrewRun", False)
+    there = data_converter(tmp_path / "payloads", keys=keys).with_context(call)
     with pytest.raises(ApplicationError, match="elsewhere"):
         await there.decode([payload])
-    for value in (b"0", b"", b"11"):
-        payload.metadata[SCHEDULE] = value
-        with pytest.raises(ApplicationError, match="is refused"):
-            await due.decode([payload])
 
 
 async def test_a_run_s_payload_is_no_schedule_s(tmp_path: Path, keys: Keyring) -> None:
     """Whoever may start runs, and has no key, makes up the id of the other run."""
     [payload] = await converter(tmp_path, keys, "nightly").encode(["x"])
     due = converter(tmp_path, keys, DUE)
-    with pytest.raises(ApplicationError, match=r"for the workflow 'nightly' .* elsewhere"):
+    with pytest.raises(ApplicationError, match=r"nightly.* elsewhere"):
         await due.decode([payload])
-    payload.metadata[SCHEDULE] = b"1"
+    payload.metadata[PLACE] = b'["default","nightly","schedule"]'
     with pytest.raises(ApplicationError, match="changed since it was encrypted"):
         await due.decode([payload])
 
@@ -158,7 +181,7 @@ async def test_a_wrong_key_is_a_missing_one(
     tmp_path: Path, keys: Keyring, other_keys: Keyring
 ) -> None:
     [payload] = await converter(tmp_path, keys).encode(["x"])
-    with pytest.raises(EncryptionKeyMissing, match=payload.metadata[KEY].decode()):
+    with pytest.raises(EncryptionKeyMissing, match=key_of(payload.data)):
         await converter(tmp_path, other_keys).decode([payload])
     with pytest.raises(EncryptionKeyMissing, match="has no keys"):
         await converter(tmp_path, None).decode([payload])
@@ -168,21 +191,19 @@ async def test_what_is_plain_is_refused_unless_it_is_accepted(
     tmp_path: Path, keys: Keyring, key_path: Path
 ) -> None:
     [plain] = await converter(tmp_path, None).encode(["x"])
-    with pytest.raises(DecryptionFailed, match="came without encryption"):
+    with pytest.raises(NotEncrypted, match="came without encryption"):
         await converter(tmp_path, keys).decode([plain])
     codec = converter(tmp_path, keys).payload_codec
     assert codec is not None
-    assert is_plain((await codec.decode([plain]))[0])
+    assert is_not_encrypted((await codec.decode([plain]))[0])
 
     lenient = converter(tmp_path, Keyring(key_path, accept_plain=True))
     assert await lenient.decode([plain]) == ["x"]
     assert lenient.payload_codec is not None
-    [marked] = await lenient.payload_codec.decode([plain])
-    assert is_plain(marked)
-    assert PLAIN_MARK not in plain.metadata
-    [sealed] = await lenient.encode(["x"])
-    [opened] = await lenient.payload_codec.decode([sealed])
-    assert not is_plain(opened)
+    plain.metadata[ORIGIN] = b"x" * 17 + b'["default","run-1","start"]'  # a client says so
+    assert not was_encrypted((await lenient.payload_codec.decode([plain]))[0])
+    [encrypted] = await lenient.encode(["x"])
+    assert was_encrypted((await lenient.payload_codec.decode([encrypted]))[0])
 
 
 async def test_keys_are_rotated_while_a_process_goes_on(
@@ -192,10 +213,10 @@ async def test_keys_are_rotated_while_a_process_goes_on(
     [before] = await slow.encode(["old"])
     new = rotated()
     [after] = await converter(tmp_path, Keyring(key_path)).encode(["new"])
-    assert after.metadata[KEY].decode() == new
+    assert key_of(after.data) == new
     assert await slow.decode([before, after]) == ["old", "new"]
     [own] = await slow.encode(["own"])
-    assert own.metadata[KEY].decode() == new
+    assert key_of(own.data) == new
 
 
 async def test_values_of_a_retired_key_are_refused_for_good(
@@ -204,8 +225,7 @@ async def test_values_of_a_retired_key_are_refused_for_good(
     [forged] = await converter(tmp_path, other_keys).encode(["x"])
     with pytest.raises(EncryptionKeyMissing, match="--unknown"):
         await converter(tmp_path, keys).decode([forged])
-    file = read_keys(key_path)
-    write_keys(key_path, file.model_copy(update={"retired": (other_keys.current,)}))
+    change_keys(key_path, lambda file: file.retire(other_keys.current))
     with pytest.raises(ApplicationError, match="retired key"):
         await converter(tmp_path, keys).decode([forged])
 
@@ -247,7 +267,7 @@ async def test_a_failure_that_is_about_keys_says_so_to_who_has_none(
     ours = converter(tmp_path, keys)
     for error, told in (
         (EncryptionKeyMissing("this process has no key 'K'", place="/keys.json"), True),
-        (DecryptionFailed(f"a payload is refused: {NOT_ENCRYPTED}"), True),
+        (NotEncrypted(f"a payload is refused: {NOT_ENCRYPTED}"), True),
         (DecryptionFailed("a row of the store is refused: it was changed (memory 'tea')"), False),
     ):
         failure = Failure()
@@ -293,34 +313,37 @@ def test_a_key_file_that_others_can_read_is_refused(key_path: Path, mode: int) -
 
 
 def test_a_bad_key_file_says_what_is_wrong_and_never_what_is_there(tmp_path: Path) -> None:
-    path, key, other = tmp_path / "keys", new_key(1), new_key(2)
-    cases = {
-        "": "no key file",
-        "{}": "no key file",
-        '{"keys": 3, "current": "CANARY"}': "no key file",
-        KeyFile(keys=(key,), current="CANARY").model_dump_json(): "current key",
-        KeyFile(
-            keys=(key.model_copy(update={"key": other.key}),), current=key.id
-        ).model_dump_json(): "is damaged",
-    }
-    for text, message in cases.items():
-        path.write_text(text)
+    path, text = tmp_path / "keys", new_key_file().to_json()
+    secret = new_key_file().entries[0]["keyData"]["value"]
+    for wrong in (
+        "",
+        "{}",
+        "[]",
+        "null",
+        '{"primaryKeyId": 1, "key": []}',
+        '{"primaryKeyId": "CANARY", "key": 3}',
+        text.replace('"primaryKeyId": ', '"primaryKeyId": 1'),
+        text.replace("AesGcmKey", secret),
+        text.replace("ENABLED", "DISABLED"),
+        text.replace('"TINK"', '"RAW"'),
+    ):
+        path.write_text(wrong)
         path.chmod(0o600)
-        with pytest.raises(UsageError, match=message) as error:
+        with pytest.raises(UsageError, match="no key file") as error:
             Keyring(path)
-        assert other.key not in str(error.value)
+        assert secret not in str(error.value)
         assert error.value.__cause__ is None
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         Keyring(tmp_path / "nothing")
 
 
 def test_a_file_that_is_gone_for_a_moment_changes_nothing(keys: Keyring, key_path: Path) -> None:
-    key, sealed = keys.encrypt(b"x", b"y")
+    data = keys.encrypt(b"x", b"y")
     key_path.unlink()
     keys._checked_at = 0
-    assert keys.decrypt(key, sealed, b"y") == b"x"
+    assert keys.decrypt(data, b"y") == b"x"
     with pytest.raises(EncryptionKeyMissing):
-        keys.decrypt("another", sealed, b"y")
+        keys.decrypt(b"\1\0\0\0\1" + data[5:], b"y")
 
 
 @pytest.mark.parametrize(
@@ -329,8 +352,8 @@ def test_a_file_that_is_gone_for_a_moment_changes_nothing(keys: Keyring, key_pat
 def test_what_strangers_say_of_a_refusal_harms_nobody(told: bytes) -> None:
     payload = Payload(metadata={"encoding": REFUSED}, data=told)
 
-    assert not is_plain(payload)
-    assert payload_refusal(payload) == ("it is not readable", False, "")
+    assert not is_not_encrypted(payload)
+    assert payload_refusal(payload) == ("DecryptionFailed", "it is not readable", "")
 
 
 @pytest.mark.parametrize("name", ["/dev/zero", "../../secret", "", "A" * 64, "a" * 64 + "\n"])

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,9 @@ from crewlog.encryption import keys as keys_module
 from crewlog.encryption.keys import (
     KeyFile,
     Keyring,
-    associated_data,
     change_keys,
-    new_key,
+    json_list,
+    new_key_file,
     read_keys,
     write_keys,
 )
@@ -24,12 +25,12 @@ from crewlog.errors import DecryptionFailed, UsageError
 
 def test_keys_that_are_added_at_once_are_all_there(key_path: Path) -> None:
     first = read_keys(key_path).current
-    new = [new_key(at) for at in range(8)]
+    new = [new_key_file() for _ in range(8)]
     together = threading.Barrier(len(new))
 
     def add(index: int) -> None:
         def changed(file: KeyFile) -> KeyFile:
-            return file.model_copy(update={"keys": (*file.keys, new[index])})
+            return file.add(new[index], new[index].ids)
 
         together.wait()
         change_keys(key_path, changed)
@@ -39,31 +40,54 @@ def test_keys_that_are_added_at_once_are_all_there(key_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {each.id for each in read_keys(key_path).keys} == {first, *(each.id for each in new)}
+    assert {*read_keys(key_path).ids} == {first, *(each.current for each in new)}
 
 
 @pytest.mark.parametrize(
     "parts", [(), ("a",), ("a", "b"), ('"],["', "\\", "\n"), ("ü€🜁", "\ud800")]
 )
-def test_what_a_value_is_bound_to_is_json_as_it_always_was(parts: tuple[str, ...]) -> None:
-    # What is stored opens with these very bytes only.
-    known = json.dumps(["row", *parts], ensure_ascii=True, separators=(",", ":")).encode()
-    assert associated_data("row", *parts) == known
+def test_json_list_writes_what_json_writes(parts: tuple[str, ...]) -> None:
+    assert json_list(parts) == json.dumps(parts, separators=(",", ":"))
 
 
 def test_a_link_leads_to_the_key_file_still(key_path: Path, tmp_path: Path) -> None:
-    link, new = tmp_path / "link.json", new_key(2)
+    link, old = tmp_path / "link.json", read_keys(key_path)
     link.symlink_to(key_path)
-    change_keys(link, lambda file: file.model_copy(update={"keys": (*file.keys, new)}))
+    new = change_keys(link, lambda file: file.rotate())
     assert link.is_symlink()
-    assert read_keys(key_path).keys[-1] == new
+    assert read_keys(key_path) == new != old
 
 
-def test_a_key_is_not_there_and_retired(key_path: Path) -> None:
+def test_a_key_set_of_tink_is_a_key_file(key_path: Path, keys: Keyring) -> None:
+    """Other programs that use Tink, such as tinkey, read and change it."""
+    import tink
+    from tink import aead, json_proto_keyset_format, secret_key_access
+
+    handle = json_proto_keyset_format.parse(key_path.read_text(), secret_key_access.TOKEN)
+    cipher = handle.primitive(aead.Aead)
+    assert cipher.decrypt(keys.encrypt(b"text", b"here"), b"here") == b"text"
+    made = tink.new_keyset_handle(aead.aead_key_templates.AES256_GCM)
+    key_path.write_text(json_proto_keyset_format.serialize(made, secret_key_access.TOKEN))
+    assert read_keys(key_path).current == str(made.keyset_info().primary_key_id)
+
+
+def test_a_prepared_key_becomes_current_later(key_path: Path) -> None:
     file = read_keys(key_path)
-    write_keys(key_path, file.model_copy(update={"retired": (file.current,)}))
-    with pytest.raises(UsageError, match=f"the key '{file.current}' is both in"):
-        read_keys(key_path)
+    prepared = file.rotate(prepare=True)
+    assert prepared.current == file.current
+    assert prepared.ids == [file.current, prepared.prepared]
+    other = new_key_file()
+    assert prepared.add(other, other.ids).rotate().current == prepared.prepared
+    assert prepared.retire(prepared.prepared).prepared == ""
+
+
+def test_a_retired_key_is_destroyed_until_it_is_added_again(key_path: Path) -> None:
+    file = read_keys(key_path)
+    retired = file.rotate().retire(file.current)
+    assert retired.retired == [file.current]
+    assert file.entries[0]["keyData"]["value"] not in retired.to_json()
+    added = retired.add(file, file.ids)
+    assert (added.retired, added.ids[0]) == ([], file.current)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
@@ -81,53 +105,51 @@ def test_a_file_that_was_cut_off_is_said_and_the_keys_at_hand_go_on(
     key_path: Path, keys: Keyring, kept: int
 ) -> None:
     text = key_path.read_text().rstrip()
-    secret = read_keys(key_path).keys[0].key
+    secret = read_keys(key_path).entries[0]["keyData"]["value"]
     key_path.write_text(text[:kept])
     with pytest.raises(UsageError, match="no key file") as error:
         read_keys(key_path)
     assert secret[:10] not in str(error.value)
     keys._checked_at = 0  # type: ignore[attr-defined]
-    key, data = keys.encrypt(b"text", b"here")
-    assert keys.decrypt(key, data, b"here") == b"text"
+    assert keys.decrypt(keys.encrypt(b"text", b"here"), b"here") == b"text"
 
 
 def test_why_a_key_opens_nothing_is_told_as_the_file_has_it(key_path: Path, keys: Keyring) -> None:
-    key, data = keys.encrypt(b"text", b"")
-    assert (keys.key_problem(key), keys.key_problem("AAAAAAAAAAAA")) == ("", "unknown")
-    new = new_key(2)
-    write_keys(key_path, KeyFile(keys=(new,), current=new.id, retired=(key,)))
-    assert keys.key_problem(new.id) == ""
+    data, key = keys.encrypt(b"text", b""), keys.current
+    assert (keys.key_problem(key), keys.key_problem("1")) == ("", "unknown")
+    new = change_keys(key_path, lambda file: file.rotate().retire(key))
+    assert keys.key_problem(new.current) == ""
     assert keys.key_problem(key) == "retired"
     with pytest.raises(DecryptionFailed, match="retired key"):
-        keys.decrypt(key, data, b"")
+        keys.decrypt(data, b"")
 
 
 def test_a_key_that_was_retired_opens_nothing_where_nothing_is_sealed(
     key_path: Path, keys: Keyring
 ) -> None:
     """A codec server opens alone, and meets no key that it does not know."""
-    key, data = keys.encrypt(b"text", b"")
-    assert keys.decrypt(key, data, b"") == b"text"
-    new = new_key(2)
-    write_keys(key_path, KeyFile(keys=(new,), current=new.id, retired=(key,)))
+    data, key = keys.encrypt(b"text", b""), keys.current
+    assert keys.decrypt(data, b"") == b"text"
+    change_keys(key_path, lambda file: file.rotate().retire(key))
     keys._checked_at = 0  # type: ignore[attr-defined]
     with pytest.raises(DecryptionFailed, match="retired key"):
-        keys.decrypt(key, data, b"")
+        keys.decrypt(data, b"")
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
     key_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new, there = new_key(2), read_keys(key_path)
+    there, load = read_keys(key_path), keys_module._load
+    new = there.rotate()
 
-    def replaced(path: Path) -> KeyFile:
-        found = read_keys(path)
-        write_keys(path, KeyFile(keys=(*there.keys, new), current=new.id))
+    def replaced(path: Path) -> tuple[KeyFile, Any]:
+        found = load(path)
+        write_keys(path, new)
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(keys_module, "read_keys", replaced)
+        patch.setattr(keys_module, "_load", replaced)
         ring = Keyring(key_path)
     assert ring.current == there.current
-    assert ring.key_problem(new.id) == ""
-    assert ring.current == new.id
+    assert ring.key_problem(new.current) == ""
+    assert ring.current == new.current

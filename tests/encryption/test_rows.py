@@ -28,14 +28,14 @@ def test_a_text_opens_where_it_stands_and_nowhere_else(keys: Keyring) -> None:
 
 def test_no_changed_character_goes_unseen(keys: Keyring) -> None:
     cipher = RowCipher(keys, "default")
-    # 69 bytes, with nonce and tag: no bit of its last character is left over.
-    kept = cipher.encrypt("x" * 41, "entry", "run", "1", "d")
+    # 75 bytes, with key id, nonce and tag: no bit of its last character is left over.
+    kept = cipher.encrypt("x" * 42, "entry", "run", "1", "d")
     for at in range(len(kept)):
         bad = kept[:at] + ("A" if kept[at] != "A" else "B") + kept[at + 1 :]
         with pytest.raises((DecryptionFailed, EncryptionKeyMissing)):
             cipher.decrypt(bad, "entry", "run", "1", "d")
     with pytest.raises(DecryptionFailed):
-        cipher.decrypt(f"{PREFIX}{keys.current}:", "entry", "run", "1", "d")
+        cipher.decrypt(f"{PREFIX}{keys.current}:AAAA", "entry", "run", "1", "d")
 
 
 def test_plain_rows_and_rows_of_other_keys(

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
+from crewlog.encryption.keys import Keyring, new_key_file, write_keys
 from crewlog.encryption.rows import RowCipher
 from crewlog.ids import RunId
 from crewlog.store import InMemoryStore, PostgresStore, Store
@@ -44,8 +44,8 @@ async def sealed_postgres(
     postgres_dsn: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[PostgresStore]:
     """One that encrypts its rows."""
-    path, key = tmp_path_factory.mktemp("keys") / "keys.json", new_key(1)
-    write_keys(path, KeyFile(keys=(key,), current=key.id))
+    path = tmp_path_factory.mktemp("keys") / "keys.json"
+    write_keys(path, new_key_file())
     store = await PostgresStore.connect(
         await new_database(postgres_dsn), cipher=RowCipher(Keyring(path), "default")
     )

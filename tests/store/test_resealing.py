@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
+from crewlog.encryption.keys import KeyFile, Keyring, new_key_file, write_keys
 from crewlog.encryption.rows import PREFIX, RowCipher
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.ids import AgentName, CrewName
@@ -25,7 +25,8 @@ from crewlog.store.memories import (
 from crewlog.store.reencryption import key_uses, reencrypt
 
 CREW = CrewName("canary-free")
-FIRST, SECOND = new_key(1), new_key(2)
+FIRST = new_key_file()
+ROTATED = FIRST.rotate()
 CANARIES = ("harpsichord", "zeppelin", "marmalade")
 """In a memory's key, its text and its metadata."""
 
@@ -33,16 +34,16 @@ CANARIES = ("harpsichord", "zeppelin", "marmalade")
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     found = tmp_path / "keys.json"
-    write_keys(found, KeyFile(keys=(FIRST,), current=FIRST.id))
+    write_keys(found, FIRST)
     return found
 
 
 def rotated() -> KeyFile:
-    return KeyFile(keys=(FIRST, SECOND), current=SECOND.id)
+    return ROTATED
 
 
 def retired() -> KeyFile:
-    return KeyFile(keys=(SECOND,), current=SECOND.id, retired=(FIRST.id,))
+    return ROTATED.retire(FIRST.current)
 
 
 async def opened(database: str, path: Path | None, **options: Any) -> PostgresStore:
@@ -116,11 +117,11 @@ async def test_memories_are_found_after_their_key_is_retired(database: str, path
     await store.close()
     write_keys(path, rotated())
     store = await opened(database, path)
-    assert await key_uses(store) == {FIRST.id: 9}
+    assert await key_uses(store) == {FIRST.current: 9}
     told: list[str] = []
     assert await reencrypt(store, told.append) == 3
     assert told == ["memories: 3 rows"]
-    assert await key_uses(store) == {SECOND.id: 9}
+    assert await key_uses(store) == {ROTATED.current: 9}
     assert await reencrypt(store, told.append) == 0, "it is done once"
     await store.close()
     write_keys(path, retired())
@@ -156,7 +157,7 @@ async def test_plain_memories_are_encrypted_with_their_keys_and_words(
 async def test_of_two_rows_of_one_memory_the_newer_stays(database: str, path: Path) -> None:
     """A process that has not yet seen the new key writes beside one that has."""
     first = path.with_name("first.json")
-    write_keys(first, KeyFile(keys=(FIRST,), current=FIRST.id))
+    write_keys(first, FIRST)
     write_keys(path, rotated())
     behind, ahead = await opened(database, first), await opened(database, path)
     await write(ahead, note("a", "older", at=10), note("b", "b", at=10))

@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
+from crewlog.encryption.keys import Keyring, new_key_file, write_keys
 from crewlog.encryption.rows import RowCipher
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
 from crewlog.ids import ContentHash, RunId
@@ -23,8 +23,7 @@ from store.journals import Journal, asked, started
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    key = new_key(1)
-    write_keys(tmp_path / "keys.json", KeyFile(keys=(key,), current=key.id))
+    write_keys(tmp_path / "keys.json", new_key_file())
     return tmp_path / "keys.json"
 
 

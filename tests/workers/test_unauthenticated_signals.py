@@ -12,8 +12,8 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 from crewlog.authority.principals import signed_text
-from crewlog.encryption.codec import PLAIN_MARK, give_up, refused_payload, unavailable_payload
-from crewlog.errors import NotPermitted
+from crewlog.encryption.codec import give_up, refused_payload, unavailable_payload
+from crewlog.errors import DecryptionFailed, NotPermitted
 from crewlog.graph.engine import Engine
 from crewlog.ids import RESERVED
 from crewlog.workflows import authorization
@@ -37,14 +37,14 @@ def came(*payloads: Payload) -> QueuedCommand:
     return QueuedCommand("pause", UndecodedPayload("", [RawValue(each) for each in payloads]))
 
 
-def weighed(incoming: QueuedCommand, *, encrypted: bool = False) -> int:
-    return signal_work(incoming, is_limited=True, encrypted=encrypted)
+def weighed(incoming: QueuedCommand) -> int:
+    return signal_work(incoming, is_limited=True)
 
 
 def test_counting_a_signal_is_cheap() -> None:
     bare = Payload(metadata=JSON, data=b'{"id": "p"}')
     assert weighed(came(bare)) == 1
-    assert signal_work(came(bare), is_limited=False, encrypted=False) == PARSE_WORK
+    assert signal_work(came(bare), is_limited=False) == PARSE_WORK
     assert weighed(came()) == weighed(came(bare, bare)) == 1
     for name in (b'"proof"', rb'"\u0070roof"'):
         signed = Payload(
@@ -56,11 +56,8 @@ def test_counting_a_signal_is_cheap() -> None:
 @pytest.mark.parametrize("content", [b"{}", b'{"proof": "' + b"x" * 10_000])
 def test_other_settings_give_the_same_result(content: bytes) -> None:
     """Else a replay would rest elsewhere than the history says."""
-    plain = Payload(metadata={**JSON, PLAIN_MARK: b"1"}, data=content)
-    seen = [came(plain), came(refused_payload("it came without encryption", plain=True))]
-    assert len({weighed(each, encrypted=True) for each in seen}) == 1
-    # A run that was begun without encryption: before that was turned on, and since.
-    assert weighed(came(Payload(metadata=JSON, data=content))) == weighed(came(plain))
+    refused = came(refused_payload(DecryptionFailed("it came without encryption")))
+    assert weighed(refused) == PARSE_WORK
     # A payload outside the history that was given up, with its file away and back.
     away = QueuedCommand(
         "pause", InvalidPayload(unavailable_payload("file").metadata["encoding"].decode())
@@ -139,10 +136,7 @@ async def test_a_signal_without_a_signature_is_not_read(signed: bool) -> None:
 async def test_the_loop_yields_after_some_work() -> None:
     incoming = QueuedCommand("pause", PAUSE)
     strangers = UnauthenticatedSignals()
-    rested = [
-        strangers.must_pause(incoming, encrypted=False)
-        for _ in range(2 * WORK_PER_PAUSE // PARSE_WORK)
-    ]
+    rested = [strangers.must_pause(incoming) for _ in range(2 * WORK_PER_PAUSE // PARSE_WORK)]
     assert [at for at, rests in enumerate(rested, 1) if rests] == [
         WORK_PER_PAUSE // PARSE_WORK,
         len(rested),

@@ -21,7 +21,6 @@ from temporalio import workflow
 from temporalio.exceptions import FailureError
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
     from crewlog.state.calls import FIND_COMMAND, FindCommand, FindCommandResult
     from crewlog.wire import NOTIFY_MERGE, Answer, Change, Rollback
@@ -31,7 +30,6 @@ from crewlog.workflows.activity_options import LOCAL_OPTIONS
 from crewlog.workflows.commands import answer_edits, changes
 from crewlog.workflows.commands.effects import apply_command, id_to_look_up
 from crewlog.workflows.commands.queue import (
-    InvalidPayload,
     NotPrepared,
     Preparation,
     QueuedCommand,
@@ -113,7 +111,7 @@ class CommandProcessor:
             self.queue += self._blocked
             self._blocked = []
         while self.queue:
-            if self.unauthenticated.must_pause(self.queue[0], encrypted=self._context.encrypted):
+            if self.unauthenticated.must_pause(self.queue[0]):
                 self._context.events += 1  # its marker
                 await authorization.record_time()
             await self._take(self.queue.pop(0))
@@ -125,13 +123,11 @@ class CommandProcessor:
 
     async def _is_for_loop(self, incoming: QueuedCommand) -> bool:
         """Decodes a command; returns whether the loop is to apply it now, authorized."""
-        context, engine = self._context, self._context.engine
+        engine = self._context.engine
         is_notification = incoming.name == NOTIFY_MERGE
         if not is_notification and self.unauthenticated.count_undecoded(engine, incoming):
             return False
         decode_payload(incoming)
-        if incoming.is_unencrypted and context.encrypted:
-            incoming.data = InvalidPayload(NOT_ENCRYPTED)
         if is_notification:
             if not engine.prompt.is_active:  # a run without a crew is in no run merge
                 self._run_merge.add_notification(incoming.data)

@@ -31,9 +31,7 @@ with workflow.unsafe.imports_passed_through():
         KEY_MISSING,
         MissingKey,
         is_given_up,
-        is_plain,
         is_refused,
-        is_scheduled,
         is_unavailable,
         missing_file,
         missing_key,
@@ -147,8 +145,6 @@ class QueuedCommand:
     """Whether a client waits for its outcome."""
     args: Sequence[RawValue] = ()
     """The decoded payloads; empty if an earlier execution received it."""
-    is_unencrypted: bool = False
-    """Whether it arrived unencrypted at a worker that encrypts."""
 
     checked: CheckedAuthorization | None = None
     """None until it is authorized."""
@@ -238,18 +234,10 @@ class UndecodedPayload(InvalidPayload):
         data = self.args[0].payload.data
         return b"proof" not in data and b"\\u" not in data
 
-    def may_be_replaced(self, *, encrypted: bool) -> bool:
-        """Whether the worker may have replaced a payload: one that it refuses or cannot read.
-
-        Args:
-            encrypted: Whether unencrypted commands are rejected.
-        """
-        return any(
-            is_refused(each.payload)
-            or is_given_up(each.payload)
-            or (encrypted and is_plain(each.payload))
-            for each in self.args
-        )
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the worker may have replaced a payload: one that it refuses or cannot read."""
+        return any(is_refused(each.payload) or is_given_up(each.payload) for each in self.args)
 
     @property
     def size(self) -> int:
@@ -270,7 +258,6 @@ def decode_payload(incoming: QueuedCommand) -> QueuedCommand:
     """
     if isinstance(incoming.data, UndecodedPayload):
         incoming.args = incoming.data.args
-        incoming.is_unencrypted = _is_unencrypted(incoming.data.args)
         incoming.data = read_client_args(incoming.data.args)
     if isinstance(incoming.data, UnavailablePayload):
         raise unavailable_payload_error(incoming.data.file, incoming.data.key)
@@ -325,21 +312,17 @@ def read_args(args: Sequence[RawValue]) -> Any:
 
 
 def read_client_args(args: Sequence[RawValue]) -> Any:
-    """`read_args` for a client's command. Ids of the run and inputs of schedules are invalid."""
+    """`read_args` for a client's command, whose id is none of the run's own."""
     data = read_args(args)
     command = data.get("id") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if isinstance(command, str) and command.startswith(RESERVED):
         return InvalidPayload(f"ids that begin with {RESERVED!r} are the run's own")
-    if any(is_scheduled(each.payload) for each in args):
-        return InvalidPayload("the payload is the input with which a schedule starts its runs")
     return data  # pyright: ignore[reportUnknownVariableType]
 
 
 def receive_command(name: str, args: Sequence[RawValue]) -> QueuedCommand:
     """Makes a queued command of an update."""
-    return QueuedCommand(
-        name, read_client_args(args), now(), is_unencrypted=_is_unencrypted(args), args=args
-    )
+    return QueuedCommand(name, read_client_args(args), now(), args=args)
 
 
 def receive_signal(name: str, args: Sequence[RawValue]) -> QueuedCommand:
@@ -347,11 +330,6 @@ def receive_signal(name: str, args: Sequence[RawValue]) -> QueuedCommand:
     if any(is_unavailable(each.payload) for each in args):
         return receive_command(name, args)  # the worker has requested the payload
     return QueuedCommand(name, UndecodedPayload("it is not decoded yet", args), now())
-
-
-def _is_unencrypted(args: Sequence[RawValue]) -> bool:
-    # A payload that was given up is rejected as that, even if its file appears later and is plain.
-    return any(is_plain(each.payload) and not is_given_up(each.payload) for each in args)
 
 
 def parse_command(name: str, data: Any) -> Command:

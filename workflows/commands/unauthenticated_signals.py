@@ -49,15 +49,10 @@ class UnauthenticatedSignals:
         """How many were counted since the last entry."""
         self._work = 0
 
-    def must_pause(self, incoming: QueuedCommand, *, encrypted: bool) -> bool:
-        """Whether the loop must pause before it takes a command.
-
-        Args:
-            incoming: The next command.
-            encrypted: Whether unencrypted commands are rejected.
-        """
+    def must_pause(self, incoming: QueuedCommand) -> bool:
+        """Whether the loop must pause before it takes a command."""
         is_limited = self._rejections >= MAX_REJECTIONS
-        self._work += signal_work(incoming, is_limited=is_limited, encrypted=encrypted)
+        self._work += signal_work(incoming, is_limited=is_limited)
         if self._work < WORK_PER_PAUSE:
             return False
         self._work = 0
@@ -110,16 +105,15 @@ class UnauthenticatedSignals:
             self.record(engine)
 
 
-def signal_work(incoming: QueuedCommand, *, is_limited: bool, encrypted: bool) -> int:
+def signal_work(incoming: QueuedCommand, *, is_limited: bool) -> int:
     """The work of a command. It depends on the bytes only, not on the settings of the worker.
 
     Args:
         incoming: The command.
         is_limited: Whether signals without a signature are only counted.
-        encrypted: Whether unencrypted commands are rejected.
     """
     payload = incoming.data
-    if not isinstance(payload, UndecodedPayload) or payload.may_be_replaced(encrypted=encrypted):
+    if not isinstance(payload, UndecodedPayload) or payload.is_replaced:
         return PARSE_WORK
     if is_limited and payload.is_unsigned:
         return 1

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
+import socket
 from pathlib import Path
 
 from crewlog.cli import exits
 from crewlog.cli.screen import Screen
 from crewlog.cli.services import connected
 from crewlog.encryption.keys import Keyring
-from crewlog.encryption.server import CodecServer
+from crewlog.encryption.server import codec_app, serve
 from crewlog.errors import UsageError
 
 
@@ -33,19 +33,18 @@ async def serve_pages(path: Path, port: int, origin: str | None, *, as_json: boo
             remedy="Say it: --origin http://localhost:8233",
         )
     token = os.environ.get("CREWLOG_CODEC_TOKEN") or secrets.token_urlsafe(24)
-    server = CodecServer(Keyring(path), page, token, namespace)
+    app = codec_app(Keyring(path), page, token, namespace)
     try:
-        listening = await server.start(port)
+        listening = socket.create_server(("127.0.0.1", port))
     except OSError as error:
         raise UsageError(
             f"the port {port} cannot be had: {error.strerror}", remedy="Choose another: --port"
         ) from None
-    at = listening.sockets[0].getsockname()[1]
+    at = listening.getsockname()[1]
     if as_json:
         screen.record({"endpoint": f"http://localhost:{at}", "origin": page, "token": token})
     else:
         screen.line(("▸ ", "green"), f"decrypts at http://localhost:{at} for {page}")
         screen.line(f"  token   {token}")
-    async with listening:
-        await asyncio.Event().wait()
+    await serve(app, listening)
     return exits.OK

@@ -52,8 +52,7 @@ def init(
     from crewlog.encryption.keys import (  # noqa: PLC0415
         ACCEPT_PLAIN,
         KEYS,
-        KeyFile,
-        new_key,
+        new_key_file,
         write_keys,
     )
 
@@ -62,18 +61,18 @@ def init(
             f"there is a file {str(path)!r} already",
             remedy="`crewlog encryption rotate` gives a key file a new key.",
         )
-    key = new_key(_now())
+    file = new_key_file()
     try:
-        write_keys(path, KeyFile(keys=(key,), current=key.id))
+        write_keys(path, file)
     except OSError as error:
         raise UsageError(
             f"the key file cannot be written: {error.strerror}", place=str(path)
         ) from None
     screen = Screen(as_json=as_json)
     if as_json:
-        screen.document({"path": str(path), "key": key.id})
+        screen.document({"path": str(path), "key": file.current})
         return exits.OK
-    screen.line(("✓ ", "green"), f"{short_path(path)} has one key, {key.id}")
+    screen.line(("✓ ", "green"), f"{short_path(path)} has one key, {file.current}")
     screen.note("  Turn encryption on for workers, clients and commands alike:")
     screen.note(f"  export {KEYS}={path.absolute()}")
     screen.note(
@@ -99,7 +98,7 @@ async def _status(path: Path | None, *, as_json: bool) -> int:
     file = read_keys(where)
     async with connected(screen, both=True, allow_unreadable=True) as client:
         runs, rows = await _uses(client)
-    ids = list(dict.fromkeys([*(key.id for key in file.keys), *file.retired, *runs, *rows]))
+    ids = list(dict.fromkeys([*file.ids, *file.retired, *runs, *rows]))
     found = [
         {
             "key": each,
@@ -134,7 +133,7 @@ def _state(file: KeyFile, key: str) -> str:
         return "retired"
     if not key:
         return "not encrypted"
-    return "reads" if any(each.id == key for each in file.keys) else "not in the file"
+    return "reads" if key in file.ids else "not in the file"
 
 
 @encryption.command()
@@ -154,42 +153,32 @@ def rotate(
     """Write with a new key from now on; old ones go on reading. Nothing is started anew."""
     del debug
     from crewlog.cli.screen import Screen  # noqa: PLC0415
-    from crewlog.encryption.keys import change_keys, new_key  # noqa: PLC0415
+    from crewlog.encryption.keys import change_keys  # noqa: PLC0415
 
     where = _path(keys)
 
     def rotated(file: KeyFile) -> KeyFile:
-        newest = file.keys[-1]
-        waiting = newest.id != file.current and file.prepared == newest.id
-        if prepare and waiting:
+        if prepare and file.prepared:
             raise UsageError(
-                f"the key {newest.id!r} is prepared already",
+                f"the key {file.prepared!r} is prepared already",
                 remedy="Once every machine has the file: `crewlog encryption rotate`.",
             )
-        key = newest if waiting else new_key(_now())
-        return file.model_copy(
-            update={
-                "keys": file.keys if waiting else (*file.keys, key),
-                "current": file.current if prepare else key.id,
-                "prepared": key.id if prepare else "",
-            }
-        )
+        return file.rotate(prepare=prepare)
 
     changed = change_keys(where, rotated)
-    key = changed.keys[-1]
+    key = changed.ids[-1]
     screen = Screen(as_json=as_json)
     if as_json:
-        screen.document({"path": str(where), "key": key.id, "current": changed.current})
+        screen.document({"path": str(where), "key": key, "current": changed.current})
         return exits.OK
     what = "can be read with" if prepare else "is written with"
-    screen.line(("✓ ", "green"), f"what is encrypted from now on {what} the key {key.id}")
+    screen.line(("✓ ", "green"), f"what is encrypted from now on {what} the key {key}")
     if prepare:
         screen.note("  Copy the file to every machine, then: `crewlog encryption rotate`.")
     return exits.OK
 
 
-# One id in 64 begins with a hyphen, and is no option.
-@encryption.command(context_settings={"ignore_unknown_options": True})
+@encryption.command()
 def retire(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The key's id.", show_default=False)],
     unknown: Annotated[
@@ -222,13 +211,7 @@ async def _retire(key: str, where: Path, *, unknown: bool, as_json: bool) -> int
 
     def retired(now: KeyFile) -> KeyFile:
         _check_given(now, key, where, unknown=unknown)  # it may be another file than before
-        return now.model_copy(
-            update={
-                "keys": tuple(each for each in now.keys if each.id != key),
-                "retired": tuple(dict.fromkeys([*now.retired, key])),
-                "prepared": "" if now.prepared == key else now.prepared,
-            }
-        )
+        return now.retire(key)
 
     change_keys(where, retired)
     if as_json:
@@ -240,13 +223,14 @@ async def _retire(key: str, where: Path, *, unknown: bool, as_json: bool) -> int
 
 
 def _check_given(file: KeyFile, key: str, where: Path, *, unknown: bool) -> None:
-    known = [each.id for each in file.keys]
     if key in file.retired:
         raise UsageError(f"the key {key!r} is retired already", place=str(where))
-    if unknown == (key in known):
+    if not key.isdecimal() or int(key) >= 2**32:
+        raise UsageError(f"{key!r} is no id of a key", remedy="It is a number below 2^32.")
+    if unknown == (key in file.ids):
         raise UsageError(
             f"the key {key!r} is {'' if unknown else 'not '}in the key file",
-            remedy=f"Its keys: {', '.join(known)}.",
+            remedy=f"Its keys: {', '.join(file.ids)}.",
             place=str(where),
         )
     if key == file.current:
@@ -303,23 +287,19 @@ def add(
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.encryption.keys import change_keys, read_keys  # noqa: PLC0415
 
-    where, found = _path(keys), {each.id: each for each in read_keys(copy).keys}
-    if key and key not in found:
+    where, other = _path(keys), read_keys(copy)
+    if key and key not in other.ids:
         raise UsageError(
             f"the key {key!r} is not in the file",
-            remedy=f"Its keys: {', '.join(found)}.",
+            remedy=f"Its keys: {', '.join(other.ids)}.",
             place=str(copy),
         )
     taken: list[str] = []
 
     def added(file: KeyFile) -> KeyFile:
-        known = {each.id for each in file.keys}
-        wanted = {key} if key else found.keys() - set(file.retired)
-        new = tuple(each for each in found.values() if each.id in wanted - known)
-        taken.extend(each.id for each in new)
-        # The newest stays last: it may be prepared.
-        rest = tuple(each for each in file.retired if each not in taken)
-        return file.model_copy(update={"keys": (*new, *file.keys), "retired": rest})
+        wanted = {key} if key else {*other.ids} - {*file.retired}
+        taken.extend(each for each in other.ids if each in wanted - {*file.ids})
+        return file.add(other, taken)
 
     change_keys(where, added)
     screen = Screen(as_json=as_json)
@@ -401,7 +381,3 @@ async def _uses(client: Client) -> tuple[dict[str, list[str]], dict[str, int]]:
 
     folder = PayloadSettings().payloads.expanduser()
     return await open_runs(client.temporal, folder), await key_uses(await client.store())
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

@@ -20,11 +20,14 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
 from crewlog.client.gateway import PASSING, SEAM, Gateway, pauses, refusal, update_id
+from crewlog.encryption import purposes
+from crewlog.encryption.codec import encrypt_for, set_purpose
 from crewlog.errors import AnswerRequired, CrewlogError, WaitTimeout
 from crewlog.ids import InterruptId, RunId
 from crewlog.model import Json
@@ -127,13 +130,18 @@ async def ask(
 async def _once(temporal: Client, id: str, command: dict[str, Json], start: Start) -> Any:
     """One round trip: the answer, or none where it did not come in time."""
     try:
-        return await temporal.execute_update_with_start_workflow(
-            "ask",
-            command,
-            start_workflow_operation=start,
-            id=id,
-            rpc_timeout=POLL,
-        )
+        converter = temporal.data_converter
+        [asked] = converter.payload_converter.to_payloads([command])
+        if converter.payload_codec is not None:
+            set_purpose(asked, purposes.update("ask", id))
+        with encrypt_for(purposes.START):
+            return await temporal.execute_update_with_start_workflow(
+                "ask",
+                RawValue(asked),
+                start_workflow_operation=start,
+                id=id,
+                rpc_timeout=POLL,
+            )
     except WorkflowUpdateRPCTimeoutOrCancelledError:
         # The SDK turns the cancellation of our own task into this error, too.
         task = asyncio.current_task()

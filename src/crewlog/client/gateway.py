@@ -21,6 +21,8 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.api.enums.v1 import PendingWorkflowTaskState, TaskQueueType
+from temporalio.api.errordetails.v1 import QueryFailedFailure
+from temporalio.api.failure.v1 import Failure
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflow.v1 import PendingWorkflowTaskInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
@@ -39,8 +41,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
-from crewlog.client.locked import locked, told_by_worker
+from crewlog.client.locked import locked, worker_problem
 from crewlog.dev.pollers import alive
+from crewlog.encryption import purposes
+from crewlog.encryption.codec import encrypt_for
 from crewlog.encryption.failures import ENCODED
 from crewlog.errors import (
     ApprovalMismatch,
@@ -182,7 +186,7 @@ class Gateway:
             except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
                 starting = STARTING in str(error)
                 if not starting or time.monotonic() + pause > deadline or await self._over(run):
-                    raise await self._query_failed(run, name, str(error)) from error
+                    raise await self._query_failed(run, name, error) from error
             except RPCError as error:
                 if error.status in _NO_ANSWER:
                     raise await self._no_answer(run) from error
@@ -207,7 +211,7 @@ class Gateway:
         deadline = time.monotonic() + COMMAND_LIMIT
         for pause in pauses(0.005, 0.25):
             try:
-                with external_payloads(beside):
+                with external_payloads(beside), encrypt_for(purposes.signal(name)):
                     await self.handle(run).signal(
                         name, command, rpc_timeout=timedelta(seconds=CALL_LIMIT)
                     )
@@ -256,7 +260,10 @@ class Gateway:
         for pause in pauses(0.005, 0.25):
             late = time.monotonic() > deadline
             try:
-                with external_payloads(beside):
+                with (
+                    external_payloads(beside),
+                    encrypt_for(purposes.update(name, update_id(command))),
+                ):
                     outcome = await self._update_once(run, name, command)
             except WorkflowUpdateFailedError as error:
                 if _at_the_seam(error) and pause >= SLOW_PAUSE and await self._over(run):
@@ -517,7 +524,8 @@ class Gateway:
             place=self.address,
         )
 
-    async def _query_failed(self, run: RunId, name: str, message: str) -> CrewlogError:
+    async def _query_failed(self, run: RunId, name: str, error: Exception) -> CrewlogError:
+        message = str(error)
         execution = await self.describe(run)
         if execution.workflow_type != wire.WORKFLOW_TYPE:
             return RunNotFound(
@@ -533,7 +541,7 @@ class Gateway:
                 remedy="Look at the worker's log: it may not reach its store.",
                 place=self.address,
             )
-        unread = await locked(self.temporal, run) or told_by_worker(message, run)
+        unread = await locked(self.temporal, run) or worker_problem(_query_failure(error), run)
         if unread is not None:
             return unread
         if "failed state" in message or "WorkflowTaskFailed" in message:
@@ -615,6 +623,15 @@ def _named_there(result: dict[str, Any]) -> str:
     """What of a merged run is called otherwise in the other one, as the end of a sentence."""
     found = [Rename.model_validate(each) for each in result.get("renames", ())]
     return f"; {renames_description(found)}" if found else ""
+
+
+def _query_failure(error: Exception) -> Failure:
+    """The failure of a query; empty if the server does not have it."""
+    rpc, found = error.__context__, QueryFailedFailure()
+    for detail in rpc.grpc_status.details if isinstance(rpc, RPCError) else ():
+        if detail.Unpack(found):
+            return found.failure
+    return Failure()
 
 
 def update_id(command: dict[str, Json]) -> str:

@@ -7,10 +7,9 @@ that have ended are read by people only, and by `rebuild`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 from temporalio.api.common.v1 import Payload
@@ -19,7 +18,8 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from crewlog import wire
-from crewlog.encryption.codec import ENCRYPTED, KEY
+from crewlog.encryption.codec import ENCRYPTED, payloads_in
+from crewlog.encryption.keys import key_of
 from crewlog.errors import TemporalUnavailable
 from crewlog.payload_storage.external_storage import DirectoryDriver
 from crewlog.temporal_service.errors import missing_namespace, namespace_not_found_error
@@ -35,23 +35,6 @@ _PLAIN_EVENTS = {
     "workflow_execution_update_admitted_event_attributes",
 }
 """Events whose plain payloads say nothing of whether their run needs that plain ones are read."""
-
-
-def payloads_in(message: Message) -> Iterator[Payload]:
-    """Every payload in a message, wherever it is; those of search attributes are Temporal's."""
-    if isinstance(message, Payload):
-        yield message
-        return
-    for field, value in message.ListFields():
-        if field.message_type is None or field.name == "search_attributes":
-            continue
-        if field.message_type.GetOptions().map_entry:
-            items: Any = value.values()
-        else:
-            items = value if field.is_repeated else (value,)
-        for each in items:
-            if isinstance(each, Message):
-                yield from payloads_in(each)
 
 
 def folder_of(converter: DataConverter) -> Path | None:
@@ -78,7 +61,7 @@ def _keys_of(message: Message, folder: Path | None) -> set[str]:
     found: set[str] = set()
     for payload in payloads_in(message):
         if payload.metadata.get("encoding") == ENCRYPTED:
-            found.add(payload.metadata.get(KEY, b"").decode("utf-8", "replace"))
+            found.add(key_of(payload.data))
         elif folder is not None and (claim := _CLAIM.search(payload.data)):
             name = claim[1].decode()
             try:

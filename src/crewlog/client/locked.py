@@ -17,9 +17,9 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from crewlog.client.key_uses import folder_of, keys_of
-from crewlog.encryption.codec import NOT_ENCRYPTED, EncryptionCodec
-from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, NO_KEY
-from crewlog.errors import CrewlogError, DecryptionFailed, EncryptionKeyMissing
+from crewlog.encryption.codec import EncryptionCodec
+from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS
+from crewlog.errors import CrewlogError, EncryptionKeyMissing, NotEncrypted
 from crewlog.ids import RunId
 
 _LIMIT = timedelta(seconds=10)
@@ -35,7 +35,7 @@ async def locked(client: Client, run: RunId, execution: str = "") -> CrewlogErro
         execution: Temporal's id of one of its executions; by default the current one.
     """
     converter = client.data_converter
-    folder, told = folder_of(converter), ""
+    folder, failure = folder_of(converter), Failure()
     handle = client.get_workflow_handle(run, run_id=execution or None)
     try:
         async for event in handle.fetch_history_events(rpc_timeout=_LIMIT):
@@ -43,41 +43,34 @@ async def locked(client: Client, run: RunId, execution: str = "") -> CrewlogErro
                 if (error := _lacking(converter, key, run, event)) is not None:
                     return error
             if event.HasField("workflow_task_completed_event_attributes"):
-                told = ""
+                failure = Failure()
             elif event.HasField("workflow_task_failed_event_attributes"):
-                told = _said(event.workflow_task_failed_event_attributes.failure)
+                failure = event.workflow_task_failed_event_attributes.failure
     except RPCError:
         return None  # whoever asks knows already what went wrong
-    return told_by_worker(told, run)
+    return worker_problem(failure, run)
 
 
-def _said(failure: Failure) -> str:
-    """What a failure says of keys, itself or as its cause; else its message."""
-    each: Failure | None = failure
-    while each is not None:
-        if NOT_ENCRYPTED in each.message or NO_KEY in each.message:
-            return each.message
-        each = each.cause if each.HasField("cause") else None
-    return failure.message
-
-
-def told_by_worker(message: str, run: RunId) -> CrewlogError | None:
-    """What is wrong with a worker's keys, by what it said of a task; none where nothing is.
+def worker_problem(failure: Failure, run: RunId) -> CrewlogError | None:
+    """What is wrong with a worker's keys, by a failure of its task; None if nothing is.
 
     Args:
-        message: What it said.
-        run: The run whose task it was.
+        failure: The failure of a workflow task or of a query.
+        run: The run.
     """
-    if NOT_ENCRYPTED in message:
-        return DecryptionFailed(
-            f"the workers do not go on with the run {run!r}: it began without encryption, or was "
-            "answered without, which is on there",
+    kind = failure.application_failure_info.type
+    if kind == NotEncrypted.__name__:
+        return NotEncrypted(
+            f"the workers do not go on with the run {run!r}: it began without encryption, which "
+            "is on there",
             remedy=f"Set {ACCEPT_PLAIN}=true for workers and clients until it has ended. The run "
-            "is safe, and waits. If it began after encryption was turned on everywhere, whoever "
-            "answered has none of the keys: find out who.",
+            "is safe, and waits. If it began after encryption was turned on everywhere, a client "
+            "without the keys has started it.",
             place=f"run {run!r}",
         )
-    return _worker_lacks(message.splitlines()[0], run) if NO_KEY in message else None
+    if kind == EncryptionKeyMissing.__name__:
+        return _worker_lacks(failure.message, run)
+    return worker_problem(failure.cause, run) if failure.HasField("cause") else None
 
 
 def _worker_lacks(message: str, run: RunId) -> EncryptionKeyMissing:

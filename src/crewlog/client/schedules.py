@@ -36,7 +36,8 @@ from crewlog.client.session import Session
 from crewlog.client.starting import checked
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.times import duration_words
-from crewlog.encryption.codec import EncryptionCodec, encrypt_for_schedule
+from crewlog.encryption import purposes
+from crewlog.encryption.codec import EncryptionCodec, encrypt_for
 from crewlog.encryption.rows import PREFIX, RowCipher
 from crewlog.errors import CrewlogError, DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.ids import RunId
@@ -170,7 +171,7 @@ class Schedules:
         schedule.state.paused = paused
         memo = {_CREW: crew_name, _WHEN: when, _BY: start.by}
         try:
-            with encrypt_for_schedule():
+            with encrypt_for(purposes.SCHEDULE):
                 await self._session.temporal.create_schedule(
                     name, schedule, memo=memo, rpc_timeout=_LIMIT
                 )

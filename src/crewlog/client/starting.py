@@ -26,6 +26,8 @@ from crewlog.client.gateway import CALL_LIMIT
 from crewlog.client.session import Session
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
+from crewlog.encryption import purposes
+from crewlog.encryption.codec import encrypt_for
 from crewlog.errors import (
     CrewlogError,
     NotPermitted,
@@ -207,13 +209,14 @@ async def start_workflow(
         options["id_reuse_policy"] = WorkflowIDReusePolicy.ALLOW_DUPLICATE
     replaced = WorkflowIDConflictPolicy.TERMINATE_EXISTING
     try:
-        await session.temporal.start_workflow(
-            wire.WORKFLOW_TYPE,
-            content,
-            id_conflict_policy=replaced if payload.replace else WorkflowIDConflictPolicy.FAIL,
-            rpc_timeout=timedelta(seconds=CALL_LIMIT),
-            **options,
-        )
+        with encrypt_for(purposes.START):
+            await session.temporal.start_workflow(
+                wire.WORKFLOW_TYPE,
+                content,
+                id_conflict_policy=replaced if payload.replace else WorkflowIDConflictPolicy.FAIL,
+                rpc_timeout=timedelta(seconds=CALL_LIMIT),
+                **options,
+            )
     except WorkflowAlreadyStartedError as error:
         raise await id_taken(session, run) from error
     except RPCError as error:

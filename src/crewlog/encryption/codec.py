@@ -1,8 +1,11 @@
-"""The payload codec: AES-256-GCM over whole payloads, bound to the run that they belong to.
+"""The payload codec: Tink's AEAD over whole payloads, bound to the place that they belong to.
 
-An encrypted payload has the id of its key, and the namespace and workflow that it belongs to. All
-of it is authenticated, and compared with the workflow that receives it: a payload that was moved to
-another run is refused like one that was changed.
+A place is a namespace, a workflow, and a purpose in it: the input of an activity, its result, its
+start, a signal, an update. It is the associated data of the encryption, and stands beside the
+encrypted payload, since clients and the codec server read payloads whose place they do not know.
+Whoever acts on a payload compares the place with where it arrived: the codec compares namespace
+and workflow, and the call of an activity; `crewlog.workers.payload_places` compares the purposes of
+what an execution receives. So a payload that was moved is refused like one that was changed.
 
 The codec does not raise for a refused payload: any client may send one by a signal, and an error of
 the codec would fail the workflow task of the run forever. Instead it returns a payload with the
@@ -12,16 +15,7 @@ would differ from its next replay. So the run waits for the key, and gives a com
 `crewlog.payload_storage.external_storage`.
 
 The input of a schedule is encrypted once for all of its runs, before their ids are known. It is
-marked, authenticated, as that of a schedule. It is valid only as the start of runs whose ids begin
-with the id of the schedule. Otherwise a client without a key could copy the start and the commands
-of one run to another run with an id that it chooses.
-
-The result of an activity contains its call, encrypted. Otherwise a client without a key could
-complete a pending call with the result of an earlier one of the same run, see
-`crewlog.workers.activity_ids`.
-
-Whether a plain payload is accepted must follow from the history of the run, since a replay may have
-other settings, see `CrewRun`. So accepted plain payloads are marked.
+valid only as the start of runs whose ids begin with the id of the schedule.
 """
 
 from __future__ import annotations
@@ -29,12 +23,13 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import (
     ActivitySerializationContext,
@@ -45,51 +40,48 @@ from temporalio.converter import (
 )
 from typing_extensions import override
 
-from crewlog.encryption.keys import NONCE, Keyring, associated_data, changed_value_error
-from crewlog.errors import DecryptionFailed
+from crewlog.encryption import purposes
+from crewlog.encryption.keys import UNIQUE_BYTES, Keyring, changed_value_error, json_list
+from crewlog.encryption.purposes import Purpose
+from crewlog.errors import CrewlogError, DecryptionFailed, NotEncrypted
 
 ENCRYPTED = b"binary/encrypted"
 """The encoding of an encrypted payload, as in Temporal's examples."""
+PLACE = "crewlog-place"
+"""Metadata of an encrypted payload: its place, as a JSON list of texts."""
+PURPOSE = "crewlog-purpose"
+"""Metadata of a payload that is to be encrypted for a purpose; never in a history."""
+ORIGIN = "crewlog-origin"
+"""Metadata of a decrypted payload: the first `UNIQUE_BYTES` of the encrypted one, and its place;
+never in a history."""
 REFUSED = b"crewlog/refused"
 """The encoding of the replacement for a refused payload; never in a history."""
-PLAIN_MARK = "crewlog-plain"
-"""Metadata of an accepted plain payload; never in a history."""
-ENCRYPTED_MARK = "crewlog-encrypted"
-"""Metadata of a decrypted payload: its `nonce`; never in a history."""
 UNAVAILABLE = b"crewlog/unavailable"
 """The encoding of the replacement for a payload without file or key; never in a history."""
-_KEY_FILE = "crewlog-key-file"
-"""Metadata of such a replacement: the key file that lacks the key."""
 GIVEN_UP_MARK = "crewlog-given-up"
 """Metadata of a payload that was given up, see `external_storage`; never in a history."""
 FILE_MISSING = "its content is in external storage, and was not there when it was read"
 """Why a command without its file is rejected."""
 KEY_MISSING = "it is encrypted with a key that was not known when it was read"
 """Why a command without its key is rejected."""
-_OF_THIS_PROCESS = secrets.token_bytes(16)
-"""Marks the payloads of this process, since any client may send the encodings above."""
-KEY, NAMESPACE, WORKFLOW = "crewlog-key", "crewlog-namespace", "crewlog-workflow"
-SCHEDULE = "crewlog-schedule"
-"""Metadata of an encrypted payload; `SCHEDULE` only of a schedule."""
-CALL = "call"
-"""Metadata inside the encrypted payload of a result: the id of the activity."""
-SCHEDULED_MARK = "crewlog-scheduled"
-"""Metadata of a decrypted payload of a schedule; never in a history."""
 NOT_ENCRYPTED = "it came without encryption, which is on here"
 """Why a plain payload is refused. The journal has this text for rejected commands."""
+_OF_THIS_PROCESS = secrets.token_bytes(16)
+"""Marks the payloads of this process, since any client may send the encodings above."""
+
 _SCHEDULED = re.compile(r"-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 """The part that the server appends to the id of a workflow that a schedule starts."""
-_OF_SCHEDULE: ContextVar[bool] = ContextVar("crewlog_of_schedule", default=False)
+_PURPOSE: ContextVar[Purpose] = ContextVar("crewlog_purpose", default=())
 
 
 @contextmanager
-def encrypt_for_schedule() -> Generator[None]:
-    """Encrypts payloads of a workflow id for the schedule with this id instead."""
-    token = _OF_SCHEDULE.set(True)
+def encrypt_for(purpose: Purpose) -> Generator[None]:
+    """Encrypts payloads of clients for a purpose."""
+    token = _PURPOSE.set(purpose)
     try:
         yield
     finally:
-        _OF_SCHEDULE.reset(token)
+        _PURPOSE.reset(token)
 
 
 class EncryptionCodec(PayloadCodec, WithSerializationContext):
@@ -99,9 +91,8 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         keys: The keys.
         namespace: The namespace that payloads belong to; empty if unknown.
         workflow: The workflow that payloads belong to; empty if unknown.
-        schedule: Whether `workflow` is a schedule, and payloads are for all of its runs.
-        activity: Whether they are of an activity, which never accepts those of a schedule.
-        call: The id of the activity whose result is encrypted; empty for other payloads.
+        purpose: The purpose of encrypted payloads that do not name theirs.
+        reads: The purposes of accepted payloads; empty: any.
     """
 
     def __init__(
@@ -109,36 +100,26 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         keys: Keyring,
         namespace: str = "",
         workflow: str = "",
-        *,
-        schedule: bool = False,
-        activity: bool = False,
-        call: str = "",
+        purpose: Purpose = (),
+        reads: Sequence[Purpose] = (),
     ) -> None:
         self.keys = keys
-        self._call = call.encode()
-        self._namespace = namespace
-        self._workflow = workflow
-        self._activity = activity
-        self._bound = associated_data("schedule" if schedule else "payload", namespace, workflow)
-        self._metadata = {"encoding": ENCRYPTED}
-        if schedule:
-            self._metadata[SCHEDULE] = _YES
-        if namespace or workflow:
-            self._metadata[NAMESPACE] = _bytes(namespace)
-            self._metadata[WORKFLOW] = _bytes(workflow)
+        self._workflow = namespace, workflow
+        self._place = json_list((namespace, workflow, *purpose)).encode()
+        self._reads = reads
 
     @override
     def with_context(self, context: SerializationContext) -> EncryptionCodec:
-        """The codec for the payloads of one workflow and its activities."""
+        """The codec for the payloads of one workflow, or of one of its activities."""
         if isinstance(context, WorkflowSerializationContext):
-            schedule = _OF_SCHEDULE.get()
-            return _codec(self.keys, context.namespace, context.workflow_id or "", schedule, False)
+            return _codec(self.keys, context.namespace, context.workflow_id or "", _PURPOSE.get())
         if isinstance(context, ActivitySerializationContext):
+            of = context.activity_type or "", context.activity_id or ""
             workflow = context.workflow_id or ""
-            if context.is_local or not context.activity_id:
-                return _codec(self.keys, context.namespace, workflow, False, True)
-            call = context.activity_id
-            return EncryptionCodec(self.keys, context.namespace, workflow, activity=True, call=call)
+            reads = purposes.call(*of), purposes.result(*of)  # a retry reads the last heartbeat
+            return EncryptionCodec(
+                self.keys, context.namespace, workflow, purposes.result(*of), reads
+            )
         return self
 
     @override
@@ -156,13 +137,13 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return [self._decrypt(payload) for payload in payloads]
 
     def _encrypt(self, payload: Payload) -> Payload:
-        if self._call:
-            with_call = Payload()
-            with_call.CopyFrom(payload)
-            with_call.metadata[CALL] = self._call
-            payload = with_call
-        key, data = self.keys.encrypt(payload.SerializeToString(), self._bound)
-        return Payload(metadata={**self._metadata, KEY: key.encode()}, data=data)
+        place = self._place
+        if PURPOSE in payload.metadata:
+            purpose = json.loads(payload.metadata[PURPOSE])
+            place = json_list((*self._workflow, *purpose)).encode()
+            payload = _without(payload, PURPOSE)
+        data = self.keys.encrypt(payload.SerializeToString(), _bound(place))
+        return Payload(metadata={"encoding": ENCRYPTED, PLACE: place}, data=data)
 
     def _decrypt(self, payload: Payload) -> Payload:
         if is_unavailable(payload):
@@ -171,40 +152,29 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return give_up(decrypted) if is_given_up(payload) else decrypted
 
     def _decrypt_or_refuse(self, payload: Payload) -> Payload:
-        if payload.metadata.get("encoding") != ENCRYPTED or KEY not in payload.metadata:
-            return self._accept_plain(payload)
+        if payload.metadata.get("encoding") != ENCRYPTED:
+            if not self.keys.accept_plain:
+                return refused_payload(NotEncrypted(NOT_ENCRYPTED))
+            return _without(payload, ORIGIN) if ORIGIN in payload.metadata else payload
         try:
-            decrypted = decrypt_payload(self.keys, payload, self._belongs_here)
+            return decrypt_payload(self.keys, payload, self._belongs_here)
         except DecryptionFailed as error:
-            return refused_payload(error.message, remedy=error.remedy)
-        decrypted.metadata[ENCRYPTED_MARK] = nonce(payload)
-        if SCHEDULE in payload.metadata:
-            decrypted.metadata[SCHEDULED_MARK] = _YES
-        return decrypted
+            return refused_payload(error)
 
-    def _accept_plain(self, payload: Payload) -> Payload:
-        if not self.keys.accept_plain:
-            return refused_payload(NOT_ENCRYPTED, plain=True)
-        marked = Payload()
-        marked.CopyFrom(payload)
-        marked.metadata[PLAIN_MARK] = _YES
-        return marked
-
-    def _belongs_here(self, namespace: str, workflow: str, schedule: bool) -> bool:
-        """Whether a payload for a workflow belongs to that of the codec, if that is known."""
-        if not self._namespace:
+    def _belongs_here(self, namespace: str, workflow: str, purpose: Purpose) -> bool:
+        """Whether a payload belongs to the workflow or activity of the codec, if that is known."""
+        own_namespace, own = self._workflow
+        if not own_namespace:
             return True
-        if namespace != self._namespace:
+        if namespace != own_namespace or (self._reads and purpose not in self._reads):
             return False
-        if not schedule:
-            return workflow == self._workflow
-        own = self._workflow
-        is_of_schedule = own.startswith(workflow) and _SCHEDULED.fullmatch(own[len(workflow) :])
-        return bool(is_of_schedule) and not self._activity
+        if purpose != purposes.SCHEDULE:
+            return workflow == own
+        return own.startswith(workflow) and bool(_SCHEDULED.fullmatch(own[len(workflow) :]))
 
 
-PlaceCheck = Callable[[str, str, bool], bool]
-"""Checks namespace and workflow of a payload, and whether the workflow is a schedule."""
+PlaceCheck = Callable[[str, str, Purpose], bool]
+"""Checks namespace, workflow and purpose of a payload."""
 
 
 def decrypt_payload(
@@ -219,39 +189,44 @@ def decrypt_payload(
 
     Raises:
         EncryptionKeyMissing: the process does not have the key.
-        DecryptionFailed: it was changed, or belongs to another workflow.
+        DecryptionFailed: it was changed, or belongs to another place.
     """
+    place = payload.metadata.get(PLACE, b"")
     try:
-        key = payload.metadata[KEY].decode()
-        namespace = _text(payload.metadata.get(NAMESPACE, b""))
-        workflow = _text(payload.metadata.get(WORKFLOW, b""))
-    except UnicodeDecodeError:
+        namespace, workflow, *purpose = map(str, json.loads(place))
+    except (ValueError, TypeError, RecursionError):
         raise changed_value_error() from None
-    if len(key) > LONGEST_KEY or not key.isprintable():
-        raise changed_value_error()
-    schedule = payload.metadata.get(SCHEDULE) == _YES
-    if check_place is not None and not check_place(namespace, workflow, schedule):
-        kind = "schedule" if schedule else "workflow"
-        raise DecryptionFailed(
-            f"it is encrypted for the {kind} {workflow[:200]!r} in the namespace "
-            f"{namespace[:200]!r}, and was read elsewhere",
-            remedy="A payload cannot be copied to another workflow or namespace: start a new run "
-            "with the same input instead.",
-        )
-    bound = associated_data("schedule" if schedule else "payload", namespace, workflow)
-    data = keys.decrypt(key, payload.data, bound)
-    return Payload.FromString(data)
+    if check_place is not None and not check_place(namespace, workflow, tuple(purpose)):
+        raise moved_payload_error(place)
+    decrypted = Payload.FromString(keys.decrypt(payload.data, _bound(place)))
+    decrypted.metadata[ORIGIN] = payload.data[:UNIQUE_BYTES] + place
+    return decrypted
 
 
-LONGEST_KEY = 100
-"""Characters of the id of a key."""
-_YES = b"1"
+def moved_payload_error(place: bytes) -> DecryptionFailed:
+    """The error for a payload that was read elsewhere than in its place."""
+    return DecryptionFailed(
+        f"it is encrypted for {place[:400].decode(errors='replace')}, and was read elsewhere",
+        remedy="An encrypted payload cannot be copied to another namespace, run, command or call: "
+        "send the content again by `crewlog`.",
+    )
 
 
-def refused_payload(reason: str, *, plain: bool = False, remedy: str = "") -> Payload:
-    """The replacement for a refused payload."""
-    data = json.dumps({"reason": reason, "plain": plain, "remedy": remedy}).encode()
-    return Payload(metadata={"encoding": REFUSED}, data=data)
+def _bound(place: bytes) -> bytes:
+    return b"payload" + place
+
+
+def _without(payload: Payload, mark: str) -> Payload:
+    copy = Payload()
+    copy.CopyFrom(payload)
+    del copy.metadata[mark]
+    return copy
+
+
+def refused_payload(error: CrewlogError) -> Payload:
+    """The replacement for a payload that is refused with an error."""
+    content = {"type": type(error).__name__, "reason": error.message, "remedy": error.remedy}
+    return Payload(metadata={"encoding": REFUSED}, data=json.dumps(content).encode())
 
 
 class MissingKey(NamedTuple):
@@ -269,11 +244,8 @@ def unavailable_payload(place: str, key: MissingKey | None = None) -> Payload:
         place: The file; for a missing key, the file of its notes.
         key: The missing key; None: the file is missing.
     """
-    payload = Payload(metadata={"encoding": UNAVAILABLE}, data=_OF_THIS_PROCESS + place.encode())
-    if key is not None:
-        payload.metadata[KEY] = key.id.encode()
-        payload.metadata[_KEY_FILE] = key.key_file.encode()
-    return payload
+    data = _OF_THIS_PROCESS + json.dumps([place, key]).encode()
+    return Payload(metadata={"encoding": UNAVAILABLE}, data=data)
 
 
 def is_unavailable(payload: Payload) -> bool:
@@ -285,14 +257,13 @@ def is_unavailable(payload: Payload) -> bool:
 
 def missing_file(payload: Payload) -> str:
     """The file of an unavailable payload."""
-    return payload.data.removeprefix(_OF_THIS_PROCESS).decode()
+    return str(json.loads(payload.data[len(_OF_THIS_PROCESS) :])[0])
 
 
 def missing_key(payload: Payload) -> MissingKey | None:
     """The missing key of an unavailable payload; None if its file is missing."""
-    if KEY not in payload.metadata:
-        return None
-    return MissingKey(payload.metadata[KEY].decode(), payload.metadata[_KEY_FILE].decode())
+    key = json.loads(payload.data[len(_OF_THIS_PROCESS) :])[1]
+    return None if key is None else MissingKey(*key)
 
 
 def give_up(payload: Payload) -> Payload:
@@ -306,41 +277,29 @@ def is_given_up(payload: Payload) -> bool:
     return payload.metadata.get(GIVEN_UP_MARK) == _OF_THIS_PROCESS
 
 
-def is_plain(payload: Payload) -> bool:
-    """Whether a decoded payload was plain although encryption is on."""
-    if PLAIN_MARK in payload.metadata:
-        return True
-    return is_refused(payload) and bool(_refusal(payload).get("plain"))
-
-
 def was_encrypted(payload: Payload) -> bool:
     """Whether a decoded payload was encrypted."""
-    return ENCRYPTED_MARK in payload.metadata
+    return ORIGIN in payload.metadata
 
 
-def nonce(payload: Payload) -> bytes:
-    """The nonce of an encrypted payload, which no other payload of its key has."""
-    return payload.data[:NONCE]
+def unique_text(payload: Payload) -> str:
+    """A text that only this encryption of a decoded payload has; empty if it was plain."""
+    return payload.metadata.get(ORIGIN, b"")[:UNIQUE_BYTES].hex()
 
 
-def nonce_text(payload: Payload) -> str:
-    """The `nonce` of a decoded payload in hex; empty if it was plain."""
-    return "" if is_plain(payload) else payload.metadata.get(ENCRYPTED_MARK, b"").hex()
+def place_of(payload: Payload) -> bytes:
+    """The place of a decoded payload that was encrypted."""
+    return payload.metadata[ORIGIN][UNIQUE_BYTES:]
 
 
-def is_result_of(payload: Payload, call: str) -> bool:
-    """Whether a decoded payload was encrypted as the result of a call.
-
-    Args:
-        payload: The payload.
-        call: The id of the activity.
-    """
-    return payload.metadata.get(CALL) == call.encode() and bool(nonce_text(payload))
+def purpose_of(payload: Payload) -> Purpose:
+    """The purpose of a decoded payload that was encrypted."""
+    return tuple(json.loads(place_of(payload))[2:])
 
 
-def is_scheduled(payload: Payload) -> bool:
-    """Whether a decoded payload is the input of a schedule."""
-    return SCHEDULED_MARK in payload.metadata
+def set_purpose(payload: Payload, purpose: Purpose) -> None:
+    """Has the codec encrypt a payload for a purpose."""
+    payload.metadata[PURPOSE] = json_list(purpose).encode()
 
 
 def is_refused(payload: Payload) -> bool:
@@ -348,43 +307,51 @@ def is_refused(payload: Payload) -> bool:
     return payload.metadata.get("encoding") == REFUSED
 
 
+def payloads_in(message: Message) -> Iterator[Payload]:
+    """Every payload in a message, except those of search attributes, which are Temporal's."""
+    if isinstance(message, Payload):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is None or field.name == "search_attributes":
+            continue
+        if field.message_type.GetOptions().map_entry:
+            items: Any = value.values()
+        else:
+            items = value if field.is_repeated else (value,)
+        for each in items:
+            if isinstance(each, Message):
+                yield from payloads_in(each)
+
+
+def is_not_encrypted(payload: Payload) -> bool:
+    """Whether a decoded payload replaces one that is refused since it is plain."""
+    return is_refused(payload) and payload_refusal(payload).type == NotEncrypted.__name__
+
+
 class PayloadRefusal(NamedTuple):
     """Why a payload is refused."""
 
+    type: str
+    """The type of the error."""
     reason: str
-    is_plain: bool
-    """Whether that is because it is plain."""
     remedy: str
 
 
 def payload_refusal(payload: Payload) -> PayloadRefusal:
     """Return why a payload is refused."""
-    refusal = _refusal(payload)
-    return PayloadRefusal(
-        str(refusal.get("reason", "it is not readable")),
-        bool(refusal.get("plain")),
-        str(refusal.get("remedy", "")),
-    )
-
-
-def _refusal(payload: Payload) -> dict[str, object]:
     try:
-        found = json.loads(payload.data)
-    except (ValueError, RecursionError):  # any client may send this encoding
-        return {}
-    return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        content = json.loads(payload.data)
+        return PayloadRefusal(*(str(content[name]) for name in PayloadRefusal._fields))
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        RecursionError,
+    ):  # any client may send this encoding
+        return PayloadRefusal(DecryptionFailed.__name__, "it is not readable", "")
 
 
 @lru_cache(maxsize=4096)
-def _codec(
-    keys: Keyring, namespace: str, workflow: str, schedule: bool, activity: bool
-) -> EncryptionCodec:
-    return EncryptionCodec(keys, namespace, workflow, schedule=schedule, activity=activity)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
+def _codec(keys: Keyring, namespace: str, workflow: str, purpose: Purpose) -> EncryptionCodec:
+    return EncryptionCodec(keys, namespace, workflow, purpose)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
-
 from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError
 from typing_extensions import override
 
-from crewlog.encryption.codec import NOT_ENCRYPTED, is_unavailable
-from crewlog.errors import CrewlogError, DecryptionFailed, EncryptionKeyMissing
+from crewlog.encryption.codec import is_unavailable
+from crewlog.errors import EncryptionKeyMissing, NotEncrypted
 from crewlog.redaction import redacted_text
 
 PLAIN_TYPES = frozenset({"Starting", "BadPage"})
@@ -52,13 +50,6 @@ class RedactingFailureConverter(DefaultFailureConverter):
         return super().from_failure(failure, payload_converter)
 
 
-def _is_key_error(exception: BaseException) -> TypeGuard[CrewlogError]:
-    """Whether a key or the encryption is missing: the reader may lack the key, too."""
-    if isinstance(exception, DecryptionFailed):
-        return exception.message.endswith(NOT_ENCRYPTED)  # others may name a row
-    return isinstance(exception, EncryptionKeyMissing)
-
-
 class EncryptingFailureConverter(RedactingFailureConverter):
     """Moves message and trace to the attributes that the codec encrypts."""
 
@@ -72,5 +63,9 @@ class EncryptingFailureConverter(RedactingFailureConverter):
             return
         attributes = {"message": failure.message, "stack_trace": failure.stack_trace}
         failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([attributes])[0])
-        failure.message = exception.message if _is_key_error(exception) else ENCODED
+        # The reader of an error about keys may lack the key, too.
+        if isinstance(exception, EncryptionKeyMissing | NotEncrypted):
+            failure.message = exception.message
+        else:
+            failure.message = ENCODED
         failure.stack_trace = ""

@@ -1,7 +1,7 @@
 """The key file, and the keys in a process.
 
-The id of a key is derived from the key. So a wrong key is an unknown key, which an operator can
-add, and is never mistaken for a changed value.
+A key file is a key set of Tink in JSON, so that `tinkey` can read it, too: AES-256-GCM keys, of
+which the primary one encrypts. Tink does the encryption; this module changes and reloads key sets.
 
 The file is read again when it changes, and at once when a value has an unknown key. So keys are
 rotated without a restart.
@@ -11,24 +11,24 @@ from __future__ import annotations
 
 import base64
 import fcntl
-import hashlib
+import hmac
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
-from crewlog.model import Model
 from crewlog.validation_errors import validation_error_text
 
 KEYS = "CREWLOG_ENCRYPTION_KEYS"
@@ -37,51 +37,113 @@ ACCEPT_PLAIN = "CREWLOG_ENCRYPTION_ACCEPT_PLAIN"
 """The variable that also accepts plain values."""
 RELOAD_INTERVAL = 1.0
 """Seconds between two checks whether the file has changed."""
-NO_KEY = "this process has no key"
-"""Part of the message for a missing key; clients search for it in the errors of workers."""
-NONCE = 12
-"""Bytes at the start of an encrypted value, which are never used twice."""
-_BITS = 256
+UNIQUE_BYTES = 17
+"""Bytes at the start of an encrypted value that no other value has: Tink's version, the id of the
+key and the nonce."""
 
 
-class Key(Model):
-    """One key of a key file."""
-
-    id: str
-    """Derived from the key, see `id_of`."""
-    key: str
-    """The key itself, 32 bytes in base64."""
-    created_at: int = 0
-    """When it was created, in milliseconds since the epoch."""
-
-
-class KeyFile(Model):
+@dataclass(frozen=True)
+class KeyFile:
     """The content of a key file."""
 
-    keys: tuple[Key, ...]
-    """Oldest first."""
     current: str
-    """The id of the key that encrypts new values."""
-    prepared: str = ""
-    """The id of a key that is distributed to all machines before it becomes current."""
-    retired: tuple[str, ...] = ()
-    """Ids of keys whose values are always refused: no valid value is encrypted with them."""
+    """The id of the primary key, which encrypts new values."""
+    entries: tuple[dict[str, Any], ...]
+    """Tink's JSON of the keys, oldest first: `keyId`, `status`, `keyData`, `outputPrefixType`."""
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the keys, oldest first."""
+        return [str(each["keyId"]) for each in self.entries if each["status"] == "ENABLED"]
+
+    @property
+    def retired(self) -> list[str]:
+        """Ids of keys whose values are always refused: no valid value is encrypted with them."""
+        return [str(each["keyId"]) for each in self.entries if each["status"] != "ENABLED"]
+
+    @property
+    def prepared(self) -> str:
+        """The id of a key that is distributed to all machines before it becomes current; or empty.
+
+        `rotate` adds keys at the end, so the last key is either current or prepared.
+        """
+        newest = self.ids[-1]
+        return "" if newest == self.current else newest
+
+    def rotate(self, *, prepare: bool = False) -> KeyFile:
+        """Adds a key, unless one is prepared, and makes it current unless it is only prepared."""
+        entries = self.entries if self.prepared else (*self.entries, *new_key_file().entries)
+        return KeyFile(self.current if prepare else str(entries[-1]["keyId"]), entries)
+
+    def add(self, other: KeyFile, ids: Collection[str]) -> KeyFile:
+        """Adds keys of another file, to decrypt with; they are no longer retired."""
+        return self._with_entries([e for e in other.entries if str(e["keyId"]) in ids])
+
+    def retire(self, key: str) -> KeyFile:
+        """Destroys a key. Its id stays, so that its values are refused."""
+        destroyed = {"keyId": int(key), "status": "DESTROYED", "outputPrefixType": "TINK"}
+        return self._with_entries([destroyed])
+
+    def _with_entries(self, first: Sequence[dict[str, Any]]) -> KeyFile:
+        """Puts entries first, since the last may be prepared, instead of those with their ids."""
+        ids = {each["keyId"] for each in first}
+        rest = (each for each in self.entries if each["keyId"] not in ids)
+        return KeyFile(self.current, (*first, *rest))
+
+    def to_json(self) -> str:
+        """The JSON of Tink."""
+        return json.dumps({"primaryKeyId": int(self.current), "key": self.entries}, indent=1)
+
+    def code_keys(self) -> list[bytes]:
+        """Keys for codes of words, one for each key; that of the current one comes first."""
+        enabled = [each for each in self.entries if each["status"] == "ENABLED"]
+        enabled.sort(key=lambda each: str(each["keyId"]) != self.current)
+        keys = [base64.b64decode(each["keyData"]["value"]) for each in enabled]
+        return [HKDF(SHA256(), 32, salt=None, info=b"crewlog codes").derive(k) for k in keys]
 
 
-def id_of(key: bytes) -> str:
-    """The id of a key."""
-    digest = hashlib.sha256(b"crewlog key id\0" + key).digest()
-    return base64.urlsafe_b64encode(digest[:9]).decode()
+def new_key_file() -> KeyFile:
+    """A key file with one new key."""
+    tink, aead, secret = _tink()
+    handle = tink.new_keyset_handle(aead.aead_key_templates.AES256_GCM)
+    return _parse(tink.json_proto_keyset_format.serialize(handle, secret))
 
 
-def new_key(at: int) -> Key:
-    """A new random key.
+def _parse(text: str) -> KeyFile:
+    keyset = json.loads(text)
+    return KeyFile(str(keyset["primaryKeyId"]), tuple(keyset["key"]))
 
-    Args:
-        at: Now, in milliseconds since the epoch.
+
+@lru_cache(maxsize=1)
+def _tink() -> tuple[Any, Any, Any]:
+    """Tink, its AEAD, and its token for secret keys.
+
+    The import takes 40 ms, which a process without keys saves.
     """
-    key = AESGCM.generate_key(_BITS)
-    return Key(id=id_of(key), key=base64.b64encode(key).decode(), created_at=at)
+    import tink  # noqa: PLC0415
+    from tink import aead, secret_key_access  # noqa: PLC0415
+
+    aead.register()
+    return tink, aead, secret_key_access.TOKEN
+
+
+def _cipher(file: KeyFile) -> Any:
+    """Tink's primitive for a key file.
+
+    Raises:
+        TinkError: it is no valid key set.
+        ValueError: it has a key of another kind than `new_key_file` makes.
+    """
+    tink, aead, secret = _tink()
+    if any(each["outputPrefixType"] != "TINK" for each in file.entries):
+        raise ValueError("values would not name their keys")
+    handle = tink.json_proto_keyset_format.parse(file.to_json(), secret)
+    return handle.primitive(aead.Aead)
+
+
+def key_of(data: bytes) -> str:
+    """The id of the key that an encrypted value names; empty if it names none."""
+    return str(int.from_bytes(data[1:5], "big")) if data[:1] == b"\1" and len(data) > 4 else ""
 
 
 def read_keys(path: Path) -> KeyFile:
@@ -90,6 +152,11 @@ def read_keys(path: Path) -> KeyFile:
     Raises:
         UsageError: it cannot be read, is readable by others than its owner, or is no key file.
     """
+    return _load(path)[0]
+
+
+def _load(path: Path) -> tuple[KeyFile, Any]:
+    """A key file and its primitive; see `read_keys`."""
     remedy = (
         "Correct the path, or restore your copy. If nothing is encrypted yet, "
         f"`crewlog encryption init {path}` creates one."
@@ -110,37 +177,23 @@ def read_keys(path: Path) -> KeyFile:
             place=str(path),
         )
     try:
-        found = KeyFile.model_validate_json(text)
-    except ValidationError as error:
-        # Without the values, which may be keys.
-        fields = sorted({".".join(map(str, each["loc"])) for each in error.errors()})
+        file = _parse(text)
+        file.code_keys()
+        return file, _cipher(file)
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        _tink()[0].TinkError,
+    ):
+        # Without the reason, which may show keys.
         raise UsageError(
-            f"this is no key file: wrong at {', '.join(filter(None, fields)) or 'its beginning'}",
+            "this is no key file: it has no valid key set of Tink",
             remedy=remedy,
             place=str(path),
         ) from None
-    for each in found.keys:
-        raw = _raw(each)
-        if raw is None or id_of(raw) != each.id:
-            raise UsageError(
-                f"the key {each.id!r} is damaged: its id is not that of its content",
-                remedy="Copy the file again from an intact copy.",
-                place=str(path),
-            )
-    ids = {each.id for each in found.keys}
-    if found.current not in ids:
-        raise UsageError(
-            f"the current key {found.current!r} is not in the file",
-            remedy="Copy the file again from an intact copy.",
-            place=str(path),
-        )
-    if both := sorted(ids & set(found.retired)):
-        raise UsageError(
-            f"the key {both[0]!r} is both in `keys` and in `retired`",
-            remedy="Remove it from one of them.",
-            place=str(path),
-        )
-    return found
 
 
 def write_keys(path: Path, file: KeyFile) -> None:
@@ -148,10 +201,9 @@ def write_keys(path: Path, file: KeyFile) -> None:
     path = path.resolve()  # keeps a symbolic link
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(file.model_dump(mode="json"), indent=1)
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as out:
-        out.write(text + "\n")
+        out.write(file.to_json() + "\n")
         out.flush()
         os.fsync(out.fileno())
     with suppress(OSError):  # a user without the right to change the owner is the owner
@@ -190,14 +242,6 @@ def change_keys(path: Path, change: Callable[[KeyFile], KeyFile]) -> KeyFile:
     return changed
 
 
-def _raw(key: Key) -> bytes | None:
-    try:
-        raw = base64.b64decode(key.key, validate=True)
-    except ValueError:
-        return None
-    return raw if len(raw) * 8 == _BITS else None
-
-
 class Keyring:
     """The keys of a process, from its key file.
 
@@ -209,11 +253,6 @@ class Keyring:
     def __init__(self, path: Path, *, accept_plain: bool = False) -> None:
         self.path = path
         self.accept_plain = accept_plain
-        self._ciphers: dict[str, AESGCM] = {}
-        self._index: dict[str, bytes] = {}
-        self._retired: frozenset[str] = frozenset()
-        self._current = ""
-        self._loaded_version: tuple[int, int, int] | None = None
         self._checked_at = 0.0
         self._load()
 
@@ -221,58 +260,54 @@ class Keyring:
     def current(self) -> str:
         """The id of the key that encrypts new values."""
         self._reload_if_changed()
-        return self._current
+        return self._file.current
 
-    def encrypt(self, data: bytes, bound: bytes) -> tuple[str, bytes]:
-        """Encrypts a value; returns the id of the key, and nonce and ciphertext.
+    def encrypt(self, data: bytes, bound: bytes) -> bytes:
+        """Encrypts a value.
 
         Args:
             data: The value.
             bound: The associated data: decryption needs the same.
         """
         self._reload_if_changed()
-        nonce = os.urandom(NONCE)
-        cipher = self._ciphers[self._current]
-        return self._current, nonce + cipher.encrypt(nonce, data, _bound(self._current, bound))
+        return bytes(self._cipher.encrypt(data, bound))
 
-    def decrypt(self, key: str, data: bytes, bound: bytes) -> bytes:
+    def decrypt(self, data: bytes, bound: bytes) -> bytes:
         """Decrypts a value.
 
         Raises:
             EncryptionKeyMissing: the process does not have the key.
             DecryptionFailed: it was changed, has other associated data, or its key is retired.
         """
-        if self.key_problem(key) == "retired":
+        key = key_of(data)
+        problem = self.key_problem(key)
+        if problem == "retired":
             raise DecryptionFailed(
-                f"it is encrypted with the retired key {key[:40]!r}",
+                f"it is encrypted with the retired key {key!r}",
                 remedy="Add the key again from a copy of the key file that has it: `crewlog "
                 "encryption add COPY KEY`.",
             )
-        cipher = self._ciphers.get(key)
-        if cipher is None:
+        if problem and key:
             raise key_missing_error(key, str(self.path))
         try:
-            return cipher.decrypt(data[:NONCE], data[NONCE:], _bound(key, bound))
-        except (InvalidTag, ValueError):
+            return bytes(self._cipher.decrypt(data, bound))
+        except _tink()[0].TinkError:
             raise changed_value_error() from None
 
-    def index_keys(self) -> list[bytes]:
-        """Keys for codes of words, one for each key; that of the current key comes first."""
+    def codes(self, data: bytes) -> list[str]:
+        """The codes of data, in hex, one for each key; that of the current key comes first."""
         self._reload_if_changed()
-        rest = [secret for key, secret in self._index.items() if key != self._current]
-        return [self._index[self._current], *rest]
+        return [_code(each, data) for each in self._code_keys]
 
-    def ids(self) -> tuple[str, ...]:
-        """The ids of the keys, oldest first."""
+    def code(self, data: bytes) -> str:
+        """The code of data, in hex, by the current key."""
         self._reload_if_changed()
-        return tuple(self._ciphers)
+        return _code(self._code_keys[0], data)
 
     def key_problem(self, key: str) -> Literal["", "retired", "unknown"]:
         """Why a key cannot decrypt; empty if it can."""
-        self._reload_if_changed(now=key not in self._ciphers and key not in self._retired)
-        if key in self._retired:
-            return "retired"
-        return "" if key in self._ciphers else "unknown"
+        self._reload_if_changed(now=key not in self._state)
+        return self._state.get(key, "unknown")
 
     def _reload_if_changed(self, *, now: bool = False) -> None:
         """Reads the file again if it has changed; if it cannot be read, the keys stay."""
@@ -280,12 +315,10 @@ class Keyring:
         if not now and at - self._checked_at < RELOAD_INTERVAL:
             return
         self._checked_at = at
-        try:
+        # While it is copied or replaced, the loaded keys are still valid.
+        with suppress(UsageError):
             if self._file_version() != self._loaded_version:
                 self._load()
-        except UsageError:
-            # It is being copied or replaced: the loaded keys are still valid.
-            return
 
     def _file_version(self) -> tuple[int, int, int] | None:
         try:
@@ -297,19 +330,18 @@ class Keyring:
     def _load(self) -> None:
         # Before it is read, so that the next check finds a file that replaces it meanwhile.
         version = self._file_version()
-        file = read_keys(self.path)
+        self._file, self._cipher = _load(self.path)
+        self._code_keys = self._file.code_keys()
         self._loaded_version = version
-        known = self._ciphers
-        self._ciphers = {
-            each.id: known.get(each.id) or AESGCM(base64.b64decode(each.key)) for each in file.keys
+        self._state: dict[str, Literal["", "retired"]] = {
+            **dict.fromkeys(self._file.retired, "retired"),
+            **dict.fromkeys(self._file.ids, ""),
         }
-        self._index = {
-            each.id: hashlib.sha256(b"crewlog words\0" + base64.b64decode(each.key)).digest()
-            for each in file.keys
-        }
-        self._retired = frozenset(file.retired)
-        self._current = file.current
         self._checked_at = time.monotonic()
+
+
+def _code(key: bytes, data: bytes) -> str:
+    return hmac.digest(key, data, "sha256").hex()
 
 
 def key_missing_error(key: str, place: str = "") -> EncryptionKeyMissing:
@@ -321,14 +353,14 @@ def key_missing_error(key: str, place: str = "") -> EncryptionKeyMissing:
     """
     if not place:
         return EncryptionKeyMissing(
-            f"a payload is encrypted, and {NO_KEY}s",
+            "a payload is encrypted, and this process has no keys",
             remedy=f"Set {KEYS} to the key file that it was written with.",
         )
     return EncryptionKeyMissing(
-        f"{NO_KEY} {key[:40]!r}",
-        remedy=f"`crewlog encryption add FILE {key[:40]}` copies it from a key file that has it. "
+        f"this process has no key {key!r}",
+        remedy=f"`crewlog encryption add FILE {key}` copies it from a key file that has it. "
         "If you have no such key, the value was written by somebody else: `crewlog encryption "
-        f"retire {key[:40]} --unknown` makes workers refuse it.",
+        f"retire {key} --unknown` makes workers refuse it.",
         place=place,
     )
 
@@ -342,16 +374,9 @@ def changed_value_error() -> DecryptionFailed:
     )
 
 
-def _bound(key: str, bound: bytes) -> bytes:
-    return b"crewlog/1\0" + key.encode() + b"\0" + bound
-
-
-def associated_data(kind: Literal["payload", "schedule", "row"], *parts: str) -> bytes:
-    """The data that a value is bound to: the JSON of the parts, so that no two lists are equal.
-
-    Without `json.dumps`, which is slower, since every stored or sent value needs it.
-    """
-    return f"[{','.join(map(encode_basestring_ascii, (kind, *parts)))}]".encode()
+def json_list(parts: Sequence[str]) -> str:
+    """The JSON list of texts, as `json.dumps` writes it, but faster: every value needs one."""
+    return f"[{','.join(map(encode_basestring_ascii, parts))}]"
 
 
 class EncryptionSettings(BaseSettings):

@@ -1,6 +1,6 @@
 """Encrypts texts in the tables of the store, each bound to its row.
 
-An encrypted text starts with its format and the id of its key: `encrypted:1:KEY:…`. It is bound to
+An encrypted text starts with the id of its key: `crewlog:encrypted:KEY:…`. It is bound to
 the namespace, the kind of text, and the key of its row. For bodies and definitions that is the
 hash, so that forks share them; for a journal entry its run, position and hash.
 """
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hmac
 from collections.abc import Iterable
 
-from crewlog.encryption.keys import Keyring, associated_data
+from crewlog.encryption.keys import Keyring, changed_value_error, json_list, key_of
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
 
-PREFIX = "encrypted:1:"
-"""The start of an encrypted text; no JSON text starts so."""
+PREFIX = "crewlog:encrypted:"
+"""The start of an encrypted text; no other text starts so."""
 
 KEY_CODE = "encrypted:key:"
 """The start of the code of a key."""
@@ -50,9 +49,8 @@ class RowCipher:
         """
         if self.keys is None:
             return text
-        bound = associated_data("row", self.namespace, kind, *place)
-        key, data = self.keys.encrypt(text.encode("utf-8", "surrogatepass"), bound)
-        return f"{PREFIX}{key}:{base64.b64encode(data).decode()}"
+        data = self.keys.encrypt(_encoded(text), self._bound(kind, *place))
+        return f"{PREFIX}{key_of(data)}:{base64.b64encode(data).decode()}"
 
     def decrypt(self, text: str, kind: str, *place: str) -> str:
         """Decrypts a text.
@@ -63,31 +61,23 @@ class RowCipher:
         """
         if not text.startswith(PREFIX):
             return self._accept_plain(text, kind, place)
-        key, _, rest = text[len(PREFIX) :].partition(":")
         if self.keys is None:
             raise EncryptionKeyMissing(
                 f"rows of the store are encrypted, and this process has no keys ({kind})",
                 remedy="Set CREWLOG_ENCRYPTION_KEYS to the key file that they were written with.",
             )
-        bound = associated_data("row", self.namespace, kind, *place)
+        key, _, encoded = text[len(PREFIX) :].partition(":")
         try:
-            data = self.keys.decrypt(key, base64.b64decode(rest, validate=True), bound)
-        except binascii.Error:
+            data = base64.b64decode(encoded, validate=True)
+            if key_of(data) != key:
+                raise changed_value_error()
+            content = self.keys.decrypt(data, self._bound(kind, *place))
+        except (binascii.Error, DecryptionFailed) as error:
+            reason = getattr(error, "message", changed_value_error().message)
             raise self._rejected_row_error(
-                "it was changed since it was encrypted", kind, place
+                reason.replace("changed", "changed or moved"), kind, place
             ) from None
-        except DecryptionFailed as error:
-            reason = error.message.replace("changed", "changed or moved")
-            raise self._rejected_row_error(reason, kind, place) from None
-        return data.decode("utf-8", "surrogatepass")
-
-    def encrypt_optional(self, text: str | None, kind: str, *place: str) -> str | None:
-        """`encrypt`, or None."""
-        return None if text is None else self.encrypt(text, kind, *place)
-
-    def decrypt_optional(self, text: str | None, kind: str, *place: str) -> str | None:
-        """`decrypt`, or None."""
-        return None if text is None else self.decrypt(text, kind, *place)
+        return content.decode("utf-8", "surrogatepass")
 
     def key_code(self, key: str, kind: str, *place: str) -> str:
         """The stored form of a key: a code derived with the current encryption key.
@@ -103,15 +93,14 @@ class RowCipher:
         """The codes of a key, one for each encryption key; empty if encryption is off."""
         if self.keys is None:
             return []
-        bound = associated_data("row", self.namespace, kind, *place, key)
-        return [f"{KEY_CODE}{_hmac(each, bound)}" for each in self.keys.index_keys()]
+        codes = self.keys.codes(self._bound(kind, *place, key))
+        return [f"{KEY_CODE}{code}" for code in codes]
 
     def word_codes(self, words: Iterable[str]) -> list[str]:
         """The stored form of words: codes derived with the current encryption key."""
         if self.keys is None:
             return list(words)
-        secret = self.keys.index_keys()[0]
-        return [_word_code(secret, word) for word in words]
+        return [_short(self.keys.code(_encoded(word))) for word in words]
 
     def search_word_codes(self, words: Iterable[str]) -> list[str]:
         """The stored forms of words to search for: their codes for each encryption key.
@@ -121,8 +110,11 @@ class RowCipher:
         if self.keys is None:
             return list(words)
         plain = list(words)
-        codes = [_word_code(secret, word) for secret in self.keys.index_keys() for word in plain]
+        codes = [_short(code) for word in plain for code in self.keys.codes(_encoded(word))]
         return [*codes, *plain] if self.keys.accept_plain else codes
+
+    def _bound(self, *place: str) -> bytes:
+        return b"row" + json_list((self.namespace, *place)).encode()
 
     def _accept_plain(self, text: str, kind: str, place: tuple[str, ...]) -> str:
         if self.keys is None or self.keys.accept_plain:
@@ -147,9 +139,9 @@ class RowCipher:
         )
 
 
-def _word_code(secret: bytes, word: str) -> str:
-    return "x" + _hmac(secret, word.encode("utf-8", "surrogatepass"))[:20]
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
-def _hmac(secret: bytes, data: bytes) -> str:
-    return hmac.digest(secret, data, "sha256").hex()
+def _short(code: str) -> str:
+    return "x" + code[:20]

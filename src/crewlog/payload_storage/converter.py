@@ -33,18 +33,18 @@ from temporalio.converter import (
 )
 
 from crewlog.encryption.codec import (
-    ENCRYPTED,
     REFUSED,
     UNAVAILABLE,
     EncryptionCodec,
+    is_not_encrypted,
     is_unavailable,
     missing_file,
     missing_key,
     payload_refusal,
 )
 from crewlog.encryption.failures import EncryptingFailureConverter, RedactingFailureConverter
-from crewlog.encryption.keys import ACCEPT_PLAIN, Keyring, environment_keyring, key_missing_error
-from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
+from crewlog.encryption.keys import ACCEPT_PLAIN, Keyring, environment_keyring
+from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, NotEncrypted
 from crewlog.failure_details import FailureDetails, application_error
 from crewlog.payload_storage.external_storage import (
     DirectoryDriver,
@@ -102,13 +102,13 @@ class _RefusedConverter(_ReadOnlyConverter):
         """Raises.
 
         Raises:
-            DecryptionFailed: it is plain; a worker that accepts plain payloads can continue.
+            NotEncrypted: it is plain; a worker that accepts plain payloads can continue.
             ApplicationError: it was changed or moved, which is permanent and fails the run.
         """
         del type_hint
-        reason, is_plain, remedy = payload_refusal(payload)
-        if is_plain:
-            raise DecryptionFailed(
+        _, reason, remedy = payload_refusal(payload)
+        if is_not_encrypted(payload):
+            raise NotEncrypted(
                 f"a payload is refused: {reason}",
                 remedy=f"If plain payloads are expected while encryption is being turned on, set "
                 f"{ACCEPT_PLAIN}=true for workers and clients.",
@@ -118,23 +118,6 @@ class _RefusedConverter(_ReadOnlyConverter):
             DecryptionFailed.__name__,
             FailureDetails(remedy=remedy),
         )
-
-
-class _KeylessConverter(_ReadOnlyConverter):
-    """Raises an error for an encrypted payload if encryption is off."""
-
-    @property
-    def encoding(self) -> str:
-        return ENCRYPTED.decode()
-
-    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
-        """Raises.
-
-        Raises:
-            EncryptionKeyMissing: always.
-        """
-        del payload, type_hint
-        raise key_missing_error("")
 
 
 class _UnavailableConverter(_ReadOnlyConverter):
@@ -201,7 +184,7 @@ def _encoding_converters() -> tuple[EncodingPayloadConverter, ...]:
         else c
         for c in DefaultPayloadConverter.default_encoding_payload_converters
     )
-    return (*defaults, _RefusedConverter(), _KeylessConverter(), _UnavailableConverter())
+    return (*defaults, _RefusedConverter(), _UnavailableConverter())
 
 
 @cache

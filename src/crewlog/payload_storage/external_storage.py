@@ -41,15 +41,13 @@ from temporalio.converter import (
 
 from crewlog.encryption.codec import (
     ENCRYPTED,
-    KEY,
-    LONGEST_KEY,
     MissingKey,
     give_up,
     refused_payload,
     unavailable_payload,
 )
-from crewlog.encryption.keys import Keyring, key_missing_error
-from crewlog.errors import EncryptionKeyMissing, StoreIncomplete
+from crewlog.encryption.keys import Keyring, key_missing_error, key_of
+from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, StoreIncomplete
 from crewlog.payload_storage.directory import write_error, write_file
 
 GRACE = 2.0
@@ -140,12 +138,9 @@ class DirectoryDriver(StorageDriver):
         Args:
             payload: The payload.
         """
-        try:
-            key = payload.metadata.get(KEY, b"").decode()
-        except UnicodeDecodeError:
-            key = ""
+        key = key_of(payload.data)
         if self._keys is not None:
-            if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
+            if not key:
                 return None  # the codec refuses it
             if self._knows(key) and not self._has_notes(key):
                 return None
@@ -173,7 +168,7 @@ class DirectoryDriver(StorageDriver):
         if claim.claim_data.get("by") == _OF_THIS_PROCESS:
             return self._read_without_key(key, claim.claim_data["key"])
         if not SHA256.fullmatch(key):  # it must not name any other file
-            return refused_payload("its reference is invalid")
+            return refused_payload(DecryptionFailed("its reference is invalid"))
         path = self._file(key)
         found = _content(path, key)
         if found is None:
