@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.authority.rights import HIGHEST, TOUCHES, Touch
     from crewlog.authority.signatures import START, Signature
-    from crewlog.authority.widening import WIDENINGS_IN_ERROR, authorize_widening
+    from crewlog.authority.widening import WIDENINGS_IN_ERROR, widening_text
     from crewlog.canonical_json import hash_json
     from crewlog.definition.policy import Policy, Right
     from crewlog.encryption.codec import unique_text
@@ -199,9 +199,8 @@ def check_widening(
         return
     if widenings is None:
         widenings = ("it was not compared with the definition in force",)
-    result = authorize_widening(authorization.principal, authorization.rights, widenings, what)
-    if not result.allowed:
-        raise not_permitted(result)
+    if widenings:
+        check_right(authorization, HIGHEST, widening_text(widenings, what))
 
 
 def check_touches(

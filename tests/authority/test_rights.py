@@ -42,7 +42,7 @@ BASE: dict[str, Any] = {
 SIGNED = {
     "mode": "signed",
     "principals": {
-        "ada": {"key": f"ed25519:{'B' * 42}A=", "rights": ["grant"]},
+        "ada": {"key": f"ed25519:{'B' * 42}A=", "rights": ["change", "grant"]},
         "dev": {"key": f"ed25519:{'D' * 42}A=", "rights": ["change"]},
     },
 }
@@ -474,7 +474,14 @@ def test_whatever_the_engine_allows_more_needs_grant() -> None:
             for name, agent in old.agents.items()
             if agent.ask_below and not (name in new.agents and new.agents[name].ask_below)
         ]
-        assert needs_grant or not (more or fewer_questions), (old.to_json(), new.to_json())
+        more_logs = [
+            (name, log)
+            for name, agent in new.agents.items()
+            for log in agent.reads
+            if log not in ("public", *(old.agents[name].reads if name in old.agents else ()))
+        ]
+        wider = more or more_logs or fewer_questions
+        assert needs_grant or not wider, (old.to_json(), new.to_json())
         counts[needs_grant] += 1
     assert min(counts.values()) > ROUNDS / 20, counts
 
@@ -505,7 +512,9 @@ def test_a_widening_is_refused_to_a_principal_without_grant() -> None:
     refusal = find_refusal(old, new, policy, "dev", "the merge")
     assert refusal is not None
     assert "the merge (it widens authority: agent b: max_calls 25 → 40)" in refusal.message
-    assert find_refusal(old, new, policy, "nobody") is not None
+    refusal = find_refusal(new, old, policy, "nobody", "the merge")
+    assert refusal is not None
+    assert "the merge needs the right 'change', which 'nobody' does not have" in refusal.message
     assert find_refusal(old, new, policy, "ada") is None
     assert find_refusal(old, new, None, "dev") is None
     assert find_refusal(new, old, policy, "dev") is None

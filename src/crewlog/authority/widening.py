@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crewlog.authority.compared_crews import ComparedCrews
-from crewlog.authority.principals import CommandAuthorization, authorize_right
-from crewlog.authority.rights import HIGHEST, is_permitted
+from crewlog.authority.principals import authorize_right
+from crewlog.authority.rights import COMMANDS, HIGHEST, is_permitted
 from crewlog.definition.diff import Change
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.policy import Policy, Right
+from crewlog.definition.policy import Policy
 from crewlog.errors import NotPermitted
 
 WIDENINGS_IN_ERROR = 10
@@ -74,34 +74,20 @@ def find_refusal(
         return None
     owner = policy.principals.get(principal)
     rights = owner.rights if owner is not None else ()
-    if HIGHEST in rights:
-        return None
-    checked = authorize_widening(principal, rights, widening(before, after), what)
+    checked = authorize_right(principal, rights, COMMANDS["change"], what)
+    if checked.allowed and HIGHEST not in rights and (found := widening(before, after)):
+        checked = authorize_right(principal, rights, HIGHEST, widening_text(found, what))
     return None if checked.allowed else NotPermitted(checked.reason, remedy=checked.remedy)
 
 
-def authorize_widening(
-    principal: str, rights: tuple[Right, ...], widenings: Sequence[str], what: str
-) -> CommandAuthorization:
-    """Whether a principal may make a change that widens authority.
+def widening_text(widenings: Sequence[str], what: str) -> str:
+    """A change with its widenings, for an error.
 
     Args:
-        principal: The principal.
-        rights: Its rights by the policy.
-        widenings: What becomes wider, as `widening` describes it; empty: nothing.
-        what: What widens, for the error: `the change`.
+        widenings: What becomes wider, as `widening` describes it.
+        what: What widens: `the change`.
     """
-    if not widenings:
-        return CommandAuthorization(
-            allowed=True,
-            reason="it widens nothing",
-            principal=principal,
-            verified=True,
-            rights=rights,
-        )
     omitted = len(widenings) - WIDENINGS_IN_ERROR
     more = f"; and {omitted} more" if omitted > 0 else ""
     text = "; ".join(each[:200] for each in widenings[:WIDENINGS_IN_ERROR])
-    return authorize_right(
-        principal, rights, HIGHEST, f"{what} (it widens authority: {text}{more})"
-    )
+    return f"{what} (it widens authority: {text}{more})"
