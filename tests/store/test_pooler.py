@@ -16,8 +16,9 @@ from crewlog.dev import doctor
 from crewlog.dev.paths import Home
 from crewlog.ids import CrewName
 from crewlog.store import PostgresStore, pool
-from crewlog.store.append_statement import TABLES, append_sql
+from crewlog.store.append_statement import append_sql
 from crewlog.store.pool import Pool
+from crewlog.store.projection import TABLES
 from crewlog.store.sql import migrations, queries
 from crewlog.testing import scripted
 from pooler import address, at_port

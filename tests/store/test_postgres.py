@@ -15,8 +15,9 @@ from crewlog.errors import InternalError, StoreUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.store import InMemoryStore, PostgresStore, open_store
 from crewlog.store import pool as pool_module
-from crewlog.store.append_statement import TABLES, append_sql
+from crewlog.store.append_statement import append_sql
 from crewlog.store.pool import Pool, describe
+from crewlog.store.projection import TABLES
 from crewlog.store.schema import migrate
 from crewlog.store.sql import Migration, migrations, queries
 from pooler import address

@@ -96,16 +96,21 @@ def _each_value(read: _Reader) -> _Reader:
 
 @cache
 def _model_reader(model: type[BaseModel]) -> _Reader | None:
-    fields = tuple(
-        (name, read)
+    readers = {
+        name: read
         for name, info in model.model_fields.items()
         if (read := _reader(EMBEDDED.get((model, name), info.annotation))) is not None
-    )
-    if not fields:
+    }
+    if not readers:
         return None
+    hashes = [name for name, read in readers.items() if read is _read_hash]
+    others = [(name, read) for name, read in readers.items() if read is not _read_hash]
 
     def read_model(value: Any, found: set[ContentHash]) -> None:
-        for name, read in fields:
+        for name in hashes:
+            if part := value.get(name):
+                found.add(part)
+        for name, read in others:
             if (part := value.get(name)) is not None:
                 read(part, found)
 

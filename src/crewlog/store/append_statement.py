@@ -8,7 +8,6 @@ statement has parts only for tables that get rows, because the server would run 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -16,11 +15,9 @@ from crewlog.encryption.rows import RowCipher
 from crewlog.model import Json
 from crewlog.store.codec import dump_json, load_json, pack, unpack
 from crewlog.store.key_check import COLUMNS
-from crewlog.store.projection import Rows
+from crewlog.store.projection import TABLES, Rows
 from crewlog.store.sql import queries
 
-TABLES = tuple(field.name for field in fields(Rows) if field.name != "run")
-"""The tables that a batch may add rows to, in the order of the statement."""
 _JSON_COLUMNS = {"journal_entries": ("entry",), "bodies": ("body",), "interrupts": ("interrupt",)}
 _PACKED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "steps": ("step", "agent"),
@@ -52,7 +49,9 @@ def append_statement(rows: Rows, cipher: RowCipher, execution: str = "") -> tupl
     new: dict[str, list[dict[str, Json]]] = {}
     for table in TABLES:
         if found := getattr(rows, table):
-            new[table] = encoded = [dict(zip(row._fields, row, strict=True)) for row in found]
+            new[table] = encoded = [
+                dict(zip(row._fields, row, strict=True)) for row in found.values()
+            ]
             _encode_rows(table, encoded)
             if is_encrypted:
                 _encrypt_rows(table, encoded, run, cipher)

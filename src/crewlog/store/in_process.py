@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 from uuid import uuid4
 
 from crewlog.authority.signatures import SignedApproval
 from crewlog.canonical_json import hash_json
 from crewlog.errors import HistoryConflict
-from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
+from crewlog.ids import ContentHash, CrewName, NodeName, RunId, StepId
 from crewlog.model import Json
 from crewlog.run_status import ENDED, RunStatus
 from crewlog.state.journal import Batch
@@ -44,10 +44,10 @@ from crewlog.store.missing_rows import BODY, DEFINITION, MissingRows
 from crewlog.store.projection import (
     CheckpointProjection,
     InterruptProjection,
-    LogSourceProjection,
+    PendingForkProjection,
+    ReferenceProjection,
     Rows,
     RunProjection,
-    TagProjection,
     contiguous_rows,
     interrupt_row,
     order_chain,
@@ -76,6 +76,8 @@ from crewlog.store.protocol import (
 K = TypeVar("K")
 V = TypeVar("V")
 
+_REPROJECTED = ("steps", "checkpoints", "tags", "interrupts", "permission_changes", "log_sources")
+"""The tables that are projected again from a truncated journal, besides `runs`."""
 _DELETED = RunId("")
 """The run of links of deleted runs from which other runs continue."""
 
@@ -88,37 +90,32 @@ class _Claim(NamedTuple):
     at: int
 
 
-@dataclass(slots=True)
-class _Run:
-    """The rows of one run."""
+class _Run(Rows):
+    """The rows of one run. Its entries are JSON texts, so that callers cannot change them."""
 
-    journal: dict[int, tuple[ContentHash, str]] = field(
-        default_factory=dict[int, tuple[ContentHash, str]]
-    )
-    """Hash and JSON by position."""
-    facts: RunProjection | None = None
-    interrupts: dict[InterruptId, InterruptProjection] = field(
-        default_factory=dict[InterruptId, InterruptProjection]
-    )
-    steps: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
-    checkpoints: dict[int, CheckpointProjection] = field(
-        default_factory=dict[int, CheckpointProjection]
-    )
-    pruned: dict[int, int] = field(default_factory=dict[int, int])
-    """Pruned checkpoints, each with the position of the run at that time."""
-    tags: dict[str, TagProjection] = field(default_factory=dict[str, TagProjection])
-    snapshots: dict[int, str] = field(default_factory=dict[int, str])
-    permission_changes: set[int] = field(default_factory=set[int])
-    links: dict[ContentHash, LogLink] = field(default_factory=dict[ContentHash, LogLink])
-    references: set[ContentHash] = field(default_factory=set[ContentHash])
-    """The hashes of its bodies, and those in its entries."""
-    log_sources: set[LogSourceProjection] = field(default_factory=set[LogSourceProjection])
+    def __init__(self, run: RunId) -> None:
+        super().__init__(run)
+        self.pruned: dict[int, int] = {}
+        """Pruned checkpoints, each with the position of the run at that time."""
+        self.snapshots: dict[int, str] = {}
+
+    @property
+    def facts(self) -> RunProjection | None:
+        return self.runs.get(self.run)
+
+    @property
+    def journal(self) -> list[JournalRow]:
+        """The journal in order."""
+        return [
+            JournalRow(row.position, load_json(row.entry), row.hash)
+            for _, row in sorted(self.journal_entries.items())
+        ]
 
     @property
     def sources(self) -> set[RunId]:
         """The runs that it continues from."""
         source = {self.facts.source} if self.facts and self.facts.source else set[RunId]()
-        return source | {parent for parent, _, _ in self.log_sources}
+        return source | {each.source for each in self.log_sources.values()}
 
     @property
     def has_open_interrupt(self) -> bool:
@@ -138,30 +135,6 @@ class _Run:
     @property
     def is_ended(self) -> bool:
         return self.facts is not None and self.facts.status in ENDED
-
-    def add(self, rows: Rows) -> None:
-        for row in rows.journal_entries:
-            stored = self.journal.get(row.position)
-            if stored is not None and stored[0] != row.hash:
-                raise HistoryConflict(rows.run, row.position)
-        for row in rows.journal_entries:
-            self.journal.setdefault(row.position, (row.hash, dump_json(row.entry)))
-        for new in rows.runs:
-            self.facts = new if self.facts is None else self.facts.merge(new)
-        for facts in rows.interrupts:
-            known = self.interrupts.get(facts.id)
-            self.interrupts[facts.id] = facts if known is None else known.merge(facts)
-        for step, agent in rows.steps:
-            self.steps.setdefault(step, agent)
-        for checkpoint in rows.checkpoints:
-            self.checkpoints.setdefault(checkpoint.position, checkpoint)
-        for tag in rows.tags:
-            stored_tag = self.tags.get(tag.tag)
-            self.tags[tag.tag] = tag if stored_tag is None else stored_tag.merge(tag)
-        self.links |= {link.head: link for link in rows.log_links}
-        self.references.update(each.hash for each in rows.content_references)
-        self.permission_changes.update(each.position for each in rows.permission_changes)
-        self.log_sources.update(rows.log_sources)
 
 
 class InMemoryStore:
@@ -187,15 +160,13 @@ class InMemoryStore:
         self.memories: Memories = InMemoryMemories(self._claims)
         self._links: dict[ContentHash, LogLink] = {}
         """The links of all runs."""
-        self._runs: dict[RunId, _Run] = {_DELETED: _Run()}
+        self._runs: dict[RunId, _Run] = {_DELETED: _Run(_DELETED)}
         self._lineage: dict[tuple[RunId, RunId], bool] = {}
         """The lineage of deleted runs, while another run continues from them."""
         self._rejected_executions: dict[tuple[RunId, str], int] = {}
         """Executions that are no longer part of the history of their run, each with the time."""
         self._accepted_executions: dict[tuple[RunId, str], int] = {}
         """Accepted executions of signed runs, each with the time."""
-        self._pending_forks: dict[tuple[RunId, RunId], int] = {}
-        """Pending forks by source and fork, with the time."""
         self._unreferenced_at: dict[ContentHash, int] = {}
         """Unreferenced bodies and definitions, with the time since which they are."""
 
@@ -291,7 +262,7 @@ class InMemoryStore:
     async def put_bodies(self, run: RunId, bodies: Mapping[ContentHash, Json]) -> None:
         """See `Store`."""
         for hash_, body in bodies.items():
-            self._runs.setdefault(run, _Run()).references.add(hash_)
+            self._put_run(run).content_references[hash_] = ReferenceProjection(hash_)
             self._unreferenced_at.pop(hash_, None)
             if hash_ not in self._bodies:
                 self._bodies[hash_] = dump_json(body)
@@ -358,17 +329,19 @@ class InMemoryStore:
     ) -> int:
         """See `Store`."""
         rows = project(run, batch, bodies)
-        if (run, execution) in self._rejected_executions:
-            known = self._runs[run].journal if run in self._runs else {}
-            for row in rows.journal_entries:  # stored entries may be repeated
-                if row.position not in known:
-                    raise HistoryConflict(run, row.position)
+        known = self._get_run(run).journal_entries
+        is_rejected = (run, execution) in self._rejected_executions
+        for at, row in rows.journal_entries.items():  # stored entries may be repeated
+            if is_rejected if at not in known else known[at].hash != row.hash:
+                raise HistoryConflict(run, at)
         # Nothing is stored if this fails.
-        texts = {each.hash: dump_json(each.body) for each in rows.bodies}
-        self._runs.setdefault(run, _Run()).add(rows)
-        for fork, at in rows.pending_forks:
-            self._pending_forks.setdefault((run, fork), at)
-        self._links |= {link.head: link for link in rows.log_links}
+        texts = {hash_: dump_json(row.body) for hash_, row in rows.bodies.items()}
+        rows.bodies.clear()
+        rows.journal_entries = {
+            at: row._replace(entry=dump_json(row.entry)) for at, row in rows.journal_entries.items()
+        }
+        self._put_run(run).merge(rows)
+        self._links |= rows.log_links
         for hash_, text in texts.items():
             self._bodies.setdefault(hash_, text)
             self._unreferenced_at.pop(hash_, None)
@@ -376,7 +349,15 @@ class InMemoryStore:
 
     async def last_permission_position(self, run: RunId) -> int:
         """See `Store`."""
-        return max(self._runs[run].permission_changes, default=0) if run in self._runs else 0
+        return max(self._get_run(run).permission_changes, default=0)
+
+    def _get_run(self, run: RunId) -> _Run:
+        """The rows of a run; none if it has none."""
+        return self._runs.get(run) or _Run(run)
+
+    def _put_run(self, run: RunId) -> _Run:
+        """The rows of a run, to which others can be added."""
+        return self._runs.setdefault(run, _Run(run))
 
     async def lineage(self, run: RunId) -> set[RunId]:
         """See `Store`."""
@@ -394,7 +375,7 @@ class InMemoryStore:
                 )
             known += (
                 LineageLink(run=run, source=parent, position=at, by_merge=True)
-                for parent, at, _ in rows.log_sources
+                for parent, at, _ in rows.log_sources.values()
             )
         existing = {(each.run, each.source) for each in known}
         known += (
@@ -473,22 +454,13 @@ class InMemoryStore:
 
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
-        journal = self._runs[run].journal if run in self._runs else {}
-        positions = sorted(position for position in journal if position > after)[:limit]
-        rows = [
-            JournalRow(position=at, hash=journal[at][0], entry=load_json(journal[at][1]))
-            for at in positions
-        ]
-        return contiguous_rows(rows, after)
+        rows = [row for row in self._get_run(run).journal if row.position > after]
+        return contiguous_rows(rows[:limit], after)
 
     async def find_command(self, run: RunId, command: str) -> JournalRow | None:
         """See `Store`."""
-        journal = self._runs[run].journal if run in self._runs else {}
-        for at in sorted(journal, reverse=True):
-            hash_, text = journal[at]
-            if (entry := load_json(text)).get("command") == command:
-                return JournalRow(position=at, hash=hash_, entry=entry)
-        return None
+        found = [row for row in self._get_run(run).journal if row.entry.get("command") == command]
+        return found[-1] if found else None
 
     async def get_run(self, run: RunId) -> RunRow | None:
         """See `Store`."""
@@ -537,7 +509,7 @@ class InMemoryStore:
         self, run: RunId, after: int = 0, limit: int = 1000, *, pruned: bool = False
     ) -> list[CheckpointRow]:
         """See `Store`."""
-        rows = self._runs.get(run, _Run())
+        rows = self._get_run(run)
         found = dict(rows.checkpoints)
         for tag in rows.tags.values():  # positions that are checkpoints only by their tags
             tag_only = CheckpointProjection(tag.checkpoint, StepId(""), NodeName(""), tag.at, "tag")
@@ -551,7 +523,7 @@ class InMemoryStore:
                 kind=facts.kind,
                 step=facts.step,
                 node=facts.node,
-                agent=rows.steps.get(facts.step),
+                agent=rows.steps[facts.step].agent if facts.step in rows.steps else None,
                 at=facts.at,
                 tags=rows.tags_of(position),
                 pruned=rows.is_pruned(position),
@@ -567,24 +539,22 @@ class InMemoryStore:
         if rows := self._runs.get(run):
             rows.pruned |= dict.fromkeys(rows.checkpoints.keys() & set(checkpoints), at)
             first = rows.facts.source_position if rows.facts else 0
-            skipped = sum(count for _, _, count in rows.log_sources)
-            if len(rows.journal) == max(rows.journal, default=0) - first - skipped:
+            skipped = sum(each.skipped for each in rows.log_sources.values())
+            if len(rows.journal_entries) == max(rows.journal_entries, default=0) - first - skipped:
                 for position in snapshots:
                     rows.snapshots.pop(position, None)
 
     async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
         """See `Store`."""
-        rows = self._runs.get(run, _Run())
-        rows.snapshots.setdefault(snapshot.position, dump_json(snapshot.state))
-        self._runs[run] = rows
+        self._put_run(run).snapshots.setdefault(snapshot.position, dump_json(snapshot.state))
 
     async def list_snapshots(self, run: RunId) -> list[int]:
         """See `Store`."""
-        return sorted(self._runs[run].snapshots) if run in self._runs else []
+        return sorted(self._get_run(run).snapshots)
 
     async def get_snapshot(self, run: RunId, position: int) -> Snapshot | None:
         """See `Store`."""
-        snapshots = self._runs[run].snapshots if run in self._runs else {}
+        snapshots = self._get_run(run).snapshots
         newest = max((at for at in snapshots if at <= position), default=None)
         if newest is None:
             return None
@@ -593,41 +563,34 @@ class InMemoryStore:
     async def truncate_journal(self, run: RunId, after: int = 0) -> None:
         """See `Store`."""
         self._lineage = {**self._lineage_of([run]), **self._lineage}
-        old = self._runs.pop(run, _Run())
-        kept = {at: row for at, row in sorted(old.journal.items()) if at <= after}
-        snapshots = {at: text for at, text in old.snapshots.items() if at <= after}
-        pruned = {at: when for at, when in old.pruned.items() if at <= after}
-        new = self._runs[run] = _Run(
-            journal=kept,
-            snapshots=snapshots,
-            pruned=pruned,
-            links=old.links,
-            references=old.references,
-        )
-        if kept:
-            journal = (JournalRow(at, load_json(text), hash_) for at, (hash_, text) in kept.items())
-            new.add(reproject(run, journal))
+        rows = self._put_run(run)
+        _pop(rows.journal_entries, lambda at, _: at > after)
+        _pop(rows.pruned, lambda at, _: at > after)
+        _pop(rows.snapshots, lambda at, _: at > after)
+        for name in (*_REPROJECTED, "runs"):
+            getattr(rows, name).clear()
+        rows.merge(reproject(run, rows.journal))
 
     async def add_pending_fork(self, source: RunId, fork: RunId, at: int) -> bool:
         """See `Store`."""
-        rows = self._runs.get(source)
-        if rows is None or rows.facts is None:
+        rows = self._get_run(source)
+        if rows.facts is None:
             return False
-        self._pending_forks[source, fork] = at
+        rows.pending_forks[fork] = PendingForkProjection(fork, at)
         return True
 
     async def list_pending_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
         """See `Store`."""
         return [
-            PendingFork(source=source, fork=fork, at=at)
-            for (source, fork), at in sorted(self._pending_forks.items())
-            if source in sources and fork not in sources
-            if fork not in self._runs or self._runs[fork].facts is None
+            PendingFork(source=source, fork=fork, at=each.at)
+            for source in sorted(sources)
+            for fork, each in sorted(self._get_run(source).pending_forks.items())
+            if fork not in sources and self._get_run(fork).facts is None
         ]
 
     async def remove_pending_fork(self, source: RunId, fork: RunId) -> None:
         """See `Store`."""
-        self._pending_forks.pop((source, fork), None)
+        self._get_run(source).pending_forks.pop(fork, None)
 
     async def delete(
         self,
@@ -641,9 +604,10 @@ class InMemoryStore:
         """See `Store`."""
         if not ignore_pending_forks:
             check_no_pending_fork(await self.list_pending_forks(runs))
-        _pop(self._pending_forks, lambda pair, _: not {*pair}.isdisjoint(runs))
         self._lineage = {**self._lineage_of(runs), **self._lineage}
-        deleted = [self._runs.pop(run, _Run()) for run in {*runs, _DELETED}]
+        deleted = [self._runs.pop(run) for run in {*runs, _DELETED} & self._runs.keys()]
+        for rows in self._runs.values():
+            _pop(rows.pending_forks, lambda fork, _: fork in runs)
         for run in runs:
             for calls in self._quota_calls.values():
                 # They still count, under keys that no call of a later run with this id can have.
@@ -654,15 +618,13 @@ class InMemoryStore:
         needed = _ancestors(self._runs, {**self._lineage, **self._lineage_of(self._runs)})
         _pop(self._lineage, lambda pair, _: pair[0] not in needed)
         kept = self._runs[_DELETED] = self._used_links(deleted)
-        self._links = {
-            head: link for rows in self._runs.values() for head, link in rows.links.items()
-        }
+        self._links = dict(each for r in self._runs.values() for each in r.log_links.items())
         for rows in deleted:
-            for hash_ in rows.references - kept.references:
+            for hash_ in rows.content_references.keys() - kept.content_references.keys():
                 self._unreferenced_at[hash_] = at
         bodies, definitions = self._collect_content(at - grace)
         return DeletionResult(
-            entries=sum(len(rows.journal) for rows in deleted),
+            entries=sum(len(rows.journal_entries) for rows in deleted),
             bodies=bodies,
             definitions=definitions,
             unreferenced=len(self._unreferenced_at),
@@ -680,22 +642,24 @@ class InMemoryStore:
 
     def _used_links(self, deleted: Sequence[_Run]) -> _Run:
         """The links of deleted runs from which other runs continue, and all links before them."""
-        links = {head: link for rows in deleted for head, link in rows.links.items()}
+        links = dict(each for rows in deleted for each in rows.log_links.items())
         heads = set[ContentHash]()
         for rows in self._runs.values():
-            heads |= rows.references
-            heads.update(each for link in rows.links.values() for each in link.parents)
+            heads.update(rows.content_references)
+            heads.update(each for link in rows.log_links.values() for each in link.parents)
         used = reachable_heads({head: link.parents for head, link in links.items()}, heads)
-        return _Run(
-            links={head: links[head] for head in used},
-            references={body for head in used if (body := links[head].body)},
-        )
+        kept = _Run(_DELETED)
+        kept.log_links = {head: links[head] for head in used}
+        for link in kept.log_links.values():
+            if link.body:
+                kept.content_references[link.body] = ReferenceProjection(link.body)
+        return kept
 
     def _collect_content(self, before: int) -> tuple[int, int]:
         """Deletes content without references; returns the numbers of bodies and definitions."""
         used = {row.definition for rows in self._crews.values() for row in rows}
         used |= {row.content for rows in self._catalog.values() for row in rows}
-        used = used.union(*(rows.references for rows in self._runs.values()))
+        used = used.union(*(rows.content_references for rows in self._runs.values()))
         bodies = definitions = 0
         for hash_ in [hash_ for hash_, at in self._unreferenced_at.items() if at <= before]:
             del self._unreferenced_at[hash_]

@@ -21,9 +21,7 @@ of one row merge to the same result in either order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import starmap
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, get_args
 
 from pydantic import ValidationError
@@ -46,7 +44,7 @@ from crewlog.state import journal as j
 from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind, exchange_name
 from crewlog.state.edits import edit_bodies
 from crewlog.state.journal import is_contiguous
-from crewlog.state.logs import Link, batch_entries, batch_links, empty_log_head
+from crewlog.state.logs import batch_entries, batch_links, empty_log_head
 from crewlog.state.model import Interrupt
 from crewlog.state.references import find_references
 from crewlog.store.missing_rows import LINK, MissingRows
@@ -59,7 +57,7 @@ class EntryProjection(NamedTuple):
     position: int
     hash: ContentHash
     """The hash of the entry."""
-    entry: dict[str, Json]
+    entry: Json
 
 
 class BodyProjection(NamedTuple):
@@ -110,7 +108,7 @@ class RunProjection(NamedTuple):
     """The highest position that changed the row."""
 
     def merge(self, other: RunProjection) -> RunProjection:
-        """Both projections, in either order. `queries/append.sql` does the same in SQL."""
+        """Both projections, in either order."""
         definition = other if other.definition_position > self.definition_position else self
         status = other if other.status_position > self.status_position else self
         return RunProjection(
@@ -157,7 +155,7 @@ class InterruptProjection(NamedTuple):
         return is_asked and self.asked_position >= restore_position
 
     def merge(self, other: InterruptProjection) -> InterruptProjection:
-        """Both projections, in either order. `queries/append.sql` does the same in SQL."""
+        """Both projections, in either order."""
         question = self if self.interrupt is not None else other
         answer = other if other.answered_position > self.answered_position else self
         times = [at for at in (self.at, other.at) if at is not None]
@@ -192,7 +190,7 @@ class TagProjection(NamedTuple):
     at: int
 
     def merge(self, other: TagProjection) -> TagProjection:
-        """The later one. `queries/append.sql` does the same in SQL."""
+        """The later one."""
         return other if other.position > self.position else self
 
 
@@ -220,83 +218,71 @@ class PendingForkProjection(NamedTuple):
     """The time of the split."""
 
 
-@dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows that a batch adds; each field has the name of its table.
+    """Rows of a run, by their keys; each attribute but the first has the name of its table.
 
     All statements have the tables in this order, so that two that overlap cannot deadlock.
     """
 
-    run: RunId
-    journal_entries: Sequence[EntryProjection] = ()
-    log_links: Sequence[LogLink] = ()
-    bodies: Sequence[BodyProjection] = ()
-    content_references: Sequence[ReferenceProjection] = ()
-    steps: Sequence[StepProjection] = ()
-    checkpoints: Sequence[CheckpointProjection] = ()
-    tags: Sequence[TagProjection] = ()
-    interrupts: Sequence[InterruptProjection] = ()
-    permission_changes: Sequence[PermissionChangeProjection] = ()
-    log_sources: Sequence[LogSourceProjection] = ()
-    pending_forks: Sequence[PendingForkProjection] = ()
-    runs: Sequence[RunProjection] = ()
-    """At most one; none if no entry changes the row of the run."""
-
-
-class _Collector:
-    """Collects the rows of a batch."""
-
-    def __init__(self, bodies: Mapping[ContentHash, Json] | None = None) -> None:
-        self.bodies = dict(bodies or {})
-        self.runs: RunProjection | None = None
-        self.interrupts: dict[InterruptId, InterruptProjection] = {}
-        self.steps: dict[StepId, AgentName] = {}
-        self.checkpoints: list[CheckpointProjection] = []
+    def __init__(self, run: RunId) -> None:
+        self.run = run
+        self.journal_entries: dict[int, EntryProjection] = {}
+        self.log_links: dict[ContentHash, LogLink] = {}
+        self.bodies: dict[ContentHash, BodyProjection] = {}
+        self.content_references: dict[ContentHash, ReferenceProjection] = {}
+        self.steps: dict[StepId, StepProjection] = {}
+        self.checkpoints: dict[int, CheckpointProjection] = {}
         self.tags: dict[str, TagProjection] = {}
-        self.permission_changes: list[PermissionChangeProjection] = []
-        self.log_sources: dict[LogSourceProjection, None] = {}
-        self.pending_forks: dict[RunId, int] = {}
+        self.interrupts: dict[InterruptId, InterruptProjection] = {}
+        self.permission_changes: dict[int, PermissionChangeProjection] = {}
+        self.log_sources: dict[tuple[RunId, int], LogSourceProjection] = {}
+        self.pending_forks: dict[RunId, PendingForkProjection] = {}
+        self.runs: dict[RunId, RunProjection] = {}
+        """At most one; none if no entry changes the row of the run."""
+
+    def merge(self, other: Rows) -> None:
+        """Adds other rows of the run. `queries/append.sql` does the same in SQL."""
+        for table in TABLES:
+            stored: dict[Any, Any] = getattr(self, table)
+            for key, row in getattr(other, table).items():
+                _merge_row(stored, key, row)
 
     def add_run(self, facts: RunProjection) -> None:
-        self.runs = facts if self.runs is None else self.runs.merge(facts)
+        """Adds what an entry determines of the row of the run."""
+        _merge_row(self.runs, self.run, facts)
+
+    def add_body(self, hash_: ContentHash, body: Json) -> None:
+        """Adds a body."""
+        self.bodies[hash_] = BodyProjection(hash_, body)
 
     def add_interrupt(self, facts: InterruptProjection, position: int) -> None:
-        known = self.interrupts.get(facts.id)
-        self.interrupts[facts.id] = facts if known is None else known.merge(facts)
+        """Adds what an entry determines of an interrupt."""
+        _merge_row(self.interrupts, facts.id, facts)
         self.add_run(RunProjection(position=position))  # the run may wait now, or no longer
 
     def add_question(self, question: Interrupt, position: int, entry: j.Entry) -> None:
+        """Adds an interrupt that an entry asks."""
         facts = InterruptProjection(
             question.id, question.position, entry.at, question.to_json(), asked_position=position
         )
         self.add_interrupt(facts, position)
 
-    def build_rows(
-        self,
-        run: RunId,
-        journal: Sequence[EntryProjection] = (),
-        links: Sequence[LogLink] = (),
-        references: Iterable[ContentHash] = (),
-    ) -> Rows:
-        return Rows(
-            run=run,
-            journal_entries=journal,
-            log_links=links,
-            bodies=[*map(BodyProjection, self.bodies.keys(), self.bodies.values())],
-            content_references=[*map(ReferenceProjection, references)],
-            steps=[*starmap(StepProjection, self.steps.items())],
-            checkpoints=self.checkpoints,
-            tags=[*self.tags.values()],
-            interrupts=[*self.interrupts.values()],
-            permission_changes=self.permission_changes,
-            log_sources=[*self.log_sources],
-            pending_forks=[*starmap(PendingForkProjection, sorted(self.pending_forks.items()))],
-            runs=() if self.runs is None else (self.runs,),
-        )
-
     def add_entry(self, position: int, entry: j.JournalEntry) -> None:
+        """Adds the rows that follow from an entry, except for references and links."""
         for add in _ADDED_BY[entry.kind]:
             add(self, position, entry)
+
+
+TABLES = tuple(name for name in vars(Rows(RunId(""))) if name != "run")
+"""The tables that a batch may add rows to, in the order of the statement."""
+
+
+def _merge_row(stored: dict[Any, Any], key: Any, row: Any) -> None:
+    known = stored.get(key)
+    if known is None:
+        stored[key] = row
+    elif isinstance(row, RunProjection | InterruptProjection | TagProjection):
+        stored[key] = known.merge(row)
 
 
 _STATUSES: Mapping[type[j.Entry], RunStatus] = {
@@ -315,26 +301,27 @@ _RESTORING = (j.RunForked, j.RunRolledBack, j.RunReopened)
 """Entries with a state from which the run continues."""
 
 
-def _message_body(rows: _Collector, _: int, entry: Any) -> None:
+def _message_body(rows: Rows, _: int, entry: Any) -> None:
     ref: j.MessageRef | None = entry.ref
     if ref is not None and ref.inline is not None:
-        rows.bodies[ref.body] = ref.inline
+        rows.add_body(ref.body, ref.inline)
 
 
-def _output_body(rows: _Collector, _: int, entry: j.OutputSet) -> None:
+def _output_body(rows: Rows, _: int, entry: j.OutputSet) -> None:
     if entry.body is not None and entry.inline is not None:
-        rows.bodies[entry.body] = entry.inline
+        rows.add_body(entry.body, entry.inline)
 
 
-def _prompt_body(rows: _Collector, _: int, entry: j.PromptReceived) -> None:
-    rows.bodies[entry.prompt] = entry.inline
+def _prompt_body(rows: Rows, _: int, entry: j.PromptReceived) -> None:
+    rows.add_body(entry.prompt, entry.inline)
 
 
-def _edit_bodies(rows: _Collector, _: int, entry: j.StateEdited) -> None:
-    rows.bodies.update(edit_bodies(entry))
+def _edit_bodies(rows: Rows, _: int, entry: j.StateEdited) -> None:
+    for hash_, body in edit_bodies(entry):
+        rows.add_body(hash_, body)
 
 
-def _status(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
+def _status(rows: Rows, position: int, entry: j.JournalEntry) -> None:
     if isinstance(entry, _RESTORING):
         status: RunStatus = entry.state.get("status", "running")
     else:
@@ -342,14 +329,12 @@ def _status(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
     rows.add_run(_run_facts(position, entry, status))
 
 
-def _definition(
-    rows: _Collector, position: int, entry: j.GraphReplacement | j.DefinitionChanged
-) -> None:
+def _definition(rows: Rows, position: int, entry: j.GraphReplacement | j.DefinitionChanged) -> None:
     rows.add_run(_definition_facts(position, entry.crew, entry.definition))
 
 
 def _restored_definition(
-    rows: _Collector, position: int, entry: j.RunForked | j.RunRolledBack | j.RunReopened
+    rows: Rows, position: int, entry: j.RunForked | j.RunRolledBack | j.RunReopened
 ) -> None:
     state = entry.state
     facts = _definition_facts(position, state.get("crew", ""), state.get("definition", ""))
@@ -358,7 +343,7 @@ def _restored_definition(
     rows.add_run(facts)
 
 
-def _checkpoint(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
+def _checkpoint(rows: Rows, position: int, entry: j.JournalEntry) -> None:
     source, because = (
         (entry.source, entry.because) if isinstance(entry, j.NodesReached) else (None, "")
     )
@@ -370,37 +355,36 @@ def _checkpoint(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
         step, node = entry.step, node_of(entry.step)
     elif isinstance(entry, j.ExchangeEnded):  # its checkpoint is named after the exchange
         step = StepId(exchange_name(entry.exchange))
-    rows.checkpoints.append(CheckpointProjection(position, step, node, entry.at, kind))
+    rows.checkpoints[position] = CheckpointProjection(position, step, node, entry.at, kind)
 
 
-def _tag(rows: _Collector, position: int, entry: j.CheckpointTagged) -> None:
+def _tag(rows: Rows, position: int, entry: j.CheckpointTagged) -> None:
     tag = TagProjection(entry.tag, entry.checkpoint, position, entry.at)
-    known = rows.tags.get(tag.tag)
-    rows.tags[tag.tag] = tag if known is None else known.merge(tag)
+    _merge_row(rows.tags, entry.tag, tag)
 
 
-def _agent(rows: _Collector, _: int, entry: j.StepStarted) -> None:
+def _agent(rows: Rows, _: int, entry: j.StepStarted) -> None:
     if entry.agent is not None:
-        rows.steps[entry.step] = entry.agent
+        rows.steps[entry.step] = StepProjection(entry.step, entry.agent)
 
 
-def _permission_change(rows: _Collector, position: int, _: j.JournalEntry) -> None:
-    rows.permission_changes.append(PermissionChangeProjection(position))
+def _permission_change(rows: Rows, position: int, _: j.JournalEntry) -> None:
+    rows.permission_changes[position] = PermissionChangeProjection(position)
 
 
-def _question(rows: _Collector, position: int, entry: j.InterruptRaised) -> None:
+def _question(rows: Rows, position: int, entry: j.InterruptRaised) -> None:
     question = entry.interrupt.model_copy(update={"position": position})
     rows.add_question(question, position, entry)
 
 
 def _open_interrupts(
-    rows: _Collector, position: int, entry: j.RunForked | j.RunRolledBack | j.RunReopened
+    rows: Rows, position: int, entry: j.RunForked | j.RunRolledBack | j.RunReopened
 ) -> None:
     for data in entry.state.get("interrupts", {}).values():
         rows.add_question(Interrupt.from_json(data), position, entry)
 
 
-def _answer(rows: _Collector, position: int, entry: j.InterruptAnswered) -> None:
+def _answer(rows: Rows, position: int, entry: j.InterruptAnswered) -> None:
     facts = InterruptProjection(
         entry.interrupt,
         decision=entry.decision,
@@ -409,21 +393,21 @@ def _answer(rows: _Collector, position: int, entry: j.InterruptAnswered) -> None
     )
     rows.add_interrupt(facts, position)
     if entry.arguments is not None and entry.inline is not None:
-        rows.bodies[entry.arguments] = entry.inline
+        rows.add_body(entry.arguments, entry.inline)
 
 
-def _log_sources(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
+def _log_sources(rows: Rows, position: int, entry: j.JournalEntry) -> None:
     skipped = position - entry.previous_position - 1 if isinstance(entry, j.RunMerged) else 0
     for run in entry.log_source_run_ids:
-        rows.log_sources[LogSourceProjection(run, position, skipped)] = None
+        rows.log_sources[run, position] = LogSourceProjection(run, position, skipped)
 
 
-def _pending_forks(rows: _Collector, _: int, entry: j.ComponentChanged) -> None:
+def _pending_forks(rows: Rows, _: int, entry: j.ComponentChanged) -> None:
     for split_run in entry.split_runs:
-        rows.pending_forks[split_run.run] = entry.at
+        rows.pending_forks[split_run.run] = PendingForkProjection(split_run.run, entry.at)
 
 
-_Adder: TypeAlias = Callable[[_Collector, int, Any], None]
+_Adder: TypeAlias = Callable[[Rows, int, Any], None]
 _ADDERS: tuple[tuple[_Adder, tuple[type[j.Entry], ...]], ...] = (
     (_output_body, (j.OutputSet,)),
     (_prompt_body, (j.PromptReceived,)),
@@ -516,23 +500,27 @@ def project(run: RunId, batch: j.Batch, bodies: Mapping[ContentHash, Json] | Non
     Raises:
         InternalError: this version of Crewlog does not know an entry.
     """
-    collector = _Collector(bodies)
+    rows = Rows(run)
+    rows.bodies = {hash_: BodyProjection(hash_, body) for hash_, body in (bodies or {}).items()}
     try:
         for position, entry in batch_entries(batch):
-            collector.add_entry(position, entry)
-        links = [link_row(run, link) for link in batch_links(run, batch)]
+            rows.add_entry(position, entry)
+        for log, head, previous, at, body, other in batch_links(run, batch):
+            is_first = other is None and previous == empty_log_head(run, log)
+            rows.log_links[head] = LogLink(head, previous, at, body, other, is_first)
     except ValidationError as error:
         raise InternalError(
             f"a journal entry of run {run!r} at or after position {batch.first} is not one that "
             f"this version of Crewlog knows: {error.errors()[0]['msg']}",
             remedy="Update Crewlog on this machine.",
         ) from error
-    journal = [
-        EntryProjection(position, hash_json(entry), entry)
+    rows.journal_entries = {
+        position: EntryProjection(position, hash_json(entry), entry)
         for position, entry in zip(batch.positions(), batch.entries, strict=True)
-    ]
-    references = find_references(batch.entries).union(collector.bodies)
-    return collector.build_rows(run, journal, links, references)
+    }
+    references = find_references(batch.entries).union(rows.bodies)
+    rows.content_references = {hash_: ReferenceProjection(hash_) for hash_ in references}
+    return rows
 
 
 def reproject(run: RunId, journal: Iterable[JournalRow]) -> Rows:
@@ -540,11 +528,11 @@ def reproject(run: RunId, journal: Iterable[JournalRow]) -> Rows:
 
     Without journal entries, links, bodies and references, which are stored already.
     """
-    collector = _Collector()
+    rows = Rows(run)
     for row in journal:
-        collector.add_entry(row.position, j.entry_from_json(row.entry))
-    collector.bodies.clear()
-    return collector.build_rows(run)
+        rows.add_entry(row.position, j.entry_from_json(row.entry))
+    rows.bodies.clear()
+    return rows
 
 
 def run_row(run: RunId, facts: RunProjection, *, has_open_interrupt: bool) -> RunRow:
@@ -578,12 +566,6 @@ def interrupt_row(run: RunId, facts: InterruptProjection) -> InterruptRow:
         decision=facts.decision if is_answered else None,
         answered_by=(facts.answered_by or "") if is_answered else "",
     )
-
-
-def link_row(run: RunId, link: Link) -> LogLink:
-    """The row of a link of a run."""
-    is_first = link.other is None and link.previous == empty_log_head(run, link.log)
-    return LogLink(link.head, link.previous, link.position, link.body, link.other, is_first)
 
 
 def order_chain(

@@ -13,11 +13,11 @@ from crewlog.encryption.rows import PREFIX
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
-from crewlog.store.append_statement import TABLES
 from crewlog.store.codec import dump_json, pack
 from crewlog.store.key_check import COLUMNS, Column
 from crewlog.store.memories import decrypt_memory, encrypt_memory
 from crewlog.store.postgres import PostgresStore
+from crewlog.store.projection import TABLES
 from crewlog.store.protocol import Store
 
 PAGE = 500
