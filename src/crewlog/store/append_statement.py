@@ -52,7 +52,8 @@ def append_statement(rows: Rows, cipher: RowCipher, execution: str = "") -> tupl
             new[table] = encoded = [
                 dict(zip(row._fields, row, strict=True)) for row in found.values()
             ]
-            _encode_rows(table, encoded)
+            if table in _JSON_COLUMNS or table in _PACKED_COLUMNS:
+                _encode_rows(table, encoded)
             if is_encrypted:
                 _encrypt_rows(table, encoded, run, cipher)
     sql = append_sql(tuple(new))
