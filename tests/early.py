@@ -6,6 +6,9 @@ from datetime import timedelta
 
 from temporalio import activity, workflow
 
+with workflow.unsafe.imports_passed_through():
+    from crewlog.workflows.sdk_workarounds import separate_task
+
 
 @activity.defn
 async def breathe() -> None:
@@ -46,3 +49,44 @@ class Early:
     def said(self) -> str:
         """What was said."""
         return "".join(text for text, _ in self._said)
+
+
+@workflow.defn
+class Marked:
+    """A workflow whose tasks record the time of signals, with no other command than a mark."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+
+    @workflow.run
+    async def run(self, marks: bool) -> None:
+        """Runs until it is terminated.
+
+        Args:
+            marks: Whether each task that recorded something leaves a mark.
+        """
+        seen = 0
+        while True:
+            await workflow.wait_condition(lambda: len(self._times) > seen)  # noqa: B023 - awaited here
+            seen = len(self._times)
+            if marks:
+                separate_task(seen)
+
+    @workflow.signal
+    def say(self) -> None:
+        """Records the time."""
+        self._times.append(workflow.time())
+
+    @workflow.update
+    async def refused(self) -> None:
+        """Never runs."""
+
+    @refused.validator
+    def check_refused(self) -> None:
+        """Rejects it, so that its task leaves no event of its own."""
+        raise ValueError("it is refused")
+
+    @workflow.query
+    def times(self) -> list[float]:
+        """The times of the signals."""
+        return self._times

@@ -24,7 +24,7 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from crewlog.errors import CrewlogError, UsageError
 from crewlog.redaction import filter_logs, log_processor, redacted_text
 from crewlog.store.protocol import Store
-from crewlog.temporal_service.sdk_log import sdk_logging
+from crewlog.temporal_service.sdk_workarounds import end_process, sdk_logging
 from crewlog.validation_errors import rule_of_field_error
 from crewlog.workers.log_tail import END_EVENT
 from crewlog.workers.settings import WorkerSettings
@@ -45,10 +45,7 @@ def run_process(connect: Connect) -> NoReturn:
         _mark_log_tail()
         traceback.print_exc()
         code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # The interpreter sometimes aborts while it tears the Temporal runtime down.
-    os._exit(code)
+    end_process(code)
 
 
 def configure_logging() -> None:

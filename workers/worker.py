@@ -33,6 +33,7 @@ from crewlog.temporal_service.namespaces import check_namespace, server_version
 from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.loop_lag import watch_loop
 from crewlog.workers.sandbox import sandbox
+from crewlog.workers.sdk_workarounds import limit_cache, server_rejection
 from crewlog.workers.server_lookups import (
     ended_run_lookup,
     execution_lookup,
@@ -42,18 +43,12 @@ from crewlog.workers.server_lookups import (
 )
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workflows.crew_run import CrewRun
-from crewlog.workflows.interceptors import CurrentDetailsInterceptor, StartArgumentInterceptor
+from crewlog.workflows.sdk_workarounds import CrewRunInterceptor
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 
 HEARTBEAT_THROTTLE = timedelta(milliseconds=200)
 """The shortest time between two heartbeats, and so until a running activity is cancelled."""
-CACHED_RUNS_PER_TASK = 16
-"""Cached executions for each workflow task that may run at a time."""
-LEAST_CACHED_RUNS = 2 * CACHED_RUNS_PER_TASK
-"""The SDK runs at least two tasks at a time if it caches executions."""
-_VALIDATION_FAILED = "Worker validation failed: "
-"""The prefix of the SDK's error if the server rejects the worker before it polls."""
 _KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
 
 
@@ -200,7 +195,7 @@ async def running_worker(
         max_entries=settings.cache_messages,
         files=FileStore.of(client.data_converter),
     )
-    cached, tasks = cache_limits(settings)
+    cached, tasks = limit_cache(settings.max_cached_runs, settings.max_workflow_tasks)
     runner = sandbox(encrypts=client.data_converter.payload_codec is not None)
     worker = Worker(
         client,
@@ -208,7 +203,7 @@ async def running_worker(
         workflows=[] if settings.activities_only else [CrewRun],
         activities=activities.all(),
         workflow_runner=runner,
-        interceptors=[StartArgumentInterceptor(), CurrentDetailsInterceptor(), OwnRunInterceptor()],
+        interceptors=[CrewRunInterceptor(), OwnRunInterceptor()],
         deployment_config=deployment,
         max_concurrent_activities=settings.max_activities,
         max_concurrent_local_activities=settings.max_activities,
@@ -233,20 +228,6 @@ async def running_worker(
         await activities.close()
 
 
-def cache_limits(settings: WorkerSettings) -> tuple[int, int]:
-    """Returns the most cached executions, and the most workflow tasks at a time.
-
-    If the cache is full, the SDK evicts the execution that was used longest ago, even during its
-    task. A task that waits for a local activity, as the first one of every run does, is then lost
-    until it times out. So the cache has many more executions than tasks run at a time: while one
-    task waits, the others cannot use so many executions that its own becomes the oldest.
-    """
-    if not settings.max_cached_runs:
-        return 0, 1
-    cached = max(settings.max_cached_runs, LEAST_CACHED_RUNS)
-    return cached, min(settings.max_workflow_tasks, cached // CACHED_RUNS_PER_TASK)
-
-
 async def run_until(
     stop: asyncio.Event, client: Client, store: Store, settings: WorkerSettings
 ) -> None:
@@ -263,11 +244,11 @@ async def run_until(
                 await stop.wait()
             await log.ainfo("the worker completes its tasks and stops")
     except RuntimeError as error:
-        if not str(error).startswith(_VALIDATION_FAILED):
+        if not (reason := server_rejection(error)):
             raise
         await check_namespace(client)
         raise TemporalUnavailable(
-            f"the Temporal server cannot serve: {str(error).removeprefix(_VALIDATION_FAILED)}",
+            f"the Temporal server cannot serve: {reason}",
             remedy="It answers, but its own services or its database are unavailable: run "
             "`crewlog doctor`.",
             place=client.service_client.config.target_host,

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from temporalio import workflow
-from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError
 
@@ -53,7 +52,6 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import authorization, restore
 from crewlog.workflows.commands.queue import (
-    PACKED_SIGNALS,
     Applied,
     Failed,
     InvalidPayload,
@@ -64,16 +62,12 @@ from crewlog.workflows.commands.queue import (
     read_client_args,
     receive_command,
     receive_signal,
-    unpack_signals,
 )
 from crewlog.workflows.conversation import Responses, conversation_view
 from crewlog.workflows.execution import Execution
 from crewlog.workflows.execution_end import CANCEL, Ended
 from crewlog.workflows.local_activity import execute_local_activity
-
-NO_ARGUMENT = RawValue(Payload())
-"""The argument of a query without one. The SDK does not pass an optional parameter as a raw value,
-so this is a default value."""
+from crewlog.workflows.sdk_workarounds import NO_ARGUMENT, PACKED_SIGNALS, unpack_signals
 
 MAX_ASKS = 5
 """The most clients that may wait by `ask` at a time. A server allows ten open updates in an

@@ -13,9 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.reporting.live_run.progress import search_attributes
 
 from crewlog.workflows.context import ExecutionContext
-
-POSITION_MEMO = "position"
-"""The memo field with the journal position, for tasks that issue no other command."""
+from crewlog.workflows.sdk_workarounds import separate_task
 
 PHASE_INTERVAL_MS = 5000
 """The shortest interval between updates of the phase alone, since each update is an event."""
@@ -66,14 +64,8 @@ class Visibility:
         self._context.events += 1
 
     def mark_task(self) -> None:
-        """Leaves an event if this workflow task recorded entries and issued no Temporal command.
-
-        If a task without a command is directly followed by another task, the SDK takes it for a
-        heartbeat. Queries and updates cause such tasks. A replay would run both tasks as one: at
-        the later time, and with the update before the entries of the first task. So the replayed
-        journal would differ from the stored one.
-        """
+        """Leaves an event if this workflow task recorded entries and issued no Temporal command."""
         position, commands = self._marked
         if position != self._context.engine.state.position and commands == self._context.events:
-            workflow.upsert_memo({POSITION_MEMO: self._context.engine.state.position})
+            separate_task(self._context.engine.state.position)
         self._marked = (self._context.engine.state.position, self._context.events)

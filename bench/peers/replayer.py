@@ -20,7 +20,7 @@ from bench.peers.bare import BareRun
 from crewlog.payload_storage.converter import data_converter
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
-from crewlog.workflows.interceptors import StartArgumentInterceptor
+from crewlog.workflows.sdk_workarounds import CrewRunInterceptor
 
 
 def read(path: str) -> WorkflowHistory:
@@ -37,7 +37,7 @@ async def serve(engine: WorkflowHistory, bare: WorkflowHistory) -> None:
                 workflows=[CrewRun],
                 workflow_runner=sandbox(),
                 data_converter=data_converter(Path(tempfile.gettempdir()) / "unused"),
-                interceptors=[StartArgumentInterceptor()],
+                interceptors=[CrewRunInterceptor()],
             ),
         ),
         "bare": (bare, Replayer(workflows=[BareRun])),

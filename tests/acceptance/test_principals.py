@@ -31,7 +31,7 @@ from crewlog.wire import WORKFLOW_TYPE, InitialMessage, InitialState
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.commands.unauthenticated_signals import MAX_REJECTIONS
 from crewlog.workflows.crew_run import CrewRun
-from crewlog.workflows.interceptors import StartArgumentInterceptor
+from crewlog.workflows.sdk_workarounds import CrewRunInterceptor
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
 
@@ -158,7 +158,7 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         workflow_runner=sandbox(),
         data_converter=data_converter(crews.payloads),
         namespace=crews.temporal.namespace,  # what is encrypted is bound to it
-        interceptors=[StartArgumentInterceptor()],
+        interceptors=[CrewRunInterceptor()],
     )
     await replayer.replay_workflow(history)
     assert not (await run.rebuild()).missing

@@ -20,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from crewlog.temporal_service.sdk_workarounds import end_process
 from faults.crew import make_crew
 from faults.drill import Drill
 from faults.report import Report, table, write
@@ -142,7 +143,4 @@ async def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    code = asyncio.run(main())
-    sys.stdout.flush()
-    # The interpreter sometimes aborts while it tears the Temporal runtime down.
-    os._exit(code)
+    end_process(asyncio.run(main()))

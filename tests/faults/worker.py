@@ -47,6 +47,7 @@ from crewlog.payload_storage.converter import data_converter
 from crewlog.state.journal import Batch
 from crewlog.store import PostgresStore
 from crewlog.store.protocol import Snapshot
+from crewlog.temporal_service.sdk_workarounds import end_process
 from crewlog.workers.process import configure_logging
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import run_until, running_worker
@@ -288,9 +289,7 @@ def _become_worker(order: Mapping[str, Any]) -> NoReturn:
 
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        end_process(code)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from crewlog.payload_storage.converter import data_converter
 from crewlog.state.recorder import Journal
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
-from crewlog.workflows.interceptors import StartArgumentInterceptor
+from crewlog.workflows.sdk_workarounds import CrewRunInterceptor
 
 from .behaviours import BEHAVIOURS
 
@@ -43,7 +43,7 @@ async def replay(history: WorkflowHistory, workflow: type[Any] = CrewRun) -> Wor
         workflows=[workflow],
         workflow_runner=sandbox(),
         data_converter=data_converter(Path(tempfile.gettempdir()) / "unused", keys=None),
-        interceptors=[StartArgumentInterceptor()],
+        interceptors=[CrewRunInterceptor()],
         debug_mode=True,  # the SDK's two seconds for a workflow task do not apply
     )
     return await replayer.replay_workflow(history, raise_on_replay_failure=False)
@@ -116,7 +116,7 @@ async def recorded(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> lis
         workflows=[CrewRun],
         workflow_runner=UnsandboxedWorkflowRunner(),
         data_converter=data_converter(Path(tempfile.gettempdir()) / "unused", keys=None),
-        interceptors=[StartArgumentInterceptor()],
+        interceptors=[CrewRunInterceptor()],
     )
     history = WorkflowHistory.from_json(data["workflow_id"], data)
     result = await replayer.replay_workflow(history, raise_on_replay_failure=False)

@@ -13,8 +13,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
-from crewlog.workers.instance_host import WorkerHost
 from crewlog.workers.sandbox import sandbox
+from crewlog.workers.sdk_workarounds import WorkerHost
 from early import Early, breathe
 from shared import LIMIT, Lab
 

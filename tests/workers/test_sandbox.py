@@ -25,10 +25,10 @@ from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
 from crewlog.encryption.codec import give_up, unavailable_payload
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workers import history_progress
-from crewlog.workers.instance_host import has_no_pending_task
-from crewlog.workers.sandbox import ENDED_EARLY, SandboxedInstance, sandbox
-from crewlog.workflows.commands.queue import PACKED_SIGNALS, unpack_signals
+from crewlog.workers import sdk_workarounds
+from crewlog.workers.sandbox import SandboxedInstance, sandbox
+from crewlog.workers.sdk_workarounds import ENDED_EARLY, has_no_pending_task
+from crewlog.workflows.sdk_workarounds import PACKED_SIGNALS, unpack_signals
 from curious import Curious
 from shared import Lab
 
@@ -234,10 +234,10 @@ def test_an_instance_is_checked_once_per_task() -> None:
 
 def test_an_instance_with_old_events_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 0.0
-    monkeypatch.setattr(history_progress.time, "monotonic", lambda: clock)
+    monkeypatch.setattr(sdk_workarounds.time, "monotonic", lambda: clock)
     one = Asked(done=False)
     one.takes("signal_workflow", 7, 1)
-    clock = history_progress.SAME_QUERY_SECONDS
+    clock = sdk_workarounds.SAME_QUERY_SECONDS
     assert one.asked(7, 1) == 0
     assert one.asked(9, 2) == 1  # a task that had no news, and came with the query
 

@@ -3,21 +3,18 @@
 Signal handlers only append here and never await, so that no signal is lost when the run continues
 as new: the queue is carried. Handlers of updates append, too, and wait for the outcome.
 
-The SDK makes a coroutine, and much else, for each signal. That costs more than the work for a
-signal that is only counted. So the workflow runner packs the signals of one activation into one
-signal, `PACKED_SIGNALS`. A signal of that name from a client is packed, too, so no client can forge
-one. The handler never awaits, so the order is the same either way.
+The signals of one activation come packed into one; see `PACKED_SIGNALS` of
+`crewlog.workflows.sdk_workarounds`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from temporalio import workflow
-from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 with workflow.unsafe.imports_passed_through():
@@ -274,7 +271,8 @@ def now() -> int:
 
     Signals and timeouts of the server have no time of their own, and a client's clock is not
     trusted. A worker that handles them for a query, before their workflow task, gives them the time
-    of the task before; so it evicts that instance after the query, see `crewlog.workers.sandbox`.
+    of the task before; so it evicts that instance after the query, see `Progress` of
+    `crewlog.workers.sdk_workarounds`.
     Updates always come with a task.
     """
     return int(workflow.time() * 1000)
@@ -352,24 +350,3 @@ def parse_command(name: str, data: Any) -> Command:
             f"{name}: {validation_error_text(error, 'its content')}",
             remedy="docs/wire.md has the fields.",
         ) from error
-
-
-PACKED_SIGNALS = "crewlog:packed-signals"
-"""The name of the signal into which the signals of an activation are packed."""
-
-
-def pack_names(names: Sequence[tuple[str, int]]) -> Payload:
-    """The first argument of the packed signal; the arguments of all signals follow, in order.
-
-    Args:
-        names: Each signal's name, and how many arguments it has.
-    """
-    return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(names).encode())
-
-
-def unpack_signals(args: Sequence[RawValue]) -> Iterator[tuple[str, Sequence[RawValue]]]:
-    """Yields the name and the arguments of each packed signal."""
-    start = 1
-    for name, count in json.loads(args[0].payload.data):
-        yield name, args[start : start + count]
-        start += count

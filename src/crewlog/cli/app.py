@@ -88,7 +88,7 @@ def _keep_sdk_quiet(*, debug: bool) -> None:
     # Slow, and only commands that connect come here.
     from temporalio.runtime import Runtime, TelemetryConfig  # noqa: PLC0415
 
-    from crewlog.temporal_service.sdk_log import sdk_logging  # noqa: PLC0415
+    from crewlog.temporal_service.sdk_workarounds import sdk_logging  # noqa: PLC0415
 
     telemetry = TelemetryConfig(logging=sdk_logging() if debug else None)
     with suppress(RuntimeError):  # whoever calls us in a process of theirs may have one already

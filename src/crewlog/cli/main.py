@@ -1,8 +1,4 @@
-"""The entry point: parse, run, report, exit.
-
-The process ends by `os._exit` once everything is flushed: the interpreter sometimes aborts while it
-tears the Temporal runtime down, and an exit code must mean something.
-"""
+"""The entry point: parse, run, report, exit."""
 
 from __future__ import annotations
 
@@ -17,6 +13,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from crewlog.cli import exits
+from crewlog.temporal_service.sdk_workarounds import end_process
 
 COMMANDS = (
     "project",
@@ -124,11 +121,7 @@ def _drop_output() -> None:
 
 def main() -> NoReturn:
     """Run the command line of this process and end it."""
-    code = run_cli()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
-    os._exit(code)
+    end_process(run_cli())
 
 
 if __name__ == "__main__":

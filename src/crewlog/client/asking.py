@@ -32,6 +32,7 @@ from crewlog.errors import AnswerRequired, CrewlogError, WaitTimeout
 from crewlog.ids import InterruptId, RunId
 from crewlog.model import Json
 from crewlog.state.excerpt import excerpt
+from crewlog.temporal_service.sdk_workarounds import own_cancellation
 from crewlog.wire import AskRun, InterruptView, RunResult
 
 POLL = timedelta(seconds=60)
@@ -134,7 +135,7 @@ async def _once(temporal: Client, id: str, command: dict[str, Json], start: Star
         [asked] = converter.payload_converter.to_payloads([command])
         if converter.payload_codec is not None:
             set_purpose(asked, purposes.update("ask", id))
-        with encrypt_for(purposes.START):
+        with own_cancellation(), encrypt_for(purposes.START):
             return await temporal.execute_update_with_start_workflow(
                 "ask",
                 RawValue(asked),
@@ -143,10 +144,6 @@ async def _once(temporal: Client, id: str, command: dict[str, Json], start: Star
                 rpc_timeout=POLL,
             )
     except WorkflowUpdateRPCTimeoutOrCancelledError:
-        # The SDK turns the cancellation of our own task into this error, too.
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise asyncio.CancelledError from None
         return None
 
 

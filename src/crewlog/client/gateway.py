@@ -73,6 +73,7 @@ from crewlog.payload_storage.converter import external_payloads, payload_hash
 from crewlog.state.components import Rename
 from crewlog.state.run_merge.renames import renames_description
 from crewlog.temporal_service.errors import missing_namespace, namespace_not_found_error
+from crewlog.temporal_service.sdk_workarounds import own_cancellation
 
 ANSWER_LIMIT = 2.7
 """Seconds for a worker's answer. A run whose worker was killed moves on after at most two."""
@@ -332,20 +333,15 @@ class Gateway:
         try:
             # The SDK polls for an accepted update's outcome without a limit of its own.
             async with asyncio.timeout(ANSWER_LIMIT):
-                return await self.handle(run).execute_update(
-                    name,
-                    command,
-                    id=update_id(command),
-                    rpc_timeout=timedelta(seconds=ANSWER_LIMIT),
-                )
+                with own_cancellation():
+                    return await self.handle(run).execute_update(
+                        name,
+                        command,
+                        id=update_id(command),
+                        rpc_timeout=timedelta(seconds=ANSWER_LIMIT),
+                    )
         except TimeoutError as error:
             raise WorkflowUpdateRPCTimeoutOrCancelledError from error
-        except WorkflowUpdateRPCTimeoutOrCancelledError:
-            # The SDK turns the cancellation of our own task into this error, too.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise asyncio.CancelledError from None
-            raise
 
     async def _over(self, run: RunId) -> bool:
         return (await self.describe(run)).status is not WorkflowExecutionStatus.RUNNING

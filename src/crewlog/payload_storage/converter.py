@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, ToJsonOptions
 from temporalio.converter import (
@@ -44,13 +43,14 @@ from crewlog.encryption.codec import (
 )
 from crewlog.encryption.failures import EncryptingFailureConverter, RedactingFailureConverter
 from crewlog.encryption.keys import ACCEPT_PLAIN, Keyring, environment_keyring
-from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, NotEncrypted
+from crewlog.errors import DecryptionFailed, NotEncrypted
 from crewlog.failure_details import FailureDetails, application_error
 from crewlog.payload_storage.external_storage import (
     DirectoryDriver,
     DirectoryStorage,
     unavailable_payload_error,
 )
+from crewlog.payload_storage.sdk_workarounds import HintedProtobufConverter, TolerantDataConverter
 
 MESSAGE_TAG = "lc_message"
 """The key of a tagged message body."""
@@ -141,45 +141,13 @@ class _UnavailableConverter(_ReadOnlyConverter):
         raise unavailable_payload_error(missing_file(payload), missing_key(payload))
 
 
-class _HintedProtobufConverter(EncodingPayloadConverter):
-    """Reads only the message type of the type hint; the SDK would read any type of a payload.
-
-    Args:
-        converter: The SDK's converter.
-    """
-
-    def __init__(self, converter: EncodingPayloadConverter) -> None:
-        self._converter = converter
-
-    @property
-    def encoding(self) -> str:
-        """See `EncodingPayloadConverter`."""
-        return self._converter.encoding
-
-    def to_payload(self, value: Any) -> Payload | None:
-        """See `EncodingPayloadConverter`."""
-        return self._converter.to_payload(value)
-
-    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
-        """The message of the type hint; the SDK reads messages of the server so.
-
-        Raises:
-            TypeError: the payload has another type, or the hint is no message.
-        """
-        if isinstance(type_hint, type) and issubclass(type_hint, Message):
-            name = payload.metadata.get("messageType", b"").decode(errors="replace")
-            if name == type_hint.DESCRIPTOR.full_name:
-                return self._converter.from_payload(payload, type_hint)
-        raise TypeError(f"payloads with the encoding {self.encoding} are not read here")
-
-
 @cache
 def _encoding_converters() -> tuple[EncodingPayloadConverter, ...]:
     json_converter = _MessageJsonConverter(ToJsonOptions(exclude_unset=False))
     defaults = (
         json_converter
         if isinstance(c, JSONPlainPayloadConverter)
-        else _HintedProtobufConverter(c)
+        else HintedProtobufConverter(c)
         if "protobuf" in c.encoding
         else c
         for c in DefaultPayloadConverter.default_encoding_payload_converters
@@ -242,28 +210,6 @@ def external_payloads(is_shared: bool) -> Generator[None]:
         _IS_SHARED.reset(token)
 
 
-class CrewDataConverter(DataConverter):
-    """Temporal's data converter, without errors for invalid references of unknown clients."""
-
-    async def _decode_reference_payload_sequence(
-        self, payloads: Sequence[Payload]
-    ) -> list[Payload]:
-        """Decodes references; returns an invalid one unchanged.
-
-        The SDK raises, which would fail the workflow task of the run as long as the signal is in
-        the history. It has no public method to override.
-        """
-        decoded: list[Payload] = []
-        for payload in payloads:
-            try:
-                decoded += await super()._decode_reference_payload_sequence([payload])
-            except EncryptionKeyMissing:
-                raise
-            except Exception:  # noqa: BLE001 - any client may send anything
-                decoded.append(payload)
-        return decoded
-
-
 class _Environment:
     """The type of `ENVIRONMENT`."""
 
@@ -304,7 +250,7 @@ def data_converter(
         is_command = isinstance(target, StorageDriverWorkflowInfo) and target.type is None
         return driver if _IS_SHARED.get() or not is_command else None
 
-    return CrewDataConverter(
+    return TolerantDataConverter(
         payload_converter_class=CrewPayloadConverter,
         payload_codec=None if keys is None else EncryptionCodec(keys),
         failure_converter_class=RedactingFailureConverter

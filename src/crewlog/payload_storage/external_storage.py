@@ -26,13 +26,11 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.sdk.v1.external_storage_pb2 import ExternalStorageReference
 from temporalio.converter import (
-    ExternalStorage,
     StorageDriver,
     StorageDriverClaim,
     StorageDriverRetrieveContext,
@@ -49,6 +47,7 @@ from crewlog.encryption.codec import (
 from crewlog.encryption.keys import Keyring, key_missing_error, key_of
 from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, StoreIncomplete
 from crewlog.payload_storage.directory import write_error, write_file
+from crewlog.payload_storage.sdk_workarounds import TolerantExternalStorage
 
 GRACE = 2.0
 """Seconds to wait for the file or the key of a command after the first request for it."""
@@ -203,26 +202,13 @@ class DirectoryDriver(StorageDriver):
                 _beside(path, _GIVEN_UP).touch(mode=0o600)
 
 
-@dataclass(frozen=True)
-class DirectoryStorage(ExternalStorage):
-    """Temporal's external storage, without errors for invalid references."""
+class DirectoryStorage(TolerantExternalStorage):
+    """External storage; an encrypted payload with an unknown key counts as a reference."""
 
-    def _decode_reference(self, payload: Payload) -> ExternalStorageReference | None:
-        """Decodes a reference; None if it is invalid or names another driver.
-
-        The SDK has no public method for this. A payload that is no reference is read as it is. An
-        encrypted payload with an unknown key counts as a reference.
-        """
-        if payload.metadata.get("encoding") == ENCRYPTED:
-            return self._keyless_reference(payload)
-        try:
-            found = super()._decode_reference(payload)
-        except Exception:  # noqa: BLE001 - any client may send anything
+    def find_reference(self, payload: Payload) -> ExternalStorageReference | None:
+        """The reference that stands for an encrypted payload with an unknown key."""
+        if payload.metadata.get("encoding") != ENCRYPTED:
             return None
-        names = {driver.name() for driver in self.drivers}
-        return found if found is not None and found.driver_name in names else None
-
-    def _keyless_reference(self, payload: Payload) -> ExternalStorageReference | None:
         for driver in self.drivers:
             claim = driver.keyless_claim(payload) if isinstance(driver, DirectoryDriver) else None
             if claim is not None:

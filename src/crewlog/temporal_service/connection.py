@@ -12,6 +12,7 @@ from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile
 
 from crewlog.errors import TemporalUnavailable, UsageError
+from crewlog.temporal_service.sdk_workarounds import read_profile
 
 CONNECT_LIMIT = 10.0
 """Seconds for the first answer of a server."""
@@ -27,8 +28,7 @@ def load_profile(environ: Mapping[str, str]) -> ClientConfigProfile:
         UsageError: The file or a variable cannot be read.
     """
     try:
-        # The bridge takes a dict and nothing else; os.environ is none.
-        return ClientConfigProfile.load(override_env_vars=dict(environ))
+        return read_profile(environ)
     except (RuntimeError, ValueError, OSError) as error:
         raise UsageError(
             f"the Temporal client configuration cannot be read: {error}",
