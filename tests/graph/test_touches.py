@@ -1,4 +1,4 @@
-"""Who steers a run lifts no rule by that, and answers no question."""
+"""Manual commands, starts and rollbacks need the rights for what they touch."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def signed_plan() -> GraphPlan:
 async def send(
     sim: Simulation, who: str, name: str, prepared: RestoreStateResult | None = None, **content: Any
 ) -> QueuedCommand:
-    """A signed command, as the loop takes it."""
+    """Sends a signed command to the engine."""
     data = {"id": f"{who}-{len(sim.journal)}", "by": who, **content}
     text = signed_text(sim.state.run, name, FOREVER, data, "")
     signature = base64.b64encode(KEYS[who].sign(text)).decode()
@@ -89,7 +89,7 @@ async def begun() -> Simulation:
         ({"set": {"flags.free": 1, "shared.closed": 1}}, {"ada", "boss", "ops"}),
     ],
 )
-async def test_an_edit_of_what_decides_needs_the_right_to_decide(
+async def test_an_edit_needs_the_right_for_the_value_that_it_sets(
     content: dict[str, Any], who: set[str]
 ) -> None:
     sim = await begun()
@@ -111,7 +111,7 @@ async def test_an_edit_of_what_decides_needs_the_right_to_decide(
         (["a", {"agent": "b", "only_if": "risky"}], "flags.risky", {"ada", "boss", "ops"}),
     ],
 )  # fmt: skip
-async def test_an_edit_keeps_no_question_from_being_asked(
+async def test_an_edit_of_a_value_that_a_question_depends_on_needs_answer(
     flow: list[Any], path: str, who: set[str]
 ) -> None:
     plan = plan_of(
@@ -133,10 +133,10 @@ async def test_an_edit_keeps_no_question_from_being_asked(
 
 @pytest.mark.parametrize(("by", "who"), [("agent", {"ada", "boss"}), (None, set(RIGHTS))])
 @pytest.mark.parametrize("way", ["edit", "start"])
-async def test_a_plan_that_people_approve_is_theirs(
+async def test_an_edit_of_a_list_whose_items_name_their_agents_needs_answer(
     by: str | None, who: set[str], way: str
 ) -> None:
-    """Who works on what is part of it; what there is to work on with one agent is a list."""
+    """A list whose items all have one agent needs only `operate`."""
     work = {"agent": "b", "for_each": "a.steps"} | ({"by": by, "among": ["b", "c"]} if by else {})
     agents: dict[str, Any] = {"a": {"outputs": ["steps"]}, "b": {}, "c": {}}
     plan = plan_of(["a", {"ask": "Is this the plan?"}, work], agents, policy=policy())
@@ -147,12 +147,11 @@ async def test_a_plan_that_people_approve_is_theirs(
         if way == "edit":
             error: Exception | None = (await send(sim, name, "edit_state", set=values)).error
         else:
-            error = given_by(name, {"values": values}, plan)
+            error = start_error(name, {"values": values}, plan)
         assert (error is None) is (name in who), error
 
 
-async def test_an_answer_is_used_once() -> None:
-    """`ops` goes back to what is under way, and to no step that was done by somebody's yes."""
+async def test_a_rollback_to_behind_an_answered_question_touches_a_place() -> None:
     sim = await Simulation.begin(signed_plan(), final)
     await sim.run()
     plan, asks = sim.engine.plan, sim.state
@@ -166,7 +165,7 @@ async def test_an_answer_is_used_once() -> None:
     assert touched(plan, sim.state, before) == ["place"]
 
 
-async def test_a_redirect_past_a_question_needs_the_right_to_answer_it() -> None:
+async def test_a_redirect_in_a_flow_with_a_question_needs_answer() -> None:
     sim = await begun()
     found = [(await send(sim, name, "redirect", node="b")).error for name in RIGHTS]
     assert [type(error) for error in found] == [NotPermitted, type(None), type(None)]
@@ -190,7 +189,7 @@ def touched(plan: GraphPlan, now: CrewState, then: CrewState) -> list[str]:
         ({"closed": True, "ok": True}, {"ada", "boss"}),
     ],
 )
-async def test_a_rollback_lifts_no_rule_and_brings_no_answer_back(
+async def test_a_rollback_needs_the_rights_for_the_values_that_it_changes(
     flags: dict[str, Any], who: set[str]
 ) -> None:
     for name in RIGHTS:
@@ -216,7 +215,7 @@ async def test_a_rollback_lifts_no_rule_and_brings_no_answer_back(
         ("other", "set", {"boss", "ada"}),
     ],
 )
-async def test_an_answer_that_a_requirement_is_met_lifts_no_rule(
+async def test_an_answer_that_sets_what_a_permission_reads_needs_grant(
     read: str, word: str, allowed: set[str]
 ) -> None:
     for name in RIGHTS:
@@ -250,10 +249,9 @@ async def test_an_answer_that_a_requirement_is_met_lifts_no_rule(
         ([], "boss", {"ada", "boss"}),
     ],
 )
-async def test_who_is_not_asked_decides_no_question(
+async def test_a_principal_who_is_not_asked_needs_grant_instead_of_answer(
     way: str, people: list[str], to: str | None, who: set[str]
 ) -> None:
-    """`ops` may not answer, `boss` may answer what he is asked, and `ada` may change all that."""
     for name in RIGHTS:
         plan = signed_plan()
         asks = plan.interrupts.model_copy(update={"people": tuple(people)})
@@ -286,8 +284,8 @@ async def test_who_is_not_asked_decides_no_question(
         assert error is None or isinstance(error, NotPermitted)
 
 
-async def test_a_step_that_asks_gives_way_to_who_may_answer() -> None:
-    """Also where its agent is not sure enough, and no question is in the flow."""
+async def test_a_redirect_of_a_step_that_asks_needs_answer() -> None:
+    """Also if it asks because of low confidence, and the flow has no question."""
     plan = plan_of(
         ["a", "b"], {"a": {"outputs": ["confidence"], "ask_below": 0.7}}, policy=policy()
     )
@@ -343,7 +341,7 @@ OPS, BOSS = {"ops", "boss", "ada"}, {"boss", "ada"}
         (({"agent": "a", "when": "good"}, "b"), {"set": {"flags.good": True}}, BOSS),
     ],
 )
-async def test_who_steers_keeps_nobody_from_being_asked(
+async def test_an_edit_that_decides_whether_people_are_asked_needs_answer(
     flow: tuple[Any, ...], content: dict[str, Any], who: set[str]
 ) -> None:
     plan = asking_plan(*flow)
@@ -364,7 +362,7 @@ async def test_who_steers_keeps_nobody_from_being_asked(
         (("a", {"if": "not good", "go": "a", "at_most": 3}, "b", ASK, "c"), "b", BOSS),
     ],
 )
-async def test_a_redirect_past_what_decides_needs_the_right_to_answer(
+async def test_a_redirect_needs_answer_only_if_the_flow_asks_people(
     flow: tuple[Any, ...], node: str, who: set[str]
 ) -> None:
     for name in RIGHTS:
@@ -378,7 +376,7 @@ LOOP = ("a", ASK, "b", {"if": "not more", "go": "a", "at_most": 3})
 
 
 async def answered_once(plan: GraphPlan) -> tuple[Simulation, CrewState, CrewState]:
-    """A run that people said yes to, with its states before and after that."""
+    """A run whose question was approved, with its states before and after the answer."""
     sim = await Simulation.begin(plan, final)
     await sim.run()
     before = sim.state
@@ -389,7 +387,7 @@ async def answered_once(plan: GraphPlan) -> tuple[Simulation, CrewState, CrewSta
 
 
 @pytest.mark.parametrize("people", [(), ("boss",), ("ada",)])
-async def test_a_yes_is_not_used_again_by_going_back_behind_it(people: tuple[str, ...]) -> None:
+async def test_a_rollback_to_behind_a_question_needs_answer(people: tuple[str, ...]) -> None:
     who = {"ada"} if people == ("ada",) else BOSS
     for name in RIGHTS:
         sim, _, then = await answered_once(asking_plan(*LOOP, people=people))
@@ -399,14 +397,29 @@ async def test_a_yes_is_not_used_again_by_going_back_behind_it(people: tuple[str
             assert "the place of the run behind q, which asks people" in str(found.error)
 
 
-async def test_a_run_goes_back_to_before_its_question() -> None:
+async def test_a_rollback_to_before_a_question_needs_only_operate() -> None:
     sim, before, _ = await answered_once(asking_plan(*LOOP))
     found = await send(sim, "ops", "rollback", loaded(sim, before), position=before.position)
     assert found.error is None
     assert sim.asked().step == "q#3"
 
 
-async def test_who_may_not_answer_brings_nothing_back_that_decides() -> None:
+async def test_a_value_that_an_agent_sets_again_needs_no_answer() -> None:
+    plan = asking_plan("a", "x", {**ASK, "only_if": "risky or a.risk"}, "b")
+    sim = await Simulation.begin(plan, final)
+    await sim.settle()
+    first = sim.state
+    await sim.run()
+    output = {AgentName("a"): {"risk": Output(value=7, position=2)}}
+    flags = {**first.flags, "risky": 7}
+    later = sim.state.model_copy(update={"agent_outputs": output, "flags": flags})
+    assert touched(plan, later, first) == []
+    edited = first.model_copy(update={"flags": {**first.flags, "note": 7}})
+    assert touched(plan, edited, first) == []
+    assert touched(plan, later, sim.state) == ["flow", "flow"]
+
+
+async def test_a_rollback_that_changes_what_a_question_reads_needs_answer() -> None:
     plan = asking_plan("a", "x", {**ASK, "only_if": "risky or a.risk"}, "b")
     for name in RIGHTS:
         sim = await Simulation.begin(plan, final)
@@ -423,7 +436,7 @@ async def test_who_may_not_answer_brings_nothing_back_that_decides() -> None:
     ("now", "then", "other"),
     [(True, False, False), (True, True, False), (False, True, True), (None, True, True)],
 )
-async def test_an_answer_may_be_taken_back_and_not_be_given(
+async def test_a_rollback_may_take_an_answer_back_but_not_restore_one(
     now: bool | None, then: bool, other: bool
 ) -> None:
     plan = plan_of(["a", {"ask": "Publish?", "sets": "ok"}, "b"], flags={"ok": False})
@@ -432,8 +445,8 @@ async def test_an_answer_may_be_taken_back_and_not_be_given(
     assert ("flow" in touched(plan, at, back)) is other
 
 
-def given_by(who: str, given: dict[str, Any], plan: GraphPlan) -> ApplicationError | None:
-    """What becomes of a signed start that is given something."""
+def start_error(who: str, given: dict[str, Any], plan: GraphPlan) -> ApplicationError | None:
+    """The error of a signed start with an initial state."""
     data = StartRun(crew="crew", by=who, initial_state=InitialState.from_json(given)).to_json()
     text = signed_text("sim", START, FOREVER, data, "")
     signature = base64.b64encode(KEYS[who].sign(text)).decode()
@@ -456,18 +469,16 @@ def given_by(who: str, given: dict[str, Any], plan: GraphPlan) -> ApplicationErr
         ({"flags.free": 1, "shared.closed": 1}, {"ada", "boss", "ops"}),
     ],
 )
-def test_what_a_run_is_given_needs_the_right_that_an_edit_needs(
-    values: dict[str, Any], who: set[str]
-) -> None:
+def test_an_initial_value_needs_the_right_of_an_edit(values: dict[str, Any], who: set[str]) -> None:
     for name in RIGHTS:
-        error = given_by(name, {"values": values}, signed_plan())
+        error = start_error(name, {"values": values}, signed_plan())
         assert (error is None) is (name in who), error
         assert error is None or error.type == "NotPermitted"
     plan = signed_plan()
     open_plan = plan.model_copy(update={"policy": None})
-    assert given_by("ops", {"values": values}, open_plan) is None
+    assert start_error("ops", {"values": values}, open_plan) is None
     asks = plan.interrupts.model_copy(update={"people": ("mia",)})
-    error = given_by("boss", {"values": values}, plan.model_copy(update={"interrupts": asks}))
+    error = start_error("boss", {"values": values}, plan.model_copy(update={"interrupts": asks}))
     assert (error is None) is ("ops" in who), "who is not asked does not answer"
 
 
@@ -483,29 +494,27 @@ def test_what_a_run_is_given_needs_the_right_that_an_edit_needs(
         ({"body": {"type": "system", "content": "x"}}, "of the type 'system'"),
     ],
 )
-def test_a_signed_run_is_given_nothing_in_somebody_elses_name(
-    message: dict[str, Any], told: str
-) -> None:
+def test_initial_messages_are_those_of_the_principal(message: dict[str, Any], told: str) -> None:
     given = {"messages": [message]}
     for who in ("ops", "ada") if told and "'ada'" not in told else ("ops",):
-        error = given_by(who, given, signed_plan())
+        error = start_error(who, given, signed_plan())
         assert told in str(error) if told else error is None
         assert error is None or error.type == "NotPermitted"
-    assert given_by("ops", given, signed_plan().model_copy(update={"policy": None})) is None
+    assert start_error("ops", given, signed_plan().model_copy(update={"policy": None})) is None
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_what_a_run_is_given_goes_to_logs_that_somebody_reads(signed: bool) -> None:
+def test_initial_messages_go_to_logs_with_readers(signed: bool) -> None:
     plan = signed_plan() if signed else signed_plan().model_copy(update={"policy": None})
     body = {"type": "human", "content": "x"}
     for log in ("private:bb", "artifact:a", "no such log", "group:x", "readers:a+zed"):
         for given in ({"messages": [{"body": body, "log": log}]}, {"logs": [log]}):
-            error = given_by("ops", given, plan)
+            error = start_error("ops", given, plan)
             assert error is not None, log
             assert error.type == "InvalidStart"
             assert f"nobody reads {log!r}" in error.message
     given = {"messages": [{"body": body, "log": "private:b"}], "logs": ["readers:a+b", "public"]}
-    assert given_by("ops", given, plan) is None
+    assert start_error("ops", given, plan) is None
 
 
 def test_a_permission_that_people_took_away_is_not_given_back() -> None:

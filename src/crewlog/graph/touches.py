@@ -80,13 +80,16 @@ def restore_touches(
     """
     for name in _changed_values(names, now, then):
         yield Touch(kind="permission condition", text=f"{name}, which {_READS}")
-    taken_back = {
-        flag
-        for flag in _answers(plan)
-        if then.flags.get(flag) == plan.flags.get(flag)  # people are asked again
-    }
+    # People are asked again.
+    taken_back = {flag for flag in _answers(plan) if then.flags.get(flag) == plan.flags.get(flag)}
+    again = _agents_again(plan, now, then)
+    set_again = {flag for agent in again for flag in plan.agents[agent].flags}
     names = _flow_names(plan)
-    for name in _changed_values(names._replace(flags=names.flags - taken_back), now, then):
+    names = ConditionNames(
+        names.flags - taken_back - set_again,
+        frozenset(output for output in names.outputs if output[0] not in again),
+    )
+    for name in _changed_values(names, now, then):
         yield Touch(kind="flow", text=f"{name}, which the flow that asks people reads or sets")
     for name, node in plan.nodes.items() if moves else ():
         if _is_passed(name, node, then):
@@ -192,8 +195,20 @@ def _is_passed(name: NodeName, node: PlanNode, state: CrewState) -> bool:
         return False
     if node.decide is not None:
         return state.routing.loops.get(name, 0) >= (node.decide.at_most or 0)
+    return _is_completed(name, state)
+
+
+def _is_completed(name: NodeName, state: CrewState) -> bool:
+    """Whether a step of a node is over."""
     waiting = sum(entry.node == name for entry in state.frontier.values())
     return state.visits.get(name, 0) > waiting
+
+
+def _agents_again(plan: GraphPlan, now: CrewState, then: CrewState) -> set[AgentName]:
+    """The agents that have taken their first turn since: they take it again, and set values."""
+    nodes = plan.nodes.items()
+    before = {a for name, node in nodes if _is_completed(name, then) for a in node.agents}
+    return {a for name, node in nodes if now.visits.get(name) for a in node.agents} - before
 
 
 def _matching_paths(names: ConditionNames, paths: Iterable[str]) -> Iterator[str]:
