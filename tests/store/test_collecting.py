@@ -159,15 +159,16 @@ async def test_a_body_that_is_being_stored_again_is_not_deleted(
 
 
 async def test_writers_and_deletions_at_once(postgres_store: PostgresStore, run: RunId) -> None:
-    """Each round, some runs store one body while others that have it are deleted."""
+    """Each round, some runs store the same bodies while others that have them are deleted."""
     store, rng = postgres_store, random.Random(run)  # noqa: S311
-    body = {"text": f"{run} shared"}
+    texts = [{"text": f"{run} shared {number}"} for number in range(20)]
     alive = list[RunId]()
 
     async def write(new: RunId) -> None:
-        await asyncio.sleep(rng.random() / 100)
         journal = Journal(new, [started(new)])
-        journal.say(body, PUBLIC)
+        for text in rng.sample(texts, len(texts)):
+            journal.say(text, PUBLIC)
+        await asyncio.sleep(rng.random() / 100)
         await store.put_bodies(new, journal.bodies)
         await store.append(new, journal.batch())
 
@@ -179,9 +180,9 @@ async def test_writers_and_deletions_at_once(postgres_store: PostgresStore, run:
             *(store.delete([each], NOW + number * 2 * GRACE) for each in gone),
             store.delete([], NOW + number * 2 * GRACE),
         )
-        assert await exists(store, hash_json(body))
+        assert all([await exists(store, hash_json(text)) for text in texts])
     await store.delete(alive, NOW, grace=0)
-    assert not await exists(store, hash_json(body))
+    assert not any([await exists(store, hash_json(text)) for text in texts])
 
 
 DAY = 86_400_000

@@ -90,6 +90,7 @@ WHERE run = ANY($1) OR (run = '' AND head NOT IN (SELECT unnest($2)))
 
 -- name: delete_references
 -- Deletes the references of the runs $1, and marks their content; the bodies of links stay referenced.
+-- Content is locked in the order in which writers lock it.
 WITH kept_rows AS (
     INSERT INTO crewlog.content_references (run, hash)
     SELECT DISTINCT '', body FROM crewlog.log_links WHERE run = '' AND body <> ''
@@ -102,38 +103,48 @@ deleted AS (
     )
     RETURNING hash
 ),
+locked_bodies AS MATERIALIZED (
+    SELECT hash FROM crewlog.bodies WHERE hash IN (SELECT hash FROM deleted) ORDER BY hash FOR UPDATE
+),
+locked_definitions AS MATERIALIZED (
+    SELECT hash FROM crewlog.definitions WHERE hash IN (SELECT hash FROM deleted) ORDER BY hash FOR UPDATE
+),
 body_rows AS (
-    UPDATE crewlog.bodies SET unreferenced_at = $2::bigint WHERE hash IN (SELECT hash FROM deleted)
+    UPDATE crewlog.bodies SET unreferenced_at = $2::bigint WHERE hash IN (SELECT hash FROM locked_bodies)
 )
-UPDATE crewlog.definitions SET unreferenced_at = $2 WHERE hash IN (SELECT hash FROM deleted)
+UPDATE crewlog.definitions SET unreferenced_at = $2 WHERE hash IN (SELECT hash FROM locked_definitions)
 
 -- name: collect_content
--- Deletes the content that was marked at $1 or before and has no reference. Storing content unmarks it; a
--- deletion that waits for that sees it, and leaves the row.
-WITH marked AS MATERIALIZED (
-    SELECT hash FROM crewlog.bodies WHERE unreferenced_at <= $1::bigint
-    UNION SELECT hash FROM crewlog.definitions WHERE unreferenced_at <= $1
+-- Deletes the content that was marked at $1 or before and has no reference. Storing content unmarks it: a
+-- deletion waits for the lock of its row, sees that, and leaves it.
+WITH marked_bodies AS MATERIALIZED (
+    SELECT hash FROM crewlog.bodies WHERE unreferenced_at <= $1::bigint ORDER BY hash FOR UPDATE
 ),
+marked_definitions AS MATERIALIZED (
+    SELECT hash FROM crewlog.definitions WHERE unreferenced_at <= $1 ORDER BY hash FOR UPDATE
+),
+marked AS (SELECT hash FROM marked_bodies UNION SELECT hash FROM marked_definitions),
 used AS MATERIALIZED (
     SELECT hash FROM marked WHERE hash IN (SELECT hash FROM crewlog.content_references)
     UNION SELECT definition FROM crewlog.crews
     UNION SELECT content FROM crewlog.catalog_entries
 ),
+unused AS MATERIALIZED (SELECT hash FROM marked EXCEPT SELECT hash FROM used),
 used_bodies AS (
     UPDATE crewlog.bodies SET unreferenced_at = NULL
-    WHERE unreferenced_at <= $1 AND hash IN (SELECT hash FROM used)
+    WHERE hash IN (SELECT hash FROM marked_bodies) AND hash IN (SELECT hash FROM used)
 ),
 used_definitions AS (
     UPDATE crewlog.definitions SET unreferenced_at = NULL
-    WHERE unreferenced_at <= $1 AND hash IN (SELECT hash FROM used)
+    WHERE hash IN (SELECT hash FROM marked_definitions) AND hash IN (SELECT hash FROM used)
 ),
 deleted_bodies AS (
     DELETE FROM crewlog.bodies
-    WHERE unreferenced_at <= $1 AND hash NOT IN (SELECT hash FROM used) RETURNING hash
+    WHERE hash IN (SELECT hash FROM marked_bodies) AND hash IN (SELECT hash FROM unused) RETURNING hash
 ),
 deleted_definitions AS (
     DELETE FROM crewlog.definitions
-    WHERE unreferenced_at <= $1 AND hash NOT IN (SELECT hash FROM used) RETURNING hash
+    WHERE hash IN (SELECT hash FROM marked_definitions) AND hash IN (SELECT hash FROM unused) RETURNING hash
 )
 SELECT (SELECT count(*) FROM deleted_bodies) AS bodies,
        (SELECT count(*) FROM deleted_definitions) AS definitions
