@@ -51,7 +51,8 @@ from crewlog.payload_storage.converter import data_converter
 from crewlog.state.journal import entry_to_json
 from crewlog.store.reencryption import key_uses, reencrypt
 
-from .harness import LIMIT, SHARED, Site, calls, make_site, tool
+from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, make_site, tool
+from .test_conversations import hub
 from .test_creatures import rested
 from .test_merges import pair, to
 from .test_splits import part_of
@@ -544,6 +545,18 @@ async def test_a_run_that_cannot_store_its_end_says_so(
             assert (await run.rebuild()).whole
     assert [each["event"] for each in told].count("stalled") == 1
     assert told[-1]["status"] == "completed"
+
+
+async def test_asking_starts_an_encrypted_conversation_and_continues_it(crews: Site) -> None:
+    """One request starts a run and updates it, and each payload has its own purpose."""
+    client, id = crews.client(), "encrypted-ask"
+    crews.runs.append(client.run(id))
+    for text, answer in (("my bill", "Paid."), ("the bill again", "Paid again.")):
+        result = await client.ask(
+            hub(crews), text, id=id, by="test", timeout=LIMIT, execution_timeout=RUN_LIMIT
+        )
+        assert result.response is not None
+        assert result.response.text == answer
 
 
 async def test_graphs_part_and_join_with_all_that_was_said(crews: Site) -> None:

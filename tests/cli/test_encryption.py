@@ -7,6 +7,8 @@ import shutil
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -241,6 +243,34 @@ def test_pages_are_served_to_who_has_the_token(sealed: Cli, tmp_path: Path) -> N
         serving.send_signal(signal.SIGINT)
         out, err = serving.communicate(timeout=LIMIT)
     assert (serving.returncode, out, "Traceback" in err) == (130, "", False)
+
+
+def test_the_command_of_temporal_sends_an_encrypted_signal(sealed: Cli) -> None:
+    assert sealed("run", "ask.yaml", "--id", "signalled", "--detach").code == 0
+    until(lambda: sealed("show", "signalled", "--json"), lambda done: '"i1"' in done.out)
+    services = Services(Home.at(Path(sealed.env["CREWLOG_HOME"]))).records()
+    (address,) = (each.address for each in services if each.name == "temporal")
+    serving = sealed.start("encryption", "serve", "--port", "0", "--origin", ORIGIN, "--json")
+    assert serving.stdout is not None
+    try:
+        told = json.loads(serving.stdout.readline())
+        subprocess.run(
+            [
+                *(str(Path(sys.executable).with_name("temporal")), "workflow", "signal"),
+                *("--address", address, "-w", "signalled", "--name", "pause"),
+                *("--input", '{"id": "p1"}', "--codec-endpoint", told["endpoint"]),
+                *("--codec-auth", f"Bearer {told['token']}"),
+                *("--codec-header", "X-Crewlog-Run=signalled"),
+                *("--codec-header", "X-Crewlog-Purpose=signal pause"),
+            ],
+            check=True,
+            timeout=LIMIT,
+        )
+    finally:
+        serving.send_signal(signal.SIGINT)
+        serving.communicate(timeout=LIMIT)
+    until(lambda: sealed("show", "signalled", "--json"), lambda done: '"paused"' in done.out)
+    assert sealed("stop", "signalled").code == 0
 
 
 def encrypted(path: Path, folder: Path) -> dict[str, Any]:
