@@ -23,9 +23,9 @@ from crewlog.encryption.codec import (
     PLACE,
     REFUSED,
     encrypt_for,
+    error_of,
     is_not_encrypted,
     is_refused,
-    payload_refusal,
     purpose_of,
     set_purpose,
     was_encrypted,
@@ -353,7 +353,7 @@ def test_what_strangers_say_of_a_refusal_harms_nobody(told: bytes) -> None:
     payload = Payload(metadata={"encoding": REFUSED}, data=told)
 
     assert not is_not_encrypted(payload)
-    assert payload_refusal(payload) == ("DecryptionFailed", "it is not readable", "")
+    assert error_of(payload).message == "it is not readable"
 
 
 @pytest.mark.parametrize("name", ["/dev/zero", "../../secret", "", "A" * 64, "a" * 64 + "\n"])

@@ -16,10 +16,10 @@ from temporalio.converter import (
 )
 
 from crewlog.encryption.codec import (
+    error_of,
     is_given_up,
     is_unavailable,
     missing_file,
-    missing_key,
     refused_payload,
 )
 from crewlog.encryption.keys import Keyring, change_keys, read_keys
@@ -142,7 +142,10 @@ async def test_a_command_whose_key_is_unknown_is_given_up_for_good(
     payload, later = await sender.encode(["x", "y"])
     found = await asked(payload, tmp_path, keys)
     assert is_given_up(found)
-    assert missing_key(found) == (other_keys.current, str(key_path))
+    error = error_of(found)
+    assert isinstance(error, EncryptionKeyMissing)
+    assert f"no key '{other_keys.current}'" in error.message
+    assert error.place == str(key_path)
     late = read_keys(other_keys.path)
     change_keys(key_path, lambda file: file.add(late, late.ids))
     driver = DirectoryDriver(tmp_path, Keyring(key_path))

@@ -14,7 +14,7 @@ from temporalio.bridge.proto.workflow_activation import (
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 
 from crewlog.encryption import purposes
-from crewlog.encryption.codec import NOT_ENCRYPTED, ORIGIN, PURPOSE, is_refused, payload_refusal
+from crewlog.encryption.codec import NOT_ENCRYPTED, ORIGIN, PURPOSE, error_of, is_refused
 from crewlog.encryption.purposes import Purpose
 from crewlog.workers.payload_places import PayloadPlaces, create_payload_places
 
@@ -141,7 +141,7 @@ def test_a_plain_command_is_refused_whatever_the_worker_accepts() -> None:
     job.signal_workflow.signal_name = "pause"
     job.signal_workflow.input.append(PLAIN)
     (found,) = check(places(), job).signal_workflow.input
-    assert payload_refusal(found).reason == NOT_ENCRYPTED
+    assert error_of(found).message == NOT_ENCRYPTED
 
 
 @pytest.mark.parametrize("continued", [False, True])

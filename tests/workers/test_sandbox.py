@@ -24,6 +24,7 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
 from crewlog.encryption.codec import give_up, unavailable_payload
+from crewlog.errors import StoreIncomplete
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers import sdk_workarounds
 from crewlog.workers.sandbox import SandboxedInstance, sandbox
@@ -33,6 +34,10 @@ from curious import Curious
 from shared import Lab
 
 ROOT = Path(__file__).parents[2]
+
+
+def missing(file: str) -> Payload:
+    return unavailable_payload(file, StoreIncomplete("it is missing"))
 
 
 class Inner:
@@ -183,14 +188,12 @@ class Asked:
 
 def test_the_missing_content_of_a_new_command_is_requested() -> None:
     one = Asked()
-    one.brings(unavailable_payload("/a"))
-    one.brings(unavailable_payload("/b"), kind="do_update")
+    one.brings(missing("/a"))
+    one.brings(missing("/b"), kind="do_update")
     assert one.requested == ["/a", "/b"]
-    one.brings(unavailable_payload("/a"), replay=True)
-    one.brings(give_up(unavailable_payload("/a")))
-    one.brings(
-        unavailable_payload("/a"), unavailable_payload("/b")
-    )  # refused: a command has one argument
+    one.brings(missing("/a"), replay=True)
+    one.brings(give_up(missing("/a")))
+    one.brings(missing("/a"), missing("/b"))  # refused: a command has one argument
     one.brings(Payload(metadata={"encoding": b"json/plain"}, data=b"{}"))
     assert one.requested == ["/a", "/b"]
 

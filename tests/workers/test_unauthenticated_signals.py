@@ -12,7 +12,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 from crewlog.authority.principals import signed_text
-from crewlog.encryption.codec import give_up, refused_payload, unavailable_payload
+from crewlog.encryption.codec import FILE_MISSING, give_up, refused_payload
 from crewlog.errors import DecryptionFailed, NotPermitted
 from crewlog.graph.engine import Engine
 from crewlog.ids import RESERVED
@@ -59,9 +59,7 @@ def test_other_settings_give_the_same_result(content: bytes) -> None:
     refused = came(refused_payload(DecryptionFailed("it came without encryption")))
     assert weighed(refused) == PARSE_WORK
     # A payload outside the history that was given up, with its file away and back.
-    away = QueuedCommand(
-        "pause", InvalidPayload(unavailable_payload("file").metadata["encoding"].decode())
-    )
+    away = QueuedCommand("pause", InvalidPayload(FILE_MISSING))
     back = came(give_up(Payload(metadata=JSON, data=content)))
     assert weighed(away) == weighed(back)
 

@@ -26,17 +26,13 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.encryption.codec import (
         FILE_MISSING,
         KEY_MISSING,
-        MissingKey,
+        error_of,
         is_given_up,
         is_refused,
         is_unavailable,
-        missing_file,
-        missing_key,
-        payload_refusal,
     )
     from crewlog.errors import CommandRejected, CrewlogError, EncryptionKeyMissing
     from crewlog.ids import RESERVED
-    from crewlog.payload_storage.external_storage import unavailable_payload_error
     from crewlog.state.calls import (
         PrepareChangeResult,
         PrepareMergeResult,
@@ -211,10 +207,8 @@ class InvalidPayload:
 class UnavailablePayload(InvalidPayload):
     """A payload whose file or key is missing; see `payload_storage.external_storage`."""
 
-    file: str = ""
-    """The path of the missing file."""
-    key: MissingKey | None = None
-    """The missing key; none if the file is missing."""
+    error: CrewlogError
+    """What its reader raises."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +251,7 @@ def decode_payload(incoming: QueuedCommand) -> QueuedCommand:
         incoming.args = incoming.data.args
         incoming.data = read_client_args(incoming.data.args)
     if isinstance(incoming.data, UnavailablePayload):
-        raise unavailable_payload_error(incoming.data.file, incoming.data.key)
+        raise incoming.data.error
     return incoming
 
 
@@ -288,15 +282,15 @@ def read_args(args: Sequence[RawValue]) -> Any:
         return InvalidPayload(f"it takes one JSON object, not {len(args)} arguments")
     payload = args[0].payload
     if is_unavailable(payload):
-        file, key = missing_file(payload), missing_key(payload)
-        reason = FILE_MISSING if key is None else KEY_MISSING
+        error = error_of(payload)
+        reason = KEY_MISSING if isinstance(error, EncryptionKeyMissing) else FILE_MISSING
         if is_given_up(payload):
             return InvalidPayload(reason)
-        return UnavailablePayload(reason, file, key)
+        return UnavailablePayload(reason, error)
     if is_given_up(payload):
         return InvalidPayload(FILE_MISSING)
-    if is_refused(args[0].payload):
-        return InvalidPayload(payload_refusal(args[0].payload).reason)
+    if is_refused(payload):
+        return InvalidPayload(error_of(payload).message)
     try:
         value = workflow.payload_converter().from_payload(args[0].payload)
         # The converter also returns bytes, protobufs and NaN, which a carry cannot hold.

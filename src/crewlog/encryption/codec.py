@@ -27,7 +27,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
@@ -43,7 +43,13 @@ from typing_extensions import override
 from crewlog.encryption import purposes
 from crewlog.encryption.keys import UNIQUE_BYTES, Keyring, changed_value_error, json_list
 from crewlog.encryption.purposes import Purpose
-from crewlog.errors import CrewlogError, DecryptionFailed, NotEncrypted
+from crewlog.errors import (
+    CrewlogError,
+    DecryptionFailed,
+    EncryptionKeyMissing,
+    NotEncrypted,
+    StoreIncomplete,
+)
 
 ENCRYPTED = b"binary/encrypted"
 """The encoding of an encrypted payload, as in Temporal's examples."""
@@ -223,28 +229,29 @@ def _without(payload: Payload, mark: str) -> Payload:
     return copy
 
 
-def refused_payload(error: CrewlogError) -> Payload:
+def refused_payload(error: DecryptionFailed) -> Payload:
     """The replacement for a payload that is refused with an error."""
-    content = {"type": type(error).__name__, "reason": error.message, "remedy": error.remedy}
-    return Payload(metadata={"encoding": REFUSED}, data=json.dumps(content).encode())
+    return Payload(metadata={"encoding": REFUSED}, data=_error_json(error))
 
 
-class MissingKey(NamedTuple):
-    """A key that the process lacks."""
-
-    id: str
-    key_file: str
-    """The key file of the process; empty: it has none."""
+def is_refused(payload: Payload) -> bool:
+    """Whether a decoded payload replaces a refused one."""
+    return payload.metadata.get("encoding") == REFUSED
 
 
-def unavailable_payload(place: str, key: MissingKey | None = None) -> Payload:
+def is_not_encrypted(payload: Payload) -> bool:
+    """Whether a decoded payload replaces one that is refused since it is plain."""
+    return is_refused(payload) and isinstance(error_of(payload), NotEncrypted)
+
+
+def unavailable_payload(file: str, error: StoreIncomplete | EncryptionKeyMissing) -> Payload:
     """The replacement for a payload whose file or key is missing.
 
     Args:
-        place: The file; for a missing key, the file of its notes.
-        key: The missing key; None: the file is missing.
+        file: The file; for a missing key, the file of its notes.
+        error: What its readers raise.
     """
-    data = _OF_THIS_PROCESS + json.dumps([place, key]).encode()
+    data = _OF_THIS_PROCESS + _error_json(error, file)
     return Payload(metadata={"encoding": UNAVAILABLE}, data=data)
 
 
@@ -257,13 +264,30 @@ def is_unavailable(payload: Payload) -> bool:
 
 def missing_file(payload: Payload) -> str:
     """The file of an unavailable payload."""
-    return str(json.loads(payload.data[len(_OF_THIS_PROCESS) :])[0])
+    return str(json.loads(payload.data.removeprefix(_OF_THIS_PROCESS))["file"])
 
 
-def missing_key(payload: Payload) -> MissingKey | None:
-    """The missing key of an unavailable payload; None if its file is missing."""
-    key = json.loads(payload.data[len(_OF_THIS_PROCESS) :])[1]
-    return None if key is None else MissingKey(*key)
+def _error_json(error: CrewlogError, file: str = "") -> bytes:
+    content = {"type": type(error).__name__, "message": error.message, "remedy": error.remedy}
+    return json.dumps({**content, "place": error.place, "file": file}).encode()
+
+
+def error_of(payload: Payload) -> CrewlogError:
+    """Why a payload is refused or unavailable."""
+    try:
+        content = json.loads(payload.data.removeprefix(_OF_THIS_PROCESS))
+        kind, message, remedy, place = (
+            str(content[name]) for name in ("type", "message", "remedy", "place")
+        )
+        return _ERRORS[kind](message, remedy=remedy, place=place)
+    except (ValueError, TypeError, LookupError, RecursionError):  # any client may send a refusal
+        return DecryptionFailed("it is not readable")
+
+
+_ERRORS = {
+    each.__name__: each
+    for each in (DecryptionFailed, NotEncrypted, StoreIncomplete, EncryptionKeyMissing)
+}
 
 
 def give_up(payload: Payload) -> Payload:
@@ -302,11 +326,6 @@ def set_purpose(payload: Payload, purpose: Purpose) -> None:
     payload.metadata[PURPOSE] = json_list(purpose).encode()
 
 
-def is_refused(payload: Payload) -> bool:
-    """Whether a decoded payload replaces a refused one."""
-    return payload.metadata.get("encoding") == REFUSED
-
-
 def payloads_in(message: Message) -> Iterator[Payload]:
     """Every payload in a message, except those of search attributes, which are Temporal's."""
     if isinstance(message, Payload):
@@ -322,34 +341,6 @@ def payloads_in(message: Message) -> Iterator[Payload]:
         for each in items:
             if isinstance(each, Message):
                 yield from payloads_in(each)
-
-
-def is_not_encrypted(payload: Payload) -> bool:
-    """Whether a decoded payload replaces one that is refused since it is plain."""
-    return is_refused(payload) and payload_refusal(payload).type == NotEncrypted.__name__
-
-
-class PayloadRefusal(NamedTuple):
-    """Why a payload is refused."""
-
-    type: str
-    """The type of the error."""
-    reason: str
-    remedy: str
-
-
-def payload_refusal(payload: Payload) -> PayloadRefusal:
-    """Return why a payload is refused."""
-    try:
-        content = json.loads(payload.data)
-        return PayloadRefusal(*(str(content[name]) for name in PayloadRefusal._fields))
-    except (
-        ValueError,
-        TypeError,
-        LookupError,
-        RecursionError,
-    ):  # any client may send this encoding
-        return PayloadRefusal(DecryptionFailed.__name__, "it is not readable", "")
 
 
 @lru_cache(maxsize=4096)

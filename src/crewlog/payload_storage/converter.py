@@ -35,11 +35,8 @@ from crewlog.encryption.codec import (
     REFUSED,
     UNAVAILABLE,
     EncryptionCodec,
-    is_not_encrypted,
+    error_of,
     is_unavailable,
-    missing_file,
-    missing_key,
-    payload_refusal,
 )
 from crewlog.encryption.failures import EncryptingFailureConverter, RedactingFailureConverter
 from crewlog.encryption.keys import ACCEPT_PLAIN, Keyring, environment_keyring
@@ -48,7 +45,6 @@ from crewlog.failure_details import FailureDetails, application_error
 from crewlog.payload_storage.external_storage import (
     DirectoryDriver,
     DirectoryStorage,
-    unavailable_payload_error,
 )
 from crewlog.payload_storage.sdk_workarounds import HintedProtobufConverter, TolerantDataConverter
 
@@ -106,17 +102,16 @@ class _RefusedConverter(_ReadOnlyConverter):
             ApplicationError: it was changed or moved, which is permanent and fails the run.
         """
         del type_hint
-        _, reason, remedy = payload_refusal(payload)
-        if is_not_encrypted(payload):
+        error = error_of(payload)
+        message = f"a payload is refused: {error.message}"
+        if isinstance(error, NotEncrypted):
             raise NotEncrypted(
-                f"a payload is refused: {reason}",
+                message,
                 remedy=f"If plain payloads are expected while encryption is being turned on, set "
                 f"{ACCEPT_PLAIN}=true for workers and clients.",
             )
         raise application_error(
-            f"a payload is refused: {reason}",
-            DecryptionFailed.__name__,
-            FailureDetails(remedy=remedy),
+            message, DecryptionFailed.__name__, FailureDetails(remedy=error.remedy)
         )
 
 
@@ -138,7 +133,7 @@ class _UnavailableConverter(_ReadOnlyConverter):
         del type_hint
         if not is_unavailable(payload):
             raise TypeError(f"payloads with the encoding {self.encoding} are not read here")
-        raise unavailable_payload_error(missing_file(payload), missing_key(payload))
+        raise error_of(payload)
 
 
 @cache

@@ -39,13 +39,12 @@ from temporalio.converter import (
 
 from crewlog.encryption.codec import (
     ENCRYPTED,
-    MissingKey,
     give_up,
     refused_payload,
     unavailable_payload,
 )
 from crewlog.encryption.keys import Keyring, key_missing_error, key_of
-from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, StoreIncomplete
+from crewlog.errors import DecryptionFailed, StoreIncomplete
 from crewlog.payload_storage.directory import write_error, write_file
 from crewlog.payload_storage.sdk_workarounds import TolerantExternalStorage
 
@@ -173,13 +172,21 @@ class DirectoryDriver(StorageDriver):
         if found is None:
             self._wait_or_give_up(path, lambda: _content(path, key) is not None)
             found = _content(path, key)
-        payload = unavailable_payload(str(path)) if found is None else Payload.FromString(found)
+        if found is not None:
+            payload = Payload.FromString(found)
+        else:
+            error = StoreIncomplete(
+                f"the payload {path.name[:12]} is missing or damaged",
+                place=str(path),
+                remedy="All workers and clients need the same CREWLOG_PAYLOADS directory.",
+            )
+            payload = unavailable_payload(str(path), error)
         return give_up(payload) if _beside(path, _GIVEN_UP).exists() else payload
 
     def _read_without_key(self, digest: str, key: str) -> Payload:
         path = self._notes(key) / digest
         file = "" if self._keys is None else str(self._keys.path)
-        payload = unavailable_payload(str(path), MissingKey(key, file))
+        payload = unavailable_payload(str(path), key_missing_error(key, file))
         if not self._knows(key):
             self._wait_or_give_up(path, lambda: self._knows(key))
         return give_up(payload) if _beside(path, _GIVEN_UP).exists() else payload
@@ -228,25 +235,6 @@ def request_payload(file: str) -> None:
     with suppress(OSError):  # then the task keeps waiting
         note.parent.mkdir(exist_ok=True)
         note.touch(mode=0o600, exist_ok=True)
-
-
-def unavailable_payload_error(
-    file: str, key: MissingKey | None = None
-) -> StoreIncomplete | EncryptionKeyMissing:
-    """The error for a missing file or key.
-
-    Args:
-        file: The file.
-        key: The missing key; None: the file is missing.
-    """
-    if key is not None:
-        return key_missing_error(key.id, key.key_file)
-    path = Path(file)
-    return StoreIncomplete(
-        f"the payload {path.name[:12]} is missing or damaged",
-        place=file,
-        remedy="All workers and clients need the same CREWLOG_PAYLOADS directory.",
-    )
 
 
 def _beside(path: Path, suffix: str) -> Path:
