@@ -227,12 +227,14 @@ class PostgresStore:
             await self._shared_bodies.put({(run, hash_): body for hash_, body in bodies.items()})
 
     async def _write_bodies(self, bodies: Mapping[tuple[RunId, ContentHash], Json]) -> None:
-        texts = [
-            self.cipher.encrypt(dump_json(body), "body", hash_)
-            for (_, hash_), body in bodies.items()
-        ]
-        runs = [pack(run) for run, _ in bodies]
-        await self._fetch("put_bodies", runs, [hash_ for _, hash_ in bodies], texts)
+        runs: list[str] = []
+        hashes: list[ContentHash] = []
+        texts: list[str] = []
+        for (run, hash_), body in bodies.items():
+            runs.append(pack(run))
+            hashes.append(hash_)
+            texts.append(self.cipher.encrypt(dump_json(body), "body", hash_))
+        await self._fetch("put_bodies", runs, hashes, texts)
 
     async def get_bodies(self, hashes: Collection[ContentHash]) -> dict[ContentHash, Json]:
         """See `Store`."""
