@@ -457,6 +457,39 @@ def test_two_runs_are_made_one(crewlog: Cli, pond: str, project: Path) -> None:
     assert sorted(kinds) == [(lake, "RunMerged"), (pond, "RunEndedByMerge")]
 
 
+@covers("C104", "C109")
+@pytest.mark.server
+def test_a_surviving_run_shows_the_events_of_the_merged_run(
+    crewlog: Cli, pond: str, project: Path
+) -> None:
+    lake = f"lake-{uuid4().hex[:6]}"
+    (project / "lake.yaml").write_text(POND.replace("pond", "lake", 1).replace("scout", "diver"))
+    assert crewlog("run", "lake.yaml", "--id", lake, "--detach").code == 0
+    assert crewlog("message", pond, "Hello.", "--to", "channel:tasks").code == 0
+    alone = [(each["run"], each["position"]) for each in crewlog("log", pond, "--json").records]
+    assert crewlog("graph", "connect", pond, "scout", "diver", "--with", lake).code == 0
+    events = [(each["run"], each["position"]) for each in crewlog("log", lake, "--json").records]
+    own = [position for run, position in events if run == lake]
+    merged = [(run, position) for run, position in events if run == pond]
+    assert merged[: len(alone)] == alone
+    assert [position for _, position in merged] == list(range(1, len(merged) + 1))
+    assert own == sorted(own)
+    assert f"{pond} " in crewlog("log", lake).out
+    assert crewlog("stop", lake).code == 0
+    trace, report = (crewlog(command, lake, "--json").records[0] for command in ("trace", "report"))
+    assert [each["run"] for each in trace["merged_runs"]] == [pond]
+    assert [each["run"] for each in report["merged_runs"]] == [pond]
+    assert trace["merged_runs"][0]["steps"]
+    for command in ("trace", "report"):
+        assert f"merged into {lake}" in crewlog(command, lake).out
+    refused = crewlog("delete", pond)
+    assert refused.code != 0
+    assert f"crewlog delete {lake}" in " ".join(refused.err.split())
+    for each in (lake, pond):
+        done = crewlog("delete", each)
+        assert done.code == 0, done.err
+
+
 @covers("C101")
 @pytest.mark.server
 def test_a_program_is_told_what_two_runs_became(crewlog: Cli, pond: str, project: Path) -> None:

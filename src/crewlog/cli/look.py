@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,8 @@ from crewlog.cli.options import AsJson, Debug, RunArgument, RunPlaceArgument, Ti
 if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
     from crewlog.cli.sight import Sight
-    from crewlog.client import Client, RunSummary
+    from crewlog.client import Client, Run, RunSummary
+    from crewlog.wire import EntryView
 
 LOOK = "Look"
 _STYLES = {
@@ -263,7 +264,9 @@ def log(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Print a run's journal: every fact, in order.
+    """Print a run's journal: every event, in order.
+
+    Before each merge come the events of the merged run, with its id.
 
     Long values are shortened. With --json they are whole, an entry a line: {"position", "entry"}.
     """
@@ -271,31 +274,43 @@ def log(
 
 
 async def _log(run_id: str, *, after: int, limit: int, as_json: bool) -> int:
-    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.shown import journal_line  # noqa: PLC0415
+    from crewlog.ids import RunId  # noqa: PLC0415
     from crewlog.reporting.events.view import event_of, event_view  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        run = client.run(run_id)
-        printed, start = 0, 0
+        run, start = client.run(run_id), 0
         if after:
             first = (await run.journal(0, 1)).entries
             start = first[0].data.get("at", 0) if first else 0
-        while True:
-            size = min(500, limit - printed) if limit else 500
-            page = await run.journal(after, size)
-            for item in page.entries:
-                start = start or item.data.get("at", 0)
-                if as_json:
-                    event = event_of(run.id, item.position, item.data)
-                    screen.record(event_view(event).model_dump(mode="json"))
-                else:
-                    screen.line(*journal_line(item, start), crop=True)
-            printed += len(page.entries)
-            if not page.entries or (limit and printed >= limit):
-                return exits.OK
-            after = page.entries[-1].position
-            if after >= page.position:
-                return exits.OK
+        events = _with_merged_runs(run, after)
+        printed = 0
+        async for of, item in events:
+            start = start or item.data.get("at", 0)
+            if as_json:
+                event = event_of(RunId(of), item.position, item.data)
+                screen.record(event_view(event).model_dump(mode="json"))
+            else:
+                name = [] if of == run.id else [(f"{plain(of)} ", "dim")]
+                screen.line(*name, *journal_line(item, start), crop=True)
+            printed += 1
+            if printed == limit:
+                break
+    return exits.OK
+
+
+async def _with_merged_runs(run: Run, after: int = 0) -> AsyncIterator[tuple[str, EntryView]]:
+    """The journal of a run after a position; before each merge, the journal of the merged run."""
+    while True:
+        page = await run.journal(after, 500)
+        for item in page.entries:
+            if item.data.get("kind") == "RunMerged":
+                async for each in _with_merged_runs(run.sibling(item.data["merged_run"])):
+                    yield each
+            yield run.id, item
+        if not page.entries or page.entries[-1].position >= page.position:
+            return
+        after = page.entries[-1].position

@@ -95,6 +95,10 @@ def show_report(screen: Screen, found: ReportView) -> None:
     _part(screen, "artifacts", _artifacts(found))
     _part(screen, "errors", _errors(found))
     _part(screen, "still open", _open(found))
+    for merged in found.merged_runs:
+        screen.line("")
+        screen.line((f"  merged into {plain(found.run)}:", "dim"))
+        show_report(screen, merged)
     screen.line("")
     screen.line(
         ("  Look     ", "dim"), _WHOLE.format(run=found.run), ("   all of it, whole", "dim")
@@ -348,6 +352,9 @@ def in_markdown(found: ReportView) -> Iterator[str]:
     yield from _table("Artifacts", ("artifact", "changes", "operations", "by"), _artifacts(found))
     yield from _table("Errors", ("", "step", "type", "error"), _errors(found))
     yield from _table("Still open", ("", "id", "question", "answer"), _open(found))
+    for merged in found.merged_runs:
+        yield from ["", "---", "", f"Merged into {fenced(found.run)}:", ""]
+        yield from in_markdown(merged)
     yield from ["", f"All of it, whole: {fenced(_WHOLE.format(run=found.run))}"]
 
 

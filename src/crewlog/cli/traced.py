@@ -62,9 +62,15 @@ class Traced:
 
 
 def show_trace(screen: Screen, found: Traced, *, full: bool) -> None:
-    """A run's trace: header, then steps and events in the order in which they began."""
-    trace = found.trace
-    _head(screen, found)
+    """A run's trace: header, then steps and events in the order in which they began.
+
+    The traces of merged runs follow.
+    """
+    _show(screen, found, found.trace, found.sight.status, full=full)
+
+
+def _show(screen: Screen, found: Traced, trace: TraceView, status: str, *, full: bool) -> None:
+    _head(screen, trace, status)
     depths = _depths(trace)
     things: list[StepTrace | EventView] = [*trace.steps, *trace.events]
     for each in sorted(things, key=_begun):
@@ -77,6 +83,10 @@ def show_trace(screen: Screen, found: Traced, *, full: bool) -> None:
     if trace.error:
         screen.line("")
         screen.line(("  ✗ ", "red"), plain(trace.error))
+    for merged in trace.merged_runs:
+        screen.line("")
+        screen.line((f"  merged into {plain(trace.run)}:", "dim"))
+        _show(screen, found, merged, merged.status, full=full)
 
 
 def _begun(each: StepTrace | EventView) -> tuple[int, int]:
@@ -85,8 +95,7 @@ def _begun(each: StepTrace | EventView) -> tuple[int, int]:
     return (each.started_at or each.reached_at, each.start_position or each.position)
 
 
-def _head(screen: Screen, found: Traced) -> None:
-    trace = found.trace
+def _head(screen: Screen, trace: TraceView, status: str) -> None:
     took = lasted(trace.started_at, trace.ended_at)
     steps = [step for step in trace.all_steps() if step.started_at is not None]
     used = sum((step.usage for step in trace.steps), Usage())
@@ -94,8 +103,8 @@ def _head(screen: Screen, found: Traced) -> None:
         ("  crew ", "dim"),
         plain(trace.crew or "?"),
         (" · run ", "dim"),
-        (plain(found.sight.run), "bold"),
-        (f" · {found.sight.status}{f' · {took}' if took else ''}", "dim"),
+        (plain(trace.run), "bold"),
+        (f" · {status}{f' · {took}' if took else ''}", "dim"),
         (f" · {counted(len(steps), 'step')} · {_used(used)}", "dim"),
     )
     screen.line("")

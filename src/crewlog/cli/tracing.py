@@ -104,7 +104,7 @@ async def _look(
     from crewlog.ids import RunId  # noqa: PLC0415
     from crewlog.reporting.trace.builder import run_trace  # noqa: PLC0415
     from crewlog.reporting.trace.step_changes import changes_by_step  # noqa: PLC0415
-    from crewlog.state.journal import entry_from_json  # noqa: PLC0415
+    from crewlog.state.journal import RunMerged, entry_from_json  # noqa: PLC0415
 
     sight = await see_at(client, target)
     run_id, last = sight.run, sight.state.position if sight.at is not None else math.inf
@@ -117,6 +117,10 @@ async def _look(
     if step is not None:
         _only(found, step, run_id)
     found.pending = tuple(sight.pending)
+    for _, entry in entries:
+        if isinstance(entry, RunMerged) and step is None:
+            part = await _look(client, entry.merged_run, step, changes=changes)
+            found.merged_runs.append(part.trace)
     if changes:
         changed = changes_by_step(RunId(run_id), entries)
         for each in found.all_steps():

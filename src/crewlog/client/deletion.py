@@ -135,6 +135,13 @@ class Deleting:
                 if not force:
                     raise _under_way(run)
                 status = "terminated"
+        if surviving := (await self._surviving_runs([run])).get(run):
+            raise UsageError(
+                f"cannot delete the run {run!r}: it was merged into {surviving!r}, and the log of "
+                "that run shows its journal",
+                remedy=f"Delete that run first: `crewlog delete {surviving}`.",
+                place=f"run {run!r}",
+            )
         crew = row.crew if row else CrewName("")
         ended = row.ended_at if row else None
         status = status or (row.status if row else "")
@@ -160,6 +167,8 @@ class Deleting:
         starting = await beginnings.list_pending_forks(self._session, [each.run for each in found])
         needed = {fork.source for fork in starting}  # they go the next time
         found = [each for each in found if each.run not in needed]
+        surviving = await self._surviving_runs([each.run for each in found])
+        found = [each for each in found if each.run not in surviving]
         if dry_run:
             return Deletion(runs=tuple(found))
         gone = DeletionResult()
@@ -173,6 +182,25 @@ class Deleting:
                 records=gone.records + rows.records,
             )
         return Deletion(runs=tuple(found), rows=gone)
+
+    async def _surviving_runs(self, runs: Sequence[RunId]) -> dict[RunId, RunId]:
+        """The surviving runs that the store still has, by the merged runs among some runs.
+
+        A merged run that is deleted together with its surviving run is not among them.
+        """
+        store = await self._session.store()
+        found = {
+            link.source: link.run
+            for link in await store.lineage_links(runs)
+            if link.by_merge and link.source in runs and link.run not in runs
+        }
+        return {
+            run: surviving
+            for run, surviving in found.items()
+            if (row := await store.get_run(run)) is not None
+            and row.status == "merged"
+            and await store.get_run(surviving) is not None
+        }
 
     async def _delete(self, runs: Sequence[RunId], at: int) -> DeletionResult:
         retention = _record_retention()

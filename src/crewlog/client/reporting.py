@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from crewlog.errors import StoreIncomplete, StoreUnavailable
 from crewlog.graph.timers import status_by_journal
-from crewlog.ids import ContentHash
+from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.reporting.report.builder import run_report, with_bodies
 from crewlog.reporting.report.view import ReportView
 from crewlog.state.fold import fold_journal
-from crewlog.state.journal import JournalEntry, entry_from_json
+from crewlog.state.journal import JournalEntry, RunMerged, entry_from_json
 
 if TYPE_CHECKING:
     from crewlog.store.protocol import Store
@@ -27,6 +27,10 @@ _AT_ONCE = 500
 class Told(Protocol):
     """What of a run is needed: `crewlog.client.Run` is one."""
 
+    def sibling(self, run: RunId) -> Told:
+        """Another run."""
+        ...
+
     async def journal(self, after: int = 0, limit: int = 200) -> JournalPage:
         """A part of its journal."""
         ...
@@ -35,7 +39,7 @@ class Told(Protocol):
 async def report_on(
     run: Told, store: Callable[[], Coroutine[Any, Any, Store]], last: int | None = None
 ) -> ReportView:
-    """The report of a run.
+    """The report of a run, with those of the runs that were merged into it.
 
     Args:
         run: The run.
@@ -52,6 +56,9 @@ async def report_on(
         after = entries[-1][0]
     told = [each for each in entries if last is None or each[0] <= last]
     found = run_report(told)
+    merged = [entry.merged_run for _, entry in told if isinstance(entry, RunMerged)]
+    parts = [await report_on(run.sibling(each), store) for each in merged]
+    found = found.model_copy(update={"merged_runs": tuple(parts)})
     if found.status == "running" and told:
         state = fold_journal(found.run, (entry for _, entry in told), base=told[0][0] - 1)
         found = found.model_copy(update={"status": status_by_journal(state)})

@@ -225,6 +225,8 @@ class ReportView(Model):
     exchanges: tuple[ExchangeReport, ...] = ()
     """Of a conversation."""
     usage: Usage = Usage()
+    merged_runs: tuple[ReportView, ...] = ()
+    """The reports of the runs that were merged into this one, in the order of the merges."""
 
     @property
     def bodies(self) -> tuple[ContentHash, ...]:

@@ -207,6 +207,8 @@ class TraceView(_Growing):
     """Questions about the whole run."""
     pending: tuple[PendingCall, ...] = ()
     """Calls that have not answered."""
+    merged_runs: list[TraceView] = Field(default_factory=lambda: list[TraceView]())
+    """The traces of the runs that were merged into this one, in the order of the merges."""
 
     def all_steps(self) -> Iterator[StepTrace]:
         """Every step, each before its child steps."""
