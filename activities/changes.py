@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -27,7 +27,7 @@ from crewlog.activities.prompt_compiler import (
     compile_without_model,
     prompt_diagnostic,
 )
-from crewlog.activities.run_merge import FindEndedRun, ended_executions_lookup, find_no_ended_run
+from crewlog.activities.server import Server
 from crewlog.activities.usage import compute_usage
 from crewlog.authority.widening import widening
 from crewlog.definition.apply import apply_operations
@@ -71,7 +71,7 @@ class ChangePreparer:
     store: Store
     definitions: Definitions
     models: ModelFactory
-    find_ended_run: FindEndedRun = find_no_ended_run
+    server: Server = field(default_factory=Server)
 
     async def run(self, task: PrepareChange, effect: Effect) -> PrepareChangeResult:
         """Prepares a change.
@@ -137,7 +137,7 @@ class ChangePreparer:
         owner = None
         if task.after is not None:
             owner = ClaimOwner(task.run, task.after, current_execution_id())
-        lookup = ended_executions_lookup(self.find_ended_run)
+        lookup = self.server.find_last_executions
         remote = await find_remote_agents(self.store, task.run, away, lookup, owner)
         return remote if owner is not None else remote._replace(claimable={})
 

@@ -22,33 +22,25 @@ from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.executions import (
     Executions,
-    FindExecution,
     check_replacement,
-    find_no_execution,
     record_use,
 )
 from crewlog.activities.failures import CHANGE_REJECTED, Effect, convert_errors, to_failure
 from crewlog.activities.files import Files
 from crewlog.activities.heartbeats import Heartbeat, send_heartbeats
 from crewlog.activities.hydrator import Hydrator
-from crewlog.activities.lifecycle import Probe, end_run, prepare_run
+from crewlog.activities.lifecycle import end_run, prepare_run
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.model_calls import ModelCalls
 from crewlog.activities.prompt_compiler import PromptCompiler
 from crewlog.activities.restore import StateLoader
 from crewlog.activities.run_merge import (
-    FindEndedRun,
-    FindTaskQueue,
-    IsOpen,
     MergePreparer,
-    SendNotification,
-    find_no_ended_run,
-    find_no_task_queue,
-    is_never_open,
+    ask_other_run,
     read_other_run,
-    send_no_notification,
     send_notifications,
 )
+from crewlog.activities.server import Server
 from crewlog.activities.tool_calls import ToolCalls
 from crewlog.activities.tool_loader import ToolLoader
 from crewlog.errors import NotPermitted
@@ -56,6 +48,7 @@ from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.payload_storage.file_store import FileStore
 from crewlog.state.calls import (
+    ASK_OTHER_RUN,
     CALL_MODEL,
     CALL_TOOL,
     CHECK_ARGUMENTS,
@@ -71,6 +64,8 @@ from crewlog.state.calls import (
     RECORD_USE,
     RESTORE_STATE,
     STORE_BATCH,
+    AskOtherRun,
+    AskOtherRunResult,
     CallModel,
     CallModelResult,
     CallTool,
@@ -116,10 +111,6 @@ def _mcp_tools(store: Store) -> McpTools:
     return McpTools(store)
 
 
-async def _no_search_attributes() -> bool:
-    return False
-
-
 def _check_own() -> None:
     """Checks that an activity is local: any workflow may schedule an ordinary one.
 
@@ -138,12 +129,7 @@ class CrewActivities:
         workspace: The directory with one directory for each run.
         models: The factory of chat models.
         tools: The loader of tools.
-        search_attributes: Asks whether the server knows Crewlog's search attributes.
-        find_execution: Asks the server how an execution began.
-        find_ended_run: Asks the server whether a run's workflow has ended.
-        is_open: Asks the server whether a run's workflow is open.
-        find_task_queue: Asks the server for the task queue of a run's workflow.
-        send_notification: Sends the merge notification of a run to another one.
+        server: The Temporal server.
         max_entries: The number of links and messages that the worker caches.
         files: The store of the files of messages.
     """
@@ -155,36 +141,25 @@ class CrewActivities:
         workspace: Path,
         models: ModelFactory | None = None,
         tools: ToolLoader | None = None,
-        search_attributes: Probe = _no_search_attributes,
-        find_execution: FindExecution = find_no_execution,
-        find_ended_run: FindEndedRun = find_no_ended_run,
-        is_open: IsOpen = is_never_open,
-        find_task_queue: FindTaskQueue = find_no_task_queue,
-        send_notification: SendNotification = send_no_notification,
+        server: Server | None = None,
         max_entries: int = 100_000,
         files: FileStore | None = None,
     ) -> None:
         self._store = store
-        self._search_attributes = search_attributes
+        server = self._server = server or Server()
         self._definitions = Definitions(store)
-        self._executions = Executions(store, find_execution)
-        self._find_ended_run = find_ended_run
-        self._send_notification = send_notification
+        self._executions = Executions(store, server)
         self._batches = Batches(store)
         registry = self._registry = tools or ToolLoader(mcp=lambda: _mcp_tools(store))
-        self._loader = StateLoader(
-            store, self._definitions, search_attributes, self._executions, find_ended_run
-        )
+        self._loader = StateLoader(store, self._definitions, server, self._executions)
         self._memory = MemoryTools(store)
         built_in = BuiltInTools(self._memory)
         hydrator = self._hydrator = Hydrator(store, max_entries)
         self._artifact_cache = Artifacts(store, hydrator)
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
-        self._preparer = ChangePreparer(store, self._definitions, models, find_ended_run)
-        self._merger = MergePreparer(
-            store, self._definitions, is_open, find_task_queue=find_task_queue
-        )
+        self._preparer = ChangePreparer(store, self._definitions, models, server)
+        self._merger = MergePreparer(store, self._definitions, server)
         message_files = Files(files)
         self._models = ModelCalls(
             store,
@@ -222,6 +197,7 @@ class CrewActivities:
             self.record_use,
             self.compile_prompt,
             self.prepare_change,
+            self.ask_other_run,
             self.read_other_run,
             self.prepare_merge,
             self.call_model,
@@ -242,7 +218,7 @@ class CrewActivities:
                     task,
                     self._store,
                     self._definitions,
-                    self._search_attributes,
+                    self._server,
                     self._executions,
                 )
 
@@ -319,23 +295,32 @@ class CrewActivities:
                     await self._executions.check_task_queue(task.run, task.base)
                 return await self._preparer.run(task, effect)
 
+    @activity.defn(name=ASK_OTHER_RUN)
+    async def ask_other_run(self, task: AskOtherRun) -> AskOtherRunResult:
+        """Asks the other run of a run merge to coordinate it, or to freeze."""
+        with convert_errors():
+            async with send_heartbeats():
+                await self._executions.check(task.run, task.definition)
+                return await ask_other_run(task, self._store, self._server)
+
     @activity.defn(name=READ_OTHER_RUN)
     async def read_other_run(self, task: ReadOtherRun) -> ReadOtherRunResult:
         """Loads the last state of the other run of a run merge."""
         with convert_errors():
             async with send_heartbeats():
                 await self._executions.check(task.run, task.definition)
-                return await read_other_run(task, self._store, self._find_ended_run)
+                return await read_other_run(task, self._store, self._server, self._merge_preparer())
 
     @activity.defn(name=PREPARE_MERGE)
     async def prepare_merge(self, task: PrepareMerge) -> PrepareMergeResult:
         """Prepares the definition and the plan of a run merge."""
         with convert_errors():
             async with send_heartbeats():
-                # A local activity must not wait: the workflow answers no query meanwhile.
-                return await replace(
-                    self._merger, waits_for_first_batch=not activity.info().is_local
-                ).run(task)
+                return await self._merge_preparer().run(task)
+
+    def _merge_preparer(self) -> MergePreparer:
+        # A local activity must not wait: the workflow answers no query meanwhile.
+        return replace(self._merger, waits_for_first_batch=not activity.info().is_local)
 
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> CallModelResult:
@@ -364,7 +349,7 @@ class CrewActivities:
             async with send_heartbeats():
                 await self._store_batch(task)
                 return (
-                    await send_notifications(task.run, task.notifications, self._send_notification)
+                    await send_notifications(task.run, task.notifications, self._server)
                     if task.notifications
                     else None
                 )
@@ -396,7 +381,7 @@ class CrewActivities:
                 if batch.entries:
                     await self._prune(input.run, input.state, batch.last)
                     await self._sweep(input.state)
-                await send_notifications(input.run, input.notifications, self._send_notification)
+                await send_notifications(input.run, input.notifications, self._server)
                 return result
 
     async def _read_artifacts(self, input: EndRun, batch: Batch) -> dict[str, dict[str, Json]]:

@@ -20,7 +20,7 @@ ended run only if the policy of the ended run permits it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from cachetools import LRUCache
@@ -28,6 +28,7 @@ from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from crewlog.activities.failures import to_failure
+from crewlog.activities.server import Server
 from crewlog.authority.principals import authorize_command
 from crewlog.authority.signatures import START
 from crewlog.definition.model import CrewDefinition
@@ -35,7 +36,6 @@ from crewlog.definition.policy import Policy
 from crewlog.errors import NotPermitted, StoreIncomplete
 from crewlog.failure_details import FailureDetails, application_error
 from crewlog.ids import ContentHash, RunId
-from crewlog.model import Model
 from crewlog.state.calls import RESTORE_STATE, DeleteReplacedRun, RecordUse, SignedStart
 from crewlog.state.journal import Batch
 from crewlog.store.protocol import Store
@@ -48,44 +48,17 @@ _NO_RUN = RunId("")
 """The run of records that outlive their run."""
 
 
-class ExecutionStart(Model):
-    """How an execution started, according to the server."""
-
-    workflow: str
-    """The workflow's type."""
-    queue: str
-    """The task queue on which it was started."""
-    first: str
-    """The first execution of its chain."""
-    original: str
-    """The execution that it was reset from, or itself."""
-    continued: str
-    """The execution that it continues; empty for one that was started."""
-    at: int
-    """When it started, in milliseconds since the epoch, by the server's clock."""
-
-
-FindExecution = Callable[[RunId, str], Awaitable[ExecutionStart | None]]
-"""Asks the server how an execution of a run started; None: it has no such execution."""
-
-
-async def find_no_execution(run: RunId, execution: str) -> ExecutionStart | None:
-    """Finds no execution, without a server: no execution passes a check that needs one."""
-    del run, execution
-    return None
-
-
 class Executions:
     """The executions that belong to signed runs.
 
     Args:
         store: The store that records them.
-        find_execution: Asks the server how an execution started.
+        server: The server, which knows how an execution started.
     """
 
-    def __init__(self, store: Store, find_execution: FindExecution) -> None:
+    def __init__(self, store: Store, server: Server) -> None:
         self._store = store
-        self._find_execution = find_execution
+        self._server = server
         self._seen: LRUCache[tuple[RunId, str], bool] = LRUCache(_MAX_CACHED)
         """The executions that passed the check, and whether the store has a record of them."""
         self._signed: LRUCache[ContentHash, bool] = LRUCache(_MAX_CACHED)
@@ -163,7 +136,7 @@ class Executions:
         if definition and not await self._is_signed(ContentHash(definition)):
             return
         info = activity.info()
-        start = await self._find_execution(run, info.workflow_run_id or "")
+        start = await self._server.find_execution(run, info.workflow_run_id or "")
         if start is not None and start.queue != info.task_queue:
             raise to_failure(_foreign_execution_error(run))
 
@@ -189,7 +162,7 @@ class Executions:
         """
         accepted, current, queue = {*known}, execution, ""
         for _ in range(_MAX_CHAIN):
-            start = await self._find_execution(run, current)
+            start = await self._server.find_execution(run, current)
             if start is None or start.workflow != WORKFLOW_TYPE or queue not in ("", start.queue):
                 return False
             if accepted & {current, start.first, start.original, start.continued}:
@@ -203,8 +176,8 @@ class Executions:
 
     async def _is_newer(self, run: RunId, execution: str, known: Collection[str]) -> bool:
         """Whether an execution started after the known ones that the server still has."""
-        start = await self._find_execution(run, execution)
-        others = [await self._find_execution(run, each) for each in known]
+        start = await self._server.find_execution(run, execution)
+        others = [await self._server.find_execution(run, each) for each in known]
         return start is not None and all(each.at < start.at for each in others if each)
 
     async def _any_signed(self, definition: ContentHash | str, batch: Batch) -> bool:

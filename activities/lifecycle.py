@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from crewlog.activities.batches import append_batch
 from crewlog.activities.definitions import Definitions, registry_of
 from crewlog.activities.executions import Executions, record_start, start_already_used_error
+from crewlog.activities.server import Server
 from crewlog.canonical_json import hash_json
 from crewlog.definition.counting import as_counted
 from crewlog.definition.creatures import where_they_are
@@ -24,15 +23,12 @@ from crewlog.state.journal import Batch
 from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Snapshot, Store
 
-Probe = Callable[[], Awaitable[bool]]
-"""Asks the server whether it knows Crewlog's search attributes."""
-
 
 async def prepare_run(
     task: PrepareRun,
     store: Store,
     definitions: Definitions,
-    search_attributes: Probe,
+    server: Server,
     executions: Executions,
 ) -> PrepareRunResult:
     """Resolves, validates and lowers the crew, and stores its definition.
@@ -58,7 +54,7 @@ async def prepare_run(
         if is_permitted and policy is not None and policy.signed:
             await _record_execution(task.run, task.use, store, executions)
     return PrepareRunResult(
-        definition=definition, plan=plan, search_attributes=await search_attributes()
+        definition=definition, plan=plan, search_attributes=await server.has_search_attributes()
     )
 
 

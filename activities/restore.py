@@ -15,8 +15,8 @@ from crewlog.activities.batches import append_batch, current_execution_id
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.executions import Executions, record_start
-from crewlog.activities.lifecycle import Probe, lower_stored_definition
-from crewlog.activities.run_merge import FindEndedRun, ended_executions_lookup
+from crewlog.activities.lifecycle import lower_stored_definition
+from crewlog.activities.server import Server
 from crewlog.authority.rights import Touch
 from crewlog.authority.widening import widening
 from crewlog.canonical_json import hash_json
@@ -74,7 +74,7 @@ class SplitRecord(NamedTuple):
 
 
 async def wait_for_split(
-    store: Store, find_ended_run: FindEndedRun, source: RunId, run: RunId, after: int
+    store: Store, server: Server, source: RunId, run: RunId, after: int
 ) -> SplitRecord:
     """Waits until the journal of a run names another run as a split run, or cannot name it.
 
@@ -85,7 +85,7 @@ async def wait_for_split(
 
     Args:
         store: The store with the journal.
-        find_ended_run: Asks the server whether the run has ended.
+        server: The server, which knows whether the run has ended.
         source: The original run.
         run: The split run.
         after: The position after which the entry is expected.
@@ -102,7 +102,7 @@ async def wait_for_split(
         if time.monotonic() > deadline:
             break
         await asyncio.sleep(SPLIT_POLL_SECONDS)
-    ending = await find_ended_run(source)
+    ending = await server.find_ended_run(source)
     if ending is None:
         raise SplitNotRecorded(
             f"the journal of the run {source!r} does not name the split run {run!r} up to "
@@ -147,11 +147,8 @@ class StateLoader:
 
     store: Store
     definitions: Definitions
-    search_attributes: Probe
-    """Asks whether the server knows Crewlog's search attributes."""
+    server: Server
     executions: Executions
-    find_ended_run: FindEndedRun
-    """Asks the server whether a run has ended."""
 
     async def load(self, task: RestoreState, run: RunId, batch: Batch) -> RestoreStateResult:
         """Stores the batch of the calling run, and loads a state with its plan.
@@ -196,9 +193,7 @@ class StateLoader:
             # Claim the agents before anything is returned: another run may be about to claim them.
             owner = ClaimOwner(task.run, end.position, current_execution_id())
             claimable = await claimable_agents(self.store, state, end)
-            await claim_agents(
-                self.store, claimable, ended_executions_lookup(self.find_ended_run), owner
-            )
+            await claim_agents(self.store, claimable, self.server.find_last_executions, owner)
             last, decision = end.to_json(), point.decision or ""
             if task.recipe:
                 former_logs = await remote_agent_logs(self.store, task.run, state)
@@ -226,7 +221,7 @@ class StateLoader:
             state=state.to_json(),
             definition=definition,
             plan=plan,
-            search_attributes=await self.search_attributes(),
+            search_attributes=await self.server.has_search_attributes(),
             last=last,
             decision=decision,
             widens=widening(current, CrewDefinition.from_json(definition)) if signed else None,
@@ -250,9 +245,9 @@ class StateLoader:
             SplitNeverRecorded: the journal cannot name it any more.
         """
         position, entry, part = await wait_for_split(
-            self.store, self.find_ended_run, task.run, run, task.split_after or 0
+            self.store, self.server, task.run, run, task.split_after or 0
         )
-        await _claim_agents(self.store, run, part.contents.agents, self.find_ended_run)
+        await _claim_agents(self.store, run, part.contents.agents, self.server)
         await self.store.add_pending_fork(task.run, run, Clock().now())
         before = await load_state(self.store, task.run, position - 1)
         after = fold(before, entry.model_copy(update={"split_runs": ()}))
@@ -272,7 +267,7 @@ class StateLoader:
             state=state.to_json(),
             definition=definition,
             plan=plan,
-            search_attributes=await self.search_attributes(),
+            search_attributes=await self.server.has_search_attributes(),
             policy=policy,
             split=entry.split,
             by=entry.by,
@@ -299,7 +294,7 @@ async def _record_split_start(
 
 
 async def _claim_agents(
-    store: Store, run: RunId, agents: Collection[AgentName], find_ended_run: FindEndedRun
+    store: Store, run: RunId, agents: Collection[AgentName], server: Server
 ) -> None:
     """Claims the agents of a split run before it starts.
 
@@ -308,7 +303,7 @@ async def _claim_agents(
         SplitNeverRecorded: the original run has claimed one of them.
     """
     owner = ClaimOwner(run, 0, current_execution_id())
-    lookup = ended_executions_lookup(find_ended_run)
+    lookup = server.find_last_executions
     for name in agents if await store.get_run(run) is None else ():
         result = await claim_agent(store, ClaimedAgent(run=run, name=name), lookup, owner)
         if result.status == "pending":

@@ -1,24 +1,24 @@
-"""The activities of a run merge: reading the other run, preparing the merge, and notifications.
+"""The activities of a run merge: they ask and read the other run, prepare and confirm the merge.
 
 The preparation makes, checks and stores the definition of both runs, and its plan. It changes
-nothing: the surviving run accepts or rejects the result.
+nothing: the coordinator accepts or rejects the result.
 
-Merge notifications are sent by the activity that stores a batch: a signal of the workflow itself
-would cost a workflow task before it and another one after it. A notification may be lost, repeated
-or late (docs/decisions/0052), so the activity is not retried for one: the workflow learns the
-outcome of each.
+An outcome is confirmed by the activity that stores it: a signal of the workflow itself would cost a
+workflow task before it and another one after it. A notification may be lost, repeated or late, so
+the activity is not retried for one: the workflow sends those again that may not have arrived.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.lifecycle import lower_new_definition
+from crewlog.activities.server import Server
 from crewlog.authority.permissions import definition_permissions
 from crewlog.authority.widening import widening
 from crewlog.definition.findings import listed
@@ -30,8 +30,11 @@ from crewlog.errors import ComponentConflict, InvalidDefinition, StoreUnavailabl
 from crewlog.graph.lowering.components import expanded_component
 from crewlog.graph.run_merge.definition import merged_definition
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, artifact_log
+from crewlog.model import is_object
 from crewlog.state import journal as j
 from crewlog.state.calls import (
+    AskOtherRun,
+    AskOtherRunResult,
     MergeNotification,
     PrepareMerge,
     PrepareMergeResult,
@@ -41,8 +44,8 @@ from crewlog.state.calls import (
 )
 from crewlog.state.components import surviving_run_id
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import CrewState
-from crewlog.state.run_merge.protocol import recall, state_for_merge
+from crewlog.state.model import CrewState, MergeOutcome
+from crewlog.state.run_merge.protocol import is_frozen_for, recall, state_for_merge
 from crewlog.state.run_merge.surviving_state import (
     artifact_conflict,
     artifact_heads,
@@ -52,45 +55,18 @@ from crewlog.state.run_merge.surviving_state import (
 )
 from crewlog.state.split import split_source_run_id
 from crewlog.store.checkpoints import load_last_state
-from crewlog.store.claims import EndedExecutions
 from crewlog.store.journal_reader import load_state
 from crewlog.store.protocol import Store
-
-
-@dataclass(frozen=True)
-class EndedRun:
-    """A run whose workflow is not open, as the server says."""
-
-    executions: tuple[str, ...] = ()
-    """Its last execution, by Temporal's run id; empty if there never was one."""
-
-
-FindEndedRun = Callable[[RunId], Awaitable[EndedRun | None]]
-"""Asks the server whether a run's workflow has ended; None: it is open."""
-
 
 PAGE = 1000
 """Entries of a journal that are read at once."""
 
 
-async def find_no_ended_run(run: RunId) -> EndedRun | None:
-    """Regards every run as open: without a server."""
-    del run
-    return None
-
-
-def ended_executions_lookup(find_ended_run: FindEndedRun) -> EndedExecutions:
-    """Returns a function that asks the server for the last executions of an ended run."""
-
-    async def find_executions(run: RunId) -> tuple[str, ...] | None:
-        ended = await find_ended_run(run)
-        return None if ended is None else ended.executions
-
-    return find_executions
-
-
 async def read_other_run(
-    task: ReadOtherRun, store: Store, find_ended_run: FindEndedRun
+    task: ReadOtherRun,
+    store: Store,
+    server: Server,
+    preparer: MergePreparer | None = None,
 ) -> ReadOtherRunResult:
     """Reads the last stored state of another run.
 
@@ -99,24 +75,31 @@ async def read_other_run(
     Args:
         task: The other run.
         store: The store.
-        find_ended_run: Asks the server whether it has ended.
+        server: The server, which knows whether it has ended.
+        preparer: Finds out what the merge would widen; needed with `task.find_widenings`.
     """
     clock = Clock()
     state = await _load_last_state(store, task.other)
     gone = False
     if (state is None or not state.is_ended) and not task.sure:
-        ended = await find_ended_run(task.other)
+        ended = await server.find_ended_run(task.other)
         if ended is not None:
             await store.reject_executions(task.other, ended.executions)
             state = await _load_last_state(store, task.other)
             gone = state is None or not state.is_ended
+    widens: tuple[str, ...] = ()
+    refused = ""
+    if state is not None and task.find_widenings and preparer is not None:
+        widens, refused = await preparer.find_widenings(task, state)
     if state is not None:
         state = await _with_merge_outcome(store, state, task)
     return ReadOtherRunResult(
         merge=task.merge,
         state=state_for_merge(state, task.merge).to_json() if state is not None else None,
         gone=gone,
-        recalled=task.recall,
+        recalled=task.recall_after is not None,
+        widens=widens,
+        refused=refused,
         at=clock.now(),
     )
 
@@ -136,54 +119,64 @@ async def _with_merge_outcome(store: Store, state: CrewState, task: ReadOtherRun
     """
     merge = state.merges.get(task.merge)
     at = merge.position if merge is not None and merge.outcome == "merged" else 0
-    if not at and not task.recall:
+    if not at and task.recall_after is None:
         return state
-    after, limit = (at - 1, 1) if at else (0, PAGE)
+    after, limit = (at - 1, 1) if at else (task.recall_after or 0, PAGE)
     while rows := await store.read_journal(task.other, after, limit):
         for row in rows:
             entry = entry_from_json(row.entry)
             if isinstance(entry, j.RunMerged) and entry.merge == task.merge:
-                return recall(state, task.merge, row.position, entry.renames)
+                outcome = MergeOutcome(
+                    outcome="merged",
+                    other=entry.merged_run,
+                    position=row.position,
+                    merged_position=entry.merged_run_position,
+                    merged_started_at=entry.merged_run_started_at,
+                    renames=entry.renames,
+                )
+                return recall(state, task.merge, outcome)
         if at:
             break
         after = rows[-1].position
     return state
 
 
-Delivery = Literal["delivered", "not_found", "unknown"]
-"""The outcome of a notification; `not_found`: the run has ended, or never existed."""
-SendNotification = Callable[[RunId, MergeNotification], Awaitable[Delivery]]
-"""Sends a notification of a run within seconds, without raising."""
-
-
-async def send_no_notification(run: RunId, notification: MergeNotification) -> Delivery:
-    """Leaves all notifications to the workflow: without a server."""
-    del run, notification
-    return "unknown"
-
-
 async def send_notifications(
-    run: RunId, notifications: Sequence[MergeNotification], send: SendNotification
+    run: RunId, notifications: Sequence[MergeNotification], server: Server
 ) -> StoreBatchResult:
     """Sends the notifications of a run, after its batch was stored.
 
     Args:
         run: The run that sends them.
         notifications: Each with its receiver and its merge.
-        send: Sends one.
+        server: The server.
     """
-    outcomes = await asyncio.gather(*(send(run, each) for each in notifications))
-    pairs = list(zip(notifications, outcomes, strict=True))
-    return StoreBatchResult(
-        gone=tuple(each.to for each, outcome in pairs if outcome == "not_found"),
-        unsent=tuple(each for each, outcome in pairs if outcome == "unknown"),
+    sent = await asyncio.gather(*(server.send_notification(run, each) for each in notifications))
+    pairs = zip(notifications, sent, strict=True)
+    return StoreBatchResult(unsent=tuple(each for each, is_sent in pairs if not is_sent))
+
+
+async def ask_other_run(task: AskOtherRun, store: Store, server: Server) -> AskOtherRunResult:
+    """Asks the other run of a merge to coordinate it, or to freeze.
+
+    Args:
+        task: The other run.
+        store: The store, which knows how it ended.
+        server: The server.
+    """
+    if (answer := await server.ask_run(task)) is not None:
+        return answer
+    state = await _load_last_state(store, task.other)
+    if state is None:
+        return AskOtherRunResult(refused=f"there is no run {task.other!r}: `crewlog ps` lists them")
+    if state.surviving_run is not None:
+        into = state.surviving_run
+        return AskOtherRunResult(refused=f"{task.other!r} was merged into {into!r}: name that run")
+    end = state.status if state.is_ended else "terminated"
+    return AskOtherRunResult(
+        refused=f"{task.other!r} has ended ({end}): `crewlog resume` may reopen it"
     )
 
-
-IsOpen = Callable[[RunId], Awaitable[bool]]
-"""Asks the server whether a run's workflow is open: then it stores its first batch soon."""
-FindTaskQueue = Callable[[RunId], Awaitable[str]]
-"""Asks the server for the task queue of a run's workflow; empty: it does not answer."""
 
 FIRST_BATCH_TIMEOUT = 20.0
 """Seconds in which a new run should store its first batch, unless no worker polls its task queue.
@@ -194,33 +187,20 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between two reads of the store."""
 
 
-async def is_never_open(run: RunId) -> bool:
-    """Knows no open run: without a server."""
-    del run
-    return False
-
-
-async def find_no_task_queue(run: RunId) -> str:
-    """Knows no task queue: without a server."""
-    del run
-    return ""
-
-
 @dataclass(frozen=True)
 class MergePreparer:
     """Prepares run merges on a worker."""
 
     store: Store
     definitions: Definitions
-    is_open: IsOpen = is_never_open
+    server: Server
     waits_for_first_batch: bool = True
     """Whether it waits for the first batch of a new run; otherwise another activity does."""
-    find_task_queue: FindTaskQueue = find_no_task_queue
 
     async def run(self, task: PrepareMerge) -> PrepareMergeResult:
         """Returns the definition of both runs, or why they cannot merge.
 
-        Without `decide`, the other run is idle and has offered the merge, so its state is final.
+        Without `decide`, the other run must be frozen for this round: its state is final.
 
         Args:
             task: The merge.
@@ -236,8 +216,48 @@ class MergePreparer:
             except ComponentConflict as error:
                 return _rejected(task, error.message, error.remedy)
         state = await load_state(self.store, task.other, task.position)
+        if not is_frozen_for(state, task.run, task.merge, task.entered_at, task.started_at):
+            return _rejected(task, f"{task.other!r} is not frozen for this merge", "Retry.")
         base, merged = await self._crews(task.base, state.definition)
         return await self._merge(task, base, merged, state)
+
+    async def find_widenings(
+        self, task: ReadOtherRun, other: CrewState
+    ) -> tuple[tuple[str, ...], str]:
+        """Returns what a merge would widen in which this run is merged into the other one.
+
+        Returns:
+            The widenings, and why the runs cannot merge; both empty if the other run does not ask
+            this one to freeze.
+
+        Args:
+            task: The read of the other run.
+            other: Its last stored state.
+        """
+        request = other.pending_merge
+        if (
+            request is None
+            or (request.merge, request.status) != (task.merge, "coordinating")
+            or not is_object(request.operation)
+        ):
+            return (), ""
+        base, merged = await self._crews(other.definition, task.definition)
+        state = await self._wait_for_state(task.run)
+        prepared = await self._merge(
+            PrepareMerge(
+                run=task.other,
+                base=other.definition,
+                other=task.run,
+                operation=request.operation,
+                asks=request.requester,
+                artifacts=artifact_heads(other),
+                removed=removed_agents(other, base.agents),
+            ),
+            base,
+            merged,
+            state,
+        )
+        return prepared.widens or (), prepared.refused
 
     async def _crews(
         self, one: ContentHash, other: ContentHash
@@ -296,11 +316,11 @@ class MergePreparer:
     async def _find_surviving_run(self, task: PrepareMerge, other: CrewState) -> RunId | None:
         """Returns the run into which the other run has been merged, even if that is not stored yet.
 
-        In that case it has offered the merge, and the surviving run has the outcome: in the journal
+        In that case it is frozen, and the surviving run has the outcome: in the journal
         of the run that asks, or in its own stored state.
         """
         pending = other.pending_merge
-        if pending is None or pending.status != "offered":
+        if pending is None or pending.status != "frozen":
             return other.surviving_run
         if pending.merge in task.merged:
             return task.run
@@ -322,7 +342,8 @@ class MergePreparer:
         if not needs:
             return result
         there, here = await asyncio.gather(
-            self.find_task_queue(surviving_run), self.find_task_queue(result.merged_run)
+            self.server.find_task_queue(surviving_run),
+            self.server.find_task_queue(result.merged_run),
         )
         if not there or not here or there == here:
             return result
@@ -356,7 +377,7 @@ class MergePreparer:
         while (state := await _load_last_state(self.store, run)) is None:
             if not self.waits_for_first_batch:
                 raise StoreUnavailable(f"nothing of the run {run!r} is stored yet")
-            if not await self.is_open(run):
+            if not await self.server.is_open(run):
                 break
             if loop.time() >= deadline:
                 raise ComponentConflict(
@@ -408,6 +429,7 @@ class MergePreparer:
             base=task.base,
             merged_run=task.other,
             position=state.position,
+            started_at=state.started_at,
             adds_budgets=await self._is_reunion(task.run, base, state, merged),
             state=transferred_state(state),
             change=both.change,
@@ -417,7 +439,7 @@ class MergePreparer:
             quotas=both.quotas,
             artifact_heads=heads,
             what=f"{task.other} becomes part of it",
-            widens=widening(base, after) if signed else None,
+            widens=(*widening(base, after), *widening(merged, after)) if signed else None,
         )
 
     async def _is_reunion(

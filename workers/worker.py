@@ -34,14 +34,8 @@ from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.loop_lag import watch_loop
 from crewlog.workers.sandbox import sandbox
 from crewlog.workers.sdk_workarounds import limit_cache, server_rejection
-from crewlog.workers.server_lookups import (
-    ended_run_lookup,
-    execution_lookup,
-    notification_sender,
-    open_run_lookup,
-    task_queue_lookup,
-)
 from crewlog.workers.settings import WorkerSettings
+from crewlog.workers.temporal_server import TemporalServer
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.sdk_workarounds import CrewRunInterceptor
 
@@ -179,19 +173,11 @@ async def running_worker(
     has_attributes = await register_search_attributes(client)
     deployment = await deployment_config(client, settings)
 
-    async def search_attributes() -> bool:
-        return has_attributes
-
     activities = CrewActivities(
         store,
         workspace=settings.workspace,
         models=models,
-        search_attributes=search_attributes,
-        find_execution=execution_lookup(client),
-        find_ended_run=ended_run_lookup(client),
-        is_open=open_run_lookup(client),
-        find_task_queue=task_queue_lookup(client),
-        send_notification=notification_sender(client),
+        server=TemporalServer(client, has_search_attributes=has_attributes),
         max_entries=settings.cache_messages,
         files=FileStore.of(client.data_converter),
     )

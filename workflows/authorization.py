@@ -90,6 +90,25 @@ def authenticate(engine: Engine, incoming: QueuedCommand) -> CommandAuthorizatio
     return first_failure
 
 
+def authenticate_request(
+    engine: Engine, name: str, content: dict[str, Any], *, run: RunId, at: int | None
+) -> CommandAuthorization | None:
+    """The principal of a command to another run, by the policy of this one; None: it is open.
+
+    Args:
+        engine: The engine of this run.
+        name: The name of the command.
+        content: The command as it was sent.
+        run: The run that it was sent to.
+        at: When it arrived here, in milliseconds since the epoch; None: it cannot expire.
+    """
+    policy = engine.plan.policy
+    if policy is None or not policy.signed:
+        return None
+    at = _NEVER if at is None else at
+    return _check_signature(policy, name, content, _signature(content), run=run, at=at)
+
+
 def original_run(engine: Engine, incoming: QueuedCommand) -> RunId | None:
     """The run that a message was sent to, if it was merged into this run; else none.
 

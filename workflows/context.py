@@ -32,7 +32,7 @@ class ExecutionContext:
         self.engine.at = max(self.engine.at, at)
 
     @property
-    def is_merge_offered(self) -> bool:
-        """Whether the run has offered itself to a run merge, and waits for the other run."""
+    def is_merge_frozen(self) -> bool:
+        """Whether the run is frozen for a run merge, and waits for the outcome."""
         merge = self.engine.state.pending_merge
-        return merge is not None and merge.status == "offered"
+        return merge is not None and merge.status == "frozen"

@@ -39,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
         BUSY,
         CLOSING,
         PAYLOAD_HASH,
+        REQUEST_MERGE,
         UPDATES,
         WORKFLOW_TYPE,
         AskRun,
@@ -67,6 +68,7 @@ from crewlog.workflows.conversation import Responses, conversation_view
 from crewlog.workflows.execution import Execution
 from crewlog.workflows.execution_end import CANCEL, Ended
 from crewlog.workflows.local_activity import execute_local_activity
+from crewlog.workflows.run_merge import check_request
 from crewlog.workflows.sdk_workarounds import NO_ARGUMENT, PACKED_SIGNALS, unpack_signals
 
 MAX_ASKS = 5
@@ -262,6 +264,28 @@ class CrewRun:
                 ),
             )
         self._check_update("ask", [raw])
+
+    @workflow.update(name=REQUEST_MERGE, unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
+    async def request_merge(self, raw: RawValue) -> dict[str, Any]:
+        """Answers a run that asks this one to coordinate a run merge, or to freeze for it."""
+        content = read_client_args([raw])
+        request = self._ready().run_merge.add_request(content["merge"], RunId(content["run"]))
+        await workflow.wait_condition(lambda: request.answer is not None or self._has_ended())
+        if request.answer is None:
+            raise closing_error()
+        return request.answer.to_json()
+
+    @request_merge.validator
+    def check_request_merge(self, raw: RawValue) -> None:
+        """Rejects an update that no run sent, so that it is not in the history."""
+        execution = self._execution
+        if execution is None or self._has_ended() or execution.run_merge.is_full:
+            raise closing_error()
+        content = read_client_args([raw])
+        try:
+            check_request(execution.engine, content)
+        except CrewlogError as error:
+            raise failure(error) from error
 
     @workflow.update(dynamic=True)
     async def on_update(self, name: str, args: Sequence[RawValue]) -> dict[str, Any]:

@@ -77,18 +77,19 @@ class Execution:
         self._scheduler = CallScheduler(
             self.context, self.writer, self.responses, self._visibility.update
         )
-        self._run_merge = RunMerge()
+        self.run_merge = RunMerge(engine.state)
+        """The run's part in run merges."""
         self._commands = CommandProcessor(
             self.context,
             queue,
-            self._run_merge,
+            self.run_merge,
             has_calls=lambda: bool(self._scheduler.tasks),
             start_drain=self._scheduler.start_drain,
         )
         self._changes = GraphChanges(self.context, self.writer, self._scheduler)
-        self._timer = RunTimer(self.context, self._run_merge)
+        self._timer = RunTimer(self.context, self.run_merge)
         self._end = ExecutionEnd(
-            self.context, self._commands, self.writer, self._run_merge, self._visibility
+            self.context, self._commands, self.writer, self.run_merge, self._visibility
         )
         self._urgency: Urgency = "normal"
 
@@ -142,7 +143,7 @@ class Execution:
                     continue
                 # A change continues as new at once, and stores everything then.
                 is_draining = engine.state.is_draining and not engine.is_finishing_detached_turns
-                if not (self._commands.queue or is_draining or self._run_merge.is_local):
+                if not (self._commands.queue or is_draining or self.run_merge.is_local):
                     await self.writer.store_until_command()
             self._visibility.update()
             self._visibility.mark_task()
@@ -152,13 +153,9 @@ class Execution:
 
     def _has_work(self) -> bool:
         calls = self._scheduler
-        if (
-            self._commands.has_work
-            or calls.completions
-            or calls.bug
-            or self._timer.elapsed
-            or self._run_merge.has_work
-        ):
+        if self._commands.has_work or calls.completions or calls.bug or self._timer.elapsed:
+            return True
+        if not self.context.is_closing and self.run_merge.has_work(self.engine.state):
             return True
         return self.context.is_closing and not calls.tasks and workflow.all_handlers_finished()
 
@@ -204,13 +201,16 @@ class Execution:
         self.context.is_closing = urgency == "closed"
 
     async def _advance_run_merge(self) -> None:
-        """Continues the run merge that the run is in."""
+        """Continues the run merges that the run is in."""
         engine, calls = self.engine, self._scheduler
-        if engine.prompt.is_active:
+        if self.context.is_closing:
             return
-        before, markers = engine.state.position, self._run_merge.markers
+        if engine.prompt.is_active:
+            self.run_merge.refuse_requests(f"{engine.state.run!r} has no crew yet")
+            return
+        before, markers = engine.state.position, self.run_merge.markers
         is_drained = not (calls.tasks or calls.completions or engine.is_finishing_detached_turns)
-        await self._run_merge.advance(engine, self.writer.store_and_notify, is_drained=is_drained)
-        self.context.events += self._run_merge.markers - markers
-        if before != engine.state.position and not self.context.is_merge_offered:
+        await self.run_merge.advance(engine, self.writer.store_and_notify, is_drained=is_drained)
+        self.context.events += self.run_merge.markers - markers
+        if before != engine.state.position and not self.context.is_merge_frozen:
             self._commands.requeue_deferred()

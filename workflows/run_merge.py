@@ -1,21 +1,20 @@
-"""Run merges, in the workflow: when a run reads the other run, and what it does then.
+"""Run merges, in the workflow: what a run asks and answers, reads, records and confirms.
 
-    read    at a merge notification or a deadline, an activity loads the stored state of the other
-            run
-    follow  `crewlog.state.run_merge.protocol` decides the next move; the run records it, and an
-            activity stores it and notifies the other run
-    merge   an activity makes the definition of both runs, and one entry merges the other run
+    requests  updates of other runs; for each, a local activity reads the stored state of that run
+    ask       an activity asks the other run to coordinate, or to freeze, and waits for its answer
+    prepare   an activity of the coordinator makes the definition of both, and one entry merges them
+    confirm   a signal tells the other run that the outcome is stored; that run reads it
 
-The data of a merge notification is not trusted: it only starts a read. The activities run beside
-the loop, so that the run continues. Those that only read are local ones if possible
-(docs/decisions/0054).
+`crewlog.state.run_merge.protocol` decides what follows. The content of updates and signals is not
+trusted. The activities run beside the loop, so that the run continues.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -23,15 +22,19 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import CrewlogError, RunAlreadyMerged
+    from crewlog.authority.principals import CommandAuthorization
+    from crewlog.errors import CommandRejected, CrewlogError, NotPermitted, RunAlreadyMerged
     from crewlog.graph.engine import Engine
     from crewlog.graph.run_merge.surviving_run import apply_merge
     from crewlog.ids import RunId
-    from crewlog.model import is_object
+    from crewlog.model import Json, is_object
     from crewlog.state import journal as j
     from crewlog.state.calls import (
+        ASK_OTHER_RUN,
         PREPARE_MERGE,
         READ_OTHER_RUN,
+        AskOtherRun,
+        AskOtherRunResult,
         MergeNotification,
         PrepareMerge,
         PrepareMergeResult,
@@ -41,325 +44,566 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.model import CrewState, PendingMerge
     from crewlog.state.run_merge.protocol import (
-        Move,
-        is_request_pending,
+        Refusal,
+        RunSize,
+        answer_request,
+        find_outcome,
         may_merge,
-        next_move,
+        merge_failed,
+        next_entry,
         next_read_at,
-        run_to_read,
     )
     from crewlog.state.run_merge.renames import renamed_log, renames_description
     from crewlog.state.run_merge.surviving_state import artifact_heads, removed_agents
-    from crewlog.wire import NOTIFY_MERGE
+    from crewlog.wire import NOTIFY_MERGE, Change
 
 from crewlog.workflows import authorization
 from crewlog.workflows.activity_options import PREPARE_CHANGE_OPTIONS, STORE_OPTIONS
-from crewlog.workflows.commands.queue import Failed, QueuedCommand
+from crewlog.workflows.commands.changes import merge_operation
+from crewlog.workflows.commands.queue import Failed, QueuedCommand, parse_command
 from crewlog.workflows.local_activity import execute_activity, execute_local_activity_or_fallback
 
 PREPARE_TIMEOUT = timedelta(seconds=60)
-"""The timeout for making the definition of both runs. The other run waits meanwhile."""
-MAX_NOTIFICATIONS = 20
-"""The most merge notifications that are kept until the other run is read. Runs repeat lost ones."""
+"""The timeout for making the definition of both runs. The other run is frozen meanwhile."""
+MAX_REQUESTS = 4
+"""The most updates of other runs that may wait for an answer. A server allows ten open updates in
+an execution, and commands need some."""
 
 Store = Callable[[Sequence[MergeNotification]], Awaitable[StoreBatchResult | None]]
 """Stores the rest of the journal, then sends notifications; none if there was no rest."""
 
 
-class RunMerge:
-    """The run merges of a run."""
+@dataclass
+class MergeRequest:
+    """An update by which another run asks this one to coordinate a merge, or to freeze for it."""
 
-    def __init__(self) -> None:
-        self._notifications: dict[str, RunId] = {}
-        """The runs to read, by merge."""
-        self._deferred: dict[str, RunId] = {}
-        """The runs that requested a merge during another merge: they are read after it."""
-        self._task: asyncio.Task[ReadOtherRunResult | PrepareMergeResult] | None = None
-        self.is_local = False
-        """Whether the running activity is a local one: the loop stores nothing meanwhile."""
-        self.markers = 0
-        """How many local activities were started. Each leaves an event in the history."""
-        self._last_read: ReadOtherRunResult | None = None
-        """The last read of the pending merge, which is followed again once this run has drained."""
-        self._notified = ""
-        """The requested merge of which this execution has notified the other run."""
+    merge: str
+    run: RunId
+    """The run that sent it."""
+    must_read: bool = True
+    """Whether the stored state of that run is still to be read."""
+    answer: AskOtherRunResult | None = None
+
+
+@dataclass
+class _Activity:
+    """An activity of a merge, in flight."""
+
+    merge: str
+    task: asyncio.Task[AskOtherRunResult | ReadOtherRunResult | PrepareMergeResult] = field(
+        repr=False
+    )
+    is_local: bool
+
+
+class RunMerge:
+    """The run's part in run merges.
+
+    Args:
+        state: The state with which the execution begins.
+    """
+
+    def __init__(self, state: CrewState) -> None:
+        self._requests: list[MergeRequest] = []
+        """The updates that wait for an answer."""
+        self._read: _Activity | None = None
+        """The read of another run."""
+        self._own: _Activity | None = None
+        """The activity that asks the other run, or prepares the merge."""
+        self._asked = ""
+        """The merge and status in which this execution has asked the other run."""
+        pending = state.pending_merge
+        self._must_read_outcome = pending is not None and pending.status == "frozen"
+        """Whether the outcome may be in the other run's journal. The execution before may have got
+        the confirmation."""
         self._read_at = 0
         """When the other run was last read, in milliseconds since the epoch."""
-        self._must_check_server = False
-        """Whether the server must be asked whether the other run exists."""
+        self._coordinated: PendingMerge | None = None
+        """The merge that this run coordinates, until its outcome is confirmed."""
         self._sending: set[asyncio.Task[None]] = set()
-
-    def add_notification(self, data: Any) -> None:
-        """Adds a merge notification: the texts `op` and `run`; any other data is ignored."""
-        op, run = (data.get("op"), data.get("run")) if isinstance(data, dict) else (None, None)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        if (
-            isinstance(op, str)
-            and isinstance(run, str)
-            and run
-            and len(self._notifications) < MAX_NOTIFICATIONS
-        ):
-            self._notifications[op] = RunId(run)
+        self.markers = 0
+        """How many local activities were started. Each leaves an event in the history."""
 
     @property
-    def has_work(self) -> bool:
+    def is_local(self) -> bool:
+        """Whether a local activity is in flight: the loop stores nothing meanwhile."""
+        return any(each.is_local for each in (self._read, self._own) if each is not None)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further update of another run can wait for an answer."""
+        return len(self._requests) >= MAX_REQUESTS
+
+    def add_request(self, merge: str, run: RunId) -> MergeRequest:
+        """Adds an update of another run; the loop sets its answer."""
+        request = MergeRequest(merge, run)
+        self._requests.append(request)
+        return request
+
+    def add_notification(self, state: CrewState, data: Any) -> None:
+        """Handles the signal that confirms an outcome; one of another merge is ignored."""
+        pending = state.pending_merge
+        if pending is not None and is_object(data) and data.get("op") == pending.merge:
+            self._must_read_outcome = True
+
+    def refuse_requests(self, reason: str) -> None:
+        """Refuses all updates of other runs for now."""
+        for request in self._requests:
+            _refuse(request, Refusal(reason, may_retry=True))
+        self._requests.clear()
+
+    def has_work(self, state: CrewState) -> bool:
         """Whether the loop must call `advance`."""
-        if self._task is not None:
-            return self._task.done()
-        return bool(self._notifications) or self._must_check_server
+        if state.is_ended:
+            return False
+        if self._own is not None and self._own.task.done():
+            return True
+        if self._read is not None:
+            return self._read.task.done()
+        return any(each.must_read for each in self._requests) or self._must_read_now(state)
+
+    def _must_read_now(self, state: CrewState) -> bool:
+        """Whether the outcome must be read in the journal of the coordinator."""
+        pending = state.pending_merge
+        is_waiting = pending is not None and pending.status != "coordinating"
+        return self._must_read_outcome and is_waiting
 
     def next_deadline(self, state: CrewState) -> int | None:
-        """When the other run must be read again, in milliseconds since the epoch; None: never."""
-        if self._task is not None or state.pending_merge is None:
+        """When the pending merge must continue, in milliseconds since the epoch; None: never."""
+        pending = state.pending_merge
+        if pending is None or (self._read is not None and pending.status == "frozen"):
             return None
-        return next_read_at(state, max(self._read_at, state.pending_merge.at))
+        return next_read_at(state, max(self._read_at, pending.at))
 
     async def advance(self, engine: Engine, store: Store, *, is_drained: bool) -> None:
-        """Continues the pending merge until it must wait.
+        """Continues the merges of the run until they must wait.
 
         Args:
             engine: The engine of the run.
             store: Stores the rest of the journal.
             is_drained: Whether no call and no detached turn of the run is in flight.
         """
-        await self._apply_result(engine, store, is_drained=is_drained)
-        merge = engine.state.pending_merge
-        if merge is not None and merge.status == "requested" and self._notified != merge.merge:
-            self._notified = merge.merge
-            await self._store(engine, store, [MergeNotification(merge=merge.merge, to=merge.other)])
+        state = engine.state
+        is_active = self._requests or self._coordinated or self._own or self._read
+        if not (is_active or state.pending_merge):
+            return
+        before = state.position
+        self._apply_results(engine)
+        entry = next_entry(
+            engine.state,
+            engine.at,
+            has_drained=is_drained,
+            ending_turns=engine.state.detached_turns if engine.is_finishing_detached_turns else (),
+        )
+        if entry is not None:
+            engine.record(entry)
         if engine.state.is_ended:
-            self._deferred |= self._notifications  # these runs are notified of the end
-            self._notifications.clear()
-            self._must_check_server = False
-        elif self._task is None and not await self._follow_last_read(
-            engine, store, is_drained=is_drained
-        ):
-            self._discard_notifications(engine.state)
-            self._start_read(engine)
+            return
+        ask = self._next_ask(engine.state)
+        notifications = self.take_notifications(engine.state)
+        if before != engine.state.position or ask is not None:
+            # Whatever an answer, a question or a confirmation refers to is stored before it.
+            result = await store(notifications)
+            for each in notifications if result is None else result.unsent:
+                self.notify(engine.state.run, each)
+        self._answer_requests(engine.state)
+        self._start_read(engine)
+        if ask is not None:
+            self._start_ask(engine, ask)
 
-    async def _follow_last_read(self, engine: Engine, store: Store, *, is_drained: bool) -> bool:
-        """Follows the last read if the run has drained since; returns whether it did."""
-        merge, last = engine.state.pending_merge, self._last_read
-        if merge is None or merge.status != "draining" or not is_drained or last is None:
-            return False
-        await self._follow(engine, last, store, is_drained=True)
-        self._discard_notifications(engine.state)
-        self._last_read = None  # otherwise the other run would not be read any more
-        return True
+    # -- results -----------------------------------------------------------------------------
 
-    async def _apply_result(self, engine: Engine, store: Store, *, is_drained: bool) -> None:
-        """Applies the result of the activity, if it has completed."""
-        if self._task is not None and self._task.done():
-            task, self._task, self.is_local = self._task, None, False
-            try:
-                result = task.result()
-            except ActivityError as error:
-                if authorization.foreign_execution_error(error) is not None:
-                    raise
-                await self._fail_merge(engine, error, store)
+    def _apply_results(self, engine: Engine) -> None:
+        """Applies the results of the activities that have completed."""
+        if self._read is not None and (result := _result(self._read)) is not None:
+            merge, self._read = self._read.merge, None
+            if isinstance(result, ReadOtherRunResult):
+                self._apply_read(engine, result)
             else:
-                if isinstance(result, ReadOtherRunResult):
-                    await self._follow(engine, result, store, is_drained=is_drained)
-                else:
-                    await self._apply_merge(engine, result, store)
+                for request in self._requests:
+                    if request.merge == merge and not request.must_read:
+                        _refuse(request, Refusal("it cannot read the other run", may_retry=True))
+        if self._own is not None and (result := _result(self._own)) is not None:
+            merge, self._own = self._own.merge, None
+            self._apply_own(engine, merge, result)
 
-    def _discard_notifications(self, state: CrewState) -> None:
-        """Removes the notifications of ended merges, and adds the deferred ones after a merge."""
-        if state.pending_merge is None and self._deferred:
-            self._notifications |= self._deferred
-            self._deferred.clear()
-        for op in [each for each in self._notifications if each in state.merges]:
-            del self._notifications[op]
+    def _apply_read(self, engine: Engine, read: ReadOtherRunResult) -> None:
+        """Records what follows from the stored state of the other run."""
+        engine.at = max(engine.at, read.at)
+        other = CrewState.from_json(read.state) if read.state is not None else None
+        pending = engine.state.pending_merge
+        if pending is not None and pending.merge == read.merge:
+            outcome = find_outcome(engine.state, other, gone=read.gone, recalled=read.recalled)
+            if outcome == "recall":
+                after = pending.other_position
+                self._start_reading(
+                    engine, read.merge, pending.other, sure=False, recall_after=after
+                )
+            elif outcome is not None:
+                engine.record(outcome)
+        for request in self._requests:
+            if request.merge == read.merge and not request.must_read and request.answer is None:
+                self._apply_request(engine, request, other, read)
+
+    def _apply_request(
+        self,
+        engine: Engine,
+        request: MergeRequest,
+        other: CrewState | None,
+        read: ReadOtherRunResult,
+    ) -> None:
+        """Accepts what another run asks, or refuses it."""
+        if engine.plan.component is None:
+            _refuse(request, Refusal(f"{engine.state.run!r} has no agents with channels"))
+            return
+        entries = answer_request(engine.state, other, request.merge, engine.at, _size(engine))
+        if isinstance(entries, Refusal):
+            _refuse(request, entries)
+            return
+        for entry in entries:
+            if isinstance(entry, j.MergeAccepted):
+                try:
+                    _check_request(engine, entry, read)
+                except CommandRejected as error:
+                    _refuse(request, Refusal(str(error)))
+                    return
+        for entry in entries:
+            engine.record(entry)
+
+    def _apply_own(
+        self,
+        engine: Engine,
+        merge: str,
+        result: AskOtherRunResult | ReadOtherRunResult | PrepareMergeResult | ActivityError,
+    ) -> None:
+        """Continues after the answer of the other run, or after the preparation."""
+        pending = engine.state.pending_merge
+        if pending is None or pending.merge != merge:
+            return
+        if isinstance(result, ActivityError):
+            self._apply_error(engine, pending, result)
+        elif isinstance(result, PrepareMergeResult):
+            self._apply_merge(engine, pending, result)
+        elif isinstance(result, AskOtherRunResult):
+            if result.refused:
+                _give_up(engine, Refusal(result.refused, result.may_retry))
+            elif pending.status == "coordinating" and result.frozen_position:
+                self._prepare_merge(engine, pending, result.frozen_position)
+
+    def _apply_error(self, engine: Engine, pending: PendingMerge, error: ActivityError) -> None:
+        if error.activity_type == PREPARE_MERGE:
+            reason = f"the definition of both runs could not be made: {error.cause or error}"
+            _give_up(engine, Refusal(reason))
+            return
+        reason = f"{pending.other!r} did not answer in time: check that it has a worker, and retry"
+        _give_up(engine, Refusal(reason, may_retry=True))
+
+    def _apply_merge(
+        self, engine: Engine, pending: PendingMerge, prepared: PrepareMergeResult
+    ) -> None:
+        """Merges the other run, or records that the merge failed."""
+        if not may_merge(engine.state, pending.merge):
+            return
+        try:
+            checked = _authorize(engine, pending)
+            authorization.check_widening(checked, prepared.widens, "the merge")
+            apply_merge(engine, prepared, op=pending.merge, by=pending.by)
+        # Any other handling would fail the workflow task forever. Both runs continue unchanged.
+        except Exception as error:  # noqa: BLE001
+            if not isinstance(error, CommandRejected):
+                text = "the run %s could not be merged: both runs continue unchanged"
+                workflow.logger.error(text, pending.other, exc_info=error)
+            reason = str(error) if isinstance(error, CrewlogError) else repr(error)
+            _give_up(engine, Refusal(reason))
+
+    # -- messages to other runs --------------------------------------------------------------
 
     def take_notifications(self, state: CrewState) -> tuple[MergeNotification, ...]:
-        """Removes and returns notifications for runs that may wait for this run, which ended."""
-        runs = {**self._notifications, **self._deferred}
-        self._notifications.clear()
-        self._deferred.clear()
-        return tuple(
-            MergeNotification(merge=op, to=to) for op, to in runs.items() if op not in state.merges
-        )
+        """Returns the notification of the outcome that this run has recorded and not confirmed."""
+        merge, pending = self._coordinated, state.pending_merge
+        is_coordinating = pending is not None and pending.status == "coordinating"
+        self._coordinated = pending if is_coordinating else None
+        if merge is None or (pending is not None and pending.merge == merge.merge):
+            return ()
+        return (MergeNotification(merge=merge.merge, to=merge.other),)
 
-    def _start_read(self, engine: Engine) -> None:
-        """Starts to read another run if there is a notification or the deadline has passed."""
-        merge = engine.state.pending_merge
-        deadline = self.next_deadline(engine.state)
-        if merge is not None and (merge.merge in self._notifications or self._must_check_server):
-            self._notifications.pop(merge.merge, None)
-            self._read(engine, merge.merge, merge.other, sure=not self._must_check_server)
-        elif self._notifications:
-            op, run = self._notifications.popitem()
-            self._read(engine, op, run_to_read(engine.state, op, run), sure=True)
-        elif merge is not None and deadline is not None and deadline <= engine.at:
-            if is_request_pending(engine.state):
-                self.notify(engine, merge.merge, merge.other)
-            self._read(engine, merge.merge, merge.other, sure=False)
-        self._must_check_server = False  # if still set, it concerns a merge that has ended
-
-    async def _store(
-        self, engine: Engine, store: Store, notifications: Sequence[MergeNotification]
-    ) -> None:
-        """Stores the rest of the journal, and then sends notifications."""
-        result = await store(notifications)
-        for each in notifications if result is None else result.unsent:
-            self.notify(engine, each.merge, each.to)
-        merge = engine.state.pending_merge
-        if result is not None and merge is not None and merge.other in result.gone:
-            self._must_check_server = True
-
-    def notify(self, engine: Engine, op: str, to: RunId) -> None:
-        """Sends another run a merge notification, once the journal is stored.
-
-        Args:
-            engine: The engine of this run.
-            op: The merge.
-            to: The other run.
-        """
-        task = asyncio.create_task(self._send_notification(engine.state.run, op, to))
+    def notify(self, run: RunId, notification: MergeNotification) -> None:
+        """Sends another run a notification, once the journal is stored."""
+        task = asyncio.create_task(self._send(run, notification))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _send_notification(self, run: RunId, op: str, to: RunId) -> None:
-        handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(to)
-        try:
-            await handle.signal(NOTIFY_MERGE, {"op": op, "run": run})
-        except FailureError:
-            self._must_check_server = True  # the run has ended, or does not exist
+    @staticmethod
+    async def _send(run: RunId, notification: MergeNotification) -> None:
+        handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(
+            notification.to
+        )
+        with suppress(FailureError):  # the run has ended, or does not exist
+            await handle.signal(NOTIFY_MERGE, {"op": notification.merge, "run": run})
 
-    def _read(
-        self, engine: Engine, op: str, other: RunId, *, sure: bool, recall: bool = False
+    def _answer_requests(self, state: CrewState) -> None:
+        """Answers the updates that can be answered now; what the answers refer to is stored."""
+        pending = state.pending_merge
+        for request in self._requests:
+            outcome = state.merges.get(request.merge)
+            if pending is not None and pending.merge == request.merge:
+                if pending.status == "coordinating":
+                    request.answer = AskOtherRunResult()
+                elif pending.status == "frozen":
+                    request.answer = AskOtherRunResult(frozen_position=pending.frozen_position)
+            elif request.answer is None and outcome is not None:
+                reason = outcome.reason or f"{state.run!r} has merged already"
+                _refuse(request, Refusal(reason, outcome.may_retry))
+        self._requests = [each for each in self._requests if each.answer is None]
+
+    # -- activities --------------------------------------------------------------------------
+
+    def _start_read(self, engine: Engine) -> None:
+        """Starts to read another run, if there is a reason to."""
+        state = engine.state
+        pending, deadline = state.pending_merge, self.next_deadline(state)
+        if self._read is not None:
+            return
+        if pending is not None and self._must_read_now(state):
+            self._must_read_outcome = False
+            self._start_reading(engine, pending.merge, pending.other, sure=True)
+            return
+        if pending is not None and pending.status == "frozen" and (deadline or 0) <= engine.at:
+            self._start_reading(engine, pending.merge, pending.other, sure=False)
+            return
+        request = next((each for each in self._requests if each.must_read), None)
+        if request is not None:
+            request.must_read = False
+            policy = engine.plan.policy
+            # Of a merge that this run requested, the widenings were checked with the command.
+            is_own = pending is not None and pending.merge == request.merge
+            find_widenings = policy is not None and policy.signed and not is_own
+            self._start_reading(
+                engine, request.merge, request.run, sure=True, find_widenings=find_widenings
+            )
+
+    def _start_reading(
+        self,
+        engine: Engine,
+        merge: str,
+        other: RunId,
+        *,
+        sure: bool,
+        recall_after: int | None = None,
+        find_widenings: bool = False,
     ) -> None:
-        """Starts to read another run."""
-        self._read_at, self._must_check_server = engine.at, False
+        self._read_at = engine.at
         task = ReadOtherRun(
             run=engine.state.run,
             definition=engine.plan.definition,
             other=other,
-            merge=op,
+            merge=merge,
             sure=sure,
-            recall=recall,
+            recall_after=recall_after,
+            find_widenings=find_widenings,
         )
         options = {**STORE_OPTIONS, "summary": f"reads {other}"}
-        self._start(READ_OTHER_RUN, task, ReadOtherRunResult, options, is_local=sure)
+        self.markers += sure
+        execute = execute_local_activity_or_fallback if sure else execute_activity
+        activity = execute(READ_OTHER_RUN, task, ReadOtherRunResult, options)
+        self._read = _Activity(merge, asyncio.create_task(activity), is_local=sure)
 
-    async def _follow(
-        self, engine: Engine, read: ReadOtherRunResult, store: Store, *, is_drained: bool
-    ) -> None:
-        """Makes the moves that follow from a read: records and stores them, notifies the other."""
-        engine.at = max(engine.at, read.at)
-        other = CrewState.from_json(read.state) if read.state is not None else None
-        notifications: list[MergeNotification] = []
-        while (move := _next_move(engine, other, read, is_drained=is_drained)) and (
-            move.entry is not None
-        ):
-            engine.record(move.entry)
-            if engine.state.is_ended:
-                return  # merged: no run waits for a notification
-            notification = MergeNotification(merge=move.entry.merge, to=move.to)
-            if notification not in notifications:
-                notifications.append(notification)
-        merge = engine.state.pending_merge
-        if merge is not None and merge.merge == read.merge:
-            self._last_read = read
-        to_prepare = merge if move is not None and move.does == "merge" else None
-        if to_prepare is not None:  # the other run waits only for the result of the merge
-            notifications = [each for each in notifications if each.merge != read.merge]
-        # The activity reads the logs of artifacts from the store.
-        if notifications or (to_prepare is not None and artifact_heads(engine.state)):
-            await self._store(engine, store, notifications)
-        if to_prepare is not None:
-            self._prepare_merge(engine, to_prepare, read)
-        elif move is not None:
-            self._read(engine, read.merge, move.to, sure=not read.gone, recall=True)
-        elif other is not None and self._must_defer(engine.state, other, read.merge):
-            self._deferred[read.merge] = other.run
+    def _next_ask(self, state: CrewState) -> PendingMerge | None:
+        """The pending merge for which this execution has not asked the other run yet.
 
-    def _must_defer(self, own: CrewState, other: CrewState, op: str) -> bool:
-        """Whether the request of another run must be read again after the pending merge."""
-        merge, request = own.pending_merge, other.pending_merge
-        if merge is None or merge.merge == op or request is None:
-            return False
-        if len(self._deferred) >= MAX_NOTIFICATIONS:
-            return False
-        return (request.merge, request.status, request.other) == (op, "requested", own.run)
+        An activity for a merge that is no longer pending is cancelled.
+        """
+        pending = state.pending_merge
+        if self._own is not None and (pending is None or self._own.merge != pending.merge):
+            self._own.task.cancel()
+            self._own = None
+        if pending is None or self._own is not None:
+            return None
+        if pending.status not in ("requested", "coordinating"):
+            return None
+        return pending if self._asked != f"{pending.merge} {pending.status}" else None
 
-    async def _fail_merge(self, engine: Engine, error: ActivityError, store: Store) -> None:
-        """Records that a merge failed if its preparation did; a failed read is repeated later."""
-        workflow.logger.error("an activity of a run merge failed: %s", error.cause, exc_info=error)
-        merge = engine.state.pending_merge
-        if error.activity_type != PREPARE_MERGE or merge is None:
-            return
-        if may_merge(engine.state, merge.merge):
-            reason = f"the definition of both runs could not be made: {error.cause or error}"
-            engine.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=reason[:2000]))
-            await self._store(engine, store, [MergeNotification(merge=merge.merge, to=merge.other)])
+    def _start_ask(self, engine: Engine, pending: PendingMerge) -> None:
+        """Starts to ask the other run to coordinate, or to freeze."""
+        self._asked = f"{pending.merge} {pending.status}"
+        task = AskOtherRun(
+            run=engine.state.run,
+            definition=engine.plan.definition,
+            other=pending.other,
+            merge=pending.merge,
+            to="coordinate" if pending.status == "requested" else "freeze",
+            request=pending.request,
+        )
+        left = timedelta(milliseconds=max(pending.deadline - engine.at, 1))
+        options = {
+            **STORE_OPTIONS,
+            "schedule_to_close_timeout": left,
+            "summary": f"asks {pending.other} to {task.to}",
+        }
+        activity = execute_activity(ASK_OTHER_RUN, task, AskOtherRunResult, options)
+        self._own = _Activity(pending.merge, asyncio.create_task(activity), is_local=False)
 
-    def _prepare_merge(self, engine: Engine, merge: PendingMerge, read: ReadOtherRunResult) -> None:
+    def _prepare_merge(self, engine: Engine, pending: PendingMerge, position: int) -> None:
         """Starts to make the definition of both runs."""
-        other = CrewState.from_json(read.state or {})
         task = PrepareMerge(
             run=engine.state.run,
             base=engine.plan.definition,
-            other=other.run,
-            position=other.position,
-            operation=merge.operation,
-            asks=merge.priority[1],
+            other=pending.other,
+            merge=pending.merge,
+            entered_at=pending.position,
+            started_at=engine.state.started_at,
+            position=position,
+            operation=pending.operation if is_object(pending.operation) else {},
+            asks=pending.requester,
             artifacts=artifact_heads(engine.state),
             removed=removed_agents(engine.state, engine.plan.agents),
         )
         options = {**PREPARE_CHANGE_OPTIONS, "schedule_to_close_timeout": PREPARE_TIMEOUT}
-        self._start(PREPARE_MERGE, task, PrepareMergeResult, options, is_local=True)
-
-    def _start(
-        self,
-        name: str,
-        task: ReadOtherRun | PrepareMerge,
-        result_type: type[ReadOtherRunResult | PrepareMergeResult],
-        options: Mapping[str, Any],
-        *,
-        is_local: bool,
-    ) -> None:
-        """Starts an activity; as a local one if `is_local`."""
-        self.is_local = is_local
-        self.markers += is_local
-        execute = execute_local_activity_or_fallback if is_local else execute_activity
-        self._task = asyncio.create_task(execute(name, task, result_type, options))
-
-    async def _apply_merge(
-        self, engine: Engine, prepared: PrepareMergeResult, store: Store
-    ) -> None:
-        """Merges the other run, or records that the merge failed; then notifies the other run."""
-        merge = engine.state.pending_merge
-        if merge is None or not may_merge(engine.state, merge.merge):
-            return
-        try:
-            apply_merge(engine, prepared, op=merge.merge, by=merge.by)
-        # Any other handling would fail the workflow task forever. Both runs continue unchanged.
-        except Exception as error:  # noqa: BLE001
-            text = "the run %s could not be merged: both runs continue unchanged"
-            workflow.logger.error(text, merge.other, exc_info=error)
-            reason = str(error) if isinstance(error, CrewlogError) else repr(error)
-            engine.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=reason[:2000]))
-        await self._store(engine, store, [MergeNotification(merge=merge.merge, to=merge.other)])
+        activity = execute_local_activity_or_fallback(
+            PREPARE_MERGE, task, PrepareMergeResult, options
+        )
+        self.markers += 1
+        self._own = _Activity(pending.merge, asyncio.create_task(activity), is_local=True)
 
 
-def _next_move(
-    engine: Engine, other: CrewState | None, read: ReadOtherRunResult, *, is_drained: bool
-) -> Move | None:
-    """The move that follows from a read of the other run; None if there is none."""
+def _result(
+    activity: _Activity,
+) -> AskOtherRunResult | ReadOtherRunResult | PrepareMergeResult | ActivityError | None:
+    """The result of an activity that has completed, or its error; None: it is in flight.
+
+    Raises:
+        ActivityError: another execution is the run now.
+    """
+    if not activity.task.done():
+        return None
+    try:
+        return activity.task.result()
+    except ActivityError as error:
+        if authorization.foreign_execution_error(error) is not None:
+            raise
+        workflow.logger.warning("an activity of a run merge failed: %s", error.cause)
+        return error
+
+
+def _size(engine: Engine) -> RunSize:
     component = engine.plan.component
-    return next_move(
-        engine.state,
-        other,
-        read.merge,
-        engine.at,
-        has_drained=is_drained,
-        ending_turns=engine.state.detached_turns if engine.is_finishing_detached_turns else (),
-        gone=read.gone,
-        agents=len(component.agents) if component is not None else 0,
-        has_flow=bool(component is not None and component.flow),
-        refusal="" if component is not None else "it has no agents with channels",
-        recalled=read.recalled,
+    return RunSize(
+        len(component.agents) if component is not None else 0,
+        bool(component is not None and component.flow),
     )
+
+
+def _refuse(request: MergeRequest, refusal: Refusal) -> None:
+    request.answer = AskOtherRunResult(refused=refusal.reason[:2000], may_retry=refusal.may_retry)
+
+
+def _give_up(engine: Engine, refusal: Refusal) -> None:
+    if (entry := merge_failed(engine.state, refusal)) is not None:
+        engine.record(entry)
+
+
+# -- authorization -----------------------------------------------------------------------------
+
+
+def check_request(engine: Engine, content: Any) -> None:
+    """Checks an update of another run before it is accepted.
+
+    If the policy is signed, the update contains the command that requests the merge, sent to one of
+    the two runs. The loop then compares it with what that run has stored.
+
+    Raises:
+        CommandRejected: it is not valid.
+        NotPermitted: the policy does not permit the command.
+    """
+    request = content.get("request") if is_object(content) else None
+    if (
+        not is_object(content)
+        or not is_object(request)
+        or not all(isinstance(content.get(key), str) for key in ("merge", "run"))
+    ):
+        raise CommandRejected(
+            "a request to merge needs the texts 'merge' and 'run', and the object 'request'",
+            remedy="Connect an agent with one of another run: runs send this update themselves.",
+        )
+    results = [
+        authorization.authenticate_request(engine, "change", request, run=run, at=None)
+        for run in (RunId(str(content["run"])), engine.state.run)
+    ]
+    refusals = [each for each in results if each is not None and not each.allowed]
+    if len(refusals) == len(results):
+        raise authorization.not_permitted(refusals[0])
+
+
+def _check_request(engine: Engine, entry: j.MergeAccepted, read: ReadOtherRunResult) -> None:
+    """Checks that the policy of this run permits a merge that another run's command requests.
+
+    The coordinator checks what it widens once the definition of both runs is made.
+
+    Raises:
+        CommandRejected: it does not.
+    """
+    own = engine.state.run
+    checked = authorize_merge(
+        engine,
+        entry.request,
+        requester=entry.requester,
+        partner=own if entry.requester != own else entry.other,
+        operation=entry.operation,
+        at=read.at,
+    )
+    if checked is not None and entry.status == "draining":
+        if read.refused:
+            raise CommandRejected(read.refused)
+        authorization.check_widening(checked, read.widens, "the merge")
+
+
+def _authorize(engine: Engine, pending: PendingMerge) -> CommandAuthorization | None:
+    own = engine.state.run
+    return authorize_merge(
+        engine,
+        pending.request,
+        requester=pending.requester,
+        partner=own if pending.requester != own else pending.other,
+        operation=pending.operation,
+    )
+
+
+def authorize_merge(
+    engine: Engine,
+    request: dict[str, Json],
+    *,
+    requester: RunId,
+    partner: RunId,
+    operation: Json,
+    at: int | None = None,
+) -> CommandAuthorization | None:
+    """The authorization of the command that requests a run merge; None if the policy is open.
+
+    Args:
+        engine: The engine of this run, whose policy decides.
+        request: The command as it was sent to the requester.
+        requester: The run that it was sent to.
+        partner: The run that it must name.
+        operation: The operation that it must have.
+        at: When it arrived here, in milliseconds since the epoch; None: its expiry was checked.
+
+    Raises:
+        NotPermitted: the policy does not permit the command, or it requests another merge.
+    """
+    checked = authorization.authenticate_request(engine, "change", request, run=requester, at=at)
+    if checked is None:
+        return None
+    if not checked.allowed:
+        raise authorization.not_permitted(checked)
+    command = parse_command("change", request)
+    requested = merge_operation(command) if isinstance(command, Change) else None
+    if (
+        requested is None
+        or requested.other != partner
+        or {"op": requested.op, **requested.to_json()} != operation
+    ):
+        raise NotPermitted("the signed command requests another merge")
+    return checked
 
 
 async def forward(state: CrewState, incoming: QueuedCommand, *, signed: bool = False) -> None:

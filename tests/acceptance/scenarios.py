@@ -38,7 +38,7 @@ from crewlog.graph.lowering.plans import lower
 from crewlog.ids import PUBLIC, AgentName, RunId, private_log
 from crewlog.state.calls import View
 from crewlog.state.components import Component
-from crewlog.state.run_merge.protocol import OFFER_TIMEOUT, REQUEST_TIMEOUT
+from crewlog.state.run_merge.protocol import FREEZE_TIMEOUT, REQUEST_TIMEOUT
 from message_order import sort_messages
 
 from .accounts import Accounts, RunAccount
@@ -49,7 +49,7 @@ WITHIN = timedelta(minutes=15)
 """The execution timeout of a scenario's runs: several kills are survived in it."""
 REST_LIMIT = 120.0
 """Seconds for a scenario to come to rest: a worker that was killed is missed for some of them."""
-ANSWER_LIMIT = (REQUEST_TIMEOUT + OFFER_TIMEOUT) / 1000 + 30
+ANSWER_LIMIT = (REQUEST_TIMEOUT + FREEZE_TIMEOUT) / 1000 + 30
 """Seconds within which a change is answered, whatever is killed: those of a merge, and some for a
 machine that is busy."""
 NAMESAKES = 0.5
@@ -60,7 +60,7 @@ QUOTAS = 0.5
 STAGES = (
     "MergeRequested",
     "MergeAccepted",
-    "MergeOffered",
+    "MergeFrozen",
     "RunMerged",
     "RunEndedByMerge",
     "MergeFailed",

@@ -36,13 +36,13 @@ AT_ONCE = 24
 KILLS = 3
 """Kills while they are."""
 GAPS = (
-    "MergeRequested | nothing",
-    "MergeRequested | surviving",
-    "draining | surviving",
-    "MergeOffered | surviving",
+    "coordinating | nothing",
+    "requested | nothing",
+    "requested | coordinating",
+    "draining | coordinating",
+    "MergeFrozen | coordinating",
+    "MergeFrozen | RunMerged",
     "ComponentChanged | no part",
-    "MergeRequested | draining",
-    "MergeOffered | RunMerged",
 )
 """Where the worker is killed: how far two runs are, by what is stored. One in each turn."""
 ALL = 200

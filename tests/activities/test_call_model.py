@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from crewlog.activities.ai_messages import build_message
 from crewlog.activities.chat_models import register
 from crewlog.activities.crew_activities import CrewActivities
+from crewlog.activities.server import Server
 from crewlog.canonical_json import hash_json
 from crewlog.errors import InvalidDefinition
 from crewlog.failure_details import failure_details
@@ -232,16 +233,17 @@ async def test_flush_stores_the_batch_and_a_snapshot(activities, store, env, log
 async def test_notifications_are_sent_after_storing(store, env, log, tmp_path):
     stored = []
 
-    async def hint(run, hint):
-        stored.append((run, hint.to, len(await store.read_journal(RUN))))
-        return {"a": "delivered", "b": "not_found"}.get(hint.to, "unknown")
+    class Notified(Server):
+        async def send_notification(self, run, notification):
+            stored.append((run, notification.to, len(await store.read_journal(RUN))))
+            return notification.to != "c"
 
-    activities = CrewActivities(store, workspace=tmp_path, send_notification=hint)
+    activities = CrewActivities(store, workspace=tmp_path, server=Notified())
     log.says("one")
     given = tuple(MergeNotification(merge="r/x", to=to) for to in "abc")
     flush = StoreBatch(run=RUN, batch=log.batch(), notifications=given)
     told = await env.run(activities.store_batch, flush)
-    assert told == StoreBatchResult(gone=("b",), unsent=given[2:])
+    assert told == StoreBatchResult(unsent=given[2:])
     assert stored == [(RUN, to, 1) for to in "abc"]
     assert await env.run(activities.store_batch, StoreBatch(run=RUN, batch=Batch.EMPTY)) is None
 

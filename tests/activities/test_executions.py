@@ -10,7 +10,8 @@ from activity_kit import RUN
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from crewlog.activities.executions import Executions, ExecutionStart
+from crewlog.activities.executions import Executions
+from crewlog.activities.server import ExecutionStart, Server
 from crewlog.definition.load import load_data
 from crewlog.errors import NotPermitted
 from crewlog.ids import RunId
@@ -20,7 +21,7 @@ from crewlog.store.in_process import InMemoryStore
 from crewlog.wire import WORKFLOW_TYPE
 
 
-class Server:
+class Started(Server):
     """What began how, and how often it was asked."""
 
     def __init__(self) -> None:
@@ -39,20 +40,20 @@ class Server:
         }
         self.origins[name] = ExecutionStart.model_validate(given | fields)
 
-    async def look(self, run: RunId, execution: str) -> ExecutionStart | None:
+    async def find_execution(self, run: RunId, execution: str) -> ExecutionStart | None:
         assert run == RUN
         self.asked.append(execution)
         return self.origins.get(execution)
 
 
 @pytest.fixture
-def server() -> Server:
-    return Server()
+def server() -> Started:
+    return Started()
 
 
 @pytest.fixture
-def executions(store: InMemoryStore, server: Server) -> Executions:
-    return Executions(store, server.look)
+def executions(store: InMemoryStore, server: Started) -> Executions:
+    return Executions(store, server)
 
 
 async def believed(
@@ -84,7 +85,7 @@ async def signed(store: InMemoryStore, *, mode: str = "signed") -> str:
 
 
 async def test_a_recorded_execution_needs_no_request(
-    executions: Executions, server: Server, store: InMemoryStore
+    executions: Executions, server: Started, store: InMemoryStore
 ) -> None:
     await store.accept_executions(RUN, ["e1"])
     assert await believed(executions, "e1")
@@ -92,7 +93,7 @@ async def test_a_recorded_execution_needs_no_request(
 
 
 async def test_a_continued_execution_is_looked_up_once(
-    executions: Executions, server: Server, store: InMemoryStore
+    executions: Executions, server: Started, store: InMemoryStore
 ) -> None:
     server.has("e1")
     server.has("e2", "e1")
@@ -106,7 +107,7 @@ async def test_a_continued_execution_is_looked_up_once(
 
 
 async def test_foreign_executions_are_refused_and_not_recorded(
-    executions: Executions, server: Server, store: InMemoryStore
+    executions: Executions, server: Started, store: InMemoryStore
 ) -> None:
     server.has("e1")
     server.has("e2", "e1")
@@ -124,7 +125,7 @@ async def test_foreign_executions_are_refused_and_not_recorded(
 
 
 async def test_a_chain_of_executions_may_be_long(
-    executions: Executions, server: Server, store: InMemoryStore
+    executions: Executions, server: Started, store: InMemoryStore
 ) -> None:
     server.has("e1")
     for n in range(2, 40):
@@ -134,7 +135,7 @@ async def test_a_chain_of_executions_may_be_long(
 
 
 async def test_an_unsigned_run_is_not_looked_up(
-    executions: Executions, server: Server, store: InMemoryStore
+    executions: Executions, server: Started, store: InMemoryStore
 ) -> None:
     server.has("e1")
     server.has("e2", "e1")
@@ -147,7 +148,7 @@ async def test_an_unsigned_run_is_not_looked_up(
 
 
 async def test_without_records_type_and_task_queue_decide(
-    executions: Executions, server: Server, store: InMemoryStore
+    executions: Executions, server: Started, store: InMemoryStore
 ) -> None:
     batch = Batch(first=1, entries=({"kind": "RunStarted", "definition": await signed(store)},))
     server.has("start")
@@ -176,7 +177,7 @@ async def test_a_start_cannot_replace_a_signed_run(
 
 
 async def test_a_replacement_names_the_present_run(
-    executions: Executions, server: Server, store: InMemoryStore
+    executions: Executions, server: Started, store: InMemoryStore
 ) -> None:
     server.has("before")
     server.has("e1")

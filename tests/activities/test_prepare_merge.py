@@ -10,7 +10,8 @@ import pytest
 
 from crewlog.activities import run_merge
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.run_merge import FIRST_BATCH_TIMEOUT, IsOpen, MergePreparer
+from crewlog.activities.run_merge import FIRST_BATCH_TIMEOUT, MergePreparer
+from crewlog.activities.server import Server
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ComponentConflict, StoreUnavailable
@@ -53,26 +54,57 @@ async def keep(store: InMemoryStore, sim: Simulation) -> None:
     journal.mark_stored(sim.state.position)
 
 
+ENTERED_AT = 3
+"""The position at which the surviving run entered the merge."""
+
+
+async def freeze(
+    store: InMemoryStore, two: Simulation, to: RunId = ONE, started_at: int | None = None
+) -> None:
+    """Freezes a run for a merge, and stores it."""
+    two.engine.record(
+        j.MergeAccepted(
+            merge="m",
+            other=to,
+            requester=to,
+            status="draining",
+            deadline=9,
+            other_position=ENTERED_AT,
+            other_started_at=two.state.started_at if started_at is None else started_at,
+        )
+    )
+    two.engine.record(j.MergeFrozen(merge="m", other=to))
+    await keep(store, two)
+
+
 async def prepared(
-    store: InMemoryStore, one: Simulation, position: int = 0, gone: tuple[str, ...] = ()
+    store: InMemoryStore,
+    one: Simulation,
+    position: int = 0,
+    gone: tuple[str, ...] = (),
+    entered_at: int = ENTERED_AT,
 ) -> PrepareMergeResult:
     task = PrepareMerge(
         run=ONE,
         base=one.state.definition,
         other=TWO,
+        merge="m",
+        entered_at=entered_at,
+        started_at=one.state.started_at,
         position=position,
         operation=EDGE,
         asks=ONE,
         removed=gone,
     )
     task = PrepareMerge.from_json(json.loads(json.dumps(task.to_json())))
-    made = await MergePreparer(store, Definitions(store)).run(task)
+    made = await MergePreparer(store, Definitions(store), Server()).run(task)
     return PrepareMergeResult.from_json(json.loads(json.dumps(made.to_json())))
 
 
 async def test_the_merged_definition_is_stored() -> None:
     store = InMemoryStore()
     one, two = await stored(store, ONE, crew("a")), await stored(store, TWO, crew("b"))
+    await freeze(store, two)
     made = await prepared(store, one, two.state.position)
     assert (made.merged_run, made.position, made.agents) == (TWO, two.state.position, ("b",))
     assert not made.refused
@@ -99,7 +131,7 @@ async def test_a_merged_agent_does_not_continue_turns_of_a_removed_one() -> None
         }
     )
     one = await stored(store, ONE, both)
-    await stored(store, TWO, crew("b"))
+    await freeze(store, await stored(store, TWO, crew("b")))
     await one.command("message", text="two", to="channel:x")
     left = crew("a")
     await store.put_definition(left.to_json())
@@ -124,19 +156,36 @@ def lower_hash(made: PrepareMergeResult) -> str:
 async def test_an_older_state_is_not_the_last_one() -> None:
     store = InMemoryStore()
     one, two = await stored(store, ONE, crew("a")), await stored(store, TWO, crew("b"))
+    await freeze(store, two)
     before = two.state.position
+    two.engine.record(j.MergeFailed(merge="m", other=ONE, reason="no"))
     await two.run()
-    await keep(store, two)
-    assert (await prepared(store, one, before)).position == before
+    await freeze(store, two)
+    made = await prepared(store, one, before)
+    assert made.position == before
+    assert "frontier" in made.state
     made = await prepared(store, one)
     assert made.position == two.state.position
     assert "frontier" not in made.state
 
 
+@pytest.mark.parametrize("wrong", ["status", "coordinator", "round", "start"])
+async def test_only_a_state_that_is_frozen_for_the_round_is_merged(wrong: str) -> None:
+    store = InMemoryStore()
+    one, two = await stored(store, ONE, crew("a")), await stored(store, TWO, crew("b"))
+    if wrong != "status":
+        to = RunId("three") if wrong == "coordinator" else ONE
+        await freeze(store, two, to, started_at=77 if wrong == "start" else None)
+    made = await prepared(store, one, entered_at=8 if wrong == "round" else ENTERED_AT)
+    assert (made.refused, made.plan) == ("'two' is not frozen for this merge", {})
+    with pytest.raises(ComponentConflict, match="is not frozen for this merge"):
+        apply_merge(one.engine, made, op="m")
+
+
 async def test_runs_that_cannot_merge_are_refused() -> None:
     store = InMemoryStore()
     one = await stored(store, ONE, crew("a", flags={"f": 1}))
-    await stored(store, TWO, crew("b", flags={"f": 2}))
+    await freeze(store, await stored(store, TWO, crew("b", flags={"f": 2})))
     made = await prepared(store, one)
     assert "the flag 'f'" in made.refused
     assert made.remedy
@@ -150,7 +199,7 @@ async def test_a_crew_that_cannot_run_is_refused() -> None:
     store = InMemoryStore()
     logs = {"x": {"writers": []}}
     one = await stored(store, ONE, crew("a", logs=logs))
-    await stored(store, TWO, crew("b"))
+    await freeze(store, await stored(store, TWO, crew("b")))
     made = await prepared(store, one)
     assert "the crew of both runs is invalid" in made.refused
     assert "writers" in made.refused
@@ -163,7 +212,7 @@ async def test_an_agent_with_the_name_of_a_phase_cannot_merge() -> None:
     data["agents"]["b"] = {"prompt": "p"}
     more = {"flow": [{"agent": "a", "phase": "b"}], "graph": {"away": {"b": TWO}}}
     one = await stored(store, ONE, CrewDefinition.from_json({**data, **more}))
-    await stored(store, TWO, crew("b"))
+    await freeze(store, await stored(store, TWO, crew("b")))
     made = await prepared(store, one)
     assert "is invalid: the phase 'b' has the name" in made.refused
     with pytest.raises(ComponentConflict, match="the phase 'b' has the name"):
@@ -202,7 +251,7 @@ async def test_budgets_divided_by_splits_are_added(
     limits = {"limits": {"tokens": 8}}
     crews = {ONE: crew("a", **limits), TWO: crew("b", **({"limits": bounds} if bounds else limits))}
     store = InMemoryStore()
-    preparer = MergePreparer(store, Definitions(store))
+    preparer = MergePreparer(store, Definitions(store), Server())
     for run, (source, split) in comes.items():
         await store.append(run, after(run, source, split=split))
     state = await run_merge._load_last_state(store, TWO) or CrewState(run=TWO)
@@ -214,7 +263,7 @@ ASKS = {"op": "connect", "sender": "a", "listener": "b", "channel": "x"}
 
 async def decided(
     store: InMemoryStore,
-    begun: IsOpen,
+    server: Server,
     base: CrewDefinition,
     other: RunId = TWO,
     merged: tuple[str, ...] = (),
@@ -229,26 +278,26 @@ async def decided(
         decide=True,
         merged=merged,
     )
-    return await MergePreparer(store, Definitions(store), begun).run(task)
+    return await MergePreparer(store, Definitions(store), server).run(task)
 
 
-class Server:
-    """Says that a run is open, for as long as it is not told otherwise."""
+class OpenRuns(Server):
+    """A server on which each run is open, until a test ends them."""
 
-    def __init__(self, *, is_open: bool = True) -> None:
-        self.is_open = is_open
+    def __init__(self, *, are_open: bool = True) -> None:
+        self.are_open = are_open
         self.asked = asyncio.Event()
 
-    async def __call__(self, run: RunId) -> bool:
+    async def is_open(self, run: RunId) -> bool:
         self.asked.set()
-        return self.is_open
+        return self.are_open
 
 
 @pytest.mark.parametrize("late", [ONE, TWO])
 @pytest.mark.parametrize("sizes", ["one stays", "two stays"])
 async def test_a_new_run_is_waited_for(late: RunId, sizes: str) -> None:
     """Either of the two may have stored nothing yet."""
-    store, server = InMemoryStore(), Server()
+    store, server = InMemoryStore(), OpenRuns()
     more = {"c": {"prompt": "p", "listen": ["x"]}}
     crews = {ONE: crew("a"), TWO: crew("b")}
     larger = ONE if sizes == "one stays" else TWO
@@ -267,16 +316,6 @@ async def test_a_new_run_is_waited_for(late: RunId, sizes: str) -> None:
     assert (made.refused, made.merged_run) == ("", TWO if larger == ONE else ONE)
 
 
-async def offered(store: InMemoryStore, to: RunId) -> None:
-    """A run that waits for the word of another one, as the store has it."""
-    two = await stored(store, TWO, crew("b"))
-    two.engine.record(
-        j.MergeAccepted(merge="m", other=to, status="draining", deadline=9, other_position=1)
-    )
-    two.engine.record(j.MergeOffered(merge="m", other=to))
-    await keep(store, two)
-
-
 @pytest.mark.parametrize(
     ("merged", "refused"),
     [
@@ -289,11 +328,11 @@ async def offered(store: InMemoryStore, to: RunId) -> None:
 async def test_the_surviving_run_knows_the_outcome_first(
     merged: tuple[str, ...], refused: str
 ) -> None:
-    """What the store has of the one that was taken in says only that it offered itself."""
+    """What the store has of the one that was taken in says only that it is frozen."""
     store = InMemoryStore()
     await stored(store, ONE, crew("a"))
-    await offered(store, ONE)
-    made = await decided(store, Server(), crew("a"), merged=merged)
+    await freeze(store, await stored(store, TWO, crew("b")))
+    made = await decided(store, OpenRuns(), crew("a"), merged=merged)
     assert made.refused == refused
     assert ("without naming a run" in made.remedy) == bool(refused)
 
@@ -306,20 +345,23 @@ async def test_others_learn_the_outcome_from_the_surviving_run(outcome: str) -> 
     store = InMemoryStore()
     await stored(store, ONE, crew("a"))
     third = await stored(store, THREE, crew("c"))
-    await offered(store, THREE)
+    await freeze(store, await stored(store, TWO, crew("b")), THREE)
     third.engine.record(
-        j.MergeAccepted(merge="m", other=TWO, status="surviving", deadline=9, other_position=1)
+        j.MergeAccepted(
+            merge="m", other=TWO, requester=TWO, status="coordinating", deadline=9, other_position=1
+        )
     )
     if outcome == "merged":
         fact = {"position": third.state.position + 9, "previous_position": third.state.position}
         named = {"crew": "t", "definition": third.state.definition, "graph_version": 2}
+        merged = {"merged_run": TWO, "merged_run_position": 5, "merged_run_started_at": 1}
         third.engine.record(
-            j.RunMerged(merge="m", merged_run=TWO, merged_state={"run": TWO}, **fact, **named)
+            j.RunMerged(merge="m", merged_state={"run": TWO}, **merged, **fact, **named)
         )
     elif outcome:
         third.engine.record(j.MergeFailed(merge="m", other=TWO, reason="no"))
     await keep(store, third)
-    made = await decided(store, Server(), crew("a"))
+    made = await decided(store, OpenRuns(), crew("a"))
     assert made.refused == ("the run 'two' is merged" if outcome == "merged" else "")
     assert ("merged into the run three: name that one" in made.remedy) == bool(made.refused)
 
@@ -327,14 +369,14 @@ async def test_others_learn_the_outcome_from_the_surviving_run(outcome: str) -> 
 async def test_a_run_that_is_not_open_is_not_waited_for() -> None:
     store, one = InMemoryStore(), crew("a")
     await stored(store, ONE, one)
-    server = Server(is_open=False)
+    server = OpenRuns(are_open=False)
     made = await asyncio.wait_for(decided(store, server, one), 1)
     assert made.refused == "there is no run 'two' that has begun"
-    server.is_open = True
+    server.are_open = True
     waits = asyncio.create_task(decided(store, server, one))
     server.asked.clear()
     await asyncio.wait_for(server.asked.wait(), 10)
-    server.is_open = False  # it was ended meanwhile
+    server.are_open = False  # it was ended meanwhile
     assert (await asyncio.wait_for(waits, 10)).refused == made.refused
 
 
@@ -344,7 +386,7 @@ async def test_the_wait_for_a_new_run_is_limited(
     monkeypatch.setattr(run_merge, "FIRST_BATCH_TIMEOUT", 0.1)
     store, one = InMemoryStore(), crew("a")
     await stored(store, ONE, one)
-    made = await asyncio.wait_for(decided(store, Server(), one), 10)
+    made = await asyncio.wait_for(decided(store, OpenRuns(), one), 10)
     assert made.refused == "the run 'two' has begun, but nothing of it is stored yet"
     assert "worker" in made.remedy
     assert (
@@ -353,7 +395,7 @@ async def test_the_wait_for_a_new_run_is_limited(
 
 
 async def test_a_local_activity_does_not_wait_for_a_new_run() -> None:
-    store, server, one = InMemoryStore(), Server(), crew("a")
+    store, server, one = InMemoryStore(), OpenRuns(), crew("a")
     await stored(store, ONE, one)
     preparer = MergePreparer(store, Definitions(store), server, waits_for_first_batch=False)
     asks = PrepareMerge(
@@ -376,10 +418,11 @@ async def warned(
     await stored(store, ONE, one)
     await stored(store, TWO, two)
 
-    async def queue_of(run: RunId) -> str:
-        return queues[run]
+    class Queues(Server):
+        async def find_task_queue(self, run: RunId) -> str:
+            return queues[run]
 
-    preparer = MergePreparer(store, Definitions(store), find_task_queue=queue_of)
+    preparer = MergePreparer(store, Definitions(store), Queues())
     asks = PrepareMerge(
         run=ONE, base=lower(one).definition, other=TWO, operation=ASKS, asks=ONE, decide=True
     )

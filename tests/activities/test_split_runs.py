@@ -9,7 +9,7 @@ import pytest
 
 from crewlog.activities import restore
 from crewlog.activities.restore import wait_for_split
-from crewlog.activities.run_merge import EndedRun, find_no_ended_run
+from crewlog.activities.server import EndedRun, Server
 from crewlog.errors import HistoryConflict, SplitNeverRecorded, SplitNotRecorded
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, RunId
 from crewlog.state import journal as j
@@ -60,18 +60,20 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restore, "SPLIT_WAIT_SECONDS", 0.01)
 
 
-async def stopped(run: RunId) -> EndedRun:
-    assert run == SOURCE
-    return EndedRun(("e",))
+class Stopped(Server):
+    async def find_ended_run(self, run: RunId) -> EndedRun | None:
+        assert run == SOURCE
+        return EndedRun(("e",))
 
 
-async def nobody(run: RunId) -> EndedRun:
-    raise AssertionError(f"nobody asks whether {run} has ended")
+class Unasked(Server):
+    async def find_ended_run(self, run: RunId) -> EndedRun | None:
+        raise AssertionError(f"nobody asks whether {run} has ended")
 
 
 async def test_a_split_run_starts_when_the_journal_names_it() -> None:
     store = await stored(unrelated(), named(RunId("another")), named(PART))
-    found = await wait_for_split(store, find_no_ended_run, SOURCE, PART, AFTER)
+    found = await wait_for_split(store, Server(), SOURCE, PART, AFTER)
     assert (found.position, found.part.run) == (AFTER + 3, PART)
     assert found.entry == named(PART)
 
@@ -79,13 +81,11 @@ async def test_a_split_run_starts_when_the_journal_names_it() -> None:
 async def test_a_split_run_waits_while_the_original_run_is_open() -> None:
     store = await stored(unrelated())
     with pytest.raises(SplitNotRecorded) as waits:
-        await wait_for_split(store, find_no_ended_run, SOURCE, PART, AFTER)
+        await wait_for_split(store, Server(), SOURCE, PART, AFTER)
     assert waits.type is SplitNotRecorded
     assert waits.value.retryable
     await append(store, AFTER + 2, named(PART))
-    assert (
-        await wait_for_split(store, find_no_ended_run, SOURCE, PART, AFTER)
-    ).position == AFTER + 2
+    assert (await wait_for_split(store, Server(), SOURCE, PART, AFTER)).position == AFTER + 2
 
 
 async def test_the_journal_is_read_again_before_the_server_is_asked(
@@ -103,7 +103,7 @@ async def test_the_journal_is_read_again_before_the_server_is_asked(
 
     async with asyncio.TaskGroup() as together:
         together.create_task(storing())
-        found = await wait_for_split(store, nobody, SOURCE, PART, AFTER)
+        found = await wait_for_split(store, Unasked(), SOURCE, PART, AFTER)
     assert found.position == AFTER + 3
 
 
@@ -119,18 +119,18 @@ async def test_the_journal_is_read_again_before_the_server_is_asked(
 async def test_a_split_run_ends_if_the_journal_says_otherwise(instead: j.JournalEntry) -> None:
     store = await stored(unrelated(), instead)
     with pytest.raises(SplitNeverRecorded, match=instead.kind) as never:
-        await wait_for_split(store, find_no_ended_run, SOURCE, PART, AFTER)
+        await wait_for_split(store, Server(), SOURCE, PART, AFTER)
     assert not never.value.retryable
     # What came before the run was to be parted says nothing.
     with pytest.raises(SplitNotRecorded) as waits:
-        await wait_for_split(store, find_no_ended_run, SOURCE, PART, AFTER + 2)
+        await wait_for_split(store, Server(), SOURCE, PART, AFTER + 2)
     assert waits.type is SplitNotRecorded
 
 
 async def test_the_stored_journal_of_a_terminated_run_decides() -> None:
     store = await stored(unrelated())
     with pytest.raises(SplitNeverRecorded, match="has ended"):
-        await wait_for_split(store, stopped, SOURCE, PART, AFTER)
+        await wait_for_split(store, Stopped(), SOURCE, PART, AFTER)
     with pytest.raises(HistoryConflict):  # it cannot say it any more
         await append(store, AFTER + 2, named(PART))
 
@@ -141,14 +141,14 @@ async def test_the_stored_journal_of_a_terminated_run_decides() -> None:
             await append(self, 1, *[unrelated()] * AFTER, named(PART))
             await super().reject_executions(run, executions)
 
-    found = await wait_for_split(Late(), stopped, SOURCE, PART, AFTER)
+    found = await wait_for_split(Late(), Stopped(), SOURCE, PART, AFTER)
     assert found.position == AFTER + 1
 
 
 async def test_a_run_that_never_existed_is_not_waited_for() -> None:
-    async def nowhere(run: RunId) -> EndedRun:
-        del run
-        return EndedRun()
+    class Empty(Server):
+        async def find_ended_run(self, run: RunId) -> EndedRun | None:
+            return EndedRun()
 
     with pytest.raises(SplitNeverRecorded):
-        await wait_for_split(InMemoryStore(), nowhere, SOURCE, PART, AFTER)
+        await wait_for_split(InMemoryStore(), Empty(), SOURCE, PART, AFTER)

@@ -63,11 +63,19 @@ def state(**fields: Any) -> dict[str, Any]:
 
 
 def test_a_merge_says_with_whom_and_what_becomes_of_it() -> None:
-    asked = {"kind": "MergeRequested", "merge": "o", "other": "m-2", "deadline": 9, "by": "ana"}
+    asked = {
+        "kind": "MergeRequested",
+        "merge": "o",
+        "other": "m-2",
+        "status": "requested",
+        "deadline": 9,
+        "by": "ana",
+    }
     accepted = {
         "kind": "MergeAccepted",
         "merge": "o",
         "other": "m-2",
+        "requester": "m-2",
         "deadline": 9,
         "other_position": 4,
     }
@@ -75,9 +83,9 @@ def test_a_merge_says_with_whom_and_what_becomes_of_it() -> None:
     assert shown(
         Timeline(("a",)),
         {**asked, "what": "connect a to b over c", "reason": "they need it"},
-        {**accepted, "status": "surviving"},
+        {**accepted, "status": "coordinating"},
         {**accepted, "status": "draining"},
-        {"kind": "MergeOffered", "merge": "o", "other": "m-2"},
+        {"kind": "MergeFrozen", "merge": "o", "other": "m-2"},
         {"kind": "MergeFailed", "merge": "o", "other": "m-2", "reason": "it is paused"},
         {"kind": "RunEndedByMerge", "merge": "o", "run": "m-2", "position": 40, "renames": [named]},
     ) == [
@@ -369,15 +377,15 @@ def changed_state() -> CrewState:
     ("stage", "told"),
     [
         ("requested", "asked pond-2 to merge: waits for its answer"),
-        ("surviving", "takes over the agents of pond-2: waits until that has drained"),
+        ("coordinating", "takes over the agents of pond-2: waits until that has drained"),
         ("draining", "merges into pond-2: drains first"),
-        ("offered", "merges into pond-2: waits for the outcome"),
+        ("frozen", "merges into pond-2: waits for the outcome"),
     ],
 )
 def test_a_merge_that_is_under_way_is_told_in_words(stage: Any, told: str, capsys: Any) -> None:
     joining = PendingMerge(
         merge="m", other=RunId("pond-2"), status=stage, at=60_000, deadline=120_000,
-        priority=(60_000, RunId("pond")), position=4,
+        requester=RunId("pond"), position=4,
     )  # fmt: skip
     state = CrewState(run=RunId("pond"), pending_merge=joining)
     show_layers(Screen(), Recipe("shop", DEFINITION), state)
@@ -547,6 +555,8 @@ def test_a_run_that_was_taken_in_is_told_with_who_came_and_what_is_called_otherw
         "position": 9,
         "previous_position": 4,
         "merged_run": "band-2",
+        "merged_run_position": 7,
+        "merged_run_started_at": 1,
         "merge": "m",
         "merged_agents": ["ann-2"],
         "renames": [{"kind": "agent", "run": "band-2", "was": "ann", "now": "ann-2"}],

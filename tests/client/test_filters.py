@@ -243,6 +243,8 @@ UNION = {
     "position": 2,
     "previous_position": 1,
     "merged_run": "pond",
+    "merged_run_position": 1,
+    "merged_run_started_at": 1,
     "merge": "o",
     "old_graph_ids": ["lake", "pond"],
     "new_graph_ids": ["lake"],

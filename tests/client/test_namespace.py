@@ -10,15 +10,15 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from client import crews
 from crewlog import connect
-from crewlog.activities.run_merge import EndedRun
+from crewlog.activities.server import EndedRun
 from crewlog.client import Client, Endpoints
 from crewlog.errors import NamespaceNotFound, RunNotFound, StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.store import InMemoryStore
 from crewlog.temporal_service.deployments import current_build
 from crewlog.temporal_service.errors import is_execution_not_found, is_not_found, missing_namespace
-from crewlog.workers.server_lookups import ended_run_lookup, open_run_lookup
 from crewlog.workers.settings import WorkerSettings
+from crewlog.workers.temporal_server import TemporalServer
 from crewlog.workers.worker import run_until
 from shared import LIMIT, Lab
 
@@ -73,10 +73,12 @@ async def test_a_missing_run_is_no_missing_namespace(lab: Lab) -> None:
 async def test_a_worker_does_not_take_runs_of_a_missing_namespace_for_ended(
     lost: Client, lab: Lab
 ) -> None:
-    for ask in (ended_run_lookup(lost.temporal), open_run_lookup(lost.temporal)):
+    server = TemporalServer(lost.temporal)
+    for ask in (server.find_ended_run, server.is_open):
         with pytest.raises(StoreUnavailable, match=f"Namespace {MISSING} is not found"):
             await ask(RunId("notes-1"))
-    assert await ended_run_lookup(lab.client.temporal)(RunId("notes-none")) == EndedRun()
+    server = TemporalServer(lab.client.temporal)
+    assert await server.find_ended_run(RunId("notes-none")) == EndedRun()
 
 
 async def test_a_worker_of_a_missing_namespace_ends_with_the_error(lost: Client) -> None:

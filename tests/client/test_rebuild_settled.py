@@ -37,9 +37,23 @@ GRAPH: dict[str, Any] = {
 }
 BEGINS = j.RunStarted(at=5, run=ONE, crew=CrewName("c"), definition=ContentHash("d"))
 ACCEPTS = j.MergeAccepted(
-    merge="tie", other=TWO, status="surviving", deadline=9, other_position=2, other_started_at=5
+    merge="tie",
+    other=TWO,
+    status="coordinating",
+    requester=TWO,
+    deadline=9,
+    other_position=2,
+    other_started_at=5,
 )
-TAKES = j.RunMerged(position=9, previous_position=2, merged_run=TWO, merge="tie", **GRAPH)
+TAKES = j.RunMerged(
+    position=9,
+    previous_position=2,
+    merged_run=TWO,
+    merged_run_position=2,
+    merged_run_started_at=5,
+    merge="tie",
+    **GRAPH,
+)
 PARTS = j.ComponentChanged(
     split_runs=(
         j.SplitRun(
@@ -99,7 +113,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-ALONE = execution("t", batch(1, BEGINS, PAUSES, FAILS), ended="")
+FREEZES = j.MergeFrozen(merge="tie", other=ONE)
+ALONE = execution("t", batch(1, BEGINS, FREEZES, FAILS), ended="")
 """The other run's, which went on by itself."""
 JOURNAL = batch(1, BEGINS, ACCEPTS, TAKES, PAUSES)
 
@@ -217,7 +232,7 @@ async def test_who_read_a_later_entry_has_read_those_before(world: World) -> Non
     takes = TAKES.model_copy(update={"previous_position": 3})
     world.has(ONE, execution("e", batch(1, BEGINS, ACCEPTS, PARTS, takes), stored=2))
     joins = j.RunEndedByMerge(merge="tie", run=ONE, position=9)
-    world.has(TWO, execution("t", batch(1, BEGINS, PAUSES, joins), ended="itself"))
+    world.has(TWO, execution("t", batch(1, BEGINS, FREEZES, joins), ended="itself"))
     await world.store.reject_executions(ONE, ["e"])
     assert (await world.rebuilt()).left_out == ()
     assert (await world.kinds())[-2:] == ["ComponentChanged", "RunMerged"]

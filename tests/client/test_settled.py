@@ -37,6 +37,8 @@ TAKES = {
     "position": 9,
     "previous_position": 4,
     "merged_run": TWO,
+    "merged_run_position": 4,
+    "merged_run_started_at": 5,
     "merge": "tie",
 }
 PARTS = {"kind": "ComponentChanged", "split_runs": [{"run": "p1"}, {"run": "p2"}]}
@@ -49,7 +51,7 @@ ACCEPTS = {
 }
 FAILS = {"kind": "MergeFailed", "merge": "tie", "other": ONE, "reason": "it ended"}
 JOINS = {"kind": "RunEndedByMerge", "merge": "tie", "run": ONE, "position": 9}
-OFFERS = {"kind": "MergeOffered", "merge": "tie", "other": ONE}
+OFFERS = {"kind": "MergeFrozen", "merge": "tie", "other": ONE}
 STARTS = {"kind": "RunStarted", "at": 5}
 
 
@@ -144,18 +146,9 @@ def test_entries_by_which_creatures_come_or_go_are_found_with_their_round() -> N
     assert (first.before, second.before) == (2, 4)
     assert crossings(journal, 8) == [second]
     assert crossings(journal, 9) == []
-    joining = PendingMerge(
-        merge="tie",
-        other=TWO,
-        status="surviving",
-        priority=(1, ONE),
-        position=2,
-        other_position=7,
-        other_started_at=6,
-    )
-    (known,) = crossings([batch(9, TAKES)], 0, [state(4, pending_merge=joining)])
-    assert isinstance(known, TakenIn)
-    assert (known.theirs, known.began) == (7, 6)
+    # The entry names the round by itself.
+    (known,) = crossings([batch(9, TAKES)], 0)
+    assert known == TakenIn(9, TAKES, TWO, "tie", 3, 5)
     assert crossings([batch(1, {"kind": "ComponentChanged"})], 0) == []
 
 
@@ -181,9 +174,9 @@ def test_the_run_that_came_says_whether_it_did() -> None:
 def test_a_run_that_never_offered_itself_was_not_taken_in() -> None:
     assert word((1, STARTS), whole=True) == "never"
     assert word((1, STARTS), (4, OFFERS), whole=True) == "open"
-    offers = PendingMerge(merge="tie", other=ONE, status="offered", priority=(1, ONE), position=3)
+    offers = PendingMerge(merge="tie", other=ONE, status="frozen", requester=ONE, position=3)
     assert word(states=[state(4, TWO, pending_merge=offers)], whole=True) == "open"
-    joins = offers.model_copy(update={"status": "joins"})
+    joins = offers.model_copy(update={"status": "draining"})
     assert word(states=[state(4, TWO, pending_merge=joins)], whole=True) == "never"
 
 

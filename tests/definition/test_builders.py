@@ -257,15 +257,13 @@ def test_another_process_has_it_too(install: Install, tmp_path: Path) -> None:
 
 async def test_a_worker_that_lacks_a_builder_says_which() -> None:
     from crewlog.activities.definitions import Definitions
-    from crewlog.activities.executions import Executions, find_no_execution
+    from crewlog.activities.executions import Executions
     from crewlog.activities.lifecycle import prepare_run
+    from crewlog.activities.server import Server
     from crewlog.model import Json
     from crewlog.store.in_process import InMemoryStore
 
-    async def probe() -> bool:
-        return False
-
-    store = InMemoryStore()
+    store, server = InMemoryStore(), Server()
     crew: dict[str, Json] = {
         "crew": "t",
         "model": "openai:x",
@@ -274,9 +272,7 @@ async def test_a_worker_that_lacks_a_builder_says_which() -> None:
     }
     task = PrepareRun.model_validate({"run": "r", "crew": crew})
     with pytest.raises(InvalidDefinition) as raised:
-        await prepare_run(
-            task, store, Definitions(store), probe, Executions(store, find_no_execution)
-        )
+        await prepare_run(task, store, Definitions(store), server, Executions(store, server))
     assert "no builder is called 'debate'" in str(raised.value)
     assert "must be installed wherever it is checked and run, on every worker too" in str(
         raised.value

@@ -86,8 +86,8 @@ async def test_a_large_output_is_a_body_that_the_store_keeps() -> None:
     assert (output.value, output.body, output.items) == (None, hash_json(items), 4)
     batch = Batch(first=1, entries=tuple(sim.journal))
     bodies = project(RunId("sim"), batch).bodies
-    assert bodies[hash_json(items)] == items
-    assert bodies[hash_json("x" * 300)] == "x" * 300
+    assert bodies[hash_json(items)].body == items
+    assert bodies[hash_json("x" * 300)].body == "x" * 300
     await sim.run()
     assert sim.state.status == "completed"
     assert sorted(sim.ran())[1:] == [f"b#1.{n}" for n in range(1, 5)]
@@ -113,7 +113,7 @@ async def test_a_list_that_steps_add_to_is_replaced_and_added_to() -> None:
     parts = sim.state.agent_outputs["a"]["list"].elements  # type: ignore[index]
     assert [part.value or part.body for part in parts] == ["x", hash_json(large), "new"]
     bodies = project(RunId("sim"), Batch(first=1, entries=tuple(sim.journal))).bodies
-    assert bodies[hash_json(large)] == large
+    assert bodies[hash_json(large)].body == large
     refused = await sim.command("edit_state", set={"flags.ok": 1})
     assert refused.error is not None
     assert "must be a list" in refused.error.message

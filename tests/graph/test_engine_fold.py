@@ -79,8 +79,8 @@ async def test_the_crews_do_everything_that_the_other_tests_are_about() -> None:
     }  # test_replies.py
     never |= {"AddressedItemUndelivered"}  # test_handoffs.py
     never |= {"AgentsWoken", "IdleStarted", "ComponentChanged"}  # test_listening.py
-    never |= {"MergeRequested", "MergeAccepted", "MergeOffered", "MergeFailed", "RunEndedByMerge"}
-    # tests/state/test_joining.py
+    never |= {"MergeRequested", "MergeAccepted", "MergeFrozen", "MergeFailed", "RunEndedByMerge"}
+    # tests/state/test_run_merge_rules.py
     never |= {"RunMerged"}  # test_taking_in.py
     never |= {"LogsMerged"}  # tests/store/test_joined_logs.py
     wanted = {kind for kind in _entry_kinds() if kind not in never}

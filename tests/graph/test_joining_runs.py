@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,13 @@ from crewlog.graph.restore import reopen, roll_back
 from crewlog.graph.swap import live_change
 from crewlog.ids import CommandId, RunId, StepId
 from crewlog.state import journal as j
-from crewlog.state.calls import MergeNotification, PrepareChangeResult, StoreBatchResult
+from crewlog.state.calls import (
+    MergeNotification,
+    PrepareChangeResult,
+    ReadOtherRunResult,
+    StoreBatchResult,
+)
 from crewlog.state.components import Rename
-from crewlog.state.fold import fold
 from crewlog.state.model import CrewState, MergeOutcome
 from crewlog.state.restore import reopen_point
 from crewlog.state.run_merge import protocol
@@ -25,7 +30,7 @@ from crewlog.wire import Change
 from crewlog.workflows import run_merge as merging_runs
 from crewlog.workflows.commands.changes import check
 from crewlog.workflows.commands.queue import QueuedCommand
-from crewlog.workflows.run_merge import MAX_NOTIFICATIONS, RunMerge
+from crewlog.workflows.run_merge import MAX_REQUESTS, RunMerge
 from graph.crews import plan_of
 from graph.simulation import RUN, Failure, Replies, Simulation, Witness, folded, says
 from graph.test_listening import creatures
@@ -44,27 +49,33 @@ async def at_work(stage: str, plan: GraphPlan | None = None, script: Any = None)
 
 
 def enter(sim: Simulation, stage: str) -> None:
-    accepted: dict[str, Any] = {"merge": OP, "other": OTHER, "deadline": 9_000, "other_position": 3}
+    accepted: dict[str, Any] = {
+        "merge": OP,
+        "other": OTHER,
+        "requester": OTHER,
+        "deadline": 9_000,
+        "other_position": 3,
+    }
     if stage == "requested":
         request = protocol.merge_request(
             sim.state,
             OTHER,
             CommandId("x"),
+            survives=False,
             at=1,
             operation=None,
             what="",
-            agents=1,
-            has_flow=True,
+            size=protocol.RunSize(1, has_flow=True),
         )
         sim.engine.record(request)
     else:
-        joins = "surviving" if stage == "surviving" else "draining"
-        sim.engine.record(j.MergeAccepted(status=joins, **accepted))
-    if stage == "offered":
-        sim.engine.record(j.MergeOffered(merge=OP, other=OTHER))
+        status = "coordinating" if stage == "coordinating" else "draining"
+        sim.engine.record(j.MergeAccepted(status=status, **accepted))
+    if stage == "frozen":
+        sim.engine.record(j.MergeFrozen(merge=OP, other=OTHER))
 
 
-@pytest.mark.parametrize("stage", ["requested", "surviving"])
+@pytest.mark.parametrize("stage", ["requested", "coordinating"])
 async def test_a_run_that_asks_or_takes_another_one_in_goes_on_working(stage: str) -> None:
     sim = await at_work(stage)
     await sim.run()
@@ -85,7 +96,7 @@ async def test_a_run_that_joins_lands_what_is_under_way_and_starts_nothing() -> 
     assert turn is not None
     assert [call.status for call in turn.calls] == ["ready"]
     position = sim.state.position
-    sim.engine.record(j.MergeOffered(merge=OP, other=OTHER))
+    sim.engine.record(j.MergeFrozen(merge=OP, other=OTHER))
     await sim.settle()
     assert list(sim.engine.pending_calls(())) == []
     assert sim.state.position == position + 1
@@ -141,9 +152,9 @@ async def test_a_run_that_joins_ends_the_turn_of_who_was_removed_and_no_other() 
     assert (sim.state.position, sim.state.status) == (position, "running"), "it does not rest"
 
 
-async def test_nothing_ends_in_what_is_offered() -> None:
+async def test_no_turn_ends_in_a_frozen_run() -> None:
     sim = await removed()
-    enter(sim, "offered")
+    enter(sim, "frozen")
     position = sim.state.position
     await sim.settle()
     assert not sim.engine.is_finishing_detached_turns
@@ -154,14 +165,12 @@ async def test_nothing_ends_in_what_is_offered() -> None:
 async def test_a_merge_fails_that_waits_too_long_for_the_turn_of_who_was_removed() -> None:
     sim = await removed()
     enter(sim, "draining")
-    other = CrewState(run=OTHER, position=9)
-    ends = sim.state.detached_turns
-    move = protocol.next_move(sim.state, other, OP, 9_000, has_drained=False, ending_turns=ends)
-    assert move is not None
-    assert isinstance(move.entry, j.MergeFailed)
-    assert "the turns b#1 of removed agents did not end in 60 s" in move.entry.reason
-    assert "crewlog show" in move.entry.reason
-    sim.engine.record(move.entry)
+    turns = sim.state.detached_turns
+    entry = protocol.next_entry(sim.state, 9_000, has_drained=False, ending_turns=turns)
+    assert isinstance(entry, j.MergeFailed)
+    assert "the turns b#1 of removed agents did not end in 60 s" in entry.reason
+    assert "crewlog show" in entry.reason
+    sim.engine.record(entry)
     await sim.run()
     assert sorted(sim.ran()) == ["a#1", "a#2", "b#1"]
 
@@ -174,7 +183,7 @@ async def test_a_call_that_fails_the_run_fails_the_merge_first() -> None:
     assert sim.state.merges[OP].outcome == "failed"
 
 
-@pytest.mark.parametrize("stage", ["requested", "surviving", "draining", "offered"])
+@pytest.mark.parametrize("stage", ["requested", "coordinating", "draining", "frozen"])
 async def test_the_graph_stays_as_it_is_while_two_runs_become_one(stage: str) -> None:
     sim = await at_work(stage)
     plan = plan_of(["a", "b", "c"])
@@ -198,7 +207,7 @@ async def test_the_graph_stays_as_it_is_while_two_runs_become_one(stage: str) ->
 
 
 async def test_a_merge_that_a_run_was_ended_in_has_failed_when_it_is_taken_up() -> None:
-    sim = await at_work("surviving")
+    sim = await at_work("coordinating")
     journal = list(sim.journal)
     found = reopen_point(RUN, list(enumerate(map(j.entry_from_json, journal), 1)))
     then = folded(journal[: found.position])
@@ -209,63 +218,185 @@ async def test_a_merge_that_a_run_was_ended_in_has_failed_when_it_is_taken_up() 
     assert engine.state.merges[OP].outcome == "failed"
 
 
-async def test_a_hint_to_a_run_that_has_ended_is_answered_by_its_end_alone() -> None:
-    sim = await at_work("surviving")
+async def store_nothing(notifications: Sequence[MergeNotification]) -> StoreBatchResult | None:
+    """Stores nothing, and sends no notification."""
+    return StoreBatchResult()
+
+
+async def refuse_to_store(notifications: Sequence[MergeNotification]) -> StoreBatchResult | None:
+    raise AssertionError(notifications)
+
+
+async def test_a_coordinator_that_ends_confirms_that_the_merge_failed() -> None:
+    sim = await at_work("coordinating")
+    merging = RunMerge(sim.state)
+    assert merging.take_notifications(sim.state) == ()
     await sim.run()
-    merging, hint = RunMerge(), {"op": "third/y", "run": "third"}
-    merging.add_notification(hint)
-    merging.add_notification({"op": OP, "run": OTHER})
-    assert merging.has_work
-
-    async def store(hints: Sequence[MergeNotification]) -> StoreBatchResult | None:
-        raise AssertionError(hints)
-
-    await merging.advance(sim.engine, store, is_drained=False)
-    assert not merging.has_work, "the loop waits for what is under way, and would not come to rest"
-    assert merging.take_notifications(sim.state) == (
-        MergeNotification(merge="third/y", to=RunId("third")),
-    )
+    assert sim.state.merges[OP].outcome == "failed"
+    assert merging.take_notifications(sim.state) == (MergeNotification(merge=OP, to=OTHER),)
     assert merging.take_notifications(sim.state) == ()
 
 
+@pytest.mark.parametrize("stage", ["requested", "draining", "frozen"])
+async def test_only_a_coordinator_confirms_an_outcome(stage: str) -> None:
+    sim = await at_work(stage)
+    merging = RunMerge(sim.state)
+    assert merging.take_notifications(sim.state) == ()
+    sim.engine.record(j.MergeFailed(merge=OP, other=OTHER, reason="no"))
+    assert merging.take_notifications(sim.state) == ()
+
+
+async def test_a_run_that_has_ended_answers_nobody() -> None:
+    """Otherwise the loop would not wait for the calls that are being cancelled."""
+    sim = await at_work("coordinating")
+    merging = RunMerge(sim.state)
+    await sim.run()
+    merging.add_request("third/y", RunId("third"))
+    merging.add_notification(sim.state, {"op": OP, "run": OTHER})
+    assert not merging.has_work(sim.state)
+    await merging.advance(sim.engine, refuse_to_store, is_drained=False)
+    assert not merging.has_work(sim.state)
+
+
+@pytest.mark.parametrize("stage", ["requested", "coordinating", "draining", "frozen"])
+async def test_a_confirmation_makes_a_run_read_that_waits_for_the_outcome(stage: str) -> None:
+    sim = await at_work(stage)
+    merging = RunMerge(await before(stage))
+    assert not merging.has_work(sim.state)
+    assert sim.state.pending_merge is not None
+    merge = sim.state.pending_merge.merge
+    merging.add_notification(sim.state, {"op": merge, "run": "whoever"})
+    assert merging.has_work(sim.state) == (stage != "coordinating")
+
+
+async def before(stage: str) -> CrewState:
+    """The state with which an execution begins that later is at a stage of a merge."""
+    return (await Simulation.begin(plan_of(["a", "c"]))).state
+
+
+async def test_a_new_execution_of_a_frozen_run_reads_the_outcome() -> None:
+    """The execution before may have got the confirmation."""
+    for stage in ("requested", "coordinating", "draining", "frozen"):
+        state = (await at_work(stage)).state
+        assert RunMerge(state).has_work(state) == (stage == "frozen")
+
+
 @pytest.mark.parametrize(
-    "said",
+    "content",
     [
         None,
         "m",
         ["m", "other"],
         {},
-        {"op": "m"},
+        {"run": "other"},
         {"op": 1, "run": "other"},
-        {"op": "m", "run": 2},
-        {"op": "m", "run": ""},
+        {"op": "m", "run": "other"},
     ],
 )
-def test_what_is_no_hint_is_nothing(said: Any) -> None:
-    """Whoever reaches the server may signal a run."""
-    merging = RunMerge()
-    merging.add_notification(said)
-    assert not merging.has_work
+async def test_an_invalid_confirmation_is_ignored(content: Any) -> None:
+    """Any client of the server may signal a run."""
+    sim = await at_work("requested")
+    merging = RunMerge(sim.state)
+    for state in (sim.state, CrewState(run=RUN)):
+        merging.add_notification(state, content)
+        assert not merging.has_work(state)
     assert merging.take_notifications(CrewState(run=RUN)) == ()
 
 
-def test_so_many_hints_are_kept_and_none_of_a_merge_that_has_ended() -> None:
-    merging = RunMerge()
-    for number in range(MAX_NOTIFICATIONS + 5):
-        merging.add_notification({"op": f"m{number}", "run": "other"})
-    assert merging.next_deadline(CrewState(run=RUN)) is None, (
-        "who is in no merge looks at nobody by itself"
-    )
-    ended = j.MergeFailed(at=1, merge="m3", other=OTHER, reason="no")
-    told = [hint.merge for hint in merging.take_notifications(fold(CrewState(run=RUN), ended))]
-    assert told == [f"m{number}" for number in range(MAX_NOTIFICATIONS) if number != 3]
+def test_few_requests_of_other_runs_wait_for_an_answer() -> None:
+    state = CrewState(run=RUN)
+    merging = RunMerge(state)
+    assert merging.next_deadline(state) is None, "a run in no merge reads no other one by itself"
+    requests = []
+    for number in range(MAX_REQUESTS):
+        assert not merging.is_full
+        requests.append(merging.add_request(f"m{number}", OTHER))
+        assert merging.has_work(state)
+    assert merging.is_full
+    merging.refuse_requests("it has no crew yet")
+    assert {each.answer.refused for each in requests if each.answer} == {"it has no crew yet"}
+    assert all(each.answer is not None and each.answer.may_retry for each in requests)
+    assert not merging.is_full
+    assert not merging.has_work(state)
 
 
-async def test_a_run_in_a_merge_looks_again() -> None:
-    sim = await at_work("surviving")
+@pytest.mark.parametrize("stage", ["requested", "coordinating", "draining", "frozen"])
+async def test_a_run_in_a_merge_has_a_deadline(stage: str) -> None:
+    sim = await at_work(stage)
     mine = sim.state.pending_merge
     assert mine is not None
-    assert RunMerge().next_deadline(sim.state) == protocol.next_read_at(sim.state, mine.at)
+    assert RunMerge(sim.state).next_deadline(sim.state) == protocol.next_read_at(sim.state, mine.at)
+
+
+class Activities:
+    """Activities that complete when a test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.started: list[tuple[Any, asyncio.Future[Any]]] = []
+        monkeypatch.setattr(merging_runs, "execute_activity", self.execute)
+        monkeypatch.setattr(merging_runs, "execute_local_activity_or_fallback", self.execute)
+
+    async def execute(self, name: str, task: Any, result_type: Any, options: Any) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.started.append((task, future))
+        return await future
+
+    async def complete(self, result: Any) -> None:
+        """Completes the last one."""
+        await asyncio.sleep(0)
+        self.started[-1][1].set_result(result)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+async def test_a_read_that_completes_after_the_merge_failed_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise the loop would never wait again."""
+    activities = Activities(monkeypatch)
+    sim = await at_work("draining")
+    merging = RunMerge(sim.state)
+    merging.add_notification(sim.state, {"op": OP, "run": OTHER})
+    await merging.advance(sim.engine, store_nothing, is_drained=False)
+    sim.engine.record(j.MergeFailed(merge=OP, other=OTHER, reason="late"))
+    await merging.advance(sim.engine, store_nothing, is_drained=False)
+    assert not merging.has_work(sim.state)
+    await activities.complete(ReadOtherRunResult(merge=OP))
+    assert merging.has_work(sim.state)
+    await merging.advance(sim.engine, store_nothing, is_drained=False)
+    assert not merging.has_work(sim.state)
+
+
+async def test_a_run_has_one_read_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    activities = Activities(monkeypatch)
+    sim = await at_work("draining")
+    merging = RunMerge(sim.state)
+    for number in range(2):
+        merging.add_request(f"m{number}", RunId("third"))
+    merging.add_notification(sim.state, {"op": OP, "run": OTHER})
+    for other in ("other", "third", "third"):
+        await merging.advance(sim.engine, store_nothing, is_drained=False)
+        await merging.advance(sim.engine, store_nothing, is_drained=False)
+        await asyncio.sleep(0)
+        task, _ = activities.started[-1]
+        assert task.other == other
+        await activities.complete(ReadOtherRunResult(merge=task.merge))
+    await merging.advance(sim.engine, store_nothing, is_drained=False)
+    assert [task.merge for task, _ in activities.started] == [OP, "m0", "m1"]
+    assert not merging.has_work(sim.state)
+
+
+async def test_a_frozen_run_answers_before_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    activities = Activities(monkeypatch)
+    sim = await at_work("frozen")
+    merging = RunMerge(await before("frozen"))
+    request = merging.add_request(OP, OTHER)
+    await merging.advance(sim.engine, refuse_to_store, is_drained=True)
+    assert request.answer is not None
+    mine = sim.state.pending_merge
+    assert mine is not None
+    assert request.answer.frozen_position == mine.frozen_position
+    assert not activities.started
 
 
 @pytest.fixture

@@ -311,7 +311,7 @@ async def test_idle_time_does_not_end_a_run_that_another_one_is_to_join() -> Non
     sim = await Simulation.begin(creatures({"a": {"listen": ["x"]}}, graph={"idle": 1}), final)
     engine = sim.engine
     fields: dict[str, Any] = {"merge": "m", "other": RunId("other"), "deadline": engine.at + 60_000}
-    engine.record(j.MergeRequested(**fields))
+    engine.record(j.MergeRequested(status="requested", **fields))
     engine.wakes.record_idle(is_idle_time_over=True)
     assert engine.state.status == "running"
     engine.record(j.MergeFailed(merge="m", other=RunId("other"), reason="it is gone"))

@@ -72,6 +72,7 @@ def prepared(
         base=one.state.definition,
         merged_run=joins,
         position=two.state.position,
+        started_at=two.state.started_at,
         state=transferred_state(two.state),
         change=made.change,
         agents=made.comes,
@@ -127,7 +128,13 @@ async def test_what_waits_in_the_other_run_goes_on_here() -> None:
     assert set(one.flights) == {("a#1", 1), ("b#1", 1)}
     assert one.state.graph_version == 2
     assert one.state.merges == {
-        "m": MergeOutcome(outcome="merged", other=OTHER, position=one.state.position)
+        "m": MergeOutcome(
+            outcome="merged",
+            other=OTHER,
+            position=one.state.position,
+            merged_position=two.state.position,
+            merged_started_at=two.state.started_at,
+        )
     }
     heard = one.state.frontier["a-2#2"].waking_message  # type: ignore[index]
     assert heard is not None

@@ -11,7 +11,7 @@ from crewlog.state import journal as j
 from crewlog.state.components import Rename
 from crewlog.state.fold import fold, fold_journal
 from crewlog.state.model import CrewState, MergeOutcome, PendingMerge
-from crewlog.state.run_merge.protocol import next_move, recall
+from crewlog.state.run_merge.protocol import find_outcome, recall
 from crewlog.state.run_merge.renames import (
     RENAMES_SHOWN,
     renamed_log,
@@ -81,21 +81,23 @@ def test_a_run_keeps_what_the_other_one_calls_otherwise() -> None:
     mine = PendingMerge(
         merge=op,
         other=A,
-        status="offered",
+        status="frozen",
         at=7,
-        deadline=0,
         other_position=2,
         other_started_at=5,
         position=2,
-        priority=(7, A),
+        frozen_position=4,
+        requester=A,
     )
     own = fold_journal(B, [start]).model_copy(update={"pending_merge": mine})
-    word = MergeOutcome(outcome="merged", other=B, position=9)
-    there = CrewState(run=A, started_at=5, position=9, merges={op: word})
-    move = next_move(own, recall(there, op, 9, RENAMED), op, 8, has_drained=True)
-    assert move is not None
-    assert isinstance(move.entry, j.RunEndedByMerge)
-    ended = fold(own, move.entry.model_copy(update={"at": 8}))
+    outcome = MergeOutcome(
+        outcome="merged", other=B, position=9, merged_position=4, merged_started_at=5
+    )
+    there = CrewState(run=A, started_at=5, position=9, merges={op: outcome})
+    renamed = outcome.model_copy(update={"renames": RENAMED})
+    entry = find_outcome(own, recall(there, op, renamed))
+    assert isinstance(entry, j.RunEndedByMerge)
+    ended = fold(own, entry.model_copy(update={"at": 8}))
     assert (ended.surviving_run, ended.surviving_run_renames) == (A, RENAMED)
     assert CrewState.from_json(ended.to_json()).surviving_run_renames == RENAMED
     assert (own.surviving_run_renames, there.surviving_run_renames) == ((), ())

@@ -177,7 +177,7 @@ OLD: dict[str, Any] = {
     "tags": {"good": 3},
     "idle": Idle(),
     "pending_merge": PendingMerge(
-        merge="m", other=RunId("s"), status="requested", priority=(1, RunId("s")), position=7
+        merge="m", other=RunId("s"), status="requested", requester=RunId("r"), position=7
     ),
     "merges": {"n": MergeOutcome(outcome="merged", other=RunId("t"), position=5)},
     "merged_runs": {RunId("t"): ()},

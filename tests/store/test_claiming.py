@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities import restore
 from crewlog.activities.crew_activities import CrewActivities
-from crewlog.activities.run_merge import EndedRun
+from crewlog.activities.server import EndedRun, Server
 from crewlog.client.rebuild import _came_home
 from crewlog.definition.creatures import creatures_of, elsewhere
 from crewlog.definition.load import load_data
@@ -98,15 +98,22 @@ class Family:
 
     # -- what the two do ---------------------------------------------------------------------
 
-    async def ended(self, run: RunId) -> EndedRun | None:
-        return None if run in self.open else EndedRun(tuple(filter(None, [self.lasts.get(run)])))
+    def server(self) -> Server:
+        family = self
+
+        class Ended(Server):
+            async def find_ended_run(self, run: RunId) -> EndedRun | None:
+                last = family.lasts.get(run)
+                return None if run in family.open else EndedRun((last,) if last else ())
+
+        return Ended()
 
     async def _local(self, run: RunId, execution: str, name: str, task: Any) -> Any:
         self.open.add(run)
         self.lasts[run] = execution
         env = ActivityEnvironment()
         env.info = replace(env.info, workflow_id=run, workflow_run_id=execution, is_local=True)
-        acts = CrewActivities(self.store, workspace=self.workspace, find_ended_run=self.ended)
+        acts = CrewActivities(self.store, workspace=self.workspace, server=self.server())
         try:
             return await env.run(getattr(acts, name), task)
         except ApplicationError:

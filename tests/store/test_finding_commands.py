@@ -91,6 +91,8 @@ async def test_what_was_said_to_a_run_that_was_taken_in_is_found(store: Store, r
     for taker, taken in ((second, first), (run, second)):
         merged = j.RunMerged(
             merged_run=taken,
+            merged_run_position=3,
+            merged_run_started_at=1,
             parents=(taken,),
             merge="tie",
             crew=CrewName("c"),

@@ -39,6 +39,8 @@ def merges(one: Branch, two: Branch) -> j.RunMerged:
         position=max(one.position, two.position) + 1,
         previous_position=one.position,
         merged_run=two.run,
+        merged_run_position=two.position,
+        merged_run_started_at=1,
         merge="m",
         merged_state=transferred_state(CrewState(run=two.run, position=two.position)),
         merged_logs=joined,
@@ -128,7 +130,11 @@ async def test_its_states_are_folded_and_kept(store: Store, run: RunId) -> None:
     wanted = fold_journal(run, entries)
     assert wanted.position == one.position
     assert wanted.merges["m"] == MergeOutcome(
-        outcome="merged", other=two.run, position=two.position + 1
+        outcome="merged",
+        other=two.run,
+        position=two.position + 1,
+        merged_position=two.position,
+        merged_started_at=1,
     )
     assert await load_state(store, run) == wanted
     before = fold_journal(run, entries[:-1])

@@ -94,14 +94,20 @@ async def test_what_is_completed_is_done_however_many_came_too_late() -> None:
         await find_reopen_point(store, RUN, end)
 
 
-async def test_a_run_that_has_offered_itself_is_not_taken_up_before_anybody_knows_of_it() -> None:
+async def test_a_frozen_run_is_not_reopened_before_the_outcome_is_known() -> None:
     joins = j.MergeAccepted(
-        at=5, merge="o", other=RunId("x"), status="draining", deadline=9, other_position=3
+        at=5,
+        merge="o",
+        other=RunId("x"),
+        requester=RunId("x"),
+        status="draining",
+        deadline=9,
+        other_position=3,
     )
-    offered = j.MergeOffered(at=6, merge="o", other=RunId("x"))
+    offered = j.MergeFrozen(at=6, merge="o", other=RunId("x"))
     for end in ([], [j.StopRequested(at=7), *END]):
         store, _ = await stored([*BEGIN, joins, offered, *end])
-        with pytest.raises(UsageError, match="offered a merge with 'x'") as caught:
+        with pytest.raises(UsageError, match="is frozen for a merge with 'x'") as caught:
             await load_reopen_state(store, RUN, await load_last_state(store, RUN))
         assert "crewlog show x" in caught.value.remedy
     merged = j.RunEndedByMerge(at=8, merge="o", run=RunId("x"), position=7)

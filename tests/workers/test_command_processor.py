@@ -34,7 +34,7 @@ async def processor_of(plan: list[Any]) -> tuple[CommandProcessor, ExecutionCont
     sim = await Simulation.begin(plan_of(plan))
     context = ExecutionContext(sim.engine)
     processor = CommandProcessor(
-        context, [], RunMerge(), has_calls=lambda: False, start_drain=no_drain
+        context, [], RunMerge(sim.state), has_calls=lambda: False, start_drain=no_drain
     )
     return processor, context, sim
 

@@ -17,7 +17,6 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.activities import run_merge
-from crewlog.activities.run_merge import Delivery
 from crewlog.client import Run
 from crewlog.definition.operations import Connect
 from crewlog.errors import (
@@ -29,6 +28,7 @@ from crewlog.errors import (
 )
 from crewlog.ids import AgentName, CommandId, RunId
 from crewlog.state.calls import (
+    ASK_OTHER_RUN,
     END_RUN,
     PREPARE_MERGE,
     READ_OTHER_RUN,
@@ -39,8 +39,7 @@ from crewlog.state.model import CommandOutcome
 from crewlog.store import Store
 from crewlog.testing import scripted
 from crewlog.wire import NOTIFY_MERGE, WORKFLOW_TYPE
-from crewlog.workers import worker
-from crewlog.workers.server_lookups import notification_sender
+from crewlog.workers.temporal_server import TemporalServer
 from shared import LIMIT, Lab
 
 LOCAL = "core_local_activity"
@@ -95,22 +94,21 @@ def _named(event: HistoryEvent) -> str:
     return ""
 
 
-async def test_a_merge_step_is_one_activity(lab: Lab) -> None:
+async def test_the_activities_of_a_merge(lab: Lab) -> None:
     async with lab.worker():
         one, two = await joined(lab)
-    asks, joins = await events(lab, one), await events(lab, two)
-    assert asks == {
-        STORE_BATCH: 3,  # the run's begin; that it asks; that it has the other one in it
-        f"local {PREPARE_MERGE}": 2,
-        f"local {READ_OTHER_RUN}": 1,
-        f"hears {NOTIFY_MERGE}": 1,
+    coordinator, merged = await events(lab, one), await events(lab, two)
+    assert coordinator == {
+        STORE_BATCH: 3,  # the start, the request, the merge
+        f"local {PREPARE_MERGE}": 2,  # to check the command, and to merge
+        ASK_OTHER_RUN: 1,
         "hears stop": 1,
         "end_run": 1,
     }
-    assert joins == {
-        STORE_BATCH: 2,  # its begin; that it agrees and offers itself
-        f"local {READ_OTHER_RUN}": 2,
-        f"hears {NOTIFY_MERGE}": 2,
+    assert merged == {
+        STORE_BATCH: 2,  # the start, and that it is frozen
+        f"local {READ_OTHER_RUN}": 2,  # the request, and the outcome
+        f"hears {NOTIFY_MERGE}": 1,
         "end_run": 1,
     }
 
@@ -119,8 +117,8 @@ async def test_a_late_notification_reads_nothing(lab: Lab) -> None:
     async with lab.worker():
         one, _ = await joined(lab, late=3)
     asks = await events(lab, one)
-    assert asks[f"hears {NOTIFY_MERGE}"] == 4
-    assert asks[f"local {READ_OTHER_RUN}"] == 1
+    assert asks[f"hears {NOTIFY_MERGE}"] == 3
+    assert asks[f"local {READ_OTHER_RUN}"] == 0
 
 
 class Reluctant:
@@ -148,9 +146,9 @@ async def test_ordinary_activities_replace_local_ones(lab: Lab) -> None:
     lab.store = cast("Store", store)
     async with lab.worker():
         one, two = await joined(lab)
-    assert store.refused >= 5  # more where a task is done again
-    asks, joins = await events(lab, one), await events(lab, two)
-    assert (asks[PREPARE_MERGE], asks[READ_OTHER_RUN], joins[READ_OTHER_RUN]) == (2, 1, 2)
+    assert store.refused >= 4  # more where a task is done again
+    coordinator, merged = await events(lab, one), await events(lab, two)
+    assert (coordinator[PREPARE_MERGE], merged[READ_OTHER_RUN]) == (2, 2)
 
 
 class Endless:
@@ -267,33 +265,33 @@ async def test_an_ordinary_activity_waits_for_a_new_run(lab: Lab) -> None:
 async def test_the_run_sends_a_lost_notification_itself(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def lost(run: RunId, hint: MergeNotification) -> Delivery:
-        del run, hint
-        return "unknown"
+    async def lose(server: TemporalServer, run: RunId, notification: MergeNotification) -> bool:
+        del server, run, notification
+        return False
 
-    monkeypatch.setattr(worker, "notification_sender", lambda _: lost)
+    monkeypatch.setattr(TemporalServer, "send_notification", lose)
     async with lab.worker():
-        one, two = await joined(lab)
-    assert (await events(lab, one))[f"tells {NOTIFY_MERGE}"] == 2
-    assert (await events(lab, two))[f"tells {NOTIFY_MERGE}"] == 1
+        one, _ = await joined(lab)
+    assert (await events(lab, one))[f"tells {NOTIFY_MERGE}"] == 1
 
 
 async def test_the_delivery_of_a_notification_is_known(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    give, temporal = notification_sender(lab.client.temporal), lab.client.temporal
-    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId("nobody"))) == "not_found"
+    temporal = lab.client.temporal
+    give = TemporalServer(temporal).send_notification
+    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId("nobody")))
     run = await lab.start(quiet("ann", "x"), "")
-    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "delivered"
+    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id)))
     assert (await events(lab, run))[f"hears {NOTIFY_MERGE}"] == 1
     await temporal.get_workflow_handle(run.id).terminate()
-    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "not_found"
+    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id)))
 
     async def away(*_: object, **__: object) -> None:
         raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
 
     monkeypatch.setattr(type(temporal.get_workflow_handle("x")), "signal", away)
-    assert await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id))) == "unknown"
+    assert not await give(RunId("r"), MergeNotification(merge="r/x", to=RunId(run.id)))
 
 
 async def test_a_merge_warns_about_other_workers(lab: Lab) -> None:

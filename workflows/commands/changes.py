@@ -39,7 +39,12 @@ with workflow.unsafe.imports_passed_through():
         PrepareMergeResult,
     )
     from crewlog.state.model import CommandOutcome
-    from crewlog.state.run_merge.protocol import check_may_request, check_no_merge, merge_request
+    from crewlog.state.run_merge.protocol import (
+        RunSize,
+        check_may_request,
+        check_no_merge,
+        merge_request,
+    )
     from crewlog.state.run_merge.surviving_state import removed_agents
     from crewlog.wire import Change, ChangeResult, Rollback
 
@@ -48,6 +53,8 @@ from crewlog.workflows.activity_options import PREPARE_BY_PROMPT_OPTIONS, PREPAR
 from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.local_activity import execute_local_activity_or_fallback
 
+SIGNATURE = "proof"
+"""The key of the signature in a command."""
 SPLIT_AT_START = f"{RESERVED}split"
 """The command of a run that is split because it starts with several components. `/` and the number
 of the execution follow, since each such execution starts split runs of its own."""
@@ -360,11 +367,15 @@ def _request_merge(
         engine.state,
         RunId(operation.other or ""),
         command.id,
+        survives=prepared.merged_run != engine.state.run,
         at=engine.at,
         operation={"op": operation.op, **operation.to_json()},
         what=what,
-        agents=len(component.agents) if component is not None else 0,
-        has_flow=bool(component is not None and component.flow),
+        size=RunSize(
+            len(component.agents) if component is not None else 0,
+            bool(component is not None and component.flow),
+        ),
+        request=incoming.data if SIGNATURE in incoming.data else None,
         by=command.by,
         reason=command.reason,
     )

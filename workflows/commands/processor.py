@@ -73,7 +73,7 @@ class CommandProcessor:
         self._has_calls = has_calls
         self._start_drain = start_drain
         self._deferred: list[QueuedCommand] = []
-        """Commands for a crew that the run does not have yet, or during an offered run merge."""
+        """Commands for a crew that the run does not have yet, or while it is frozen for a merge."""
         self._blocked: list[QueuedCommand] = []
         """Commands that wait for a pending change; the change waits for no call."""
         self._preparing: list[tuple[QueuedCommand, asyncio.Task[None]]] = []
@@ -129,8 +129,7 @@ class CommandProcessor:
             return False
         decode_payload(incoming)
         if is_notification:
-            if not engine.prompt.is_active:  # a run without a crew is in no run merge
-                self._run_merge.add_notification(incoming.data)
+            self._run_merge.add_notification(engine.state, incoming.data)
             return False
         if self._is_deferred(incoming):
             self._deferred.append(incoming)
@@ -170,7 +169,7 @@ class CommandProcessor:
         state, prompt = self._context.engine.state, self._context.engine.prompt
         if incoming.name in FOR_CREWS and prompt.is_active and not state.is_ended:
             return True
-        return self._context.is_merge_offered and incoming.name != "ask"
+        return self._context.is_merge_frozen and incoming.name != "ask"
 
     async def _find_known_outcome(self, incoming: QueuedCommand) -> None:
         """Looks for the outcome of an earlier command with this id, in a run of this run's id.

@@ -65,7 +65,7 @@ def _merge(entry: j.Entry) -> Iterator[Told]:
             then = joins if entry.status == "draining" else "takes that run in"
             text = f"agrees with {plain(entry.other)} to be one graph: {then}"
             yield Told("⋈", text, "bold yellow")
-        case j.MergeOffered():
+        case j.MergeFrozen():
             yield Told("⋈", f"waits to be taken in by {plain(entry.other)}", "bold yellow")
         case j.MergeFailed():
             text = f"does not become one graph with {plain(entry.other)}: {_first(entry.reason)}"

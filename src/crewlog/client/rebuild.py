@@ -342,9 +342,8 @@ class Rebuild:
         if told.ends.ended != "outside":
             return found
         others = Others(self._gateway, store, self._run, self._tell)
-        states = [each.carried for each in found.all if each.carried is not None]
         known = told.extracted.stored
-        for each in crossings(found.batches, known, states):
+        for each in crossings(found.batches, known):
             heard = await others.say_of(each)
             if heard.word in ("never", "open", "unread") and await self._has(store, each):
                 heard = Heard("so")

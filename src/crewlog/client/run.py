@@ -53,6 +53,7 @@ from crewlog.definition.operations import (
     Wire,
 )
 from crewlog.errors import (
+    ChangeConflict,
     CommandConflict,
     CommandRejected,
     CrewlogError,
@@ -1007,7 +1008,8 @@ class Run(ByHand, Authority, Talking):
             The run that both are from then on: this one, or the other.
 
         Raises:
-            CommandRejected: the two go on by themselves; the error says why.
+            ChangeConflict: a run was busy: the same change may succeed later. Both continue alone.
+            CommandRejected: the runs cannot merge. Both continue alone.
         """
         async for event in self.events(max(changed.position - 1, 0)):
             match event.entry:
@@ -1015,11 +1017,9 @@ class Run(ByHand, Authority, Talking):
                     return self.id
                 case RunEndedByMerge(merge=changed.merge, run=into):
                     return into
-                case MergeFailed(merge=changed.merge, reason=why):
-                    raise CommandRejected(
-                        f"the two did not become one: {why}",
-                        remedy="Both go on by themselves.",
-                    )
+                case MergeFailed(merge=changed.merge, reason=why, may_retry=may_retry):
+                    error = ChangeConflict if may_retry else CommandRejected
+                    raise error(f"the runs did not merge: {why}", remedy="Both continue alone.")
                 case _:
                     pass
         raise CommandRejected(

@@ -80,7 +80,7 @@ class TakenIn(Crossing):
     op: str
     """The merge."""
     theirs: int = 0
-    """The position at which the other run came into it; 0: that is not known."""
+    """The last position before the other run froze."""
     began: int = 0
     """When the other run was started, in milliseconds since the epoch; 0: that is not known."""
 
@@ -180,29 +180,24 @@ def placed(batch: Batch) -> Iterator[Placed]:
 # -- what others act on ----------------------------------------------------------------------
 
 
-def crossings(
-    batches: Iterable[Batch], position: int, states: Iterable[CrewState] = ()
-) -> list[TakenIn | Parted | Returned]:
+def crossings(batches: Iterable[Batch], position: int) -> list[TakenIn | Parted | Returned]:
     """The entries after a position by which creatures come to a run, or leave it, in order.
 
     Args:
         batches: The run's journal.
         position: The position.
-        states: States of the run that are known: with which executions began.
     """
-    joining = [state.pending_merge for state in states if state.pending_merge is not None]
-    rounds = {each.merge: (each.other_position, each.other_started_at) for each in joining}
     found: list[TakenIn | Parted | Returned] = []
     for at, entry in (each for batch in batches for each in placed(batch)):
         kind = entry.get("kind")
-        if kind == "MergeAccepted":
-            rounds[entry["merge"]] = (entry["other_position"], entry.get("other_started_at", 0))
-        elif kind == "RunMerged" and at > position:
-            theirs, began = rounds.get(entry["merge"], (0, 0))
+        if at <= position:
+            continue
+        if kind == "RunMerged":
+            theirs, began = entry["merged_run_position"] - 1, entry["merged_run_started_at"]
             found.append(TakenIn(at, entry, entry["merged_run"], entry["merge"], theirs, began))
-        elif kind == "ComponentChanged" and at > position and (parts := parts_of(entry)):
+        elif kind == "ComponentChanged" and (parts := parts_of(entry)):
             found.append(Parted(at, entry, parts))
-        elif kind == "RunReopened" and at > position and (home := entry.get("claimed")):
+        elif kind == "RunReopened" and (home := entry.get("claimed")):
             homes = {RunId(each["run"]) for each in home.values()}
             found.append(Returned(at, entry, tuple(sorted(homes))))
     return found
@@ -229,9 +224,9 @@ def taken_in(
         journal: The journal of the one that was taken in; after `taken.theirs` is enough.
         states: States of that one that are known.
         whole: Whether that is all of its journal, and it is the run that was meant: then it
-            cannot have offered itself where it does not say so.
+            cannot have been frozen where it does not say so.
     """
-    offered = False
+    frozen = False
     for position, entry in journal:
         if position <= taken.theirs or entry.get("merge") != taken.op:
             continue
@@ -241,7 +236,7 @@ def taken_in(
         if kind == "MergeFailed" and entry["other"] == run:
             said = f"the journal of {taken.of!r} has `MergeFailed` at {position}: it lives on alone"
             return Heard("not", said)
-        offered |= kind == "MergeOffered"
+        frozen |= kind == "MergeFrozen"
     for state in states:
         word, joining = state.merges.get(taken.op), state.pending_merge
         if word is not None and word.other == run and word.outcome == "merged":
@@ -249,9 +244,9 @@ def taken_in(
         if word is not None and word.other == run and word.position > taken.theirs:
             said = f"{taken.of!r} gave the merge up at {word.position}: it lives on alone"
             return Heard("not", said)
-        offered |= joining is not None and (joining.merge, joining.status) == (taken.op, "offered")
-    if whole and not offered:
-        return Heard("never", f"{taken.of!r} has not offered itself: it lives on alone")
+        frozen |= joining is not None and (joining.merge, joining.status) == (taken.op, "frozen")
+    if whole and not frozen:
+        return Heard("never", f"{taken.of!r} was never frozen for it: it lives on alone")
     return OPEN
 
 

@@ -181,20 +181,20 @@ class RunContext:
         self.journal.record(entry)
 
     def _has_unfinished_work(self) -> bool:
-        """Whether a swap, or a run merge without an offer, is pending."""
+        """Whether a swap is pending, or a run merge for which the run is not frozen."""
         merge = self.state.pending_merge
-        # Once this run has offered its state, only the other run decides how the merge ends.
+        # Only the coordinator decides how the merge of a frozen run ends.
         return self.state.pending_change is not None or (
-            merge is not None and merge.status != "offered"
+            merge is not None and merge.status != "frozen"
         )
 
     def _fail_unfinished(self) -> None:
-        """Records that a swap, and a run merge without an offer, failed: the run ends first."""
+        """Records that a swap or an unfrozen run merge failed, since the run ends first."""
         if (change := self.state.pending_change) is not None:
             error = "the run ended first"
             self.record(j.SwapFailed(graph_version=change.graph_version, error=error))
         merge = self.state.pending_merge
-        if merge is not None and merge.status != "offered":
+        if merge is not None and merge.status != "frozen":
             reason = f"{self.state.run!r} ended first"
             self.record(j.MergeFailed(merge=merge.merge, other=merge.other, reason=reason))
 

@@ -155,14 +155,14 @@ async def load_reopen_state(
         end: The last state of the run in the store.
 
     Raises:
-        UsageError: the run is completed, or has no crew, or has offered a run merge whose outcome
+        UsageError: the run is completed, or has no crew, or is frozen for a run merge whose outcome
             it does not know; or the run that its agents came from has claimed them.
         StoreIncomplete: the store lacks rows of the run.
     """
-    if end.pending_merge is not None and end.pending_merge.status == "offered":
+    if end.pending_merge is not None and end.pending_merge.status == "frozen":
         other = end.pending_merge.other
         raise UsageError(
-            f"the run {run!r} has offered a merge with {other!r} and does not know the outcome, "
+            f"the run {run!r} is frozen for a merge with {other!r} and does not know the outcome, "
             "which the journal of that run has",
             remedy=f"See that run with `crewlog show {other}`, or continue from a checkpoint of "
             f"this one with `crewlog fork {run}@POSITION`.",

@@ -8,6 +8,7 @@ __all__ = [
     "LARGEST_POSITION",
     "NOTIFY_MERGE",
     "PAYLOAD_HASH",
+    "REQUEST_MERGE",
     "SEARCH_ATTRIBUTES",
     "STORE_WAIT",
     "TASK_QUEUE",
@@ -19,7 +20,9 @@ TASK_QUEUE = "crewlog"
 """The default task queue."""
 
 NOTIFY_MERGE = "notify_merge"
-"""The signal by which a run asks another run to read its stored state, for a run merge."""
+"""The signal by which the coordinator of a run merge confirms that its outcome is stored."""
+REQUEST_MERGE = "request_merge"
+"""The update by which a run asks another one to coordinate a run merge, or to freeze for it."""
 PAYLOAD_HASH = "payload_hash"
 """The query that returns the hash of its argument. The answer proves that the workers can read a
 payload that a client has put into external storage."""

@@ -98,7 +98,8 @@ class RunView(Model):
     is_idle: bool = False
     """Whether the run is idle: it waits for a message to its agents with channels."""
     merge_status: str = ""
-    """The status of a run merge: `requested`, `draining`, `surviving` or `offered`; else empty."""
+    """The status of a run merge: `requested`, `coordinating`, `draining` or `frozen`; else
+    empty."""
     usage: Usage = Usage()
     error: str = ""
     end_reason: EndReason = ""

@@ -123,6 +123,8 @@ def _run_merged(
         "affected_creatures": change.affected_creatures,
         "events": tuple(_events(engine.plan, plan, prepared)),
         "merged_run": prepared.merged_run,
+        "merged_run_position": prepared.position,
+        "merged_run_started_at": prepared.started_at,
         "merged_state": prepared.state,
         "renames": change.renamed,
         "merged_agents": prepared.agents,

@@ -54,7 +54,7 @@ RUN_EVENTS: tuple[type[j.Entry], ...] = (
     j.SwapFailed,
     j.MergeRequested,
     j.MergeAccepted,
-    j.MergeOffered,
+    j.MergeFrozen,
     j.MergeFailed,
     j.RunEndedByMerge,
     j.DefinitionChanged,

@@ -20,8 +20,11 @@ from crewlog.state.calls.command import (
     RecordUse,
 )
 from crewlog.state.calls.merge import (
+    ASK_OTHER_RUN,
     PREPARE_MERGE,
     READ_OTHER_RUN,
+    AskOtherRun,
+    AskOtherRunResult,
     PrepareMerge,
     PrepareMergeResult,
     ReadOtherRun,
@@ -77,6 +80,7 @@ from crewlog.state.calls.tool import (
 from crewlog.state.calls.view import View
 
 __all__ = [
+    "ASK_OTHER_RUN",
     "CALL_MODEL",
     "CALL_TOOL",
     "CHECK_ARGUMENTS",
@@ -94,6 +98,8 @@ __all__ = [
     "RESTORE_STATE",
     "STORE_BATCH",
     "ArtifactChange",
+    "AskOtherRun",
+    "AskOtherRunResult",
     "CallInput",
     "CallModel",
     "CallModelResult",

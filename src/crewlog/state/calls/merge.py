@@ -1,6 +1,8 @@
-"""Prepare a run merge."""
+"""Ask the other run of a run merge, read it, and prepare the merge."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from pydantic import Field
 
@@ -8,8 +10,36 @@ from crewlog.ids import AgentName, ContentHash, LogName, NodeName, RunId
 from crewlog.model import Json, Model
 from crewlog.state.components import ComponentChange
 
+ASK_OTHER_RUN = "ask_other_run"
 READ_OTHER_RUN = "read_other_run"
 PREPARE_MERGE = "prepare_merge"
+
+
+class AskOtherRun(Model):
+    """Asks the other run of a merge to coordinate it, or to freeze."""
+
+    run: RunId
+    """The run that asks."""
+    definition: ContentHash
+    """The definition of that run."""
+    other: RunId
+    """The run that is asked."""
+    merge: str
+    """The id of the merge."""
+    to: Literal["coordinate", "freeze"]
+    request: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The command that requests the merge, as it was sent, if it is signed; else empty."""
+
+
+class AskOtherRunResult(Model):
+    """The answer of the other run."""
+
+    frozen_position: int = 0
+    """The journal position at which it froze; 0: it coordinates, or refuses."""
+    refused: str = ""
+    """Why it refuses, with a remedy; empty: it does what it was asked."""
+    may_retry: bool = False
+    """Whether the same request may succeed later."""
 
 
 class ReadOtherRun(Model):
@@ -25,8 +55,11 @@ class ReadOtherRun(Model):
     """The id of the merge."""
     sure: bool = True
     """Whether the other run is known to be open; else the server is asked whether it has ended."""
-    recall: bool = False
-    """Whether to search its journal for the outcome of the merge."""
+    recall_after: int | None = None
+    """The journal position after which to search its journal for the outcome of the merge; none:
+    its state is enough."""
+    find_widenings: bool = False
+    """Whether to find out what the merge widens, if that run asks this one to freeze."""
 
 
 class ReadOtherRunResult(Model):
@@ -41,6 +74,10 @@ class ReadOtherRunResult(Model):
     """Whether it was terminated or does not exist: the store refuses its entries from now on."""
     recalled: bool = False
     """Whether the state contains the outcome of the merge from the journal."""
+    widens: tuple[str, ...] = ()
+    """With `find_widenings`: what the merge widens; see `PrepareMergeResult.widens`."""
+    refused: str = ""
+    """With `find_widenings`: why the runs cannot merge; empty if they can."""
     at: int = 0
     """When it was read, in milliseconds since the epoch."""
 
@@ -54,8 +91,14 @@ class PrepareMerge(Model):
     """Its definition."""
     other: RunId
     """The merged run."""
+    merge: str = ""
+    """The id of the merge; empty with `decide`."""
+    entered_at: int = 0
+    """The journal position at which the surviving run entered the merge."""
+    started_at: int = 0
+    """When the surviving run was started, in milliseconds since the epoch."""
     position: int = 0
-    """The position of its last state; 0: the last stored one."""
+    """The position at which it froze; 0 with `decide`: its last stored state."""
     operation: dict[str, Json]
     """The `connect` or `wire` that connects the two, with the names of each run."""
     asks: RunId
@@ -85,6 +128,8 @@ class PrepareMergeResult(Model):
     """The merged run."""
     position: int = 0
     """The position of its last state."""
+    started_at: int = 0
+    """When it was started, in milliseconds since the epoch."""
     adds_budgets: bool = False
     """Whether the remaining quotas and budgets of both are added: both have the same limits and
     come from one run by splits alone, which divided them."""
@@ -106,7 +151,7 @@ class PrepareMergeResult(Model):
     what: str = ""
     """What changes, in a line, for people."""
     widens: tuple[str, ...] | None = None
-    """Each widening against the definition in force; none if it was not judged."""
+    """Each widening against the definition of either run; none if both have an open policy."""
     warnings: tuple[str, ...] = ()
     """Of a dry run: likely mistakes; see `SwapReport`."""
     refused: str = ""

@@ -10,7 +10,7 @@ STORE_BATCH = "store_batch"
 
 
 class MergeNotification(Model):
-    """Makes another run read the stored state of this one."""
+    """Confirms the outcome of a merge: the other run reads the stored state of this one."""
 
     merge: str
     """The id of the merge."""
@@ -33,7 +33,5 @@ class StoreBatch(Model):
 class StoreBatchResult(Model):
     """The result of the notifications of a `StoreBatch`."""
 
-    gone: tuple[RunId, ...] = ()
-    """The runs that have ended or do not exist."""
     unsent: tuple[MergeNotification, ...] = ()
     """The notifications that may not have arrived."""

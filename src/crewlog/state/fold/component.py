@@ -20,13 +20,14 @@ def _fold_merge_requested(state: CrewState, entry: j.MergeRequested, position: i
     pending = PendingMerge(
         merge=entry.merge,
         other=entry.other,
-        status="requested",
+        status=entry.status,
         at=entry.at,
         deadline=entry.deadline,
+        requester=state.run,
         operation=entry.operation,
+        request=entry.request,
         agents=entry.agents,
         has_flow=entry.has_flow,
-        priority=(entry.at, state.run),
         position=position,
         by=entry.by,
     )
@@ -35,41 +36,43 @@ def _fold_merge_requested(state: CrewState, entry: j.MergeRequested, position: i
 
 @handles(j.MergeAccepted)
 def _fold_merge_accepted(state: CrewState, entry: j.MergeAccepted, position: int) -> Changes:
-    pending = state.pending_merge
-    if pending is None or pending.merge != entry.merge:
-        pending = PendingMerge(
-            merge=entry.merge,
-            other=entry.other,
-            status=entry.status,
-            operation=entry.operation,
-            agents=entry.agents,
-            has_flow=entry.has_flow,
-            priority=(entry.requested_at, entry.other),
-            position=position,
-            by=entry.by,
-        )
-    changes = {
-        "status": entry.status,
-        "at": entry.at,
-        "deadline": entry.deadline,
-        "other_position": entry.other_position,
-        "other_started_at": entry.other_started_at,
-    }
-    return {"pending_merge": pending.model_copy(update=changes)}
+    own = state.pending_merge  # of a run that asked the other one to coordinate
+    pending = PendingMerge(
+        merge=entry.merge,
+        other=entry.other,
+        status=entry.status,
+        at=entry.at,
+        deadline=entry.deadline,
+        requester=entry.requester,
+        operation=entry.operation,
+        request=entry.request,
+        agents=entry.agents,
+        has_flow=entry.has_flow,
+        position=own.position if own is not None and own.merge == entry.merge else position,
+        other_position=entry.other_position,
+        other_started_at=entry.other_started_at,
+        by=entry.by,
+    )
+    return {"pending_merge": pending}
 
 
-@handles(j.MergeOffered)
-def _fold_merge_offered(state: CrewState, entry: j.MergeOffered, _position: int) -> Changes:
+@handles(j.MergeFrozen)
+def _fold_merge_frozen(state: CrewState, entry: j.MergeFrozen, position: int) -> Changes:
     if state.pending_merge is None:
         return {}
-    changes = {"status": "offered", "at": entry.at, "deadline": 0}
+    changes = {"status": "frozen", "at": entry.at, "deadline": 0, "frozen_position": position}
     return {"pending_merge": state.pending_merge.model_copy(update=changes)}
 
 
 @handles(j.MergeFailed)
 def _fold_merge_failed(state: CrewState, entry: j.MergeFailed, position: int) -> Changes:
-    reason = excerpt(entry.reason, REASON_LENGTH)
-    outcome = MergeOutcome(outcome="failed", other=entry.other, position=position, reason=reason)
+    outcome = MergeOutcome(
+        outcome="failed",
+        other=entry.other,
+        position=position,
+        reason=excerpt(entry.reason, REASON_LENGTH),
+        may_retry=entry.may_retry,
+    )
     return outcome_changes(state, entry.merge, outcome)
 
 
@@ -96,7 +99,13 @@ def _fold_run_merged(state: CrewState, entry: j.RunMerged, position: int) -> Cha
     merged = CrewState.from_json(entry.merged_state)
     changes = merged_state_changes(state, merged, MergeNames.of(entry, state.visits))
     both = state.model_copy(update=changes)
-    outcome = MergeOutcome(outcome="merged", other=entry.merged_run, position=position)
+    outcome = MergeOutcome(
+        outcome="merged",
+        other=entry.merged_run,
+        position=position,
+        merged_position=entry.merged_run_position,
+        merged_started_at=entry.merged_run_started_at,
+    )
     return {
         **changes,
         **replace_graph(both, entry, position),

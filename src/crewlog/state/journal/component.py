@@ -20,7 +20,7 @@ __all__ = [
     "LogsMerged",
     "MergeAccepted",
     "MergeFailed",
-    "MergeOffered",
+    "MergeFrozen",
     "MergeRequested",
     "RunEndedByMerge",
     "RunMerged",
@@ -87,6 +87,10 @@ class RunMerged(GraphReplacement):
     """The changes of agents and connections."""
     merged_run: RunId
     """The merged run."""
+    merged_run_position: int
+    """The position in its journal at which it froze: its last state."""
+    merged_run_started_at: int
+    """When it was started, in milliseconds since the epoch."""
     merge: str
     """The id of the merge."""
     merged_state: dict[str, Json] = Field(default_factory=dict[str, Json])
@@ -124,13 +128,16 @@ class RunMerged(GraphReplacement):
 
 
 class MergeRequested(Entry):
-    """The run asked another one to merge."""
+    """The run requested a merge with another one."""
 
     kind: Literal["MergeRequested"] = "MergeRequested"
     merge: str
     """The id of the merge, the same in both runs."""
     other: RunId
     """The other run."""
+    status: Literal["requested", "coordinating"]
+    """`coordinating`: this run will survive. `requested`: the other one will, and is asked to
+    coordinate."""
     operation: Json = None
     """The operation that connects them, with the name of the other run."""
     what: str = ""
@@ -139,53 +146,59 @@ class MergeRequested(Entry):
     """The number of agents with channels of this run: the larger run survives."""
     has_flow: bool = False
     """Whether this run has a flow: then it survives."""
+    request: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The command as it was sent, if it is signed: the other run verifies it, too."""
     deadline: int
-    """Until when it waits for an answer, in milliseconds since the epoch."""
+    """Until when this run must be frozen, or the other one, in milliseconds since the epoch."""
     by: str = ""
     reason: str = ""
     command: CommandId | None = None
 
 
 class MergeAccepted(Entry):
-    """The run agreed to merge with another one."""
+    """The run entered a merge for which the other run asked it."""
 
     kind: Literal["MergeAccepted"] = "MergeAccepted"
     merge: str
     """The id of the merge."""
     other: RunId
     """The other run."""
-    status: Literal["draining", "surviving"]
-    """`draining`: this run will be merged into the other one. `surviving`: the other way round."""
+    status: Literal["draining", "coordinating"]
+    """`draining`: this run will be merged into the other one. `coordinating`: the other way
+    round."""
     deadline: int
-    """Until when this run must drain, or the other one must offer itself, in milliseconds since the
+    """Until when this run must drain, or the other one must be frozen, in milliseconds since the
     epoch."""
+    requester: RunId
+    """The run whose command requests the merge."""
     other_position: int
     """The journal position at which the other run entered the merge."""
     other_started_at: int = 0
     """When the other run was started, in milliseconds since the epoch."""
     operation: Json = None
-    """Of a run that was asked: the operation that connects them."""
+    """The operation that connects the runs."""
+    request: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The command that requests the merge, as it was sent, if it is signed."""
     agents: int = 0
-    """Of a run that was asked: the other run's number of agents with channels."""
+    """The number of agents with channels of this run."""
     has_flow: bool = False
-    """Of a run that was asked: whether the other one has a flow."""
-    requested_at: int = 0
-    """Of a run that was asked: when, in milliseconds since the epoch, by the other run's clock."""
+    """Whether this run has a flow."""
     by: str = ""
-    """Of a run that was asked: the principal of the request."""
+    """The principal of the request."""
 
 
-class MergeOffered(Entry):
-    """The run has drained: the other one may merge it.
+class MergeFrozen(Entry):
+    """The run has drained: the coordinator may merge it.
 
-    From here on it records nothing that changes it, until it has read the outcome in the other run.
+    From here on it records nothing that changes it, until it has read the outcome in the
+    coordinator's journal.
     """
 
-    kind: Literal["MergeOffered"] = "MergeOffered"
+    kind: Literal["MergeFrozen"] = "MergeFrozen"
     merge: str
     """The id of the merge."""
     other: RunId
-    """The surviving run."""
+    """The coordinator, which survives."""
 
 
 class MergeFailed(Entry):
@@ -193,11 +206,13 @@ class MergeFailed(Entry):
 
     kind: Literal["MergeFailed"] = "MergeFailed"
     merge: str
-    """The id of the merge. A run that refuses a request has not entered it."""
+    """The id of the merge."""
     other: RunId
     """The other run."""
     reason: str
     """Why, for people, with a remedy."""
+    may_retry: bool = False
+    """Whether it failed only because a run was busy: the same request may succeed later."""
 
 
 class RunEndedByMerge(Entry):
@@ -238,7 +253,7 @@ ComponentEntry = (
     | RunMerged
     | MergeRequested
     | MergeAccepted
-    | MergeOffered
+    | MergeFrozen
     | MergeFailed
     | RunEndedByMerge
     | LogsMerged

@@ -1,33 +1,36 @@
-"""The protocol of a run merge, which is safe against lost messages.
+"""The protocol of a run merge, which the surviving run coordinates.
 
-    requested ──► surviving ────────────► RunMerged: the other run is part of this one
-      │      └──► draining ──► offered ─► RunEndedByMerge: this run ends, and continues there
-      └── each of them ──► MergeFailed: both continue alone
+    coordinator   MergeRequested or MergeAccepted ──► RunMerged, or MergeFailed
+                    │ an update asks the other run to freeze     │ a signal confirms the outcome
+    other run       └──► MergeAccepted ──► MergeFrozen ──────────┴► RunEndedByMerge, or MergeFailed
 
-Each run records its status in its own journal, and stores it before it notifies the other run. A
-notification carries no data: a run that gets one, or whose time has come, loads the stored state of
-the other run, and `next_move` decides. So a notification may be lost, repeated, forged or late.
+The run of the command requests the merge. If it survives, it coordinates; otherwise it asks the
+other run by an update to coordinate. A run that gets an update reads the stored state of the run
+that sent it, and decides by that alone: an update or a signal may be lost, repeated, forged or
+late. Each run stores what it records before it sends or answers anything.
 
 Why no agent is ever in two open runs, and none gets lost:
 
-- A run merges the other one only if the *stored* state of that says `offered`, to itself, in the
-  same round (`PendingMerge.position` and `other_position`: where each journal entered the merge).
-  Then it has recorded the outcome, and never takes it back.
-- A run that is `offered` records nothing that changes it (its commands wait), and leaves that
-  status only by the *stored* outcome of the other run: `merged`, `failed`, or no trace of that
-  round in a state that is newer than its start. An older state, of a slow read, decides nothing.
+- Only the coordinator decides, and its stored journal has the decision. It records `RunMerged` only
+  after the other run has stored `MergeFrozen`, and never takes an outcome back.
+- A frozen run records nothing that changes it (its commands wait), and leaves that status only by
+  the stored outcome of the coordinator: merged, failed, or no trace of that round in a newer state
+  than its start. An older state, of a slow read, decides nothing. So a timeout alone never decides.
 - The stored state may be behind the run, and is never ahead of it. So an outcome that was read is
-  valid. If the other run was terminated, the store first refuses its further entries (`gone`): then
-  what it recorded and never stored did not happen.
+  valid. If the coordinator was terminated, the store first refuses its further entries (`gone`):
+  then what it recorded and never stored did not happen.
 - A state keeps its last outcomes (`OUTCOMES_KEPT`), each with its round. If it has none of a round
   any more, the journal is searched for one (`recall`) before anything follows from that.
 
-Why it ends: each status but `offered` has a deadline at which it fails, and an offered run gets the
-outcome within the deadline of the other run. If requests meet, the first one (then: that of the
-smaller run id) continues, and a run that has only requested gives up its own request for it. So in
-a ring of requests the first one always continues. A run that is busy with another merge, or with a
-change, does not answer: the request waits until its deadline, and is read again by notifications
-that are repeated (`is_request_pending`). A paused run refuses: a merge must not end the pause.
+Why it ends: each status but `frozen` has a deadline at which it fails, and a frozen run gets the
+outcome within the deadline of the coordinator. A run in a merge refuses each other request, which
+may be repeated later. Only a run that has asked another one to coordinate gives its own request up
+if it is asked to freeze, and of two coordinators that ask each other the one that does not survive
+does. So of requests that form a ring one succeeds: the smallest run of it coordinates nothing. A
+paused run refuses: a merge must not end the pause.
+
+A run has at most one read in flight, and enters a merge only by the result of one. So no read from
+before it entered can decide how the merge ends.
 """
 
 from __future__ import annotations
@@ -39,40 +42,40 @@ from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.ids import CommandId, RunId, StepId, merge_id
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.components import Rename
 from crewlog.state.model import CrewState, MergeOutcome, PendingMerge
 
 REQUEST_TIMEOUT = 60_000
-"""Milliseconds for which a request waits for an answer."""
+"""Milliseconds in which the run that is asked to coordinate must ask this one to freeze."""
 DRAIN_TIMEOUT = 60_000
-"""Milliseconds in which the merged run must drain."""
-OFFER_TIMEOUT = 150_000
-"""Milliseconds for which the surviving run waits for the offer: more than the other run's
-`DRAIN_TIMEOUT` and a read."""
+"""Milliseconds in which the run that is asked to freeze must drain."""
+FREEZE_TIMEOUT = 90_000
+"""Milliseconds in which the other run must be frozen: its `DRAIN_TIMEOUT`, and time to answer."""
 READ_INTERVAL = 10_000
-"""Milliseconds between two reads of the other run without a notification."""
+"""Milliseconds between two reads of a frozen run without a confirmation."""
 MAX_READ_INTERVAL = 600_000
 """The longest such interval: it grows with the time of waiting, so that the history stays short."""
 OUTCOMES_KEPT = 20
 """The most outcomes of merges that a state keeps; the journal has all of them."""
 
+NextEntry = j.MergeAccepted | j.MergeFrozen | j.MergeFailed
+"""What a run records before the outcome."""
 
-class Move(NamedTuple):
-    """What a run does next in a merge.
 
-    After `record`: ask for the next move. Once that is another one, or none: store the entries,
-    and then notify each of the other runs (`to`). Before `merge` neither is needed: an offered run
-    waits for the outcome alone.
-    """
+class Refusal(NamedTuple):
+    """Why a run does not do what another one asks."""
 
-    does: Literal["record", "merge", "recall"]
-    """`record`: record the entry. `merge`: make the merged definition now, from the state that was
-    read, and record it while `may_merge` is true. `recall`: search the other run's journal for its
-    `RunMerged` of the merge, see `recall`."""
-    to: RunId
-    """The other run."""
-    entry: j.MergeAccepted | j.MergeOffered | j.MergeFailed | j.RunEndedByMerge | None = None
-    """The entry to record."""
+    reason: str
+    """Why, for people, with a remedy."""
+    may_retry: bool = False
+    """Whether the same request may succeed later."""
+
+
+class RunSize(NamedTuple):
+    """What decides which of two runs survives."""
+
+    agents: int
+    """The number of agents with channels."""
+    has_flow: bool
 
 
 def merge_request(
@@ -80,11 +83,12 @@ def merge_request(
     other: RunId,
     command: CommandId,
     *,
+    survives: bool,
     at: int,
     operation: Json,
     what: str,
-    agents: int,
-    has_flow: bool,
+    size: RunSize,
+    request: dict[str, Json] | None = None,
     by: str = "",
     reason: str = "",
 ) -> j.MergeRequested:
@@ -92,13 +96,14 @@ def merge_request(
 
     Args:
         own: The run.
-        other: The run that is asked.
+        other: The other run.
         command: The command that requests it.
+        survives: Whether this run survives, by the last stored state of the other one.
         at: Now, in milliseconds since the epoch.
         operation: The operation that connects them, as JSON.
         what: The same, in a line.
-        agents: The number of agents with channels of the run.
-        has_flow: Whether it has a flow.
+        size: The size of the run.
+        request: The command as it was sent, if it is signed.
         by: The principal.
         reason: The reason that the principal gave.
 
@@ -111,11 +116,13 @@ def merge_request(
         at=at,
         merge=merge_id(own.run, command),
         other=other,
+        status="coordinating" if survives else "requested",
         operation=operation,
         what=what,
-        agents=agents,
-        has_flow=has_flow,
-        deadline=at + REQUEST_TIMEOUT,
+        agents=size.agents,
+        has_flow=size.has_flow,
+        request=request or {},
+        deadline=at + (FREEZE_TIMEOUT if survives else REQUEST_TIMEOUT),
         by=by,
         reason=reason,
         command=command,
@@ -168,19 +175,225 @@ def merge_description(pending: PendingMerge) -> str:
     other = pending.other
     return {
         "requested": f"asked {other} to merge: waits for its answer",
-        "surviving": f"takes over the agents of {other}: waits until that has drained",
+        "coordinating": f"takes over the agents of {other}: waits until that has drained",
         "draining": f"merges into {other}: drains first",
-        "offered": f"merges into {other}: waits for the outcome",
+        "frozen": f"merges into {other}: waits for the outcome",
     }[pending.status]
 
 
-# -- reads -----------------------------------------------------------------------------------
+# -- a request of another run ----------------------------------------------------------------
+
+
+def answer_request(
+    own: CrewState, other: CrewState | None, merge: str, at: int, size: RunSize
+) -> Refusal | tuple[NextEntry, ...]:
+    """What follows from an update by which another run asks this one to coordinate, or to freeze.
+
+    Returns:
+        Why this run refuses, or the entries to record; none if it has accepted before.
+
+    Args:
+        own: The run.
+        other: The stored state of the other run; none: nothing is stored.
+        merge: The merge.
+        at: Now, in milliseconds since the epoch.
+        size: The size of the run.
+    """
+    mine, theirs = own.pending_merge, other.pending_merge if other is not None else None
+    if mine is not None and mine.merge == merge and mine.status != "requested":
+        return ()
+    if (
+        other is None
+        or theirs is None
+        or (theirs.merge, theirs.other) != (merge, own.run)
+        or theirs.status not in ("requested", "coordinating")
+    ):
+        return Refusal(f"the journal of the other run has no such request to {own.run!r}")
+    if theirs.other_started_at not in (0, own.started_at):
+        return Refusal(f"the id {own.run!r} now belongs to another run")
+    if refusal := _refusal(own, other, theirs, at):
+        return refusal
+    survives = theirs.status == "requested"
+    entries: list[NextEntry] = []
+    if mine is not None and mine.merge != merge:
+        if not _gives_way(own, mine, other, theirs):
+            return Refusal(
+                f"{own.run!r} is about to merge with {mine.other!r}: retry when that has ended",
+                may_retry=True,
+            )
+        why = f"{own.run!r} merges by a request of {other.run!r}: retry when that has ended"
+        entries.append(_failed(mine, Refusal(why, may_retry=True)))
+    if size.has_flow and theirs.has_flow:
+        return Refusal(
+            f"both {own.run!r} and {other.run!r} have a flow, and a run has only one: connect "
+            "runs of which at most one has a flow"
+        )
+    if survives != _survives(own.run, size, other.run, RunSize(theirs.agents, theirs.has_flow)):
+        return Refusal(f"{own.run!r} was changed since the request: retry", may_retry=True)
+    entries.append(
+        j.MergeAccepted(
+            at=at,
+            merge=merge,
+            other=other.run,
+            status="coordinating" if survives else "draining",
+            deadline=at + (FREEZE_TIMEOUT if survives else DRAIN_TIMEOUT),
+            requester=theirs.requester,
+            other_position=theirs.position,
+            other_started_at=other.started_at,
+            operation=theirs.operation,
+            request=theirs.request,
+            agents=size.agents,
+            has_flow=size.has_flow,
+            by=theirs.by,
+        )
+    )
+    return tuple(entries)
+
+
+def _refusal(own: CrewState, other: CrewState, theirs: PendingMerge, at: int) -> Refusal | None:
+    """Why a run cannot merge now, whatever the request; None: it can."""
+    if theirs.merge in own.merges or at >= theirs.deadline or other.is_ended:
+        return Refusal(f"the request of {other.run!r} is over")
+    if own.surviving_run is not None:
+        return Refusal(f"{own.run!r} was merged into {own.surviving_run!r}: name that run")
+    if own.is_ended:
+        return Refusal(f"{own.run!r} has ended ({own.status}): `crewlog resume` may reopen it")
+    if own.status == "stopping":
+        return Refusal(f"{own.run!r} is being stopped")
+    if other.status == "stopping":
+        return Refusal(f"{other.run!r} is being stopped")
+    if own.status == "paused":
+        return Refusal(f"{own.run!r} is paused: resume it, and retry")
+    if own.pending_change is not None:
+        return Refusal(
+            f"{own.run!r} is about to swap to graph v{own.pending_change.graph_version}: retry "
+            "when it has",
+            may_retry=True,
+        )
+    return None
+
+
+def _gives_way(own: CrewState, mine: PendingMerge, other: CrewState, theirs: PendingMerge) -> bool:
+    """Whether a run gives up its own merge for one in which another run asks it to freeze."""
+    if theirs.status != "coordinating":
+        return False
+    if mine.status == "requested":
+        return True
+    # Of two coordinators that ask each other, the one that really survives refuses to freeze.
+    return (mine.status, mine.other) == ("coordinating", other.run)
+
+
+def _survives(own: RunId, size: RunSize, other: RunId, theirs: RunSize) -> bool:
+    """Whether a run survives the merge with another one.
+
+    The one with a flow does, or the one with more agents, or the one with the smaller id.
+    """
+    if size.has_flow != theirs.has_flow:
+        return size.has_flow
+    return (-size.agents, own) < (-theirs.agents, other)
+
+
+# -- the own merge ---------------------------------------------------------------------------
+
+
+def next_entry(
+    own: CrewState, at: int, *, has_drained: bool, ending_turns: Sequence[StepId] = ()
+) -> j.MergeFrozen | j.MergeFailed | None:
+    """What a run records next in its merge, whatever the other run does; None: nothing now.
+
+    Args:
+        own: The run.
+        at: Now, in milliseconds since the epoch.
+        has_drained: Whether the run has drained: no call is in flight, and no turn ends first.
+        ending_turns: The turns of removed agents, which end before the merge.
+    """
+    mine = own.pending_merge
+    if mine is None or mine.status == "frozen" or own.is_ended:
+        return None
+    if own.status == "stopping":
+        return _failed(mine, Refusal(f"{own.run!r} is being stopped"))
+    if own.status == "paused" and mine.status != "requested":
+        return _failed(mine, Refusal(f"{own.run!r} was paused: resume it, and retry"))
+    if at >= mine.deadline:
+        return _failed(mine, Refusal(_timeout_reason(mine, ending_turns), may_retry=True))
+    if mine.status == "draining" and has_drained:
+        return j.MergeFrozen(merge=mine.merge, other=mine.other)
+    return None
+
+
+def _timeout_reason(mine: PendingMerge, ending_turns: Sequence[StepId]) -> str:
+    remedy = "check that it has a worker, and retry"
+    if mine.status == "requested":
+        return f"{mine.other!r} did not answer within {REQUEST_TIMEOUT // 1000} s: {remedy}"
+    if mine.status == "coordinating":
+        return f"{mine.other!r} did not drain within {FREEZE_TIMEOUT // 1000} s: {remedy}"
+    limit = DRAIN_TIMEOUT // 1000
+    if ending_turns:
+        return (
+            f"the turns {', '.join(ending_turns)} of removed agents did not end in {limit} s:"
+            " retry when `crewlog show` no longer lists them"
+        )
+    return f"its calls in flight did not complete within {limit} s: retry when they have"
+
+
+def may_merge(own: CrewState, merge: str) -> bool:
+    """Whether the coordinator may record the merge that it prepared.
+
+    Meanwhile the deadline may have passed, or people may have paused the run: a merge must not end
+    the pause.
+    """
+    mine = own.pending_merge
+    return (
+        mine is not None
+        and (mine.merge, mine.status) == (merge, "coordinating")
+        and own.status not in ("paused", "stopping")
+    )
+
+
+def is_frozen_for(
+    other: CrewState, coordinator: RunId, merge: str, position: int, started_at: int
+) -> bool:
+    """Whether a stored state is frozen for a coordinator in this round: it may be merged.
+
+    Args:
+        other: The state of the other run.
+        coordinator: The run that coordinates.
+        merge: The merge.
+        position: The journal position at which the coordinator entered it.
+        started_at: When the coordinator was started, in milliseconds since the epoch.
+    """
+    theirs = other.pending_merge
+    return (
+        theirs is not None
+        and (theirs.merge, theirs.other, theirs.status) == (merge, coordinator, "frozen")
+        and (theirs.other_position, theirs.other_started_at) == (position, started_at)
+    )
+
+
+def merge_failed(own: CrewState, refusal: Refusal) -> j.MergeFailed | None:
+    """The entry by which a run gives its merge up; None if it has none, or is frozen."""
+    mine = own.pending_merge
+    if mine is None or mine.status == "frozen" or own.is_ended:
+        return None
+    return _failed(mine, refusal)
+
+
+def _failed(mine: PendingMerge, refusal: Refusal) -> j.MergeFailed:
+    return j.MergeFailed(
+        merge=mine.merge,
+        other=mine.other,
+        reason=refusal.reason[:2000],
+        may_retry=refusal.may_retry,
+    )
+
+
+# -- the outcome -----------------------------------------------------------------------------
 
 
 def next_read_at(own: CrewState, last_read: int) -> int | None:
-    """When a run reads the other one again, in milliseconds since the epoch.
+    """When a frozen run reads the coordinator again, or any other one gives its merge up.
 
-    None if no merge is pending.
+    In milliseconds since the epoch; None if no merge is pending.
 
     Args:
         own: The run.
@@ -189,324 +402,88 @@ def next_read_at(own: CrewState, last_read: int) -> int | None:
     mine = own.pending_merge
     if mine is None:
         return None
-    next_read = last_read + min(max(READ_INTERVAL, (last_read - mine.at) // 8), MAX_READ_INTERVAL)
-    return min(next_read, mine.deadline) if mine.deadline > last_read else next_read
+    if mine.status != "frozen":
+        return mine.deadline
+    return last_read + min(max(READ_INTERVAL, (last_read - mine.at) // 8), MAX_READ_INTERVAL)
 
 
-def run_to_read(own: CrewState, merge: str, named: RunId) -> RunId:
-    """The run to read after a notification: the other run of a pending merge, whoever sent it.
+def find_outcome(
+    own: CrewState, coordinator: CrewState | None, *, gone: bool = False, recalled: bool = False
+) -> j.RunEndedByMerge | j.MergeFailed | Literal["recall"] | None:
+    """What follows from the stored state of the other run, for a run that does not coordinate.
 
-    Args:
-        own: The run.
-        merge: The merge that the notification names.
-        named: The run that it names.
-    """
-    mine = own.pending_merge
-    return mine.other if mine is not None and mine.merge == merge else named
-
-
-def is_request_pending(own: CrewState) -> bool:
-    """Whether each read comes with another notification, in case the first one was lost."""
-    return own.pending_merge is not None and own.pending_merge.status == "requested"
-
-
-# -- moves -----------------------------------------------------------------------------------
-
-
-def next_move(
-    own: CrewState,
-    other: CrewState | None,
-    merge: str,
-    at: int,
-    *,
-    has_drained: bool,
-    ending_turns: Sequence[StepId] = (),
-    gone: bool = False,
-    agents: int = 0,
-    has_flow: bool = False,
-    refusal: str = "",
-    recalled: bool = False,
-) -> Move | None:
-    """What a run does next in a merge; none: it waits, or the merge is not its own.
+    Returns:
+        The entry to record; `recall`: search the coordinator's journal for its `RunMerged` of the
+        merge first, see `recall`; None: nothing is decided.
 
     Args:
         own: The run.
-        other: The stored state of the other run; none: nothing is stored.
-        merge: The merge.
-        at: Now, in milliseconds since the epoch.
-        has_drained: Whether the run has drained: no call is in flight, and no turn ends first.
-        ending_turns: The turns of removed agents, which end before the merge.
-        gone: Whether the other run was terminated, or does not exist. The store refuses its further
-            entries, and `other` was loaded after that.
-        agents: The number of agents with channels of the run.
-        has_flow: Whether it has a flow.
-        refusal: Why the run cannot do what is requested, by its engine; empty: it can.
-        recalled: Whether `recall` added the outcome to `other`.
+        coordinator: The stored state of the other run; none: nothing is stored.
+        gone: Whether that run was terminated, or does not exist. The store refuses its further
+            entries, and `coordinator` was loaded after that.
+        recalled: Whether `recall` added the outcome to `coordinator`.
     """
     mine = own.pending_merge
-    if own.is_ended:
+    if mine is None or own.is_ended or mine.status == "coordinating":
         return None
-    if mine is None or mine.merge != merge:
-        if other is None or gone:
-            return None
-        return _action_on_request(own, other, merge, at, _RequestedRun(agents, has_flow, refusal))
-    if other is not None and other.run != mine.other:
+    if coordinator is None:
+        missing = Refusal(f"there is no run {mine.other!r}: `crewlog ps` lists the runs")
+        return _failed(mine, missing) if gone else None
+    if coordinator.run != mine.other:
         return None
-    if mine.status == "offered":
-        return _move_of_offered(mine, other, gone=gone, recalled=recalled)
-    if why := _failure_of(own, mine, other, at, ending_turns, gone=gone):
-        return _fail(mine.merge, mine.other, why)
-    if (
-        other is None
-        or other.pending_merge is None
-        or not _is_same_merge(mine, other.pending_merge)
-    ):
-        return None
-    return _action_in_status(mine, other, other.pending_merge, at, has_drained=has_drained)
-
-
-def may_merge(own: CrewState, merge: str) -> bool:
-    """Whether the prepared merge may be recorded.
-
-    Since the read, the deadline may have passed, or people may have paused the run: a merge must
-    not end the pause.
-    """
-    mine = own.pending_merge
-    return (
-        mine is not None
-        and (mine.merge, mine.status) == (merge, "surviving")
-        and own.status != "paused"
-    )
-
-
-class _RequestedRun(NamedTuple):
-    """The run that a request asks."""
-
-    agents: int
-    has_flow: bool
-    refusal: str
-
-
-def _action_on_request(
-    own: CrewState, other: CrewState, op: str, at: int, asked_run: _RequestedRun
-) -> Move | None:
-    """What follows from a request that is new to the run."""
-    theirs, mine = other.pending_merge, own.pending_merge
-    if (
-        theirs is None
-        or theirs.merge != op
-        or theirs.status != "requested"
-        or theirs.other != own.run
-    ):
-        return None
-    is_over = op in own.merges or at >= theirs.deadline or "stopping" in (own.status, other.status)
-    if is_over or other.is_ended or own.pending_change is not None:
-        return None
-    if mine is not None:
-        if mine.status != "requested" or mine.priority <= theirs.priority:
-            return None
-        return _fail(mine.merge, mine.other, f"an earlier request of {other.run!r} comes first")
-    if why := _refusal_of(own, other, theirs, asked_run):
-        return _fail(op, other.run, why)
-    survives = _survives(
-        own.run, asked_run.agents, other.run, theirs.agents, (asked_run.has_flow, theirs.has_flow)
-    )
-    accepted = _acceptance(op, other, theirs, at, is_merged=not survives)
-    request_fields = {
-        "operation": theirs.operation,
-        "agents": theirs.agents,
-        "has_flow": theirs.has_flow,
-        "requested_at": theirs.priority[0],
-        "by": theirs.by,
-    }
-    return Move("record", other.run, accepted.model_copy(update=request_fields))
-
-
-def _refusal_of(
-    own: CrewState, other: CrewState, theirs: PendingMerge, asked_run: _RequestedRun
-) -> str:
-    """Why a run refuses a request; empty if it accepts."""
-    if own.status == "paused":
-        return f"{own.run!r} is paused: resume it, and retry"
-    if asked_run.has_flow and theirs.has_flow:
-        return (
-            f"both {own.run!r} and {other.run!r} have a flow, and a run has only one: connect "
-            "runs of which at most one has a flow"
-        )
-    return asked_run.refusal
-
-
-def _survives(
-    own: RunId, mine: int, other: RunId, theirs: int, has_flow: tuple[bool, bool]
-) -> bool:
-    """Whether a run survives the merge with another one.
-
-    The one with a flow does, or the one with more agents, or the one with the smaller id.
-    """
-    if has_flow[0] != has_flow[1]:
-        return has_flow[0]
-    return (-mine, own) < (-theirs, other)
-
-
-def _acceptance(
-    op: str, other: CrewState, theirs: PendingMerge, at: int, *, is_merged: bool
-) -> j.MergeAccepted:
-    return j.MergeAccepted(
-        at=at,
-        merge=op,
-        other=other.run,
-        status="draining" if is_merged else "surviving",
-        deadline=at + (DRAIN_TIMEOUT if is_merged else OFFER_TIMEOUT),
-        other_position=theirs.position,
-        other_started_at=other.started_at,
-    )
-
-
-def _fail(op: str, other: RunId, reason: str) -> Move:
-    return Move("record", other, j.MergeFailed(merge=op, other=other, reason=reason))
-
-
-def _is_same_merge(mine: PendingMerge, theirs: PendingMerge) -> bool:
-    """Whether two runs are in the same round of the same merge."""
-    same_positions = mine.other_position in (0, theirs.position) and theirs.other_position in (
-        0,
-        mine.position,
-    )
-    # One of the two was asked, and knew the other run from the beginning.
-    return (
-        theirs.merge == mine.merge
-        and same_positions
-        and bool(mine.other_position or theirs.other_position)
-    )
-
-
-def _failure_of(
-    own: CrewState,
-    mine: PendingMerge,
-    other: CrewState | None,
-    at: int,
-    ending_turns: Sequence[StepId],
-    *,
-    gone: bool,
-) -> str:
-    """Why a run that has not offered itself gives up a merge; empty if it does not."""
-    if own.status == "stopping":
-        return f"{own.run!r} is being stopped"
-    if at >= mine.deadline:
-        return _timeout_reason(mine, other, ending_turns)
-    if own.status == "paused" and mine.status != "requested":
-        return f"{own.run!r} was paused: resume it, and retry"
-    if other is None:
-        missing = f"there is no run {mine.other!r}: `crewlog ps` lists the runs"
-        return missing if gone or mine.other_position else ""
-    return _obstacle_in(mine, other, gone=gone)
-
-
-def _timeout_reason(
-    mine: PendingMerge, other: CrewState | None, ending_turns: Sequence[StepId]
-) -> str:
-    remedy = "check that it has a worker, and retry"
     if mine.status == "requested":
-        busy = other is not None and other.is_draining
-        what = ", busy with another change," if busy else ""
-        return f"{mine.other!r}{what} did not answer within {REQUEST_TIMEOUT // 1000} s: {remedy}"
-    if mine.status == "draining":
-        limit = DRAIN_TIMEOUT // 1000
-        if ending_turns:
-            return (
-                f"the turns {', '.join(ending_turns)} of removed agents did not end in {limit} s:"
-                " retry when `crewlog show` no longer lists them"
+        outcome = coordinator.merges.get(mine.merge)
+        return _failed(mine, _given_up(mine, outcome)) if outcome is not None else None
+    return _outcome_of_round(own, mine, coordinator, gone=gone, recalled=recalled)
+
+
+def _outcome_of_round(
+    own: CrewState, mine: PendingMerge, coordinator: CrewState, *, gone: bool, recalled: bool
+) -> j.RunEndedByMerge | j.MergeFailed | Literal["recall"] | None:
+    if coordinator.started_at != mine.other_started_at:
+        return _failed(mine, Refusal(f"the id {mine.other!r} now belongs to another run"))
+    if coordinator.position < mine.other_position:
+        return None  # the read was slow: the next one decides
+    outcome = coordinator.merges.get(mine.merge)
+    if outcome is not None and outcome.outcome == "merged":
+        merged = (outcome.merged_started_at, outcome.merged_position)
+        if merged == (own.started_at, mine.frozen_position):
+            # Valid, whatever the coordinator records later.
+            return j.RunEndedByMerge(
+                merge=mine.merge,
+                run=coordinator.run,
+                position=outcome.position,
+                renames=outcome.renames,
             )
-        return f"its calls in flight did not complete within {limit} s: retry when they have"
-    return f"{mine.other!r} did not drain within {OFFER_TIMEOUT // 1000} s: {remedy}"
-
-
-def _obstacle_in(mine: PendingMerge, other: CrewState, *, gone: bool) -> str:
-    """Why the other run cannot merge; empty if it can."""
-    if mine.other_position and other.started_at != mine.other_started_at:
-        return f"the id {mine.other!r} now belongs to another run"
-    if other.position < mine.other_position and not gone:
-        return ""  # the read was slow: the next one decides
-    outcome = other.merges.get(mine.merge)
-    if outcome is not None:
-        return outcome.reason or f"{mine.other!r} gave the merge up"
-    if other.surviving_run is not None:
-        return f"{mine.other!r} was merged into {other.surviving_run!r}: name that run"
-    if other.is_ended or gone:
-        end = other.status if other.is_ended else "terminated"
-        return f"{mine.other!r} has ended ({end}): `crewlog resume` may reopen it"
-    if other.status == "stopping":
-        return f"{mine.other!r} is being stopped"
-    if mine.other_position and (
-        other.pending_merge is None or not _is_same_merge(mine, other.pending_merge)
-    ):
-        return f"{mine.other!r} gave the merge up"
-    return ""
-
-
-def _action_in_status(
-    mine: PendingMerge, other: CrewState, theirs: PendingMerge, at: int, *, has_drained: bool
-) -> Move | None:
-    """The next move in a merge that both runs know."""
-    if mine.status == "requested":
-        is_merged = theirs.status == "surviving"
-        return Move(
-            "record", other.run, _acceptance(mine.merge, other, theirs, at, is_merged=is_merged)
-        )
-    if mine.status == "draining" and has_drained:
-        return Move("record", other.run, j.MergeOffered(merge=mine.merge, other=other.run))
-    if mine.status == "surviving" and theirs.status == "offered":
-        return Move("merge", other.run)
-    return None
-
-
-def _move_of_offered(
-    mine: PendingMerge, other: CrewState | None, *, gone: bool, recalled: bool
-) -> Move | None:
-    """What follows for an offered run: only the outcome of the other one counts."""
-    if other is None:
-        return (
-            _fail(mine.merge, mine.other, f"the run {mine.other!r} does not exist any more")
-            if gone
-            else None
-        )
-    if other.started_at != mine.other_started_at:
-        return _fail(mine.merge, mine.other, f"the id {mine.other!r} now belongs to another run")
-    if other.position < mine.other_position:
-        return None
-    outcome = other.merges.get(mine.merge)
-    if outcome is not None and outcome.outcome == "merged":  # valid, whatever the run records later
-        merged = j.RunEndedByMerge(
-            merge=mine.merge, run=other.run, position=outcome.position, renames=outcome.renames
-        )
-        return Move("record", other.run, merged)
+        if outcome.position > mine.other_position:
+            why = f"{mine.other!r} merged another run with the id {own.run!r}"
+            return _failed(mine, Refusal(why))
     if outcome is not None and outcome.start_position == mine.other_position:
-        return _fail(mine.merge, mine.other, outcome.reason or f"{mine.other!r} gave the merge up")
-    if other.pending_merge is not None and _is_same_merge(mine, other.pending_merge):
-        ended = other.is_ended or gone
+        return _failed(mine, _given_up(mine, outcome))
+    theirs = coordinator.pending_merge
+    if theirs is not None and (theirs.merge, theirs.position) == (mine.merge, mine.other_position):
+        ended = coordinator.is_ended or gone
         why = f"{mine.other!r} ended before the merge"
-        return _fail(mine.merge, mine.other, why) if ended else None
-    if not recalled:
-        return Move("recall", other.run)
-    reason = outcome.reason if outcome is not None else ""
-    return _fail(mine.merge, mine.other, reason or f"{mine.other!r} gave the merge up")
+        return _failed(mine, Refusal(why)) if ended else None
+    return _failed(mine, _given_up(mine, outcome)) if recalled else "recall"
+
+
+def _given_up(mine: PendingMerge, outcome: MergeOutcome | None) -> Refusal:
+    if outcome is None or not outcome.reason:
+        return Refusal(f"{mine.other!r} gave the merge up")
+    return Refusal(outcome.reason, outcome.may_retry)
 
 
 def state_for_merge(state: CrewState, merge: str) -> CrewState:
-    """The part of another run's state that `next_move` needs, and no more.
+    """The part of another run's state that a merge needs, and no more.
 
-    The history of the reading run contains it, and a notification can make a run read any other.
+    The history of the reading run contains it, and an update can make a run read any other.
 
     Args:
         state: The other run.
         merge: The merge.
     """
-    mine = state.pending_merge
-    if mine is not None and mine.merge != merge:  # it only matters that it is busy
-        mine = mine.model_copy(update={"operation": None, "by": ""})
-    pending_change = state.pending_change
-    if pending_change is not None:
-        pending_change = pending_change.model_copy(update={"what": "", "by": ""})
+    pending = state.pending_merge
     last = [key for key, outcome in state.merges.items() if outcome.outcome == "merged"][-1:]
     kept = {merge, *(last if state.surviving_run is not None else ())}
     return CrewState(
@@ -514,8 +491,7 @@ def state_for_merge(state: CrewState, merge: str) -> CrewState:
         position=state.position,
         status=state.status,
         started_at=state.started_at,
-        pending_change=pending_change,
-        pending_merge=mine,
+        pending_merge=pending if pending is not None and pending.merge == merge else None,
         merges={key: outcome for key, outcome in state.merges.items() if key in kept},
     )
 
@@ -532,18 +508,15 @@ def outcome_changes(state: CrewState, merge: str, outcome: MergeOutcome) -> dict
     return {"merges": dict(outcomes[-OUTCOMES_KEPT:]), "pending_merge": mine}
 
 
-def recall(
-    other: CrewState, merge: str, position: int | None, renamed: tuple[Rename, ...] = ()
-) -> CrewState:
-    """A run's state with the outcome of a merge from its journal, for `next_move`.
+def recall(other: CrewState, merge: str, outcome: MergeOutcome | None) -> CrewState:
+    """A run's state with the outcome of a merge from its journal, for `find_outcome`.
 
     Args:
         other: The run.
         merge: The merge.
-        position: The position of its `RunMerged`; none: the journal has none.
-        renamed: The renames of that entry, which its state does not keep.
+        outcome: The outcome by its `RunMerged` behind the start of the round (`other_position`),
+            with the renames, which its state does not keep; none: the journal has none.
     """
-    if position is None:
+    if outcome is None:
         return other
-    merged = MergeOutcome(outcome="merged", other=other.run, position=position, renames=renamed)
-    return other.model_copy(update={"merges": {**other.merges, merge: merged}})
+    return other.model_copy(update={"merges": {**other.merges, merge: outcome}})
