@@ -1,8 +1,8 @@
 """Corrections of the Temporal SDK in the worker, where it activates instances of workflows.
 
-Each one has its reason, the test that fails without it, the report to the SDK's authors, and what
-ends it. The minor version that `pyproject.toml` pins needs all of them: before another one is
-pinned, try each. `crewlog.workflows.sdk_workarounds` has those of workflow code.
+Each one has its reason, its test, the report to the SDK's authors, and what ends it. Before another
+minor version than that of `pyproject.toml` is pinned, try each. `crewlog.workflows.sdk_workarounds`
+has those of workflow code.
 
 An instance runs in its own thread. A workflow task that makes no progress for two seconds counts as
 a deadlock, so the event loop of the worker does the work. One request waits for its answer, at most

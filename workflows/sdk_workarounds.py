@@ -1,9 +1,8 @@
 """Corrections of the Temporal SDK in workflow code.
 
-Each one has its reason, the test that fails without it, the report to the SDK's authors, and what
-ends it. The minor version that `pyproject.toml` pins needs all of them: before another one is
-pinned, try each. The modules of the same name in `workers`, `payload_storage` and
-`temporal_service` have the others.
+Each one has its reason, its test, the report to the SDK's authors, and what ends it. Before another
+minor version than that of `pyproject.toml` is pinned, try each. The modules of the same name in
+`workers`, `payload_storage` and `temporal_service` have the others.
 """
 
 from __future__ import annotations

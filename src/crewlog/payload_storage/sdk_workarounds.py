@@ -1,8 +1,7 @@
 """Corrections of the Temporal SDK in the data converter.
 
-Each one has its reason, the test that fails without it, the report to the SDK's authors, and what
-ends it. The minor version that `pyproject.toml` pins needs all of them: before another one is
-pinned, try each.
+Each one has its reason, its test, the report to the SDK's authors, and what ends it. Before another
+minor version than that of `pyproject.toml` is pinned, try each.
 """
 
 from __future__ import annotations
