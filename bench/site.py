@@ -31,6 +31,8 @@ from crewlog.client import Client, Endpoints
 from crewlog.client.session import LazyStore
 from crewlog.definition.load import load_data
 from crewlog.dev.ephemeral import ephemeral, own_environ
+from crewlog.encryption import purposes
+from crewlog.encryption.codec import encrypt_for
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring
 from crewlog.encryption.rows import RowCipher
 from crewlog.ids import CrewName
@@ -202,7 +204,9 @@ class Site:
     async def start_crew(self, crew: str, *, peer: Peer | None = None) -> WorkflowHandle[Any, Any]:
         """Starts a run of a registered crew."""
         worker = peer or await self.peer("engine")
-        return await self.start(worker, WORKFLOW_TYPE, {"crew": crew, "input": "go", "by": "bench"})
+        start = {"crew": crew, "input": "go", "by": "bench"}
+        with encrypt_for(purposes.START):
+            return await self.start(worker, WORKFLOW_TYPE, start)
 
     def client(self, queue: str) -> Client:
         """Crewlog's own client, whose runs are on that queue."""

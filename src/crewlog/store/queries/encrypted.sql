@@ -3,4 +3,4 @@
 
 -- name: encrypted_entries_of_run
 SELECT position, hash, entry FROM crewlog.journal_entries
-WHERE run = $1::text AND starts_with(entry, 'encrypted:') ORDER BY position DESC
+WHERE run = $1::text AND starts_with(entry, 'crewlog:encrypted:') ORDER BY position DESC
