@@ -53,7 +53,12 @@ from crewlog.prompt.offered import offered_form
 from crewlog.prompt.registry import Registry, registry_of_crew
 from crewlog.prompt.renaming import keep_names
 from crewlog.redaction import redacted_text
-from crewlog.state.calls import PrepareChange, PrepareChangeResult, PreparedSplitRun
+from crewlog.state.calls import (
+    PrepareChange,
+    PrepareChangeResult,
+    PreparedPending,
+    PreparedSplitRun,
+)
 from crewlog.state.claim import ClaimOwner
 from crewlog.state.components import split_components
 from crewlog.store.protocol import Store
@@ -88,8 +93,10 @@ class ChangePreparer:
         if task.prompt:
             return await self._prepare_prompt(task, base, effect)
         if task.operations:
-            crew = apply_operations(base, _parse_operations(task.operations))
-            return await self._prepare(_with_engine_values(crew, base), base, task, of=task.base)
+            operations = _parse_operations(task.operations)
+            crew = _with_engine_values(apply_operations(base, operations), base)
+            result = await self._prepare(crew, base, task, of=task.base)
+            return await self._with_pending(result, task.pending, operations)
         if task.recipe:
             return await self._prepare_recipe(task, base)
         if task.definition is None:
@@ -100,6 +107,33 @@ class ChangePreparer:
         data = await load_crew_data(task.definition, self.store)
         crew = _with_engine_values(load_data(data), base)
         return await self._prepare(crew, base, task, compared=task.base)
+
+    async def _with_pending(
+        self,
+        result: PrepareChangeResult,
+        pending: ContentHash,
+        operations: tuple[Operation, ...],
+    ) -> PrepareChangeResult:
+        """Applies operations to the definition of the pending change, too, if there is one.
+
+        Raises:
+            ChangeConflict: they do not fit it.
+        """
+        if not pending:
+            return result
+        before = CrewDefinition.from_json(await self.store.get_definition(pending))
+        try:
+            crew = _with_engine_values(apply_operations(before, operations), before)
+            definition, plan = await lower_crew(crew, self.store, self.definitions)
+        except (InvalidDefinition, UsageError) as error:
+            raise ChangeConflict(
+                f"the change does not fit the pending change of the graph: {error.message}",
+                remedy="Send it again once the run has the new graph.",
+            ) from error
+        # What it does not widen now may be wider than what the pending change leads to.
+        widens = None if result.widens is None else (*result.widens, *widening(before, crew))
+        prepared = PreparedPending(base=pending, definition=definition, plan=plan)
+        return result.model_copy(update={"pending": prepared, "widens": widens})
 
     async def _prepare_recipe(
         self, task: PrepareChange, base: CrewDefinition

@@ -15,6 +15,7 @@ from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, AddTool, EditAgent, EditCrew, RemoveAgent
 from crewlog.errors import ChangeConflict, CommandConflict, CommandRejected
+from crewlog.workflows.commands.processor import MAX_BLOCKED
 
 from .harness import LIMIT, Site, calls, tool, until
 
@@ -154,10 +155,32 @@ async def test_what_is_wrong_is_refused_and_changes_nothing(crews: Site) -> None
     assert not await crews.entries(run, "ChangeAccepted", "GraphSwapped")
 
 
-async def test_a_change_that_meets_another_one_that_drains_is_not_kept_waiting(
-    crews: Site,
-) -> None:
-    """A server lets ten updates be under way: more of them than that, and all are answered."""
+async def test_a_change_without_a_swap_takes_effect_while_another_one_drains(crews: Site) -> None:
+    crew = gated(crews)
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    await run.change(definition=crew, by="ana", wait=False)
+    edit = EditAgent(name="b", set={"prompt": "Speak louder."})
+    # The gate is shut: the answer does not wait for the swap.
+    changed = await run.change(operations=[edit], timeout=LIMIT)
+    assert not changed.swap
+    state = await run.state()
+    assert state.definition == changed.definition
+    assert (state.graph_version, state.pending_change is not None) == (1, True)
+    crews.open_gate(run, "g")
+    await run.wait_until(lambda view: view.graph_version == 2, LIMIT)
+    await run.result(LIMIT)
+    kinds = [
+        e.kind
+        for e in await crews.entries(run, "ChangeAccepted", "DefinitionChanged", "GraphSwapped")
+    ]
+    assert kinds == ["ChangeAccepted", "DefinitionChanged", "GraphSwapped"]
+    (prompt,) = [p for p in crews.prompted(run) if p["agent"] == "b"]
+    assert "Speak louder." in str(prompt["messages"])
+    assert [p["agent"] for p in crews.prompted(run)][-1] == "c"
+
+
+async def test_changes_that_need_a_swap_wait_for_a_pending_one(crews: Site) -> None:
+    """A server allows ten updates in flight: more of them than may wait are refused."""
     crew = gated(crews)
     run = await at_gate(crews, cut(crew, "a", "b"))
     await run.change(definition=crew, by="ana", wait=False)
@@ -170,15 +193,22 @@ async def test_a_change_that_meets_another_one_that_drains_is_not_kept_waiting(
     edit = EditAgent(name="c", set={"timeout": "90s"})
     versions = [None, 2] * 6
     others = (run.change(operations=[edit], graph_version=v, timeout=LIMIT) for v in versions)
-    outcomes = await asyncio.gather(*others, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [ChangeConflict] * len(versions)
+    tasks = [asyncio.ensure_future(each) for each in others]
+    refused = len(versions) - MAX_BLOCKED
+    async with asyncio.timeout(LIMIT):
+        while sum(task.done() for task in tasks) < refused:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=0.1)
     await run.edit_state({"shared.told": True})
     assert (await run.state()).pending_change is not None
+    assert sum(task.done() for task in tasks) == refused
     crews.open_gate(run, "g")
-    await run.wait_until(lambda view: view.graph_version == 2, LIMIT)
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    conflicts = [each for each in outcomes if isinstance(each, ChangeConflict)]
+    assert len(conflicts) == refused
+    assert not any(isinstance(each, BaseException) for each in outcomes if each not in conflicts)
     await run.result(LIMIT)
     rejected = [e.error_type for e in await crews.entries(run, "CommandRejected")]
-    assert rejected == ["ChangeConflict"] * (len(versions) + 1)
+    assert rejected == ["ChangeConflict"] * (refused + 1)
 
 
 async def test_of_two_changes_at_once_one_wins(crews: Site) -> None:

@@ -24,6 +24,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.failure_details import failure_details
     from crewlog.graph.engine import Engine
+    from crewlog.graph.plan import GraphPlan
     from crewlog.graph.prompt_compilation import COMPILER
     from crewlog.graph.swap import live_change
     from crewlog.graph.swap.report import SwapReport
@@ -124,6 +125,23 @@ def check_pending_change(engine: Engine, command: Change | Rollback) -> None:
         check_no_pending_change(engine, command)
 
 
+def may_need_no_swap(engine: Engine, incoming: QueuedCommand, command: Change) -> bool:
+    """Whether a change may take effect while another one is pending, as far as that is known.
+
+    Operations are made to the definition in force and to that of the pending change. A split or a
+    whole definition is not.
+    """
+    pending = engine.state.pending_change
+    return (
+        pending is not None
+        and not pending.nodes
+        and bool(command.operations)
+        and command.graph_version in (None, engine.state.graph_version)
+        and not incoming.waits_for_swap
+        and merge_operation(command) is None
+    )
+
+
 def check_no_pending_change(engine: Engine, command: Change | Rollback) -> None:
     """Checks that no change is pending, unless the command has an outcome already.
 
@@ -154,6 +172,7 @@ async def _prepare_change(
         command=command.id,
         definition=command.definition,
         operations=tuple({"op": each.op, **each.to_json()} for each in command.operations),
+        pending=pending.definition if (pending := engine.state.pending_change) else ContentHash(""),
         prompt=command.prompt,
         registry=command.registry or (prompt.registry if prompt else ""),
         reader=command.reader,
@@ -293,7 +312,12 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
     check(engine, command)
     if isinstance(prepared, PrepareMergeResult):
         return _request_merge(engine, incoming, command, prepared)
-    if state.pending_change is not None or not isinstance(prepared, PrepareChangeResult):
+    if not isinstance(prepared, PrepareChangeResult):
+        return None
+    pending = state.pending_change
+    if pending is not None and (
+        prepared.pending is None or prepared.pending.base != pending.definition
+    ):
         return None  # another change came first: this one applies to the graph after it
     if prepared.base not in ("", state.definition):
         return None  # it was prepared for another definition
@@ -306,7 +330,11 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
         graph_version=command.graph_version,
         expect=command.expect,
         abandon=abandon,
+        is_pending_changed=pending is not None,
     )
+    if pending is not None and (report.swap or report.at_once):
+        incoming.waits_for_swap = True
+        return None
     report = report.model_copy(update={"warnings": prepared.warnings})
     authorization.check_widening(incoming.authorization, prepared.widens, "the change")
     touches = live_change.change_touches(engine, plan, report)
@@ -335,6 +363,9 @@ def apply(engine: Engine, incoming: QueuedCommand, command: Change) -> AppliedCh
         abandon=abandon,
         split_runs=prepared.split_runs,
         basis=_basis(engine, command, prepared),
+        pending_plan=GraphPlan.from_json(prepared.pending.plan)
+        if pending is not None and prepared.pending is not None
+        else None,
     )
     position = engine.state.commands[command.id].position
     return AppliedChange(ChangeResult(position=position, **fields), report)

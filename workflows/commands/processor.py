@@ -46,6 +46,10 @@ FOR_CREWS = ("message", "interrupt")
 """Commands that are deferred until the run has a crew."""
 
 
+MAX_BLOCKED = 4
+"""The most commands that wait for a pending change whose calls may take hours."""
+
+
 class CommandProcessor:
     """Applies the commands of an execution.
 
@@ -231,15 +235,16 @@ class CommandProcessor:
     def _is_blocked(self, incoming: QueuedCommand, command: Change | Rollback) -> bool:
         """Whether a command waits for a pending change. If it may not wait, it is refused.
 
-        It waits only if the change waits for no call. Calls may take hours, and a server allows ten
-        updates in flight: waiting commands would keep out all others.
+        A server allows ten updates in flight: further waiting commands would keep out all others.
         """
         engine = self._context.engine
         if engine.state.pending_change is None:
             return False
         try:
+            if isinstance(command, Change) and changes.may_need_no_swap(engine, incoming, command):
+                return False
             changes.check_pending_change(engine, command)
-            if self._has_calls():
+            if self._has_calls() and len(self._blocked) >= MAX_BLOCKED:
                 changes.check_no_pending_change(engine, command)
         except ChangeConflict as error:
             incoming.preparation = RefusedCommand(error)
@@ -250,13 +255,16 @@ class CommandProcessor:
     async def _prepare(
         self, incoming: QueuedCommand, work: Coroutine[Any, Any, Preparation]
     ) -> None:
-        preparation: Preparation = NotPrepared()
+        preparation: Preparation | None = NotPrepared()
         try:
             preparation = await work
         except asyncio.CancelledError:
             return
         except CrewlogError as error:
             preparation = RefusedCommand(error)
+            if self._may_fit_later(incoming):
+                incoming.waits_for_swap = True
+                preparation = None
         except FailureError as error:  # raised by the loop, it would end the run
             preparation = RefusedCommand(
                 CommandRejected(
@@ -271,6 +279,11 @@ class CommandProcessor:
         self._preparing = [each for each in self._preparing if each[0] is not incoming]
         incoming.preparation = preparation
         self.queue.append(incoming)
+
+    def _may_fit_later(self, incoming: QueuedCommand) -> bool:
+        """Whether a change does not fit the graph now, but may fit that of the pending change."""
+        pending = self._context.engine.state.pending_change
+        return incoming.name == "change" and pending is not None and not incoming.waits_for_swap
 
     def _return_unprepared(self) -> None:
         """Returns the commands that are not prepared when the execution closes."""

@@ -146,6 +146,8 @@ class QueuedCommand:
 
     preparation: Preparation | None = None
     """The result of its preparation; none before that, or if it needs none."""
+    waits_for_swap: bool = False
+    """Whether it is a change that needs a swap: it waits for a pending one."""
     rounds: list[PrepareChangeResult] = field(default_factory=list[PrepareChangeResult])
     """The replies of models that read its prompt."""
 

@@ -362,6 +362,8 @@ def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
                 out.definitions |= {hash_json(p.definition): p.definition for p in made.split_runs}
                 if made.basis:
                     out.definitions[hash_json(made.basis)] = made.basis
+                if made.pending is not None:
+                    _define(made.pending.definition, made.pending.plan, out)
         case calls.RESTORE_STATE, "result":
             loaded = calls.RestoreStateResult.model_validate(value, extra="ignore")
             _define(loaded.definition, loaded.plan, out)

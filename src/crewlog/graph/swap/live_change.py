@@ -49,6 +49,7 @@ def change_report(
     graph_version: int | None = None,
     expect: str = "",
     abandon: bool = False,
+    is_pending_changed: bool = False,
 ) -> tuple[SwapReport, GraphPlan]:
     """What a change would do to a run now, and the plan of the changed definition.
 
@@ -58,6 +59,8 @@ def change_report(
         graph_version: The graph version that it was made against; none: any.
         expect: The hash that the changed definition must have; empty: any.
         abandon: Whether running turns whose nodes are removed are cancelled.
+        is_pending_changed: Whether the change is made to the pending change, too. It must need no
+            swap then.
 
     Raises:
         ChangeConflict: the run has changed since the change was made, or has a pending run merge.
@@ -65,7 +68,7 @@ def change_report(
     """
     state = engine.state
     pending = state.pending_change
-    if pending is not None:
+    if pending is not None and not is_pending_changed:
         raise ChangeConflict(
             f"another change is pending: {pending.what or pending.command}",
             remedy=f"Send the change again once the run has graph version {pending.graph_version}: "
@@ -172,6 +175,7 @@ def accept_change(
     abandon: bool = False,
     split_runs: tuple[PreparedSplitRun, ...] = (),
     basis: ContentHash = ContentHash(""),  # noqa: B008 - a string
+    pending_plan: GraphPlan | None = None,
 ) -> None:
     """Records that a change was accepted. If the graph stays the same, it is in force at once.
 
@@ -186,6 +190,7 @@ def accept_change(
         abandon: Whether running turns whose nodes are removed are cancelled.
         split_runs: The split runs, if the change splits the run.
         basis: The definition that operations change; empty for a whole definition.
+        pending_plan: The plan of the pending change, to which the change was made, too.
     """
     state = engine.state
     if report.swap:
@@ -211,6 +216,8 @@ def accept_change(
         return
     old, detached_turns = engine.plan, _detached_turns(report)
     engine.use(with_detached_steps(old, plan, state.frontier, state.detached_steps))
+    if pending_plan is not None:
+        engine.pending_plan = pending_plan
     engine.record(
         j.DefinitionChanged(
             crew=plan.crew,
@@ -220,6 +227,9 @@ def accept_change(
             coordination_rules=plan.rules,
             events=tuple(component_events(old, plan)),
             basis=basis,
+            pending_definition=pending_plan.definition
+            if pending_plan is not None
+            else ContentHash(""),
             what=what,
             by=by,
             reason=reason,

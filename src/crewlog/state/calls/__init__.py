@@ -9,6 +9,7 @@ from crewlog.state.calls.change import (
     PREPARE_CHANGE,
     PrepareChange,
     PrepareChangeResult,
+    PreparedPending,
     PreparedSplitRun,
 )
 from crewlog.state.calls.command import (
@@ -130,6 +131,7 @@ __all__ = [
     "PrepareMergeResult",
     "PrepareRun",
     "PrepareRunResult",
+    "PreparedPending",
     "PreparedSplitRun",
     "ReadOtherRun",
     "ReadOtherRunResult",

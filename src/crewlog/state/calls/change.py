@@ -47,6 +47,9 @@ class PrepareChange(Model):
     basis: ContentHash = ContentHash("")
     """Of a prompt: the basis of the definition. The changes since are applied to what the prompt
     compiles to. Empty if there are none."""
+    pending: ContentHash = ContentHash("")
+    """Of operations: the definition of the pending change, to which they are applied as well; empty
+    if no change is pending."""
     against: ContentHash = ContentHash("")
     """The definition in force, against which widening is judged; by default `base`."""
     after: int | None = None
@@ -64,6 +67,17 @@ class PreparedSplitRun(Model):
     """Its component."""
     contents: SplitContents
     """The agents and channels that it gets, with their budget."""
+
+
+class PreparedPending(Model):
+    """The pending change of a run, with the operations of another change applied to it."""
+
+    base: ContentHash
+    """The definition of the pending change before."""
+    definition: dict[str, Json]
+    """Its definition after them, as canonical JSON."""
+    plan: dict[str, Json]
+    """The `GraphPlan` as JSON."""
 
 
 class PrepareChangeResult(Model):
@@ -98,5 +112,7 @@ class PrepareChangeResult(Model):
     """Of a split: the new runs. `definition` is what the original run keeps."""
     warnings: tuple[str, ...] = ()
     """Likely mistakes in the change; see `SwapReport`."""
+    pending: PreparedPending | None = None
+    """The pending change after this one; none if none was pending."""
     claimed: dict[AgentName, ClaimedAgent] = Field(default_factory=dict[AgentName, ClaimedAgent])
     """The agents that return to the run, which has claimed them; see `RunReopened`."""

@@ -119,7 +119,11 @@ def _definition_changes(
 def _fold_definition_changed(
     state: CrewState, entry: j.DefinitionChanged, position: int
 ) -> Changes:
-    return _definition_changes(state, entry, state.graph_version, position)
+    changes = _definition_changes(state, entry, state.graph_version, position)
+    if state.pending_change is not None and entry.pending_definition:
+        definition = {"definition": entry.pending_definition}
+        changes["pending_change"] = state.pending_change.model_copy(update=definition)
+    return changes
 
 
 @handles(j.GraphSwapped)

@@ -148,6 +148,9 @@ class DefinitionChanged(Entry):
     """The agents with channels that it starts or stops."""
     basis: ContentHash = ContentHash("")
     """The basis of the new definition; empty if it is a whole one."""
+    pending_definition: ContentHash = ContentHash("")
+    """The definition of the pending change from now on, which has this change, too; empty if none
+    is pending."""
     what: str = ""
     """What changed, in a line."""
     by: str = ""
