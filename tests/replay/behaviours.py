@@ -203,12 +203,14 @@ async def _fill(site: Site, run: Run, events: int) -> None:
 
 @behaviour
 async def change_refused(site: Site) -> Run:
-    """A change drains behind a call: another change, and a rollback, are refused meanwhile."""
+    """A change drains behind a call: a change of the old graph, and a rollback, are refused."""
     run = await _at_the_gate(site, "change_refused")
     places = (await run.checkpoints()).checkpoints
     await run.change(operations=[RemoveAgent(name="b")], id="first", wait=False)
     with suppress(ChangeConflict):
-        await run.change(operations=[RemoveAgent(name="a")], id="second", wait=False)
+        await run.change(
+            operations=[RemoveAgent(name="a")], id="second", graph_version=1, wait=False
+        )
     with suppress(ChangeConflict):
         await run.rollback(places[0].position, id="third")
     site.open_gate(run, "g")

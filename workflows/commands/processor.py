@@ -235,7 +235,8 @@ class CommandProcessor:
     def _is_blocked(self, incoming: QueuedCommand, command: Change | Rollback) -> bool:
         """Whether a command waits for a pending change. If it may not wait, it is refused.
 
-        A server allows ten updates in flight: further waiting commands would keep out all others.
+        A server allows ten updates in flight: further waiting commands would keep out all others. A
+        rollback does not wait for calls: they would be undone.
         """
         engine = self._context.engine
         if engine.state.pending_change is None:
@@ -244,7 +245,8 @@ class CommandProcessor:
             if isinstance(command, Change) and changes.may_need_no_swap(engine, incoming, command):
                 return False
             changes.check_pending_change(engine, command)
-            if self._has_calls() and len(self._blocked) >= MAX_BLOCKED:
+            may_wait = isinstance(command, Change) and len(self._blocked) < MAX_BLOCKED
+            if self._has_calls() and not may_wait:
                 changes.check_no_pending_change(engine, command)
         except ChangeConflict as error:
             incoming.preparation = RefusedCommand(error)
