@@ -27,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine
     from crewlog.graph.run_merge.surviving_run import apply_merge
     from crewlog.ids import RunId
-    from crewlog.model import Json, is_object
+    from crewlog.model import is_object
     from crewlog.state import journal as j
     from crewlog.state.calls import (
         ASK_OTHER_RUN,
@@ -256,7 +256,9 @@ class RunMerge:
         if engine.plan.component is None:
             _refuse(request, Refusal(f"{engine.state.run!r} has no agents with channels"))
             return
-        entries = answer_request(engine.state, other, request.merge, engine.at, _size(engine))
+        entries = answer_request(
+            engine.state, other, request.merge, engine.at, RunSize.of(engine.plan.component)
+        )
         if isinstance(entries, Refusal):
             _refuse(request, entries)
             return
@@ -305,7 +307,7 @@ class RunMerge:
         if not may_merge(engine.state, pending.merge):
             return
         try:
-            checked = _authorize(engine, pending)
+            checked = authorize_merge(engine, pending)
             authorization.check_widening(checked, prepared.widens, "the merge")
             apply_merge(engine, prepared, op=pending.merge, by=pending.by)
         # Any other handling would fail the workflow task forever. Both runs continue unchanged.
@@ -485,14 +487,6 @@ def _result(
         return error
 
 
-def _size(engine: Engine) -> RunSize:
-    component = engine.plan.component
-    return RunSize(
-        len(component.agents) if component is not None else 0,
-        bool(component is not None and component.flow),
-    )
-
-
 def _refuse(request: MergeRequest, refusal: Refusal) -> None:
     request.answer = AskOtherRunResult(refused=refusal.reason[:2000], may_retry=refusal.may_retry)
 
@@ -542,65 +536,40 @@ def _check_request(engine: Engine, entry: j.MergeAccepted, read: ReadOtherRunRes
     Raises:
         CommandRejected: it does not.
     """
-    own = engine.state.run
-    checked = authorize_merge(
-        engine,
-        entry.request,
-        requester=entry.requester,
-        partner=own if entry.requester != own else entry.other,
-        operation=entry.operation,
-        at=read.at,
-    )
+    checked = authorize_merge(engine, entry, at=read.at)
     if checked is not None and entry.status == "draining":
         if read.refused:
             raise CommandRejected(read.refused)
         authorization.check_widening(checked, read.widens, "the merge")
 
 
-def _authorize(engine: Engine, pending: PendingMerge) -> CommandAuthorization | None:
-    own = engine.state.run
-    return authorize_merge(
-        engine,
-        pending.request,
-        requester=pending.requester,
-        partner=own if pending.requester != own else pending.other,
-        operation=pending.operation,
-    )
-
-
 def authorize_merge(
-    engine: Engine,
-    request: dict[str, Json],
-    *,
-    requester: RunId,
-    partner: RunId,
-    operation: Json,
-    at: int | None = None,
+    engine: Engine, merge: j.MergeAccepted | PendingMerge, *, at: int | None = None
 ) -> CommandAuthorization | None:
     """The authorization of the command that requests a run merge; None if the policy is open.
 
     Args:
         engine: The engine of this run, whose policy decides.
-        request: The command as it was sent to the requester.
-        requester: The run that it was sent to.
-        partner: The run that it must name.
-        operation: The operation that it must have.
+        merge: The merge, with the command as it was sent to the run that requests it.
         at: When it arrived here, in milliseconds since the epoch; None: its expiry was checked.
 
     Raises:
         NotPermitted: the policy does not permit the command, or it requests another merge.
     """
-    checked = authorization.authenticate_request(engine, "change", request, run=requester, at=at)
+    own, requester = engine.state.run, merge.requester
+    checked = authorization.authenticate_request(
+        engine, "change", merge.request, run=requester, at=at
+    )
     if checked is None:
         return None
     if not checked.allowed:
         raise authorization.not_permitted(checked)
-    command = parse_command("change", request)
+    command = parse_command("change", merge.request)
     requested = merge_operation(command) if isinstance(command, Change) else None
     if (
         requested is None
-        or requested.other != partner
-        or {"op": requested.op, **requested.to_json()} != operation
+        or requested.other != (merge.other if requester == own else own)
+        or {"op": requested.op, **requested.to_json()} != merge.operation
     ):
         raise NotPermitted("the signed command requests another merge")
     return checked

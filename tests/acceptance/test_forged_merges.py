@@ -27,7 +27,7 @@ __all__ = ["folder"]
 
 
 async def forged(site: Site, victim: Run, status: str, **fields: Any) -> tuple[RunId, str]:
-    """A run that nobody ever started, with the journal of one that asks the victim to merge.
+    """A run that was never started, with a journal in which it asks the victim to merge.
 
     Whoever can write to the store could make it.
     """
@@ -104,7 +104,7 @@ async def test_a_signed_command_permits_its_own_merge_alone(
     assert not await crews.entries(victim, "MergeAccepted", "MergeFailed", "RunMerged")
 
 
-async def test_a_principal_who_may_not_change_the_other_run_cannot_merge_it(
+async def test_a_principal_without_the_right_to_change_merges_nothing(
     crews: Site, folder: Any
 ) -> None:
     one = await signed(crews, folder, A)

@@ -54,8 +54,6 @@ from crewlog.workflows.activity_options import PREPARE_BY_PROMPT_OPTIONS, PREPAR
 from crewlog.workflows.commands.queue import QueuedCommand
 from crewlog.workflows.local_activity import execute_local_activity_or_fallback
 
-SIGNATURE = "proof"
-"""The key of the signature in a command."""
 SPLIT_AT_START = f"{RESERVED}split"
 """The command of a run that is split because it starts with several components. `/` and the number
 of the execution follow, since each such execution starts split runs of its own."""
@@ -390,7 +388,7 @@ def _request_merge(
     if prepared.refused:
         raise ComponentConflict(prepared.refused, remedy=prepared.remedy)
     authorization.check_widening(incoming.authorization, prepared.widens, "the merge")
-    operation, component = merge_operation(command), engine.plan.component
+    operation = merge_operation(command)
     if operation is None:
         raise InternalError("a run merge was prepared for a change that requests none")
     what = _edge_text(operation)
@@ -402,11 +400,8 @@ def _request_merge(
         at=engine.at,
         operation={"op": operation.op, **operation.to_json()},
         what=what,
-        size=RunSize(
-            len(component.agents) if component is not None else 0,
-            bool(component is not None and component.flow),
-        ),
-        request=incoming.data if SIGNATURE in incoming.data else None,
+        size=RunSize.of(engine.plan.component),
+        request=incoming.data if "proof" in incoming.data else None,
         by=command.by,
         reason=command.reason,
     )

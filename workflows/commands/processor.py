@@ -45,7 +45,6 @@ from crewlog.workflows.run_merge import RunMerge, forward
 FOR_CREWS = ("message", "interrupt")
 """Commands that are deferred until the run has a crew."""
 
-
 MAX_BLOCKED = 4
 """The most commands that wait for a pending change whose calls may take hours."""
 
@@ -79,7 +78,7 @@ class CommandProcessor:
         self._deferred: list[QueuedCommand] = []
         """Commands for a crew that the run does not have yet, or while it is frozen for a merge."""
         self._blocked: list[QueuedCommand] = []
-        """Commands that wait for a pending change; the change waits for no call."""
+        """Commands that wait for a pending change."""
         self._preparing: list[tuple[QueuedCommand, asyncio.Task[None]]] = []
         self._bug: Exception | None = None
 
@@ -264,7 +263,10 @@ class CommandProcessor:
             return
         except CrewlogError as error:
             preparation = RefusedCommand(error)
-            if self._may_fit_later(incoming):
+            command = incoming.parse()
+            if isinstance(command, Change) and changes.may_need_no_swap(
+                self._context.engine, incoming, command
+            ):  # it does not fit the graph now, and may fit that of the pending change
                 incoming.waits_for_swap = True
                 preparation = None
         except FailureError as error:  # raised by the loop, it would end the run
@@ -281,11 +283,6 @@ class CommandProcessor:
         self._preparing = [each for each in self._preparing if each[0] is not incoming]
         incoming.preparation = preparation
         self.queue.append(incoming)
-
-    def _may_fit_later(self, incoming: QueuedCommand) -> bool:
-        """Whether a change does not fit the graph now, but may fit that of the pending change."""
-        pending = self._context.engine.state.pending_change
-        return incoming.name == "change" and pending is not None and not incoming.waits_for_swap
 
     def _return_unprepared(self) -> None:
         """Returns the commands that are not prepared when the execution closes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 Purpose = tuple[str, ...]
-"""What a payload is for; empty for what nobody acts on, such as a memo or the answer of a query."""
+"""What a payload is for; empty for one that leads to no action: a memo, the answer of a query."""
 START: Purpose = ("start",)
 """The input of a run."""
 SCHEDULE: Purpose = ("schedule",)

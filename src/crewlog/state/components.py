@@ -205,13 +205,22 @@ def _channels(agent: ChannelAgent) -> Iterator[str]:
 
 
 def surviving_run_id(components: Components) -> RunId:
-    """The run that survives a run merge: the one with most agents, then the first by id.
+    """The run that survives a run merge: the first by `survival_order`."""
 
-    A run with a flow comes first, since no other run can continue its flow.
+    def order(run: RunId) -> tuple[bool, int, RunId]:
+        component = components[run]
+        return survival_order(run, len(component.agents), has_flow=bool(component.flow))
+
+    return min(components, key=order)
+
+
+def survival_order(run: RunId, agents: int, *, has_flow: bool) -> tuple[bool, int, RunId]:
+    """The place of a run among those of a run merge: the first one survives.
+
+    A run with a flow comes first, since no other run can continue its flow, then the one with most
+    agents, then the first by id.
     """
-    return min(
-        components, key=lambda id_: (not components[id_].flow, -len(components[id_].agents), id_)
-    )
+    return not has_flow, -agents, run
 
 
 class AgentNeighbors(NamedTuple):

@@ -196,7 +196,7 @@ class DeletionResult(Model):
     bodies: int = 0
     definitions: int = 0
     unreferenced: int = 0
-    """Bodies and definitions of which a deletion after the grace removes those that no run has."""
+    """Unreferenced bodies and definitions: a later deletion removes them, after the grace."""
     records: int = 0
     """Records of used starts and commands, and of executions."""
 

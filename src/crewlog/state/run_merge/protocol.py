@@ -42,6 +42,7 @@ from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.ids import CommandId, RunId, StepId, merge_id
 from crewlog.model import Json
 from crewlog.state import journal as j
+from crewlog.state.components import Component, survival_order
 from crewlog.state.model import CrewState, MergeOutcome, PendingMerge
 
 REQUEST_TIMEOUT = 60_000
@@ -76,6 +77,13 @@ class RunSize(NamedTuple):
     agents: int
     """The number of agents with channels."""
     has_flow: bool
+
+    @classmethod
+    def of(cls, component: Component | None) -> RunSize:
+        """The size of a run with this component; None: it has no agents with channels."""
+        if component is None:
+            return cls(0, has_flow=False)
+        return cls(len(component.agents), bool(component.flow))
 
 
 def merge_request(
@@ -284,13 +292,9 @@ def _gives_way(own: CrewState, mine: PendingMerge, other: CrewState, theirs: Pen
 
 
 def _survives(own: RunId, size: RunSize, other: RunId, theirs: RunSize) -> bool:
-    """Whether a run survives the merge with another one.
-
-    The one with a flow does, or the one with more agents, or the one with the smaller id.
-    """
-    if size.has_flow != theirs.has_flow:
-        return size.has_flow
-    return (-size.agents, own) < (-theirs.agents, other)
+    """Whether a run survives the merge with another one."""
+    mine = survival_order(own, size.agents, has_flow=size.has_flow)
+    return mine < survival_order(other, theirs.agents, has_flow=theirs.has_flow)
 
 
 # -- the own merge ---------------------------------------------------------------------------
