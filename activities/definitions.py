@@ -34,6 +34,18 @@ class AgentAccess(NamedTuple):
     """The artifacts that it sees, each with its initial value."""
 
 
+class LoweredCrew(NamedTuple):
+    """A validated definition and its plan."""
+
+    definition: CrewDefinition
+    data: dict[str, Json]
+    """The definition as JSON."""
+    hash: ContentHash
+    """The hash of the data."""
+    plan: dict[str, Json]
+    """The plan as JSON."""
+
+
 class Definitions:
     """A cache of definitions; the definition of a hash never changes."""
 
@@ -44,13 +56,9 @@ class Definitions:
         self._access: LRUCache[tuple[ContentHash, AgentName], AgentAccess] = LRUCache(most)
         self._awareness: LRUCache[ContentHash, AwarenessBlocks] = LRUCache(most)
         self._outputs: LRUCache[tuple[ContentHash, AgentName], Form] = LRUCache(most)
-        self.lowered_new: LRUCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = LRUCache(
-            most
-        )
+        self.lowered_new: LRUCache[ContentHash, LoweredCrew] = LRUCache(most)
         """Definitions of new runs by their data, validated and lowered."""
-        self.lowered_existing: LRUCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = (
-            LRUCache(most)
-        )
+        self.lowered_existing: LRUCache[ContentHash, LoweredCrew] = LRUCache(most)
         """The same for definitions of existing runs, which skip the checks for new ones."""
 
     async def get(self, hash_: ContentHash) -> CrewDefinition:
@@ -67,6 +75,8 @@ class Definitions:
         Raises:
             InvalidDefinition: this worker lacks a builder.
         """
+        if (known := self._expanded.get(hash_)) is not None:
+            return known
         expanded = expand(definition)
         if expanded.faults:  # this worker lacks a builder that others have
             raise InvalidDefinition([fault.diagnostic() for fault in expanded.faults])

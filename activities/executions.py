@@ -89,8 +89,13 @@ class Executions:
             await self._store.accept_executions(run, [execution])
         self._seen[run, execution] = needs_record
 
-    async def check_unused_id(self, run: RunId, use: SignedStart) -> None:
+    async def check_unused_id(self, run: RunId, use: SignedStart, *, signed: bool) -> None:
         """Checks that a new run does not take the id of a signed run.
+
+        Args:
+            run: The new run.
+            use: Its start.
+            signed: Whether its commands are signed.
 
         Raises:
             NotPermitted: the store has a signed run with this id.
@@ -98,6 +103,8 @@ class Executions:
         known = await self._store.accepted_executions(run)
         if known and use.execution not in known:
             raise start_already_used_error(run)
+        if not known and not signed:
+            self._seen[run, use.execution] = False  # as the first `check` would find
 
     async def check_replaced_executions(
         self, run: RunId, use: SignedStart, executions: Collection[str]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewlog.activities.batches import append_batch
-from crewlog.activities.definitions import Definitions, registry_of
+from crewlog.activities.definitions import Definitions, LoweredCrew, registry_of
 from crewlog.activities.executions import Executions, record_start, start_already_used_error
 from crewlog.activities.server import Server
 from crewlog.canonical_json import hash_json
@@ -14,8 +14,7 @@ from crewlog.definition.load import load_data, load_stored, read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.graph.lowering.plans import lower_validated
-from crewlog.graph.plan import GraphPlan
-from crewlog.ids import CrewName, RunId
+from crewlog.ids import ContentHash, CrewName, RunId
 from crewlog.model import Json
 from crewlog.prompt.offered import offered_form
 from crewlog.state.calls import EndRun, EndRunResult, PrepareRun, PrepareRunResult, SignedStart
@@ -38,24 +37,41 @@ async def prepare_run(
         NotPermitted: the crew is signed, and the start was used before; or the store has a signed
             run with this id.
     """
-    data = await load_crew_data(task.crew, store)
+    lowered = await _lower_start(task, store, definitions)
+    crew = definitions.put(lowered.hash, lowered.definition)
+    as_counted(where_they_are(crew, None), None)
+    if task.use is not None:
+        policy = lowered.definition.policy
+        is_permitted = await record_start(task.use, policy, task.run, store)
+        signed = policy is not None and policy.signed
+        await executions.check_unused_id(task.run, task.use, signed=signed)
+        if is_permitted and signed:
+            await _record_execution(task.run, task.use, store, executions)
+    return PrepareRunResult(
+        definition=lowered.data,
+        plan=lowered.plan,
+        search_attributes=await server.has_search_attributes(),
+    )
+
+
+async def _lower_start(task: PrepareRun, store: Store, definitions: Definitions) -> LoweredCrew:
+    """Resolves, validates and lowers the crew of a new run; the store has its definition then."""
+    data = task.crew
+    if isinstance(data, str):
+        address = await _find_crew(data, store)
+        known = definitions.lowered_new.get(address)
+        # The store has the definition of a registered crew.
+        if known is not None and known.hash == address and not (task.edited or task.model):
+            return known
+        data = await store.get_definition(address)
     if task.edited:
         registry = await registry_of(store, task.registry, task.model)
         read_data(data, offered_form(registry))
     elif task.model:
         data = load_data(data, task.model).to_json()
-    definition, plan = await lower_new_definition(data, store, definitions)
-    crew = await definitions.get(hash_json(definition))
-    as_counted(where_they_are(crew, None), None)
-    if task.use is not None:
-        policy = GraphPlan.from_json(plan).policy
-        is_permitted = await record_start(task.use, policy, task.run, store)
-        await executions.check_unused_id(task.run, task.use)
-        if is_permitted and policy is not None and policy.signed:
-            await _record_execution(task.run, task.use, store, executions)
-    return PrepareRunResult(
-        definition=definition, plan=plan, search_attributes=await server.has_search_attributes()
-    )
+    lowered = _lower_new(data, definitions)
+    await store.put_definition(lowered.data)
+    return lowered
 
 
 async def _record_execution(
@@ -80,12 +96,20 @@ async def lower_new_definition(
     Raises:
         InvalidDefinition: the definition has errors.
     """
+    return await _store_definition(_lower_new(data, definitions), store, definitions)
+
+
+def _lower_new(data: dict[str, Json], definitions: Definitions) -> LoweredCrew:
     name = hash_json(data)
-    checked = definitions.lowered_new.get(name)
-    if checked is None:
-        crew = load_data(data)
-        checked = definitions.lowered_new.setdefault(name, (crew, lower_validated(crew).to_json()))
-    return await _store_definition(checked, store, definitions)
+    known = definitions.lowered_new.get(name)
+    if known is None:
+        known = definitions.lowered_new.setdefault(name, _lowered(load_data(data)))
+    return known
+
+
+def _lowered(crew: CrewDefinition) -> LoweredCrew:
+    data = crew.to_json()
+    return LoweredCrew(crew, data, hash_json(data), lower_validated(crew).to_json())
 
 
 async def lower_stored_definition(
@@ -95,10 +119,7 @@ async def lower_stored_definition(
     name = hash_json(data)
     known = definitions.lowered_new.get(name) or definitions.lowered_existing.get(name)
     if known is None:
-        crew = load_stored(data)
-        known = definitions.lowered_existing.setdefault(
-            name, (crew, lower_validated(crew).to_json())
-        )
+        known = definitions.lowered_existing.setdefault(name, _lowered(load_stored(data)))
     return await _store_definition(known, store, definitions)
 
 
@@ -111,20 +132,19 @@ async def lower_crew(
     known = definitions.lowered_new.get(address) or definitions.lowered_existing.get(address)
     if known is None:
         parsed = CrewDefinition.from_json(data)  # as every worker does
-        known = definitions.lowered_existing.setdefault(
-            address, (parsed, lower_validated(parsed, address).to_json())
-        )
-    definitions.put(address, known[0])
-    return data, known[1]
+        plan = lower_validated(parsed, address).to_json()
+        known = LoweredCrew(parsed, data, address, plan)
+        definitions.lowered_existing[address] = known
+    definitions.put(address, known.definition)
+    return data, known.plan
 
 
 async def _store_definition(
-    crew: tuple[CrewDefinition, dict[str, Json]], store: Store, definitions: Definitions
+    crew: LoweredCrew, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    definition, plan = crew
-    data = definition.to_json()
-    definitions.put(await store.put_definition(data), definition)
-    return data, plan
+    await store.put_definition(crew.data)
+    definitions.put(crew.hash, crew.definition)
+    return crew.data, crew.plan
 
 
 async def load_crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
@@ -135,20 +155,29 @@ async def load_crew_data(crew: str | dict[str, Json], store: Store) -> dict[str,
     """
     if not isinstance(crew, str):
         return crew
-    row = await store.get_crew(CrewName(crew))
-    if row is None:
-        known = [r.name for r in await store.list_crews()]
-        names = f"There are: {', '.join(known)}." if known else "None is registered yet."
-        raise InvalidDefinition(
-            [
-                Diagnostic(
-                    f"no crew is registered as {crew!r}",
-                    path=("crew",),
-                    remedy=did_you_mean(crew, known, names),
-                )
-            ]
-        )
-    return await store.get_definition(row.definition)
+    return await store.get_definition(await _find_crew(crew, store))
+
+
+async def _find_crew(name: str, store: Store) -> ContentHash:
+    """Returns the hash of the definition of the newest version of a registered crew.
+
+    Raises:
+        InvalidDefinition: the catalog has no crew of that name.
+    """
+    row = await store.get_crew(CrewName(name))
+    if row is not None:
+        return row.definition
+    known = [r.name for r in await store.list_crews()]
+    names = f"There are: {', '.join(known)}." if known else "None is registered yet."
+    raise InvalidDefinition(
+        [
+            Diagnostic(
+                f"no crew is registered as {name!r}",
+                path=("crew",),
+                remedy=did_you_mean(name, known, names),
+            )
+        ]
+    )
 
 
 LONGEST_OUTPUT = 64 * 1024

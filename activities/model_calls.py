@@ -71,9 +71,13 @@ from crewlog.store.protocol import Store
 class CallPreparation:
     """Stores the batch of a call and checks its permissions, each once.
 
+    The history has the batch; the store gets it for its readers. A quick message is stored together
+    with it, in one round trip; so the batch is stored alone only if the message takes longer than
+    `QUICK_SECONDS`, or what precedes the request longer than `PREPARATION_SECONDS`.
+
     A delayed call checks the permissions before the model is called; the store also returns their
-    position when it stores the batch. Any other call stores the batch while the model works, or
-    together with the message. For a quick model, a separate check is cheaper than storing twice.
+    position when it stores the batch. For a quick model, a separate check is cheaper than storing
+    twice.
 
     Args:
         store: The store with the journal.
@@ -84,21 +88,36 @@ class CallPreparation:
         self._store = store
         self._task = task
         self._checked_at = permissions.scheduled_at()
+        self._requested_at = 0.0
         self._last_change = 0
         """The last position with a change of permissions, at the last check."""
         self._lock = asyncio.Lock()
-        self.stored = not task.batch.entries
+        self._timer: asyncio.TimerHandle | None = None
+        self._storing: asyncio.Task[bool] | None = None
+        self._stored = not task.batch.entries
         """Whether the store has the batch of the call."""
+        self._store_after(PREPARATION_SECONDS)
 
-    async def store(self) -> bool:
+    def _store_after(self, seconds: float) -> None:
+        """Stores the batch after some time, unless `finish` or `cancel` is called before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._stored and self._storing is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(seconds, self._start_storing)
+
+    def _start_storing(self) -> None:
+        self._storing = asyncio.ensure_future(self._try_to_store())
+
+    async def _try_to_store(self) -> bool:
         """Stores the batch; false if the store is unavailable: the run sends the batch again."""
         async with self._lock:
             with suppress(StoreUnavailable):
                 await self._append()
-        return self.stored
+        return self._stored
 
     async def check_permissions(self, *, quick: bool) -> None:
-        """Checks the permissions, unless the last check or the scheduling is recent enough.
+        """Checks the permissions right before the request, unless the last check is recent enough.
 
         Args:
             quick: Whether the model answered its last call within `QUICK_SECONDS`.
@@ -107,27 +126,58 @@ class CallPreparation:
             PermissionsChanged: they have changed; the run makes a new view for the call.
             StoreUnavailable: the store does not answer; the model is not called.
         """
-        async with self._lock:
-            if time.monotonic() - self._checked_at <= permissions.FRESH:
-                pass
-            elif self.stored or quick:
-                at = time.monotonic()
-                self._last_change = await self._store.last_permission_position(self._task.run)
-                self._checked_at = at
-            else:
-                await self._append()
+        if time.monotonic() - self._checked_at > permissions.FRESH:
+            async with self._lock:
+                if self._stored or quick:
+                    at = time.monotonic()
+                    self._last_change = await self._store.last_permission_position(self._task.run)
+                    self._checked_at = at
+                else:
+                    await self._append()
         permissions.check_permissions_unchanged(self._task, self._last_change)
+        self._requested_at = time.monotonic()
+        self._store_after(QUICK_SECONDS)
 
     async def _append(self) -> None:
-        if self.stored:
+        if self._stored:
             return
         at = time.monotonic()
         self._last_change = await append_batch(self._store, self._task.run, self._task.batch)
-        self._checked_at, self.stored = at, True
+        self._checked_at, self._stored = at, True
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether at most `QUICK_SECONDS` have passed since the request."""
+        return time.monotonic() - self._requested_at <= QUICK_SECONDS
+
+    async def finish(self) -> bool | None:
+        """Ends the storing; returns whether the store has the batch, or None if nobody tried."""
+        self._cancel_timer()
+        if self._storing is not None:
+            return await self._storing
+        return self._stored or None
+
+    async def store(self) -> None:
+        """Stores the batch now, unless the store is unavailable."""
+        if not await self.finish():
+            await self._try_to_store()
+
+    async def cancel(self) -> None:
+        """Cancels the storing."""
+        self._cancel_timer()
+        if self._storing is not None:
+            self._storing.cancel()
+            await asyncio.gather(self._storing, return_exceptions=True)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 QUICK_SECONDS = 0.05
-"""The longest time that a batch waits to be stored together with the message."""
+"""The longest time from the request that a batch waits to be stored together with the message."""
+PREPARATION_SECONDS = 0.5
+"""The longest time from the start of the activity that a batch waits for the request."""
 
 
 class _ModelMessage(NamedTuple):
@@ -202,19 +252,17 @@ class ModelCalls:
     async def run(self, task: CallModel, effect: Effect, heartbeat: Heartbeat) -> CallModelResult:
         """Calls the model, streams its chunks, and stores its message."""
         preparation = CallPreparation(self._store, task)
-        call = asyncio.ensure_future(self._call(task, preparation, effect, heartbeat))
         try:
-            # The history has the batch; the store gets it for its readers. A quick message is
-            # stored together with it, in one round trip.
-            await asyncio.wait({call}, timeout=QUICK_SECONDS)
-            quick = _succeeded(call)
-            journaled = preparation.stored or None if quick else await preparation.store()
-            reply = await call
-        except BaseException:
-            await _cancel_and_wait(call)
+            reply = await self._call(task, preparation, effect, heartbeat)
+        except asyncio.CancelledError:
+            await preparation.cancel()
+            raise
+        except Exception:
+            await preparation.store()
             raise
         name, message, context, form, may_end = reply
-        self._quick[name] = quick
+        self._quick[name] = preparation.is_quick
+        journaled = await preparation.finish()
         ending = finish_reason(message)
         ai_message = build_message(
             message, task.agent, task.step, task.call, model=name, ending=ending
@@ -375,16 +423,6 @@ class ModelCalls:
             elif built_in := self._built_in.tool(name, crew, task.agent):
                 out.append(built_in.schema)
         return out
-
-
-def _succeeded(task: asyncio.Future[Any]) -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None
-
-
-async def _cancel_and_wait(task: asyncio.Future[Any]) -> None:
-    """Cancels a task, and waits for its end."""
-    task.cancel()
-    await asyncio.wait({task})
 
 
 def _config(

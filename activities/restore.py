@@ -256,7 +256,7 @@ class StateLoader:
         )
         policy = CrewDefinition.from_json(definition).policy
         if task.use is not None and policy is not None and policy.signed:
-            await self.executions.check_unused_id(run, task.use)
+            await self.executions.check_unused_id(run, task.use, signed=True)
             await _record_split_start(task, run, position, task.use, self.store)
             await self.executions.begin(run, task.use, signed=True)
         rules = GraphPlan.from_json(plan).rules
@@ -341,7 +341,7 @@ async def _record_start(
         return True
     is_permitted = await record_start(task.use, policy, run, store)
     if not task.reopen:
-        await executions.check_unused_id(run, task.use)
+        await executions.check_unused_id(run, task.use, signed=True)
     if is_permitted:
         signed = policy is not None and policy.signed
         await executions.begin(run, task.use, signed=signed, replaces=task.reopen)

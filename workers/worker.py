@@ -197,6 +197,9 @@ async def running_worker(
         max_cached_workflows=cached,
         max_eager_activity_reservations_per_workflow_task=settings.eager_activities,
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.sticky_seconds),
+        # A task has hardly two large payloads; with more at a time the SDK makes a coroutine for
+        # each payload, however small.
+        max_workflow_task_external_storage_concurrency=1,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=timedelta(seconds=settings.shutdown_seconds),

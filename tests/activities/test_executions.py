@@ -169,11 +169,11 @@ def use(execution: str) -> SignedStart:
 async def test_a_start_cannot_replace_a_signed_run(
     executions: Executions, store: InMemoryStore
 ) -> None:
-    await executions.check_unused_id(RUN, use("new"))
+    await executions.check_unused_id(RUN, use("new"), signed=True)
     await store.accept_executions(RUN, ["e1"])
-    await executions.check_unused_id(RUN, use("e1"))
+    await executions.check_unused_id(RUN, use("e1"), signed=True)
     with pytest.raises(NotPermitted, match="the start does not replace it"):
-        await executions.check_unused_id(RUN, use("new"))
+        await executions.check_unused_id(RUN, use("new"), signed=True)
 
 
 async def test_a_replacement_names_the_present_run(

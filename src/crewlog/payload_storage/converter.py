@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, Self, cast, get_args, get_origin
 
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, ToJsonOptions
@@ -26,10 +26,12 @@ from temporalio.converter import (
     DefaultPayloadConverter,
     EncodingPayloadConverter,
     JSONPlainPayloadConverter,
+    SerializationContext,
     StorageDriver,
     StorageDriverSelectContext,
     StorageDriverWorkflowInfo,
 )
+from typing_extensions import override
 
 from crewlog.encryption.codec import (
     REFUSED,
@@ -42,12 +44,14 @@ from crewlog.encryption.failures import EncryptingFailureConverter, RedactingFai
 from crewlog.encryption.keys import ACCEPT_PLAIN, Keyring, environment_keyring
 from crewlog.errors import DecryptionFailed, NotEncrypted
 from crewlog.failure_details import FailureDetails, application_error
+from crewlog.model import Model
 from crewlog.payload_storage.external_storage import (
     DirectoryDriver,
     DirectoryStorage,
 )
 from crewlog.payload_storage.sdk_workarounds import HintedProtobufConverter, TolerantDataConverter
 
+_JSON = b"json/plain"
 MESSAGE_TAG = "lc_message"
 """The key of a tagged message body."""
 
@@ -58,6 +62,19 @@ class CrewPayloadConverter(CompositePayloadConverter):
     def __init__(self) -> None:
         # The SDK makes many instances; the base class would build the same mapping each time.
         self.converters = _by_encoding()
+
+    @override
+    def with_context(self, context: SerializationContext) -> Self:
+        """This converter: none of its parts depends on a context."""
+        del context
+        return self
+
+    @override
+    def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
+        """See `PayloadConverter`; a model is JSON, and no other part is asked for it."""
+        if len(values) == 1 and isinstance(values[0], Model):
+            return [cast("Payload", self.converters[_JSON].to_payload(values[0]))]
+        return super().to_payloads(values)
 
 
 class _MessageJsonConverter(PydanticJSONPlainPayloadConverter):

@@ -8,14 +8,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
 from temporalio.api.sdk.v1.external_storage_pb2 import ExternalStorageReference
-from temporalio.converter import DataConverter, EncodingPayloadConverter, ExternalStorage
+from temporalio.converter import (
+    DataConverter,
+    EncodingPayloadConverter,
+    ExternalStorage,
+    SerializationContext,
+    StorageDriverSelectContext,
+    StorageDriverStoreContext,
+)
 
 from crewlog.errors import EncryptionKeyMissing
+
+T = TypeVar("T")
+
+
+_PLAIN_JSON = b"json/plain"
+_MARKER = "__temporal_external_storage_reference"
+"""The metadata of an encoded reference."""
+
+
+def with_attributes(original: T, **changed: object) -> T:
+    """Copies an object and replaces some attributes, without a call of its constructor.
+
+    Reason: for each payload of an activation the SDK copies the data converter and the external
+        storage, to note where a payload is stored. `dataclasses.replace` makes both anew, with all
+        their parts: a tenth of what a worker calls for a step.
+    Test: `tests/client/test_converter.py`; the costs are those of `python -m tests.costs`.
+    Report: `DataConverter._with_store_context` makes the payload converter, the failure converter
+        and the map of drivers again for each payload. Expected: it keeps them.
+    Needed until: `temporalio` keeps them.
+
+    Args:
+        original: The object.
+        changed: The attributes that differ in the copy.
+    """
+    copied = object.__new__(type(original))
+    copied.__dict__.update(original.__dict__, **changed)
+    return copied
 
 
 class TolerantDataConverter(DataConverter):
@@ -31,11 +65,26 @@ class TolerantDataConverter(DataConverter):
     Needed until: `temporalio` leaves payloads that it cannot decode to the payload converter.
     """
 
+    def with_context(self, context: SerializationContext) -> Self:
+        """See `DataConverter`: of all parts, only a codec depends on the context."""
+        if self.payload_codec is None:
+            return self
+        return super().with_context(context)
+
+    def _with_store_context(self, store_ctx: StorageDriverStoreContext) -> Self:
+        if self.external_storage is None:
+            return self
+        storage = self.external_storage._with_store_context(store_ctx)  # noqa: SLF001 - see above
+        return with_attributes(self, external_storage=storage)
+
     async def _decode_reference_payload_sequence(
         self, payloads: Sequence[Payload]
     ) -> list[Payload]:
         decoded: list[Payload] = []
         for payload in payloads:
+            if _MARKER not in payload.metadata:
+                decoded.append(payload)
+                continue
             try:
                 decoded += await super()._decode_reference_payload_sequence([payload])
             except EncryptionKeyMissing:
@@ -57,6 +106,10 @@ class TolerantExternalStorage(ExternalStorage):
     Needed until: `temporalio` leaves payloads that it cannot resolve to the payload converter.
     """
 
+    def _with_store_context(self, ctx: StorageDriverStoreContext) -> Self:
+        selection = StorageDriverSelectContext(target=ctx.target)
+        return with_attributes(self, _store_context=ctx, _select_context=selection)
+
     def find_reference(self, payload: Payload) -> ExternalStorageReference | None:
         """A reference that stands for a payload which is none; None: there is none."""
         del payload
@@ -65,6 +118,8 @@ class TolerantExternalStorage(ExternalStorage):
     def _decode_reference(self, payload: Payload) -> ExternalStorageReference | None:
         if (found := self.find_reference(payload)) is not None:
             return found
+        if payload.metadata.get("encoding") == _PLAIN_JSON:
+            return None
         try:
             found = super()._decode_reference(payload)
         except Exception:  # noqa: BLE001 - any client may send anything

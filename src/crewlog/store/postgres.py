@@ -73,7 +73,7 @@ class PostgresStore:
         self._pool = pool
         self._sql = queries()
         self.memories: Memories = PostgresMemories(pool, self._sql, self.cipher)
-        self._shared_permission_positions = SharedRead(self._read_last_permission_position)
+        self._shared_permission_positions = SharedRead(self._read_last_permission_positions)
         self._shared_executions = SharedRead(self._read_executions)
         self._shared_bodies = SharedWrite(self._write_bodies)
 
@@ -343,8 +343,10 @@ class PostgresStore:
         """See `Store`."""
         return await self._shared_permission_positions.get(run)
 
-    async def _read_last_permission_position(self, run: RunId) -> int:
-        return int((await self._fetch("last_permission_position", pack(run)))[0]["position"])
+    async def _read_last_permission_positions(self, runs: Sequence[RunId]) -> dict[RunId, int]:
+        rows = await self._fetch("last_permission_positions", [pack(run) for run in runs])
+        found = {RunId(unpack(row["run"])): int(row["position"]) for row in rows}
+        return {run: found.get(run, 0) for run in runs}
 
     async def lineage(self, run: RunId) -> set[RunId]:
         """See `Store`."""
@@ -406,10 +408,11 @@ class PostgresStore:
         """See `Store`."""
         return set(await self._shared_executions.get(run))
 
-    async def _read_executions(self, run: RunId) -> set[str]:
-        return {
-            str(row["execution"]) for row in await self._fetch("accepted_executions", pack(run))
-        }
+    async def _read_executions(self, runs: Sequence[RunId]) -> dict[RunId, set[str]]:
+        executions: dict[RunId, set[str]] = {run: set() for run in runs}
+        for row in await self._fetch("accepted_executions", [pack(run) for run in runs]):
+            executions[RunId(unpack(row["run"]))].add(str(row["execution"]))
+        return executions
 
     async def accept_executions(
         self, run: RunId, executions: Collection[str], *, replace: bool = False

@@ -1,8 +1,8 @@
-"""Combines concurrent reads of one value to one query, and concurrent writes to one statement.
+"""Combines concurrent reads to one query, and concurrent writes to one statement.
 
-`SharedRead`: many calls of a run start together, and each reads the last permission change. One
+`SharedRead`: many calls start together, and each reads the last permission change of its run. One
 query serves all callers that asked before it started; later callers share the next query. So no
-caller gets a value older than its request, and at most two queries of a key run or wait.
+caller gets a value older than its request, and at most one query runs.
 
 `SharedWrite`: many messages of a run arrive together. A write starts at once if none is running.
 Otherwise its values are collected, and written by one statement when the running one has ended. If
@@ -13,7 +13,7 @@ database refuses fails only its own caller.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -21,16 +21,16 @@ T = TypeVar("T")
 
 
 class SharedRead(Generic[K, T]):
-    """Combines the reads of each key.
+    """Combines concurrent reads of keys to one query.
 
     Args:
-        read: Runs the query of a key.
+        read: Runs the query: the values of all keys.
     """
 
-    def __init__(self, read: Callable[[K], Awaitable[T]]) -> None:
+    def __init__(self, read: Callable[[Sequence[K]], Awaitable[Mapping[K, T]]]) -> None:
         self._read = read
-        self._running: dict[K, asyncio.Future[T]] = {}
-        self._next: dict[K, asyncio.Future[T]] = {}
+        self._waiting: dict[K, asyncio.Future[T]] = {}
+        self._task: asyncio.Task[None] | None = None
 
     async def get(self, key: K) -> T:
         """The value of a key, by a query that starts after this call.
@@ -38,21 +38,34 @@ class SharedRead(Generic[K, T]):
         Raises:
             Exception: the error of the query, for all callers that share it.
         """
-        task = self._next.get(key)
-        if task is None:
-            self._next[key] = task = asyncio.ensure_future(self._run(key))
+        value = self._waiting.get(key)
+        if value is None:
+            value = self._waiting[key] = asyncio.get_running_loop().create_future()
+            if self._task is None:
+                self._task = asyncio.create_task(self._run())
         # The cancellation of a caller must not cancel the query of the others.
-        return await asyncio.shield(task)
+        return await asyncio.shield(value)
 
-    async def _run(self, key: K) -> T:
-        if (running := self._running.get(key)) is not None:
-            await asyncio.wait({running})
-        own = self._running[key] = self._next.pop(key)
+    async def _run(self) -> None:
+        """Reads all waiting keys."""
+        group: dict[K, asyncio.Future[T]] = {}
         try:
-            return await self._read(key)
+            while self._waiting:
+                group, self._waiting = self._waiting, {}
+                try:
+                    values = await self._read([*group])
+                except Exception as error:  # noqa: BLE001 - raised in its callers
+                    for value in group.values():
+                        value.set_exception(error)
+                        value.exception()  # callers may be cancelled; then it is not logged
+                else:
+                    for key, value in group.items():
+                        value.set_result(values[key])
         finally:
-            if self._running.get(key) is own:
-                del self._running[key]
+            self._task = None
+            for value in (*group.values(), *self._waiting.values()):  # if this task is cancelled
+                value.cancel()
+            self._waiting.clear()
 
 
 V = TypeVar("V")

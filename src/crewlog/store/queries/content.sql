@@ -32,6 +32,9 @@ SELECT owner FROM crewlog.start_records WHERE key = $1::text
 -- name: last_permission_position
 SELECT COALESCE(max(position), 0) AS position FROM crewlog.permission_changes WHERE run = $1::text
 
+-- name: last_permission_positions
+SELECT run, max(position) AS position FROM crewlog.permission_changes WHERE run = ANY($1::text[]) GROUP BY run
+
 -- name: count_call
 SELECT crewlog.count_call(
     $1::text, $2::text[], $3::text[], $4::bigint[], $5::bigint, $6::bigint

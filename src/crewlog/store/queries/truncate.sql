@@ -6,7 +6,7 @@ LOCK TABLE crewlog.journal_entries IN SHARE ROW EXCLUSIVE MODE
 INSERT INTO crewlog.rejected_executions (run, execution) SELECT $1::text, unnest($2::text[]) ON CONFLICT DO NOTHING
 
 -- name: accepted_executions
-SELECT execution FROM crewlog.accepted_executions WHERE run = $1::text
+SELECT run, execution FROM crewlog.accepted_executions WHERE run = ANY($1::text[])
 
 -- name: accept_executions
 INSERT INTO crewlog.accepted_executions (run, execution) SELECT $1::text, unnest($2::text[]) ON CONFLICT DO NOTHING
