@@ -106,8 +106,10 @@ class CallResult(Model):
     def _with_metadata(cls, data: Any) -> Any:
         if not is_object(data) or not is_object(body := data.get("body")):
             return data
-        metadata: dict[str, Json] = {"hash": hash_json(body), **cls._metadata(body)}
+        metadata = cls._metadata(body)
         fields = {**metadata, **data}
+        if "hash" not in data:
+            fields["hash"] = hash_json(body)
         if "usage" in metadata and is_object(usage := data.get("usage")):
             fields["usage"] = usage_with_metadata(usage, metadata["usage"])
         if "outcome" in metadata and is_object(outcome := data.get("outcome")):
