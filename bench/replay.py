@@ -1,7 +1,7 @@
 """Replay: events a second, of a run of 300 steps, of the engine and of the bare workflow.
 
-Both histories are replayed by turns in one fresh process: the engine's in the sandbox of its
-workers, the bare one's in the SDK's, and once more in the engine's, which is the faster one.
+Both histories are replayed by turns in one fresh process: the engine's by the runner of its
+workers, the bare one's in the SDK's sandbox, and once more by the engine's runner, which is faster.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def run(bench: Bench, steps: int = STEPS) -> list[Figure]:
             return float(lengths[name.partition(" ")[0]] / answer["seconds"])
 
         found = await rounds(
-            {name: partial(rate, name) for name in ("engine", "bare", "bare in our sandbox")},
+            {name: partial(rate, name) for name in ("engine", "bare", "bare by our runner")},
             bench.pairs,
             told=bench.told("replay", "events/s"),
         )
@@ -52,5 +52,5 @@ async def run(bench: Bench, steps: int = STEPS) -> list[Figure]:
     return [
         figure("replay_events_per_s", found["engine"]),
         ratio("replay_vs_bare", found["engine"], found["bare"]),
-        ratio("replay_vs_bare_same_sandbox", found["engine"], found["bare in our sandbox"]),
+        ratio("replay_vs_bare_same_sandbox", found["engine"], found["bare by our runner"]),
     ]

@@ -1,1 +1,1 @@
-"""Wiring: settings, the sandbox, the worker. The only place that knows everything."""
+"""Wiring: settings, the workflow runner, the worker. The only place that knows everything."""

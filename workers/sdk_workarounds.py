@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import CommandType
@@ -28,16 +27,8 @@ from temporalio.bridge.proto.workflow_activation import (
     WorkflowActivationJob,
 )
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.converter import (
-    SerializationContext,
-    StorageDriverStoreContext,
-    StorageDriverWorkflowInfo,
-    WorkflowSerializationContext,
-)
 from temporalio.service import RPCError
 from temporalio.worker import Worker, WorkflowInstance
-from temporalio.workflow import Info
-from typing_extensions import override
 
 from crewlog.payload_storage.external_storage import request_payload
 from crewlog.workflows.sdk_workarounds import PACKED_SIGNALS, pack_names
@@ -67,61 +58,6 @@ _ENDING_COMMANDS = frozenset(
 )
 _SCHEDULE_ACTIVITY = CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK
 _VALIDATION_FAILED = "Worker validation failed: "
-
-
-class InstanceWithContexts(WorkflowInstance):
-    """An instance that answers outside of the sandbox for which run a payload is.
-
-    Reason: for every payload of an activation, the SDK asks the instance for its contexts. The
-        sandboxed instance runs code in the sandbox to answer: nine times a step, which is a third
-        of a step's time on the worker. The converter needs only the run.
-    Test: `tests/workers/test_sandbox.py`; the costs are those of `python -m tests.costs`.
-    Report: `SandboxedWorkflowRunner` enters the sandbox for `get_serialization_context` and
-        `get_external_store_context` of each payload. A workflow with ten payloads a task spends a
-        third of its time there. Expected: the answer for the workflow itself, which never
-        changes, is made once.
-    Needed until: `temporalio` answers outside of the sandbox.
-
-    Args:
-        inner: The sandboxed instance.
-    """
-
-    def __init__(self, inner: WorkflowInstance) -> None:
-        self.inner = inner
-        self.info = info = inner.get_info()
-        self._serialization_context = WorkflowSerializationContext(
-            namespace=info.namespace, workflow_id=info.workflow_id
-        )
-        self._store_context = StorageDriverStoreContext(
-            target=StorageDriverWorkflowInfo(
-                id=info.workflow_id,
-                run_id=info.run_id,
-                type=info.workflow_type,
-                namespace=info.namespace,
-            )
-        )
-
-    @override
-    def get_serialization_context(self, command_info: Any) -> SerializationContext | None:
-        """Returns the context of a payload; activity inputs have that of the run."""
-        if command_info is None or command_info.command_type == _SCHEDULE_ACTIVITY:
-            return self._serialization_context
-        return self.inner.get_serialization_context(command_info)
-
-    @override
-    def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
-        """Returns the context of an external payload; activity inputs have that of the run."""
-        if command_info is None or command_info.command_type == _SCHEDULE_ACTIVITY:
-            return self._store_context
-        return self.inner.get_external_store_context(command_info)
-
-    @override
-    def get_info(self) -> Info:
-        return self.inner.get_info()
-
-    @override
-    def get_thread_id(self) -> int | None:
-        return self.inner.get_thread_id()
 
 
 class LocalActivities:
@@ -170,7 +106,7 @@ class EarlyEnd:
         refused task, too, and ended. With the other events, the SDK would send the end that this
         instance made without them, and signals would be lost (docs/decisions/0047). A failed task
         is repeated from the whole history.
-    Test: `tests/workers/test_sandbox.py`.
+    Test: `tests/workers/test_workflow_runner.py`.
     Report: A workflow continues as new, the server refuses it with `UnhandledCommand` since a
         signal came, and a query without a task comes before the task is repeated. The worker
         completes the repeated task with the old command, without giving the signal to the
@@ -352,7 +288,7 @@ def activate_updates_last(
         the update in an activation of its own, after the other jobs. So the commands in the history
         could have an order that no replay produces, and the run could not continue
         (docs/decisions/0011).
-    Test: `tests/workers/test_sandbox.py`.
+    Test: `tests/workers/test_workflow_runner.py`.
     Report: An activity's result and an update are part of one workflow task, and both issue a
         command. A worker that has the workflow in memory issues the update's command first; a
         worker that replays before this task issues it last, and its history fails every replay

@@ -1,4 +1,4 @@
-"""A Temporal worker with Crewlog's sandbox, converter, store and activities."""
+"""A Temporal worker with Crewlog's runner, converter, store and activities."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from crewlog.temporal_service.deployments import can_pin, current_build, make_cu
 from crewlog.temporal_service.namespaces import check_namespace, server_version
 from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.loop_lag import watch_loop
-from crewlog.workers.sandbox import sandbox
 from crewlog.workers.sdk_workarounds import limit_cache, server_rejection
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.temporal_server import TemporalServer
+from crewlog.workers.workflow_runner import CrewRunner
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.sdk_workarounds import CrewRunInterceptor
 
@@ -182,7 +182,7 @@ async def running_worker(
         files=FileStore.of(client.data_converter),
     )
     cached, tasks = limit_cache(settings.max_cached_runs, settings.max_workflow_tasks)
-    runner = sandbox(encrypts=client.data_converter.payload_codec is not None)
+    runner = CrewRunner(encrypts=client.data_converter.payload_codec is not None)
     worker = Worker(
         client,
         task_queue=settings.task_queue,

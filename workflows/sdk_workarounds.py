@@ -116,7 +116,7 @@ PACKED_SIGNALS = "crewlog:packed-signals"
 Reason: the SDK makes a coroutine, and much else, for each signal. That costs more than the work for
     a signal that is only counted. The handler never awaits, so the order is the same either way. A
     signal of that name from a client is packed, too, so no client can forge one.
-Test: `tests/workers/test_sandbox.py`; the costs are those of `python -m tests.costs`.
+Test: `tests/workers/test_workflow_runner.py`; the costs are those of `python -m tests.costs`.
 Report: An activation with 1,000 signals to a dynamic handler spends most of its time in tasks that
     never await. Expected: a handler that is not a coroutine function is called without a task.
 Needed until: `temporalio` calls such handlers directly.

@@ -18,7 +18,7 @@ from temporalio.worker import Replayer
 
 from bench.peers.bare import BareRun
 from crewlog.payload_storage.converter import data_converter
-from crewlog.workers.sandbox import sandbox
+from crewlog.workers.workflow_runner import CrewRunner
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.sdk_workarounds import CrewRunInterceptor
 
@@ -35,13 +35,13 @@ async def serve(engine: WorkflowHistory, bare: WorkflowHistory) -> None:
             engine,
             Replayer(
                 workflows=[CrewRun],
-                workflow_runner=sandbox(),
+                workflow_runner=CrewRunner(),
                 data_converter=data_converter(Path(tempfile.gettempdir()) / "unused"),
                 interceptors=[CrewRunInterceptor()],
             ),
         ),
         "bare": (bare, Replayer(workflows=[BareRun])),
-        "bare in our sandbox": (bare, Replayer(workflows=[BareRun], workflow_runner=sandbox())),
+        "bare by our runner": (bare, Replayer(workflows=[BareRun], workflow_runner=CrewRunner())),
     }
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):

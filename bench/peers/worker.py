@@ -3,7 +3,7 @@
 It prints `ready` once it polls, and ends with its standard input: nothing outlives the driver. All
 of them have the settings of the engine's own worker: eager activities and sticky cache. `bare` and
 `plugin` run as whoever writes a workflow gets it from the SDK; `tuned` is the bare workflow in a
-process like the engine's: its event loop, its settings of the collector, its sandbox.
+process like the engine's: its event loop, its settings of the collector, its runner.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from crewlog.workers.sandbox import PASSED_THROUGH
 from crewlog.workers.settings import WorkerSettings
+
+_PASSED_THROUGH = (
+    *("langgraph", "langchain_core", "langsmith", "pydantic", "pydantic_core", "requests"),
+    *("urllib3", "httpx", "xxhash", "ormsgpack"),
+)
+"""LangGraph and what it imports cannot be imported anew for every execution."""
 
 
 async def engine(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
@@ -50,15 +55,15 @@ async def bare(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
 async def tuned(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
     """The bare workflow in a process like the engine's."""
     from bench.peers.bare import BareRun, say  # noqa: PLC0415
-    from crewlog.workers.sandbox import sandbox  # noqa: PLC0415
     from crewlog.workers.worker import tune_garbage_collector  # noqa: PLC0415
+    from crewlog.workers.workflow_runner import CrewRunner  # noqa: PLC0415
 
     tune_garbage_collector()
     return Worker(
         await _client(),
         workflows=[BareRun],
         activities=[say],
-        workflow_runner=sandbox(),
+        workflow_runner=CrewRunner(),
         **_options(settings),
     )
 
@@ -68,8 +73,7 @@ async def plugin(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
     from bench.peers.plugin import PluginRun  # noqa: PLC0415
     from bench.peers.plugin import plugin as made  # noqa: PLC0415
 
-    # LangGraph cannot be imported anew for every execution.
-    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*_PASSED_THROUGH)
     return Worker(
         await _client(),
         workflows=[PluginRun],

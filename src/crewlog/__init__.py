@@ -1,7 +1,6 @@
 """Crewlog: crews of LLM agents as durable Temporal workflows, routed by LangGraph.
 
-The names below are loaded at their first use. The workflow sandbox imports this package again for
-every execution, so the import must be fast.
+The names below are loaded at their first use, so that the import is fast.
 """
 
 from __future__ import annotations

@@ -13,10 +13,7 @@ Json = Any
 
 
 def is_object(value: Json) -> TypeGuard[dict[str, Json]]:
-    """Whether a JSON value is an object.
-
-    Compared by its type: in a workflow, the sandbox makes several calls of each `isinstance`.
-    """
+    """Whether a JSON value is an object."""
     return type(value) is dict
 
 

@@ -28,7 +28,7 @@ from crewlog.payload_storage.converter import data_converter
 from crewlog.state.calls import STORE_BATCH
 from crewlog.usage import Usage
 from crewlog.wire import WORKFLOW_TYPE, InitialMessage, InitialState
-from crewlog.workers.sandbox import sandbox
+from crewlog.workers.workflow_runner import CrewRunner
 from crewlog.workflows.commands.unauthenticated_signals import MAX_REJECTIONS
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.sdk_workarounds import CrewRunInterceptor
@@ -155,7 +155,7 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
     history = await crews.temporal.get_workflow_handle(run.id).fetch_history()
     replayer = Replayer(
         workflows=[CrewRun],
-        workflow_runner=sandbox(),
+        workflow_runner=CrewRunner(),
         data_converter=data_converter(crews.payloads),
         namespace=crews.temporal.namespace,  # what is encrypted is bound to it
         interceptors=[CrewRunInterceptor()],

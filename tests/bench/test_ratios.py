@@ -90,7 +90,7 @@ async def test_a_pool_is_by_half_of_what_its_steps_sleep(
 async def test_replay_is_the_engines_by_the_floors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured = {"engine": 70, "bare": 100, "bare in our sandbox": 140}
+    measured = {"engine": 70, "bare": 100, "bare by our runner": 140}
     found = await figures(replay, measured, tmp_path, monkeypatch)
     assert found == {
         "replay_events_per_s": 70,

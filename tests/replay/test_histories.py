@@ -18,7 +18,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowRepla
 from crewlog.graph.driver import graph_cache
 from crewlog.payload_storage.converter import data_converter
 from crewlog.state.recorder import Journal
-from crewlog.workers.sandbox import sandbox
+from crewlog.workers.workflow_runner import CrewRunner
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.sdk_workarounds import CrewRunInterceptor
 
@@ -41,7 +41,7 @@ async def replay(history: WorkflowHistory, workflow: type[Any] = CrewRun) -> Wor
     """Replays a history, without a limit of time: a busy machine is no fault of the workflow."""
     replayer = Replayer(
         workflows=[workflow],
-        workflow_runner=sandbox(),
+        workflow_runner=CrewRunner(),
         data_converter=data_converter(Path(tempfile.gettempdir()) / "unused", keys=None),
         interceptors=[CrewRunInterceptor()],
         debug_mode=True,  # the SDK's two seconds for a workflow task do not apply
@@ -103,7 +103,7 @@ async def test_a_changed_workflow_does_not_replay(monkeypatch: pytest.MonkeyPatc
 
 
 async def recorded(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What a replay journals, outside of the sandbox, where it can be seen."""
+    """What a replay journals."""
     found: list[Any] = []
     record = Journal.record
 

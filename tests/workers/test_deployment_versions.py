@@ -20,9 +20,9 @@ from crewlog.dev import doctor
 from crewlog.temporal_service.cli import shell_command
 from crewlog.temporal_service.deployments import can_pin, make_current_command
 from crewlog.testing import scripted
-from crewlog.workers.sandbox import SandboxedInstance
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import deployment_config, log_current_build
+from crewlog.workers.workflow_runner import CrewInstance
 from shared import LIMIT, Lab
 
 ADDRESS = "temporal.example:7233"
@@ -170,9 +170,9 @@ async def test_the_next_execution_begins_on_the_current_build(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behaviours: list[int] = []
-    activate = SandboxedInstance.activate
+    activate = CrewInstance.activate
 
-    def recording(self: SandboxedInstance, act: WorkflowActivation) -> WorkflowActivationCompletion:
+    def recording(self: CrewInstance, act: WorkflowActivation) -> WorkflowActivationCompletion:
         completion = activate(self, act)
         behaviours.extend(
             command.continue_as_new_workflow_execution.initial_versioning_behavior
@@ -181,7 +181,7 @@ async def test_the_next_execution_begins_on_the_current_build(
         )
         return completion
 
-    monkeypatch.setattr(SandboxedInstance, "activate", recording)
+    monkeypatch.setattr(CrewInstance, "activate", recording)
     crew = {
         "crew": "long",
         "model": scripted({"agents": {"*": [{"text": f"{i}"} for i in range(20)]}}),

@@ -13,8 +13,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
-from crewlog.workers.sandbox import sandbox
 from crewlog.workers.sdk_workarounds import WorkerHost
+from crewlog.workers.workflow_runner import CrewRunner
 from early import Early, breathe
 from shared import LIMIT, Lab
 
@@ -27,7 +27,7 @@ TASK_TIMEOUT = timedelta(seconds=1)
 
 @asynccontextmanager
 async def worker(lab: Lab, **options: Any) -> AsyncIterator[Worker]:
-    runner = sandbox()
+    runner = CrewRunner()
     running = Worker(
         lab.client.temporal,
         task_queue=lab.client.task_queue,
@@ -85,7 +85,7 @@ async def test_events_of_a_query_are_processed_by_their_task(lab: Lab) -> None:
     """Whatever time it was when the query was answered: a replay tells it then, and all at once.
 
     A server may also give a task to a worker that dies, and the query to another worker. The local
-    server gives the query first, so `test_sandbox` has that case.
+    server gives the query first, so `test_workflow_runner` has that case.
     """
     met = 0
     for number in range(TRIES):
@@ -100,7 +100,7 @@ async def test_events_of_a_query_are_processed_by_their_task(lab: Lab) -> None:
             said = await asyncio.wait_for(handle.result(), LIMIT)
         history = await handle.fetch_history()
         assert [round(at, 6) for _, at in said] == [round(at, 6) for at in times(history)]
-        await Replayer(workflows=[Early], workflow_runner=sandbox()).replay_workflow(history)
+        await Replayer(workflows=[Early], workflow_runner=CrewRunner()).replay_workflow(history)
         if met == 8:
             return
     pytest.fail("no query met what no task had taken")

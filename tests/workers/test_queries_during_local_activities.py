@@ -19,7 +19,7 @@ from crewlog.client import Run, gateway
 from crewlog.errors import StoreUnavailable, WorkerMissing
 from crewlog.store import Store
 from crewlog.testing import scripted
-from crewlog.workers.sandbox import SandboxedInstance, sandbox
+from crewlog.workers.workflow_runner import CrewInstance, CrewRunner
 from shared import LIMIT, Lab
 
 TRIES = 20
@@ -35,9 +35,9 @@ async def test_a_run_queried_during_a_local_activity_replays(
     began, asked, go = asyncio.Event(), asyncio.Event(), asyncio.Event()
     ended = threading.Event()
     loop = asyncio.get_running_loop()
-    activate = SandboxedInstance.activate
+    activate = CrewInstance.activate
 
-    def watched(self: SandboxedInstance, act: WorkflowActivation) -> WorkflowActivationCompletion:
+    def watched(self: CrewInstance, act: WorkflowActivation) -> WorkflowActivationCompletion:
         if any(job.HasField("query_workflow") for job in act.jobs) and not asked.is_set():
             loop.call_soon_threadsafe(asked.set)
             ended.wait(1)
@@ -63,9 +63,9 @@ async def test_a_run_queried_during_a_local_activity_replays(
         ended.set()
         return True
 
-    monkeypatch.setattr(SandboxedInstance, "activate", watched)
+    monkeypatch.setattr(CrewInstance, "activate", watched)
     temporal, queue = lab.client.temporal, lab.client.task_queue
-    worker: dict[str, Any] = {"workflows": [Beside], "workflow_runner": sandbox()}
+    worker: dict[str, Any] = {"workflows": [Beside], "workflow_runner": CrewRunner()}
     for number in range(TRIES):
         for event in (began, asked, go, ended):
             event.clear()

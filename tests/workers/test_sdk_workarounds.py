@@ -34,7 +34,7 @@ from crewlog.temporal_service.sdk_workarounds import (
     sdk_logging,
 )
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workers.sandbox import sandbox
+from crewlog.workers.workflow_runner import CrewRunner
 from early import Marked
 from shared import LIMIT, Lab
 
@@ -171,7 +171,7 @@ async def test_a_start_without_one_argument_fails_the_run(lab: Lab, arguments: l
 async def test_a_task_that_recorded_something_is_replayed_alone(lab: Lab) -> None:
     """The tasks of rejected updates follow those of signals at once."""
     temporal, queue = lab.client.temporal, lab.client.task_queue
-    worker: dict[str, Any] = {"workflows": [Marked], "workflow_runner": sandbox()}
+    worker: dict[str, Any] = {"workflows": [Marked], "workflow_runner": CrewRunner()}
     handle = await temporal.start_workflow(
         Marked.run,
         True,

@@ -128,7 +128,6 @@ class Driver:
         routes = self._routers[node](values)
         if not routes and not goto:
             return []
-        # Compared by `is`: the sandbox makes `isinstance` several calls.
         sends = [route for route in routes if type(route) is Send]
         choice = tuple(("send", r.node) if type(r) is Send else r for r in routes)
         key = (node, choice, tuple(goto))

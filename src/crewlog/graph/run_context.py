@@ -161,7 +161,7 @@ class RunContext:
         A run that ends while it drains for a change, or before a run merge has an offer, records
         first that the swap or the run merge failed.
         """
-        kind = type(entry)  # compared by `is`: the sandbox makes `isinstance` four calls
+        kind = type(entry)
         if kind in _ENDS and self._has_unfinished_work():
             with self.journal.transaction:
                 self._fail_unfinished()

@@ -1,10 +1,9 @@
-"""The runner of workflow code: what it refuses, and the order of its jobs."""
+"""The runner of workflow code: the order of its jobs, and the contexts of payloads."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,20 +17,15 @@ from temporalio.bridge.proto.workflow_activation import (
     WorkflowActivationJob,
 )
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.client import WorkflowFailureError
 from temporalio.common import RawValue
-from temporalio.worker import Worker
-from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
 from crewlog.encryption.codec import give_up, unavailable_payload
 from crewlog.errors import StoreIncomplete
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers import sdk_workarounds
-from crewlog.workers.sandbox import SandboxedInstance, sandbox
 from crewlog.workers.sdk_workarounds import ENDED_EARLY, has_no_pending_task
+from crewlog.workers.workflow_runner import CrewInstance
 from crewlog.workflows.sdk_workarounds import PACKED_SIGNALS, unpack_signals
-from curious import Curious
-from shared import Lab
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,7 +84,7 @@ def activation(*kinds: str, length: int = 7) -> WorkflowActivation:
 
 
 def taken(inner: Inner, *kinds: str) -> tuple[list[list[str]], list[int]]:
-    completion = SandboxedInstance(inner).activate(activation(*kinds))  # type: ignore[arg-type]
+    completion = CrewInstance(inner).activate(activation(*kinds))  # type: ignore[arg-type]
     commands = completion.successful.commands
     return inner.asked, [c.cancel_timer.seq for c in commands if c.HasField("cancel_timer")]
 
@@ -115,7 +109,7 @@ def test_jobs_of_one_kind_are_processed_together(kinds: list[str]) -> None:
 @pytest.mark.parametrize("fails", ["resolve_activity", "do_update"])
 def test_a_failure_of_either_half_is_the_failure_of_the_task(fails: str) -> None:
     act = activation("do_update", "resolve_activity")
-    completion = SandboxedInstance(Inner(fails)).activate(act)  # type: ignore[arg-type]
+    completion = CrewInstance(Inner(fails)).activate(act)  # type: ignore[arg-type]
     assert completion.failed.failure.message == "broken"
 
 
@@ -129,7 +123,7 @@ def test_an_ended_execution_takes_no_update(how: str) -> None:
 @pytest.mark.parametrize("how", ["complete", "fail", "cancel", "continue_as_new"])
 def test_an_execution_that_ended_for_a_query_fails_the_task_that_brings_more(how: str) -> None:
     inner = Inner(ends="fire_timer", by=f"{how}_workflow_execution")
-    instance = SandboxedInstance(inner)  # type: ignore[arg-type]
+    instance = CrewInstance(inner)  # type: ignore[arg-type]
     assert not instance.activate(activation("fire_timer")).HasField("failed")
     for calm in ("query_workflow", "remove_from_cache"):
         assert not instance.activate(activation(calm, length=9)).HasField("failed")
@@ -150,7 +144,7 @@ class Asked:
         self.looked: list[int] = []
         self.requested: list[str] = []
         self._done = done
-        self._instance = SandboxedInstance(Inner(), self)  # type: ignore[arg-type]
+        self._instance = CrewInstance(Inner(), self)  # type: ignore[arg-type]
 
     def evict(self, execution: str) -> None:
         assert execution == "r"
@@ -291,7 +285,7 @@ def test_the_signals_of_an_activation_are_batched_safely() -> None:
         inner = Crew()
         act = activation("resolve_activity")
         act.jobs.extend(jobs)
-        SandboxedInstance(inner).activate(act)  # type: ignore[arg-type]
+        CrewInstance(inner).activate(act)  # type: ignore[arg-type]
         assert inner.asked == [["resolve_activity", "signal_workflow"]]
         (one,) = seen
         if one.signal_name != PACKED_SIGNALS:
@@ -315,7 +309,7 @@ CHILD = SimpleNamespace(command_type=CommandType.COMMAND_TYPE_START_CHILD_WORKFL
 
 @pytest.mark.parametrize("of", [None, ACTIVITY], ids=["the run's", "an activity's"])
 def test_external_payloads_belong_to_the_run(of: Any) -> None:
-    instance = SandboxedInstance(Inner())  # type: ignore[arg-type]
+    instance = CrewInstance(Inner())  # type: ignore[arg-type]
     said: Any = instance.get_serialization_context(of)
     assert (said.namespace, said.workflow_id) == ("n", "w")
     target: Any = instance.get_external_store_context(of).target
@@ -323,29 +317,8 @@ def test_external_payloads_belong_to_the_run(of: Any) -> None:
 
 
 def test_the_start_payload_of_another_run_is_not_the_runs() -> None:
-    instance = SandboxedInstance(Inner())  # type: ignore[arg-type]
+    instance = CrewInstance(Inner())  # type: ignore[arg-type]
     assert str(instance.get_external_store_context(CHILD)).startswith("inner")
-
-
-@pytest.mark.parametrize("what", ["file", "clock"])
-async def test_the_sandbox_is_on(lab: Lab, what: str) -> None:
-    worker = Worker(
-        lab.client.temporal,
-        task_queue=lab.client.task_queue,
-        workflows=[Curious],
-        workflow_runner=sandbox(),
-        workflow_failure_exception_types=[RestrictedWorkflowAccessError],
-    )
-    async with worker:
-        with pytest.raises(WorkflowFailureError) as caught:
-            await lab.client.temporal.execute_workflow(
-                Curious.run,
-                what,
-                id=f"curious-{what}",
-                task_queue=lab.client.task_queue,
-                execution_timeout=timedelta(seconds=120),
-            )
-    assert "RestrictedWorkflowAccessError" in str(caught.value.cause) + repr(caught.value.cause)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,10 @@
-"""Temporal's sandbox for the workflow modules, and why modules pass through it."""
+"""The runner of workflow code: the SDK's instances with corrections, outside of its sandbox.
+
+The sandbox would guard only modules that it imports anew for each execution, and all modules of
+Crewlog are imported once: it took a tenth of a worker's time and guarded nothing. A contract of
+import-linter and rules of ruff keep clocks, randomness and I/O out of workflow code, and
+`make test-replay` replays every task of the suite (docs/decisions/0075).
+"""
 
 from __future__ import annotations
 
@@ -7,15 +13,23 @@ from importlib import import_module
 from typing import Any
 
 from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import CommandType
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.converter import (
+    SerializationContext,
+    StorageDriverStoreContext,
+    StorageDriverWorkflowInfo,
+    WorkflowSerializationContext,
+)
 from temporalio.worker import (
+    UnsandboxedWorkflowRunner,
     Worker,
     WorkflowInstance,
     WorkflowInstanceDetails,
     WorkflowRunner,
 )
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.workflow import Info
 from typing_extensions import override
 
 from crewlog.encryption.codec import is_given_up, is_unavailable, missing_file
@@ -24,7 +38,6 @@ from crewlog.workers.payload_places import PayloadPlaces, create_payload_places
 from crewlog.workers.sdk_workarounds import (
     ENDED_EARLY,
     EarlyEnd,
-    InstanceWithContexts,
     LocalActivities,
     Progress,
     WorkerHost,
@@ -33,53 +46,7 @@ from crewlog.workers.sdk_workarounds import (
     with_packed_signals,
 )
 
-PASSED_THROUGH: dict[str, str] = {
-    "langgraph": "large; pure as the engine uses it: no Pregel loop, no I/O, async routers",
-    "langchain_core": "langgraph's base; messages must be the same classes in and out",
-    "langsmith": "imported by langchain_core; tracing is turned off where the graph is driven",
-    "pydantic": "models rebuilt for every execution cost 390 ms each time",
-    "pydantic_core": "compiled part of pydantic",
-    "requests": "langsmith imports it lazily; it is never called",
-    "urllib3": "imported by requests",
-    "httpx": "imported by langsmith and langgraph_sdk; it is never called",
-    "cryptography": "verifies signatures; compiled, and a function of its arguments as used here",
-    "rfc8785": "spells JSON; pure functions",
-    "xxhash": "langgraph's task ids; compiled",
-    "ormsgpack": "langgraph's serializer; compiled, never called",
-    "_pytest": "imported in tests by Crewlog's modules: pytest rewrites those of its plugins",
-    "crewlog.authority": "pure core",
-    "crewlog.canonical_json": "pure core",
-    "crewlog.content_blocks": "pure core",
-    "crewlog.definition": "pure core",
-    "crewlog.errors": "error classes must be the same in and out",
-    "crewlog.failure_details": "a model and pure functions",
-    "crewlog.validation_errors": "pure functions",
-    "crewlog.graph": "pure core",
-    "crewlog.ids": "pure core",
-    "crewlog.json_diff": "pure functions",
-    "crewlog.message_files": "pure core",
-    "crewlog.model": "pure core",
-    "crewlog.reporting": "pure core",
-    "crewlog.run_status": "pure core",
-    "crewlog.state": "pure core",
-    "crewlog.usage": "pure core",
-    "crewlog.wire": "models of the wire contract: no I/O",
-    "crewlog.workflows.activity_options": "pure; no state of its own",
-    "crewlog.workflows.call_outcomes": "classes without module state, and pure functions",
-    "crewlog.workflows.crew_run": "classes without module state; imported anew it costs 2 ms",
-    "crewlog.workflows.execution": "classes without module state; imported anew they cost 5 ms",
-    "crewlog.workflows.authorization": "pure functions, and one that waits; no module state",
-    "crewlog.workflows.commands": "no module state but a table of functions, which imports fill",
-    "crewlog.workflows.local_activity": "a function that waits; no module state",
-    "crewlog.workflows.sdk_workarounds": "classes and functions without module state",
-}
-"""Never the root package: all of its modules would pass through, without reasons.
-
-These modules are imported once, not for every execution. A contract of import-linter and rules of
-ruff keep clocks, randomness and I/O out of `crewlog.workflows` (docs/decisions/0012).
-"""
-
-
+_SCHEDULE_ACTIVITY = CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK
 _PRELOADED = (
     "langchain_core.tracers.context",
     "langchain_core.tracers.run_collector",
@@ -88,14 +55,14 @@ _PRELOADED = (
 """LangChain imports these at its first use, which would read files in a workflow thread."""
 
 
-class SandboxedInstance(InstanceWithContexts):
-    """A sandboxed instance, with the corrections of `crewlog.workers.sdk_workarounds`.
+class CrewInstance(WorkflowInstance):
+    """An instance of the SDK, with the corrections of `crewlog.workers.sdk_workarounds`.
 
-    In an encrypted run, payloads are bound to their purposes; see
-    `crewlog.workers.payload_places`.
+    Payloads of a run belong to the run, the inputs of its activities, too. In an encrypted run they
+    are bound to their purposes; see `crewlog.workers.payload_places`.
 
     Args:
-        inner: The SDK's sandboxed instance.
+        inner: The SDK's instance.
         worker: Its worker.
         seed: The random seed of the execution.
         encrypts: Whether the worker encrypts payloads.
@@ -109,7 +76,20 @@ class SandboxedInstance(InstanceWithContexts):
         seed: int = 0,
         encrypts: bool = False,
     ) -> None:
-        super().__init__(inner)
+        self._inner = inner
+        self.info = info = inner.get_info()
+        """The execution."""
+        self._serialization_context = WorkflowSerializationContext(
+            namespace=info.namespace, workflow_id=info.workflow_id
+        )
+        self._store_context = StorageDriverStoreContext(
+            target=StorageDriverWorkflowInfo(
+                id=info.workflow_id,
+                run_id=info.run_id,
+                type=info.workflow_type,
+                namespace=info.namespace,
+            )
+        )
         self._worker = worker or WorkerHost()
         self._seed = seed
         self._encrypts = encrypts
@@ -121,9 +101,31 @@ class SandboxedInstance(InstanceWithContexts):
         self._progress = Progress()
 
     @override
+    def get_serialization_context(self, command_info: Any) -> SerializationContext | None:
+        """Returns the context of a payload; activity inputs have that of the run."""
+        if command_info is None or command_info.command_type == _SCHEDULE_ACTIVITY:
+            return self._serialization_context
+        return self._inner.get_serialization_context(command_info)
+
+    @override
+    def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
+        """Returns the context of an external payload; activity inputs have that of the run."""
+        if command_info is None or command_info.command_type == _SCHEDULE_ACTIVITY:
+            return self._store_context
+        return self._inner.get_external_store_context(command_info)
+
+    @override
+    def get_info(self) -> Info:
+        return self.info
+
+    @override
+    def get_thread_id(self) -> int | None:
+        return self._inner.get_thread_id()
+
+    @override
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         if self._local_activities.forbid_queries(act):
-            return self.inner.activate(with_jobs(act, []))
+            return self._inner.activate(with_jobs(act, []))
         if self._early_end.precedes_events(act):
             return _failed_completion(act, ENDED_EARLY)
         if self._progress.is_ahead(act, self.info.workflow_id, self._worker):
@@ -140,7 +142,7 @@ class SandboxedInstance(InstanceWithContexts):
             self._worker.request_payload(missing_file(payload))
         if self._is_crew_run:
             act = with_packed_signals(act)
-        completion = activate_updates_last(self.inner, act)
+        completion = activate_updates_last(self._inner, act)
         if self._payload_places is not None:
             self._payload_places.assign(completion)
         self._local_activities.record(act, completion)
@@ -172,11 +174,17 @@ def _failed_completion(act: WorkflowActivation, message: str) -> WorkflowActivat
     return completion
 
 
-class Runner(WorkflowRunner):
-    """Temporal's sandboxed runner, with instances that are entered for activations only."""
+class CrewRunner(WorkflowRunner):
+    """Makes instances with corrections.
 
-    def __init__(self, inner: WorkflowRunner, *, encrypts: bool = False) -> None:
-        self._inner = inner
+    Args:
+        encrypts: Whether the worker encrypts payloads.
+    """
+
+    def __init__(self, *, encrypts: bool = False) -> None:
+        for name in _PRELOADED:
+            import_module(name)
+        self._inner = UnsandboxedWorkflowRunner()
         self._worker = WorkerHost()
         self._encrypts = encrypts
 
@@ -191,18 +199,4 @@ class Runner(WorkflowRunner):
     @override
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         inner = self._inner.create_instance(det)
-        return SandboxedInstance(
-            inner, self._worker, seed=det.randomness_seed, encrypts=self._encrypts
-        )
-
-
-def sandbox(*, encrypts: bool = False) -> Runner:
-    """The runner of workflow code.
-
-    Args:
-        encrypts: Whether the worker encrypts payloads.
-    """
-    for name in _PRELOADED:
-        import_module(name)
-    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
-    return Runner(SandboxedWorkflowRunner(restrictions=restrictions), encrypts=encrypts)
+        return CrewInstance(inner, self._worker, seed=det.randomness_seed, encrypts=self._encrypts)
