@@ -15,6 +15,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 from pydantic import BaseModel, Field
 
+from crewlog.activities.tool_loader import Tool, make_tool
 from crewlog.activities.tool_node import GRAPH_CHANGES
 from crewlog.definition import group_tools as operation_makers
 from crewlog.definition.model import NAME_PATTERN, WIRE_PATTERN, CrewDefinition
@@ -129,7 +130,7 @@ HasMemories = Callable[[CrewDefinition, AgentName], Awaitable[bool]]
 
 def group_tool(
     name: ToolName, crew: CrewDefinition, agent: AgentName, has_memories: HasMemories | None = None
-) -> StructuredTool:
+) -> Tool:
     """Returns the group tool of an agent.
 
     Args:
@@ -163,6 +164,8 @@ def group_tool(
         message = ToolMessage(PENDING_ANSWER, tool_call_id=current_call().id)
         return Command(update={GRAPH_CHANGES: [data], "messages": [message]})
 
-    return StructuredTool.from_function(
-        coroutine=call, name=name, description=about, args_schema=schema
+    return make_tool(
+        StructuredTool.from_function(
+            coroutine=call, name=name, description=about, args_schema=schema
+        )
     )

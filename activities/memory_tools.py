@@ -14,10 +14,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Optional
 
 from cachetools import LRUCache
-from langchain_core.tools import StructuredTool
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field
 
-from crewlog.activities.tool_loader import Tool, make_tool
+from crewlog.activities.tool_loader import Tool, build_tool
 from crewlog.authority.memory_scopes import Access, agent_scope, authorize_memory, memory_scopes
 from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition, MemoryPolicy
 from crewlog.embeddings import Embedders
@@ -90,7 +89,7 @@ class MemoryTools:
         if not scopes:
             return None
         make = self._make_read_tool if access == "read" else self._make_write_tool
-        return self._tools.setdefault(key, (crew, make_tool(make(crew, agent, scopes))))[1]
+        return self._tools.setdefault(key, (crew, make(crew, agent, scopes)))[1]
 
     async def has_memories(self, crew: CrewDefinition, agent: AgentName) -> bool:
         """Whether the scope of an agent, or of an earlier one with its name, has entries.
@@ -118,7 +117,7 @@ class MemoryTools:
 
     def _make_read_tool(
         self, crew: CrewDefinition, agent: AgentName, scopes: Sequence[str]
-    ) -> StructuredTool:
+    ) -> Tool:
         async def memory_read(query: str = "", scope: str | None = None, limit: int = 5) -> str:
             searched = [scope] if scope else list(scopes)
             for each in searched:
@@ -134,16 +133,12 @@ class MemoryTools:
             ),
             "limit": (int, Field(5, ge=1, le=MOST_ENTRIES, description="How many at most.")),
         }
-        return StructuredTool.from_function(
-            coroutine=memory_read,
-            name="memory_read",
-            description="Looks into what was remembered in this and earlier runs.",
-            args_schema=create_model("MemoryRead", **fields),
-        )
+        about = "Looks into what was remembered in this and earlier runs."
+        return build_tool("memory_read", about, memory_read, **fields)
 
     def _make_write_tool(
         self, crew: CrewDefinition, agent: AgentName, scopes: Sequence[str]
-    ) -> StructuredTool:
+    ) -> Tool:
         # The default is for agents with one scope: otherwise the schema requires the argument.
         async def memory_write(memories: list[MemoryArgument], scope: str = scopes[0]) -> str:
             call = current_call()
@@ -163,12 +158,8 @@ class MemoryTools:
                 Field(scopes[0] if one else ..., description=f"One of: {', '.join(scopes)}."),
             ),
         }
-        return StructuredTool.from_function(
-            coroutine=memory_write,
-            name="memory_write",
-            description="Remembers something for later runs of this crew.",
-            args_schema=create_model("MemoryWrite", **fields),
-        )
+        about = "Remembers something for later runs of this crew."
+        return build_tool("memory_write", about, memory_write, **fields)
 
     async def _search(
         self, crew: CrewDefinition, scopes: Sequence[str], query: str, limit: int

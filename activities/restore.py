@@ -102,13 +102,13 @@ async def wait_for_split(
         if time.monotonic() > deadline:
             break
         await asyncio.sleep(SPLIT_POLL_SECONDS)
-    ending = await server.find_ended_run(source)
-    if ending is None:
+    executions = await server.find_last_executions(source)
+    if executions is None:
         raise SplitNotRecorded(
             f"the journal of the run {source!r} does not name the split run {run!r} up to "
             f"position {after}"
         )
-    await store.reject_executions(source, ending.executions)
+    await store.reject_executions(source, executions)
     record, _ = await _find_split(store, source, run, after)
     if record is None:
         raise _never_recorded(source, run, "the run has ended")

@@ -82,9 +82,9 @@ async def read_other_run(
     state = await _load_last_state(store, task.other)
     gone = False
     if (state is None or not state.is_ended) and not task.sure:
-        ended = await server.find_ended_run(task.other)
-        if ended is not None:
-            await store.reject_executions(task.other, ended.executions)
+        executions = await server.find_last_executions(task.other)
+        if executions is not None:
+            await store.reject_executions(task.other, executions)
             state = await _load_last_state(store, task.other)
             gone = state is None or not state.is_ended
     widens: tuple[str, ...] = ()

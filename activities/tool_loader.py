@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cachetools import LRUCache
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import create_model
 from temporalio import activity
 
 from crewlog.activities.caches import LoadingCache
@@ -208,6 +209,17 @@ def make_tool(
         runs_in_thread=runs_in_thread,
         definition=definition,
     )
+
+
+def build_tool(name: str, description: str, coroutine: Callable[..., Any], **fields: Any) -> Tool:
+    """Returns a built-in tool; each argument has a type and a field of pydantic."""
+    tool = StructuredTool.from_function(
+        coroutine=coroutine,
+        name=name,
+        description=description,
+        args_schema=create_model(name, **fields),
+    )
+    return make_tool(tool)
 
 
 def _import_tool(name: ToolName, definition: ToolDefinition, loops: EventLoops) -> Tool:

@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities import restore
 from crewlog.activities.crew_activities import CrewActivities
-from crewlog.activities.server import EndedRun, Server
+from crewlog.activities.server import Server
 from crewlog.client.rebuild import _came_home
 from crewlog.definition.creatures import creatures_of, elsewhere
 from crewlog.definition.load import load_data
@@ -102,9 +102,9 @@ class Family:
         family = self
 
         class Ended(Server):
-            async def find_ended_run(self, run: RunId) -> EndedRun | None:
+            async def find_last_executions(self, run: RunId) -> tuple[str, ...] | None:
                 last = family.lasts.get(run)
-                return None if run in family.open else EndedRun((last,) if last else ())
+                return None if run in family.open else (last,) if last else ()
 
         return Ended()
 
