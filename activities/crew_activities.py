@@ -32,7 +32,7 @@ from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.lifecycle import end_run, prepare_run
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.model_calls import ModelCalls
-from crewlog.activities.prompt_compiler import PromptCompiler
+from crewlog.activities.prompt_compiler import compile_prompt
 from crewlog.activities.restore import StateLoader
 from crewlog.activities.run_merge import (
     MergePreparer,
@@ -157,7 +157,7 @@ class CrewActivities:
         hydrator = self._hydrator = Hydrator(store, max_entries)
         self._artifact_cache = Artifacts(store, hydrator)
         models = models or ModelFactory()
-        self._compiler = PromptCompiler(store, models)
+        self._chat_models = models
         self._preparer = ChangePreparer(store, self._definitions, models, server)
         self._merger = MergePreparer(store, self._definitions, server)
         message_files = Files(files)
@@ -281,7 +281,9 @@ class CrewActivities:
                 batch = await self._batches.unpack_batch(task.batch)
                 run = RunId(activity.info().workflow_id or "")
                 await self._executions.check(run, batch=batch)
-                result = await self._compiler.run(run, task, batch, effect)
+                result = await compile_prompt(
+                    run, task, batch, self._store, self._chat_models, effect
+                )
                 return result.model_copy(update={"at": clock.now()})
 
     @activity.defn(name=PREPARE_CHANGE)
