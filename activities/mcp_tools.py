@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -24,7 +24,7 @@ from crewlog.authority.principals import approver
 from crewlog.authority.signatures import SignedApproval
 from crewlog.canonical_json import check_depth
 from crewlog.definition.findings import did_you_mean
-from crewlog.definition.model import ToolDefinition
+from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer, mcp_tool
 from crewlog.errors import (
@@ -130,37 +130,30 @@ class McpTools:
         self._sessions = Sessions()
         self._caches: dict[str, _ServerCache] = {}
 
-    async def load(
-        self,
-        name: ToolName,
-        definition: ToolDefinition,
-        servers: Mapping[str, McpServer],
-        *,
-        for_call: bool,
-        policy: Policy | None = None,
-    ) -> ServerTool:
+    async def load(self, name: ToolName, crew: CrewDefinition, *, for_call: bool) -> ServerTool:
         """Returns a tool of a server whose description is approved.
+
+        If the crew's policy is signed, a principal with the right `grant` must have signed the
+        approval.
 
         Args:
             name: Its name in the crew.
-            definition: Its definition in the crew.
-            servers: The crew's servers.
+            crew: The crew.
             for_call: Whether it is called now, and not only offered to a model.
-            policy: The crew's policy; if it is signed, a principal with the right `grant` must have
-                signed the approval.
 
         Raises:
             ToolMissing: the server is unavailable.
             ToolUnusable: the server does not offer the tool, or not in a usable form.
             ToolNotApproved: its description is not approved.
         """
+        definition, policy = crew.tools[name], crew.policy
         server_name, remote = mcp_tool(definition.run) or ("", "")
-        server = servers.get(server_name)
+        server = crew.mcp.get(server_name)
         place = f"tool {name!r}"
         if server is None:
             raise ToolMissing(
                 f"there is no MCP server {server_name!r}",
-                remedy=did_you_mean(server_name, servers, "Add it to 'mcp' of the crew.")
+                remedy=did_you_mean(server_name, crew.mcp, "Add it to 'mcp' of the crew.")
                 + f" Or correct 'run' of the tool {str(name)!r}.",
                 place=place,
             )

@@ -369,9 +369,8 @@ class ModelCalls:
     async def _schemas(self, task: CallModel, crew: CrewDefinition) -> list[dict[str, Json]]:
         out: list[dict[str, Json]] = []
         for name in task.tools:
-            definition = crew.tools.get(name)
-            if definition is not None:
-                out.append(await self._registry.schema(name, definition, crew.mcp, crew.policy))
+            if name in crew.tools:
+                out.append(await self._registry.schema(name, crew))
             elif built_in := self._built_in.tool(name, crew, task.agent):
                 out.append(built_in.schema)
         return out

@@ -286,10 +286,8 @@ class ToolCalls:
     async def check_arguments(self, task: CheckArguments) -> str:
         """Returns what is wrong with edited arguments; empty: nothing."""
         crew = await self._definitions.get(task.definition)
-        definition = crew.tools.get(task.tool)
-        if definition is not None:
-            tool = await self._registry.load(task.tool, definition, crew.mcp, policy=crew.policy)
-            return edit_error(tool, task.args)
+        if task.tool in crew.tools:
+            return edit_error(await self._registry.load(task.tool, crew), task.args)
         built_in = task.agent in crew.agents and self._built_in.tool(task.tool, crew, task.agent)
         if not built_in:
             return f"the crew no longer has the tool {task.tool!r}, or anything to use it on"
@@ -297,9 +295,7 @@ class ToolCalls:
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:
-            tool = await self._registry.load(
-                task.tool, definition, crew.mcp, for_call=True, policy=crew.policy
-            )
+            tool = await self._registry.load(task.tool, crew, for_call=True)
             return check_argument_names(tool)
         built_in = self._built_in.tool(task.tool, crew, task.agent)
         if built_in is None:

@@ -58,14 +58,12 @@ class Kit:
         self.policy: Policy | None = None
 
     async def ready(self, tool: str, *, for_call: bool = True, **more: Any) -> Tool:
+        name = ToolName(f"s_{tool}")
         definition = ToolDefinition.model_validate({"run": f"mcp:s/{tool}", **more})
-        return await self.registry.load(
-            ToolName(f"s_{tool}"),
-            definition,
-            self.servers,
-            for_call=for_call,
-            policy=self.policy,
+        crew = CrewDefinition.model_construct(
+            tools={name: definition}, mcp=self.servers, policy=self.policy
         )
+        return await self.registry.load(name, crew, for_call=for_call)
 
     async def approve(self, *tools: str) -> None:
         server = self.servers["s"]
@@ -297,9 +295,9 @@ async def test_what_is_not_there(kit: Kit) -> None:
     kit.servers = {}
     with pytest.raises(ToolMissing, match="there is no MCP server 's'"):
         await kit.ready("add")
-    definition = ToolDefinition(run="mcp:s/add")
+    crew = CrewDefinition.model_construct(tools={"add": ToolDefinition(run="mcp:s/add")})
     with pytest.raises(ToolMissing, match="uses no MCP server"):
-        await ToolLoader().load(ToolName("add"), definition, {})
+        await ToolLoader().load(ToolName("add"), crew)
 
 
 def answers(port: int) -> bool:
