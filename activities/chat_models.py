@@ -37,7 +37,6 @@ Builder = Callable[[str, Mapping[str, Json], float], BaseChatModel]
 seconds."""
 
 _BUILDERS: dict[str, Builder | str] = {
-    "openai": "crewlog.activities.chat_models:build_openai",
     # By name: this module is in a layer above, and is imported at the first use.
     "scripted": "crewlog.testing.scripted:build",
 }
@@ -51,30 +50,6 @@ def register(prefix: str, builder: Builder | str) -> None:
         builder: A function, or `module:function` that is imported at the first use.
     """
     _BUILDERS[prefix] = builder
-
-
-def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
-    """Makes a model of OpenAI, or of a compatible service at `OPENAI_BASE_URL`."""
-    if lack := missing_key_problem(f"openai:{name}", settings):
-        raise _rejection(lack)
-    key = key_in(PROVIDERS["openai"], settings) or os.environ.get("OPENAI_API_KEY")
-    register_secret(str(key))  # an error of a service may contain it
-    # Here, because it takes seconds, and crews with scripted models never need it.
-    from crewlog.activities.openai_chat import OpenAIChat  # noqa: PLC0415
-
-    arguments: dict[str, Any] = {
-        "model": name,
-        "api_key": key,
-        "base_url": os.environ.get("OPENAI_BASE_URL") or None,
-        # Temporal retries: its waits occupy no worker, and are in the history.
-        "max_retries": 0,
-        "timeout": timeout,
-        "stream_usage": True,
-        # A model that reasons may be silent for minutes before its first chunk.
-        "stream_chunk_timeout": timeout,
-        **settings,
-    }
-    return OpenAIChat(**arguments)
 
 
 def make_provider_model(
@@ -97,7 +72,13 @@ def make_provider_model(
     # Here, because it takes a second, and crews of other models never need it.
     from langchain.chat_models import init_chat_model  # noqa: PLC0415
 
-    arguments = {**_request_limits(provider, _client_settings(provider), timeout), **settings}
+    arguments: dict[str, Any] = {
+        **_request_limits(provider, _client_settings(provider), timeout),
+        **settings,
+    }
+    if prefix == "openai":  # LangChain has no usage in chunks from another address
+        url = os.environ.get("OPENAI_BASE_URL") or None
+        arguments = {"base_url": url, "stream_usage": True, **arguments}
     if prefix == "ollama":
         arguments = _move_ollama_settings(arguments, timeout)
     chat: Any = init_chat_model(name, model_provider=prefix, **arguments)  # pyright: ignore[reportUnknownVariableType]
@@ -120,6 +101,7 @@ def _request_limits(provider: Provider, names: set[str | None], timeout: float) 
         # To Google's client, 0 means its default, and 1 means the first attempt alone.
         limits["max_retries"] = 1 if provider.catalog == "google" else 0
     if "stream_chunk_timeout" in names:
+        # A model that reasons may be silent for minutes before its first chunk.
         limits["stream_chunk_timeout"] = timeout
     for key in ("timeout", "request_timeout"):
         if key in names:

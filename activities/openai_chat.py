@@ -17,7 +17,6 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from typing_extensions import override
 
@@ -103,10 +102,6 @@ class OpenAIDialect(_Client):
         else:
             _move_response_format(payload)
         return payload
-
-
-class OpenAIChat(OpenAIDialect, ChatOpenAI):
-    """A chat model of OpenAI, or of a compatible service."""
 
 
 def with_openai_fixes(model: BaseChatModel) -> BaseChatModel:
