@@ -102,12 +102,13 @@ class Inputs:
         values: Values = []
         for each in agent.inputs:
             if each.kind == "artifact":
-                value, is_set = _artifact(artifacts, each.name)
+                artifact = artifacts.get(each.name)
+                value, is_set = getattr(artifact, "value", None), artifact is not None
             elif (input_ := by_source.get(each.from_)) is None:
                 continue
             else:
                 of_message = _is_message_source(each.from_, crew)
-                value, is_set = _value(input_, bodies, is_message_source=of_message)
+                value, is_set = _value(input_, bodies, is_message_source=of_message), True
             if is_set:
                 value, is_set = _select(each, value)
             if is_set:
@@ -163,8 +164,8 @@ def _is_message_source(source: str, crew: CrewDefinition) -> bool:
 
 def _value(
     input_: AgentInput, bodies: Mapping[ContentHash, Json], *, is_message_source: bool
-) -> tuple[Value, bool]:
-    """Returns the value of an input, and whether it is set."""
+) -> Value:
+    """Returns the value of an input."""
 
     def load(value: Json, hash_: ContentHash | None) -> Json | WithFiles:
         if hash_ is None:
@@ -179,13 +180,8 @@ def _value(
         return WithFiles(blocks) if has_files else message_from_json(body).text
 
     if input_.elements:
-        return [load(each.value, each.body) for each in input_.elements], True
-    return load(input_.value, input_.body), True
-
-
-def _artifact(artifacts: Mapping[str, Any], name: str) -> tuple[Json, bool]:
-    artifact = artifacts.get(name)
-    return (None, False) if artifact is None else (artifact.value, True)
+        return [load(each.value, each.body) for each in input_.elements]
+    return load(input_.value, input_.body)
 
 
 def _select(declaration: Input, value: Value) -> tuple[Value, bool]:

@@ -175,11 +175,7 @@ class McpTools:
                 remedy="Correct the server.",
                 place=place,
             )
-        if policy is not None and signed:
-            _check_signed_approval(name, server_name, described, policy, cache.signed_approvals)
-        else:
-            approved = definition.approved or cache.approvals.get(remote)
-            _check_approval(name, server_name, described, approved)
+        _check_approval(name, server_name, definition, described, policy if signed else None, cache)
         return ServerTool(name, definition, described, session)
 
     async def close(self) -> None:
@@ -222,38 +218,37 @@ def _connection_error(server: str, tool: str, repeat: str, why: str) -> ToolErro
     )
 
 
-def _check_signed_approval(
+def _check_approval(
     name: ToolName,
     server: str,
+    definition: ToolDefinition,
     described: ToolDescription,
-    policy: Policy,
-    approvals: Sequence[SignedApproval],
+    policy: Policy | None,
+    cache: _ServerCache,
 ) -> None:
-    if approver(policy, approvals, described.name, described.hash, at=int(time.time() * 1000)):
+    """Checks that the present description of a tool is approved; if by a policy, signed."""
+    approved = definition.approved or cache.approvals.get(described.name)
+    fault, key = f"nobody has approved the tool {name!r} of the MCP server {server!r}", ""
+    if policy is not None:
+        now = int(time.time() * 1000)
+        if approver(policy, cache.signed_approvals, described.name, described.hash, at=now):
+            return
+        fault = (
+            "no principal with the right 'grant' in the crew's policy has signed an approval of "
+            f"the present description of the tool {name!r} of the MCP server {server!r}"
+        )
+        key = " with the key of such a principal"
+    elif approved == described.hash:
         return
+    elif approved:
+        fault = (
+            f"the tool {name!r} of the MCP server {server!r} is not the one that was approved: its "
+            "description has changed"
+        )
     tool = clean_text(described.name)
     raise ToolNotApproved(
-        f"no principal with the right 'grant' in the crew's policy has signed an approval of the "
-        f"present description of the tool {name!r} of the MCP server {server!r}",
-        remedy=f"A principal with this right reads it with `crewlog mcp show FILE {server} {tool}`,"
-        f" then approves it with their key: `crewlog mcp approve FILE {server} {tool}`. "
-        f"{_CONTINUES}",
-        place=f"tool {name!r}",
-    )
-
-
-def _check_approval(
-    name: ToolName, server: str, described: ToolDescription, approved: str | None
-) -> None:
-    if approved == described.hash:
-        return
-    tool = clean_text(described.name)
-    raise ToolNotApproved(
-        f"the tool {name!r} of the MCP server {server!r} is not the one that was approved: its "
-        "description has changed"
-        if approved
-        else f"nobody has approved the tool {name!r} of the MCP server {server!r}",
-        remedy=f"Read it with `crewlog mcp show FILE {server} {tool}`, then "
+        fault,
+        remedy=f"Read it with `crewlog mcp show FILE {server} {tool}`, then{key} "
         f"`crewlog mcp approve FILE {server} {tool}`. {_CONTINUES}",
         place=f"tool {name!r}",
     )
