@@ -22,7 +22,6 @@ from crewlog.activities.windows import (
     TrimmedTranscript,
     trim_transcript,
 )
-from crewlog.activities.usage import estimate_tokens
 from crewlog.activities.windows import Log as LogView
 from crewlog.definition.context import Window
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
