@@ -34,6 +34,15 @@ class AgentAccess(NamedTuple):
     """The artifacts that it sees, each with its initial value."""
 
 
+class LoweredDefinition(NamedTuple):
+    """A definition and its plan."""
+
+    definition: CrewDefinition
+    plan: dict[str, Json]
+    is_new: bool
+    """Whether it passed the checks that only new definitions need."""
+
+
 class Definitions:
     """A cache of definitions; the definition of a hash never changes."""
 
@@ -44,14 +53,8 @@ class Definitions:
         self._access: LRUCache[tuple[ContentHash, AgentName], AgentAccess] = LRUCache(most)
         self._awareness: LRUCache[ContentHash, AwarenessBlocks] = LRUCache(most)
         self._outputs: LRUCache[tuple[ContentHash, AgentName], Form] = LRUCache(most)
-        self.lowered_new: LRUCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = LRUCache(
-            most
-        )
-        """Definitions of new runs by their data, validated and lowered."""
-        self.lowered_existing: LRUCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = (
-            LRUCache(most)
-        )
-        """The same for definitions of existing runs, which skip the checks for new ones."""
+        self.lowered: LRUCache[ContentHash, LoweredDefinition] = LRUCache(most)
+        """Definitions by their data, validated and lowered."""
 
     async def get(self, hash_: ContentHash) -> CrewDefinition:
         """Returns the definition of a hash, with builders and patterns expanded."""

@@ -89,8 +89,8 @@ class Executions:
             await self._store.accept_executions(run, [execution])
         self._seen[run, execution] = needs_record
 
-    async def check_unused_id(self, run: RunId, use: SignedStart) -> None:
-        """Checks that a new run does not take the id of a signed run.
+    async def check_unused_id(self, run: RunId, use: SignedStart) -> Collection[str]:
+        """Checks that a new run does not take the id of a signed run; returns its executions.
 
         Raises:
             NotPermitted: the store has a signed run with this id.
@@ -98,6 +98,7 @@ class Executions:
         known = await self._store.accepted_executions(run)
         if known and use.execution not in known:
             raise start_already_used_error(run)
+        return known
 
     async def check_replaced_executions(
         self, run: RunId, use: SignedStart, executions: Collection[str]
@@ -139,6 +140,35 @@ class Executions:
         start = await self._server.find_execution(run, info.workflow_run_id or "")
         if start is not None and start.queue != info.task_queue:
             raise to_failure(_foreign_execution_error(run))
+
+    async def record_start(
+        self, use: SignedStart, policy: Policy | None, run: RunId, *, replaces: bool = False
+    ) -> bool:
+        """Records the start of a run, and its execution if the policy permits the start.
+
+        Args:
+            use: The start, and the execution that uses it.
+            policy: The policy of the crew.
+            run: The run.
+            replaces: Whether the run is reopened: the store rejects its earlier executions from now
+                on.
+
+        Returns:
+            Whether the policy permits the start. If not, the workflow reports the reason.
+
+        Raises:
+            NotPermitted: another execution has used the start, or the store has a run with the id
+                of the new one.
+        """
+        is_permitted = await record_start(use, policy, run, self._store)
+        signed = policy is not None and policy.signed
+        known = () if replaces else await self.check_unused_id(run, use)
+        if not is_permitted or not (signed or replaces):
+            return is_permitted
+        if not (replaces or known) and await self._store.get_run(run) is not None:
+            raise start_already_used_error(run)
+        await self.begin(run, use, signed=signed, replaces=replaces)
+        return True
 
     async def begin(
         self, run: RunId, use: SignedStart, *, signed: bool, replaces: bool = False

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from crewlog.activities.batches import append_batch
-from crewlog.activities.definitions import Definitions, registry_of
-from crewlog.activities.executions import Executions, record_start, start_already_used_error
+from crewlog.activities.definitions import Definitions, LoweredDefinition, registry_of
+from crewlog.activities.executions import Executions
 from crewlog.activities.server import Server
 from crewlog.canonical_json import hash_json
 from crewlog.definition.counting import as_counted
@@ -15,10 +17,10 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.graph.lowering.plans import lower_validated
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import CrewName, RunId
+from crewlog.ids import CrewName
 from crewlog.model import Json
 from crewlog.prompt.offered import offered_form
-from crewlog.state.calls import EndRun, EndRunResult, PrepareRun, PrepareRunResult, SignedStart
+from crewlog.state.calls import EndRun, EndRunResult, PrepareRun, PrepareRunResult
 from crewlog.state.journal import Batch
 from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Snapshot, Store
@@ -48,28 +50,10 @@ async def prepare_run(
     crew = await definitions.get(hash_json(definition))
     as_counted(where_they_are(crew, None), None)
     if task.use is not None:
-        policy = GraphPlan.from_json(plan).policy
-        is_permitted = await record_start(task.use, policy, task.run, store)
-        await executions.check_unused_id(task.run, task.use)
-        if is_permitted and policy is not None and policy.signed:
-            await _record_execution(task.run, task.use, store, executions)
+        await executions.record_start(task.use, GraphPlan.from_json(plan).policy, task.run)
     return PrepareRunResult(
         definition=definition, plan=plan, search_attributes=await server.has_search_attributes()
     )
-
-
-async def _record_execution(
-    run: RunId, use: SignedStart, store: Store, executions: Executions
-) -> None:
-    """Records the execution of a signed run.
-
-    Raises:
-        NotPermitted: the store has another run with this id.
-    """
-    known = await store.accepted_executions(run)
-    if use.execution not in known and await store.get_run(run) is not None:
-        raise start_already_used_error(run)
-    await executions.begin(run, use, signed=True)
 
 
 async def lower_new_definition(
@@ -80,51 +64,41 @@ async def lower_new_definition(
     Raises:
         InvalidDefinition: the definition has errors.
     """
-    name = hash_json(data)
-    checked = definitions.lowered_new.get(name)
-    if checked is None:
-        crew = load_data(data)
-        checked = definitions.lowered_new.setdefault(name, (crew, lower_validated(crew).to_json()))
-    return await _store_definition(checked, store, definitions)
+    return await _lower(data, load_data, store, definitions, is_new=True)
 
 
 async def lower_stored_definition(
     data: dict[str, Json], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     """As `lower_new_definition`, without the checks that only new definitions need."""
-    name = hash_json(data)
-    known = definitions.lowered_new.get(name) or definitions.lowered_existing.get(name)
-    if known is None:
-        crew = load_stored(data)
-        known = definitions.lowered_existing.setdefault(
-            name, (crew, lower_validated(crew).to_json())
-        )
-    return await _store_definition(known, store, definitions)
+    return await _lower(data, load_stored, store, definitions)
 
 
 async def lower_crew(
     crew: CrewDefinition, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     """As `lower_stored_definition`, for a crew that was validated before."""
-    data = crew.to_json()
-    address = await store.put_definition(data)
-    known = definitions.lowered_new.get(address) or definitions.lowered_existing.get(address)
-    if known is None:
-        parsed = CrewDefinition.from_json(data)  # as every worker does
-        known = definitions.lowered_existing.setdefault(
-            address, (parsed, lower_validated(parsed, address).to_json())
-        )
-    definitions.put(address, known[0])
-    return data, known[1]
+    # Parsed again, as every worker does.
+    return await _lower(crew.to_json(), CrewDefinition.from_json, store, definitions)
 
 
-async def _store_definition(
-    crew: tuple[CrewDefinition, dict[str, Json]], store: Store, definitions: Definitions
+async def _lower(
+    data: dict[str, Json],
+    load: Callable[[dict[str, Json]], CrewDefinition],
+    store: Store,
+    definitions: Definitions,
+    *,
+    is_new: bool = False,
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    definition, plan = crew
-    data = definition.to_json()
-    definitions.put(await store.put_definition(data), definition)
-    return data, plan
+    name = hash_json(data)
+    known = definitions.lowered.get(name)
+    if known is None or (is_new and not known.is_new):
+        crew = load(data)
+        known = LoweredDefinition(crew, lower_validated(crew).to_json(), is_new)
+        definitions.lowered[name] = known
+    stored = known.definition.to_json()
+    definitions.put(await store.put_definition(stored), known.definition)
+    return stored, known.plan
 
 
 async def load_crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
