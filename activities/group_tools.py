@@ -89,8 +89,9 @@ class GroupWire(BaseModel):
 
 
 _Maker = Callable[..., Operation]
-_ABOUT: dict[str, tuple[type[BaseModel], str]] = {
+_TOOLS: dict[str, tuple[_Maker, type[BaseModel], str]] = {
     "group_add_node": (
+        operation_makers.add_node,
         GroupAddNode,
         (
             "Adds a new agent to your graph. It works for you, and has no more rights than you. It "
@@ -99,15 +100,22 @@ _ABOUT: dict[str, tuple[type[BaseModel], str]] = {
         ),
     ),
     "group_remove_node": (
+        operation_makers.remove_node,
         GroupNode,
         "Removes an agent from your graph, with its connections. Its current turn runs to its end.",
     ),
-    "group_start_node": (GroupNode, "Starts a stopped agent of your graph again."),
+    "group_start_node": (
+        operation_makers.start_node,
+        GroupNode,
+        "Starts a stopped agent of your graph again.",
+    ),
     "group_stop_node": (
+        operation_makers.stop_node,
         GroupNode,
         "Stops an agent of your graph: its messages wait until it is started again.",
     ),
     "group_channel": (
+        operation_makers.change_channel,
         GroupChannel,
         (
             "Adds or removes a channel of your graph, or (dis)connects two agents by a channel. "
@@ -115,6 +123,7 @@ _ABOUT: dict[str, tuple[type[BaseModel], str]] = {
         ),
     ),
     "group_wire": (
+        operation_makers.change_wire,
         GroupWire,
         (
             "Adds or removes an output wire: it sends the final message of each turn of an agent "
@@ -139,16 +148,9 @@ def group_tool(
         agent: The agent.
         has_memories: Returns whether an agent's name has entries in the memory; None: no memory.
     """
-    makers: dict[str, _Maker] = {
-        "group_add_node": partial(operation_makers.add_node, crew, agent),
-        "group_remove_node": operation_makers.remove_node,
-        "group_start_node": operation_makers.start_node,
-        "group_stop_node": operation_makers.stop_node,
-        "group_channel": operation_makers.change_channel,
-        "group_wire": operation_makers.change_wire,
-    }
-    schema, about = _ABOUT[name]
-    make = makers[name]
+    make, schema, about = _TOOLS[name]
+    if name == "group_add_node":
+        make = partial(make, crew, agent)
 
     async def call(**args: Any) -> Command[Any]:
         operation = make(**args)

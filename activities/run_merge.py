@@ -299,19 +299,18 @@ class MergePreparer:
             if artifact_heads(state):
                 own = await self._wait_for_state(task.run)
                 task = task.model_copy(update={"artifacts": artifact_heads(own)})
-            result = await self._merge(task, base, merged, state)
-            return await self._with_warnings(result, task.run, base, merged)
-        reverse = task.model_copy(
-            update={
+        else:
+            reverse = {
                 "run": task.other,
                 "other": task.run,
                 "base": state.definition,
                 "artifacts": artifact_heads(state),
                 "removed": removed_agents(state, merged.agents),
             }
-        )
-        result = await self._merge(reverse, merged, base, await self._wait_for_state(task.run))
-        return await self._with_warnings(result, task.other, merged, base)
+            state = await self._wait_for_state(task.run)
+            task, base, merged = task.model_copy(update=reverse), merged, base
+        result = await self._merge(task, base, merged, state)
+        return await self._with_warnings(result, task.run, base, merged)
 
     async def _find_surviving_run(self, task: PrepareMerge, other: CrewState) -> RunId | None:
         """Returns the run into which the other run has been merged, even if that is not stored yet.

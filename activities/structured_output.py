@@ -66,13 +66,18 @@ def _parse(form: Form, text: str) -> Reading:
         value = redacted_json(utf8_json(field_value))
         if tag := form.reply.tagged.get(key):
             outputs += addressed_items(key, value, tag)
-        elif len(canonical(value)) <= INLINE_BYTES:
-            outputs.append(OutputValue(key=key, value=value))
         else:
-            outputs.append(OutputValue(key=key, body=hash_json(value), content=value))
+            outputs.append(output_value(key, value))
     bodies |= {each.body: each.content for each in outputs if each.body is not None}
     output = StructuredOutput(how=reading.how, outputs=tuple(outputs))
     return Reading(FinalMessage(output=output), bodies)
+
+
+def output_value(key: str, value: Json) -> OutputValue:
+    """Returns the value of an output: a large one with its hash, under which it is stored."""
+    if len(canonical(value)) <= INLINE_BYTES:
+        return OutputValue(key=key, value=value)
+    return OutputValue(key=key, body=hash_json(value), content=value)
 
 
 class ResponseFormats:
