@@ -25,13 +25,6 @@ EDITED = "A person changed the arguments of this call to {args}. What it answere
 _LONGEST = 2_000
 
 
-class InvalidApproval(CallDenied):
-    """The approval of a call is not valid for it."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, "approvals")
-
-
 async def load_arguments(
     store: Store, task: CallTool, args_of_message: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -43,7 +36,7 @@ async def load_arguments(
         args_of_message: The arguments of its message.
 
     Raises:
-        InvalidApproval: the approval is for another call, or for other arguments.
+        CallDenied: the approval is for another call, or for other arguments.
         PermissionsChanged: it has expired since the call was scheduled.
     """
     check_approval(task)
@@ -54,7 +47,7 @@ async def load_arguments(
     if approval.edited:
         args = await _load_edited(store, task, approval.arguments)
     if arguments_hash(args) != approval.arguments:
-        raise InvalidApproval(_refusal(task, "its arguments are not those that were approved"))
+        raise _invalid_approval(task, "its arguments are not those that were approved")
     return args
 
 
@@ -65,14 +58,14 @@ def check_approval(task: CallTool) -> None:
         task: The call. One that needs no approval has none.
 
     Raises:
-        InvalidApproval: it is for another call.
+        CallDenied: it is for another call.
         PermissionsChanged: it has expired since the call was scheduled; people are asked again.
     """
     if not task.approved:
         return
     approval = task.approval
     if approval is None:
-        raise InvalidApproval(_refusal(task, "it does not say what was approved"))
+        raise _invalid_approval(task, "it does not say what was approved")
     binding = Binding(
         run=task.run,
         interrupt=InterruptId(task.approved),
@@ -95,7 +88,7 @@ def check_approval(task: CallTool) -> None:
             remedy="The run asks people again by itself.",
             place=f"step {task.step}, call {task.call}",
         )
-    raise InvalidApproval(_refusal(task, decision.reason))
+    raise _invalid_approval(task, decision.reason)
 
 
 async def _load_edited(store: Store, task: CallTool, edited_hash: ContentHash) -> dict[str, Any]:
@@ -106,8 +99,9 @@ async def _load_edited(store: Store, task: CallTool, edited_hash: ContentHash) -
     return found
 
 
-def _refusal(task: CallTool, reason: str) -> str:
-    return f"Refused: {reason}. People may be asked about {task.tool!r} once more: call it again."
+def _invalid_approval(task: CallTool, reason: str) -> CallDenied:
+    again = f"People may be asked about {task.tool!r} once more: call it again."
+    return CallDenied(f"Refused: {reason}. {again}", "approvals")
 
 
 def edit_error(tool: Tool, args: Mapping[str, Any]) -> str:

@@ -178,7 +178,12 @@ def parse_operations(tool: str, value: Any) -> list[dict[str, Json]]:
     items = cast("Sequence[Any]", value)
     if len(items) > MAX_OPERATIONS:
         raise _invalid_operations(tool, f"there are {len(items):,}, more than {MAX_OPERATIONS:,}")
-    operations = [_parse_operation(tool, number, each) for number, each in enumerate(items, 1)]
+    operations: list[dict[str, Json]] = []
+    for number, each in enumerate(items, 1):
+        try:
+            operations.append(_parse_operation(each))
+        except (TypeError, ValueError) as exc:
+            raise _invalid_operations(tool, f"number {number} {exc}") from exc
     size = len(canonical(operations))
     if size > MAX_CALL_BYTES:
         raise _invalid_operations(tool, f"they have {size:,} bytes, more than {MAX_CALL_BYTES:,}")
@@ -188,37 +193,31 @@ def parse_operations(tool: str, value: Any) -> list[dict[str, Json]]:
 _KEYS = frozenset({"artifact", "op", "path", "value"})
 
 
-def _parse_operation(tool: str, number: int, value: Any) -> dict[str, Json]:
+def _parse_operation(value: Any) -> dict[str, Json]:
     if not isinstance(value, Mapping):
-        why = f"number {number} is a {type(value).__name__}, not an object"
-        raise _invalid_operations(tool, why)
+        raise TypeError(f"is a {type(value).__name__}, not an object")
     fields: dict[str, Any] = {str(key): each for key, each in value.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     if unknown := sorted(fields.keys() - _KEYS):
-        why = f"number {number} has unknown keys: {', '.join(unknown)}"
-        raise _invalid_operations(tool, why)
+        raise ValueError(f"has unknown keys: {', '.join(unknown)}")
     op, path, artifact = fields.get("op"), fields.get("path"), fields.get("artifact", "")
     if op not in OPERATIONS:
-        why = f"number {number} is {op!r}, none of {', '.join(OPERATIONS)}"
-        raise _invalid_operations(tool, why)
+        raise ValueError(f"is {op!r}, none of {', '.join(OPERATIONS)}")
     if not isinstance(path, str) or not isinstance(artifact, str):
-        why = f"number {number} has a path or an artifact that is not a text"
-        raise _invalid_operations(tool, why)
+        raise TypeError("has a path or an artifact that is not a text")
     operation: dict[str, Json] = {"op": op, "path": utf8_text(redacted_text(path))}
     if artifact:
         operation["artifact"] = artifact
     if op == "remove":
         return operation
     if "value" not in fields:
-        raise _invalid_operations(tool, f"number {number} has no value")
+        raise ValueError("has no value")
     try:
         # To JSON and back: a tuple becomes a list, and a number as a key becomes a text.
         plain = json.loads(json.dumps(utf8_json(fields["value"]), allow_nan=False))
         check_depth(plain)
-        operation["value"] = redacted_json(plain)
     except (TypeError, ValueError, RecursionError) as exc:
-        why = f"the value of number {number} is not JSON ({exc})"
-        raise _invalid_operations(tool, why) from exc
-    return operation
+        raise ValueError(f"has a value that is not JSON ({exc})") from exc
+    return {**operation, "value": redacted_json(plain)}
 
 
 class InvalidOperations(ToolFailed):

@@ -212,11 +212,6 @@ class ChangePreparer:
         if len(components) == 1:
             return crew, ()
         crews = run_split.split_definitions(crew, components, task.run)
-        contents = {
-            id_: run_split.split_contents(crew, each)
-            for id_, each in components.items()
-            if id_ != task.run
-        }
         split_runs: list[PreparedSplitRun] = []
         for id_, component in components.items():
             if faults := [each for each in standing(crews[id_]) if each.severity == "error"]:
@@ -227,7 +222,10 @@ class ChangePreparer:
             await self.store.put_definition(data)
             split_runs.append(
                 PreparedSplitRun(
-                    run=id_, definition=data, component=component, contents=contents[id_]
+                    run=id_,
+                    definition=data,
+                    component=component,
+                    contents=run_split.split_contents(crew, component),
                 )
             )
         return crews[task.run], tuple(split_runs)

@@ -122,7 +122,16 @@ class MemoryTools:
             searched = [scope] if scope else list(scopes)
             for each in searched:
                 _check_right(crew, current_call(), agent, each, "read")
-            result = await self._search(crew, searched, check_query(query), limit)
+            result = await search_memories(
+                self._store.memories,
+                self._embedding,
+                _policy(crew),
+                CrewName(crew.crew),
+                searched,
+                check_query(query),
+                limit=min(limit, MOST_ENTRIES),
+                now=self._now(),
+            )
             return format_search_result(result, searched, query)
 
         fields: dict[str, Any] = {
@@ -144,8 +153,15 @@ class MemoryTools:
             call = current_call()
             _check_right(crew, call, agent, scope, "write")
             entries = [NewMemory.model_validate(each.model_dump()) for each in memories]
-            keys = await self._write(crew, call, scope, entries)
-            return f"Kept in {scope}: {', '.join(json.dumps(key) for key in keys)}."
+            policy, now = _policy(crew), self._now()
+            author = Author(agent=call.agent, run=call.run, step=call.step)
+            stored = build_memories(
+                CrewName(crew.crew), scope, entries, author, policy, now=now, key_seed=call.key
+            )
+            # The store keeps it with the keys of start records, which end in an attempt, from 1.
+            record, memory = f"{call.key}/0", self._store.memories
+            await write_memories(memory, self._embedding, policy, stored, call=record, now=now)
+            return f"Kept in {scope}: {', '.join(json.dumps(each.key) for each in stored)}."
 
         one = len(scopes) == 1
         fields: dict[str, Any] = {
@@ -160,35 +176,6 @@ class MemoryTools:
         }
         about = "Remembers something for later runs of this crew."
         return build_tool("memory_write", about, memory_write, **fields)
-
-    async def _search(
-        self, crew: CrewDefinition, scopes: Sequence[str], query: str, limit: int
-    ) -> MemorySearchResult:
-        return await search_memories(
-            self._store.memories,
-            self._embedding,
-            _policy(crew),
-            CrewName(crew.crew),
-            scopes,
-            query,
-            limit=min(limit, MOST_ENTRIES),
-            now=self._now(),
-        )
-
-    async def _write(
-        self, crew: CrewDefinition, call: ToolCall, scope: str, entries: Sequence[NewMemory]
-    ) -> list[str]:
-        policy, now = _policy(crew), self._now()
-        author = Author(agent=call.agent, run=call.run, step=call.step)
-        memories = build_memories(
-            CrewName(crew.crew), scope, entries, author, policy, now=now, key_seed=call.key
-        )
-        # The store keeps it with the keys of start records, which end in an attempt, from 1.
-        record = f"{call.key}/0"
-        await write_memories(
-            self._store.memories, self._embedding, policy, memories, call=record, now=now
-        )
-        return [each.key for each in memories]
 
 
 def format_search_result(result: MemorySearchResult, scopes: Sequence[str], query: str = "") -> str:
