@@ -173,7 +173,7 @@ def _send(channels: tuple[tuple[str, str], ...]) -> Tool:
         return _command(SENDS, [{"channel": channel, "text": text}], f"Sent to {channel}.")
 
     each = "; ".join(f"{name} ({about})" if about else name for name, about in channels)
-    names = Literal[tuple(name for name, _ in channels)]
+    names: Any = Literal[tuple(name for name, _ in channels)]
     about = "Says something in a channel. Each agent that listens there has a turn for it."
     text = Field(min_length=1, max_length=LONGEST_SENT, description="What you say.")
     return build_tool(

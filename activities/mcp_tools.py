@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any
 
 from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.interceptors import MCPToolCallRequest
@@ -276,26 +276,27 @@ def _clean_result(result: types.CallToolResult) -> types.CallToolResult:
         parts.append(clean)
     if len(result.content) > MOST_PARTS:
         parts.append(_text(f"({len(result.content) - MOST_PARTS:,} more parts are left out)"))
-    content = None if _repeats_parts(result) else result.structuredContent
-    data, text = _structured(content, left)
-    if text and not _is_repeated(data, [part.text for part in parts if _is_text(part)]):
+    data, text = _structured(result, left)
+    if text:
         parts.append(_text(text))
     return types.CallToolResult(
         content=parts or [_text("(nothing)")], structuredContent=data, isError=result.isError
     )
 
 
-def _repeats_parts(result: types.CallToolResult) -> bool:
-    """Whether the structured content repeats the parts, as servers of the SDK send them."""
-    content = result.structuredContent or {}
-    parts = [part.model_dump(mode="json", by_alias=True) for part in result.content]
-    inner = content.get("result", content) if len(content) == 1 else content
-    return inner in (parts, *parts[:1])
+def _structured(result: types.CallToolResult, left: int) -> tuple[dict[str, Json] | None, str]:
+    """Returns structured content as data, unless it is too long, and as a text for a model.
 
-
-def _structured(content: dict[str, Any] | None, left: int) -> tuple[dict[str, Json] | None, str]:
-    """Returns structured content as data, unless it is too long, and as a text for a model."""
+    The text is empty if the parts repeat the content, for clients that do not read that. Servers of
+    the SDK wrap a value that is not an object, send a text for each item of a list, and repeat
+    parts as data.
+    """
+    content = result.structuredContent
     if content is None:
+        return None, ""
+    parts = [part.model_dump(mode="json", by_alias=True) for part in result.content]
+    inner: Json = content.get("result", content) if len(content) == 1 else content
+    if inner in (parts, *parts[:1]):
         return None, ""
     try:
         check_depth(content)
@@ -305,19 +306,11 @@ def _structured(content: dict[str, Any] | None, left: int) -> tuple[dict[str, Js
     if len(text) > LONGEST_TEXT:
         return None, clean_text(shorten(text, left))
     data = _clean_json(content)
+    texts = [part.text for part in result.content if isinstance(part, types.TextContent)]
+    values = [_parse_text(each) for each in texts]
+    if values in ([content], [inner]) or texts == [inner] or inner in (values, texts):
+        return data, ""
     return data, shorten(json.dumps(data, ensure_ascii=False), left)
-
-
-def _is_repeated(data: dict[str, Json] | None, texts: list[str]) -> bool:
-    """Whether texts repeat structured content, for clients that do not read that.
-
-    Servers of the SDK wrap a value that is not an object, and send a text for each item of a list.
-    """
-    if data is None:
-        return False
-    values = [_parse_text(text) for text in texts]
-    inner = data.get("result", data) if len(data) == 1 else data
-    return values in ([data], [inner]) or texts == [inner] or inner in (values, texts)
 
 
 def _parse_text(text: str) -> Json:
@@ -336,10 +329,6 @@ def _clean_json(value: Any) -> Any:
     if isinstance(value, list):
         return [_clean_json(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
     return value
-
-
-def _is_text(part: types.ContentBlock) -> TypeGuard[types.TextContent]:
-    return isinstance(part, types.TextContent)
 
 
 def _clean_part(part: types.ContentBlock, left: int) -> types.ContentBlock:
