@@ -189,7 +189,7 @@ def find_allowlisted_arguments(
                     yield name, value
 
 
-def argument_names(tool: Tool, sibling: str = "") -> list[str]:
+def argument_names(tool: Tool, sibling: str) -> list[str]:
     """Returns the arguments that a tool's schema names.
 
     Args:

@@ -103,10 +103,10 @@ class BuiltInTools:
     """Makes the built-in tools of each agent.
 
     Args:
-        memory: Makes the memory tools; None: no agent has any.
+        memory: Makes the memory tools.
     """
 
-    def __init__(self, memory: MemoryTools | None = None) -> None:
+    def __init__(self, memory: MemoryTools) -> None:
         self._memory = memory
 
     def tool(self, name: ToolName, crew: CrewDefinition, agent: AgentName) -> Tool | None:
@@ -118,14 +118,13 @@ class BuiltInTools:
             agent: The agent.
         """
         if name in MEMORY_TOOLS:
-            return None if self._memory is None else self._memory.tool(name, crew, agent)
+            return self._memory.tool(name, crew, agent)
         definition = crew.agents[agent]
         if name in GROUP_TOOLS:
             # Not cached: it depends on the present crew.
             if not crew.is_privileged(agent):
                 return None
-            remembers = None if self._memory is None else self._memory.has_memories
-            return group_tool(name, crew, agent, remembers)
+            return group_tool(name, crew, agent, self._memory.has_memories)
         if name in SCRATCH_TOOLS:
             limits, seen = definition.scratch, tuple(Audiences(crew).notes_seen(agent))
             if not seen or (limits is None and name == "note"):

@@ -138,7 +138,7 @@ HasMemories = Callable[[CrewDefinition, AgentName], Awaitable[bool]]
 
 
 def group_tool(
-    name: ToolName, crew: CrewDefinition, agent: AgentName, has_memories: HasMemories | None = None
+    name: ToolName, crew: CrewDefinition, agent: AgentName, has_memories: HasMemories
 ) -> Tool:
     """Returns the group tool of an agent.
 
@@ -146,7 +146,7 @@ def group_tool(
         name: The tool.
         crew: The crew.
         agent: The agent.
-        has_memories: Returns whether an agent's name has entries in the memory; None: no memory.
+        has_memories: Returns whether an agent's name has entries in the memory.
     """
     make, schema, about = _TOOLS[name]
     if name == "group_add_node":
@@ -156,7 +156,7 @@ def group_tool(
         operation = make(**args)
         if isinstance(operation, AddAgent) and operation.name not in crew.agents:
             new = AgentName(operation.name)
-            if has_memories is not None and await has_memories(crew, new):
+            if await has_memories(crew, new):
                 raise UsageError(
                     f"another agent with the name {new!r} has memories that the new one must not "
                     "read",

@@ -61,18 +61,16 @@ class MemoryTools:
 
     Args:
         store: The store with the memory.
-        embedding: The embedding models.
         now: The time, in milliseconds since the epoch.
     """
 
     def __init__(
         self,
         store: Store,
-        embedding: Embedders | None = None,
         now: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self._store = store
-        self._embedding = embedding or Embedders()
+        self._embedding = Embedders()
         self._now = now
         self._tools: LRUCache[tuple[str, int, str], tuple[CrewDefinition, Tool]] = LRUCache(1024)
         """By tool, crew and agent. The key of a crew is its `id()`, which the entry keeps alive."""

@@ -431,13 +431,12 @@ async def _outcome(
         draft = hash_json(text)
         return ToolCallsRequested(calls=requested_calls(body), draft=draft), {draft: text}
     # Also the text of an unusable message is parsed: its agent may accept it.
-    read = await parse_output(form, message) if form is not None else None
-    bodies: Mapping[ContentHash, Json] = read.bodies if read is not None else {}
+    read, bodies = await parse_output(form, message) if form is not None else (None, {})
     if ending == "complete" or ending == "broken":
-        return read.message if read is not None else None, bodies
+        return read, bodies
     if read is None:
         return MessageUnusable(ending=ending), bodies
-    return MessageUnusable(ending=ending, accepted=read.message), bodies
+    return MessageUnusable(ending=ending, accepted=read), bodies
 
 
 def _model_name(crew: CrewDefinition, agent: AgentDefinition, task: CallModel) -> str:

@@ -54,7 +54,7 @@ _PLAIN: LRUCache[str, bool] = LRUCache(256)
 
 
 async def compile_without_model(
-    text: str, registry: Registry, reader: Reader, models: ModelFactory, file: str = "prompt"
+    text: str, registry: Registry, reader: Reader, models: ModelFactory
 ) -> CompiledPrompt | None:
     """Compiles a prompt without a model; None: it needs a model.
 
@@ -63,13 +63,10 @@ async def compile_without_model(
         registry: The registry of the prompt.
         reader: The reader.
         models: The factory of chat models.
-        file: The name of the prompt in messages.
     """
     uses_model = await has_model(registry, reader, models)
     # In a thread: the forms need a while for a long prompt, and heartbeats must continue.
-    return await asyncio.to_thread(
-        without_model, text, registry, reader, has_model=uses_model, file=file
-    )
+    return await asyncio.to_thread(without_model, text, registry, reader, has_model=uses_model)
 
 
 async def has_model(registry: Registry, reader: Reader, models: ModelFactory) -> bool:

@@ -20,6 +20,7 @@ from crewlog.activities.built_in_tools import BuiltInTools
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.hydrator import Hydrator
 from crewlog.activities.mcp_tools import McpTools
+from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.tool_calls import ToolCalls
 from crewlog.activities.tool_loader import Tool, ToolLoader
 from crewlog.activities.tool_node import ToolRunner
@@ -158,7 +159,8 @@ async def test_arguments_that_people_edit_are_checked_against_a_server_s_tool(
     crew = await kit.store.put_definition(CrewDefinition.from_json(given).to_json())
     store = kit.store
     definitions, hydrator = Definitions(store), Hydrator(store)
-    calls = ToolCalls(store, definitions, hydrator, kit.registry, BuiltInTools(), tmp_path)
+    built_in = BuiltInTools(MemoryTools(store))
+    calls = ToolCalls(store, definitions, hydrator, kit.registry, built_in, tmp_path)
     for args, fault in [({"a": 1, "b": 2}, ""), ({"a": 1, "b": 101}, "b: 101 is greater")]:
         task = CheckArguments(definition=crew, tool=ToolName("s_add"), args=args)
         found = await calls.check_arguments(task)
