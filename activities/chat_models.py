@@ -73,7 +73,7 @@ def make_provider_model(
     from langchain.chat_models import init_chat_model  # noqa: PLC0415
 
     arguments: dict[str, Any] = {
-        **_request_limits(provider, _client_settings(provider), timeout),
+        **_request_limits(provider, timeout),
         **settings,
     }
     if prefix == "openai":  # LangChain has no usage in chunks from another address
@@ -85,17 +85,13 @@ def make_provider_model(
     return cast("BaseChatModel", chat)
 
 
-def _client_settings(provider: Provider) -> set[str | None]:
-    """Returns the names of the settings of a provider's client."""
-    fields: Mapping[str, Any] = getattr(_import_object(provider.client), "model_fields", {})
-    return {*fields, *(field.alias for field in fields.values())}
-
-
-def _request_limits(provider: Provider, names: set[str | None], timeout: float) -> dict[str, Any]:
-    """Returns the timeout and no retries, as far as the client has these settings.
+def _request_limits(provider: Provider, timeout: float) -> dict[str, Any]:
+    """Returns the timeout and no retries, as far as the provider's client has these settings.
 
     Temporal retries: its waits occupy no worker, and are in the history.
     """
+    fields: Mapping[str, Any] = getattr(_import_object(provider.client), "model_fields", {})
+    names = {*fields, *(field.alias for field in fields.values())}
     limits: dict[str, Any] = {}
     if "max_retries" in names:
         # To Google's client, 0 means its default, and 1 means the first attempt alone.

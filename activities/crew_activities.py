@@ -43,6 +43,7 @@ from crewlog.activities.run_merge import (
 from crewlog.activities.server import Server
 from crewlog.activities.tool_calls import ToolCalls
 from crewlog.activities.tool_loader import ToolLoader
+from crewlog.definition.model import CrewDefinition
 from crewlog.errors import NotPermitted
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
@@ -93,7 +94,6 @@ from crewlog.state.calls import (
     StoreBatch,
     StoreBatchResult,
 )
-from crewlog.state.journal import Batch
 from crewlog.store.checkpoints import prune
 from crewlog.store.journal_reader import find_command
 from crewlog.store.protocol import Snapshot, Store
@@ -366,7 +366,8 @@ class CrewActivities:
         if task.state is not None:
             position = batch.last
             await self._store.put_snapshot(task.run, Snapshot(position=position, state=task.state))
-            await self._prune(task.run, task.state, position)
+            if (crew := await self._find_crew(task.state)) is not None:
+                await prune(self._store, task.run, crew.checkpoints, position)
 
     @activity.defn(name=END_RUN)
     async def end_run(self, input: EndRun) -> EndRunResult:
@@ -378,29 +379,20 @@ class CrewActivities:
                 await self._executions.check(input.run, definition, batch)
                 if input.outputs:
                     await self._executions.check_task_queue(input.run)
-                artifacts = await self._read_artifacts(input, batch)
+                crew = await self._find_crew(input.state)
+                artifacts: dict[str, dict[str, Json]] = {}
+                if crew is not None:
+                    artifacts = await read_artifact_results(
+                        self._artifact_cache, crew, input, batch
+                    )
                 result = await end_run(input, batch, self._store, artifacts)
-                if batch.entries:
-                    await self._prune(input.run, input.state, batch.last)
-                    await self._sweep(input.state)
+                if batch.entries and crew is not None:
+                    await prune(self._store, input.run, crew.checkpoints, batch.last)
+                    await self._memory.sweep(crew)
                 await send_notifications(input.run, input.notifications, self._server)
                 return result
 
-    async def _read_artifacts(self, input: EndRun, batch: Batch) -> dict[str, dict[str, Json]]:
-        """Returns the artifacts of a run, as its result has them."""
-        definition = str(input.state.get("definition", ""))
-        if not definition:  # its prompt did not compile to a crew
-            return {}
-        crew = await self._definitions.get(ContentHash(definition))
-        return await read_artifact_results(self._artifact_cache, crew, input, batch)
-
-    async def _prune(self, run: RunId, state: dict[str, Json], position: int) -> None:
-        """Prunes the checkpoints that the crew does not keep."""
-        if definition := state.get("definition"):
-            crew = await self._definitions.get(definition)
-            await prune(self._store, run, crew.checkpoints, position)
-
-    async def _sweep(self, state: dict[str, Json]) -> None:
-        """Deletes the expired memory of the crew."""
-        if definition := state.get("definition"):
-            await self._memory.sweep(await self._definitions.get(definition))
+    async def _find_crew(self, state: dict[str, Json]) -> CrewDefinition | None:
+        """Returns the crew of a state; None: its prompt did not compile to one."""
+        definition = str(state.get("definition", ""))
+        return await self._definitions.get(ContentHash(definition)) if definition else None
