@@ -20,11 +20,7 @@ from crewlog.activities.changes import ChangePreparer
 from crewlog.activities.chat_models import ModelFactory
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.executions import (
-    Executions,
-    check_replacement,
-    record_use,
-)
+from crewlog.activities.executions import Executions
 from crewlog.activities.failures import CHANGE_REJECTED, Effect, convert_errors, to_failure
 from crewlog.activities.files import Files
 from crewlog.activities.heartbeats import Heartbeat, send_heartbeats
@@ -35,9 +31,7 @@ from crewlog.activities.model_calls import ModelCalls
 from crewlog.activities.prompt_compiler import compile_prompt
 from crewlog.activities.restore import StateLoader
 from crewlog.activities.run_merge import (
-    MergePreparer,
-    ask_other_run,
-    read_other_run,
+    RunMerges,
     send_notifications,
 )
 from crewlog.activities.server import Server
@@ -159,7 +153,7 @@ class CrewActivities:
         models = models or ModelFactory()
         self._chat_models = models
         self._preparer = ChangePreparer(store, self._definitions, models, server)
-        self._merger = MergePreparer(store, self._definitions, server)
+        self._merges = RunMerges(store, self._definitions, server)
         message_files = Files(files)
         self._models = ModelCalls(
             store,
@@ -255,7 +249,7 @@ class CrewActivities:
         """Deletes the rows and the claims of an ended run whose id a new run has."""
         with convert_errors():
             _check_own()
-            await check_replacement(task, self._store, self._executions)
+            await self._executions.check_replacement(task)
             await self._store.reject_executions(task.run, task.executions)
             # The client that replaces a run has waited for the forks of it that were starting.
             await self._store.delete([task.run], Clock().now(), ignore_pending_forks=True)
@@ -270,7 +264,7 @@ class CrewActivities:
         """Records the use of a start or a command; false if another execution has used it."""
         with convert_errors():
             _check_own()
-            return await record_use(task, self._store)
+            return await self._executions.record_use(task)
 
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
@@ -303,7 +297,7 @@ class CrewActivities:
         with convert_errors():
             async with send_heartbeats():
                 await self._executions.check(task.run, task.definition)
-                return await ask_other_run(task, self._store, self._server)
+                return await self._merges.ask_other_run(task)
 
     @activity.defn(name=READ_OTHER_RUN)
     async def read_other_run(self, task: ReadOtherRun) -> ReadOtherRunResult:
@@ -311,18 +305,18 @@ class CrewActivities:
         with convert_errors():
             async with send_heartbeats():
                 await self._executions.check(task.run, task.definition)
-                return await read_other_run(task, self._store, self._server, self._merge_preparer())
+                return await self._run_merges().read_other_run(task)
 
     @activity.defn(name=PREPARE_MERGE)
     async def prepare_merge(self, task: PrepareMerge) -> PrepareMergeResult:
         """Prepares the definition and the plan of a run merge."""
         with convert_errors():
             async with send_heartbeats():
-                return await self._merge_preparer().run(task)
+                return await self._run_merges().prepare(task)
 
-    def _merge_preparer(self) -> MergePreparer:
+    def _run_merges(self) -> RunMerges:
         # A local activity must not wait: the workflow answers no query meanwhile.
-        return replace(self._merger, waits_for_first_batch=not activity.info().is_local)
+        return replace(self._merges, waits_for_first_batch=not activity.info().is_local)
 
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> CallModelResult:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from crewlog.activities.batches import append_batch, current_execution_id
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.executions import Executions, record_start
+from crewlog.activities.executions import Executions
 from crewlog.activities.lifecycle import lower_stored_definition
 from crewlog.activities.server import Server
 from crewlog.authority.rights import Touch
@@ -181,7 +181,12 @@ class StateLoader:
         decision = ""
         former_logs: dict[LogName, LogHead] = {}
         if task.reopen:
-            is_permitted = task.use is None or await self._check_reopen(task, task.use)
+            is_permitted = True
+            if task.use is not None:
+                current = await _last_definition(task, self.store)
+                is_permitted = await self.executions.record_replacing_start(
+                    task.use, current.policy if current else None, task.run, task.executions
+                )
             end = await _load_final_state(
                 self.store, task.run, task.executions if is_permitted else ()
             )
@@ -231,18 +236,6 @@ class StateLoader:
             former_logs=former_logs,
             older=older,
         )
-
-    async def _check_reopen(self, task: RestoreState, use: SignedStart) -> bool:
-        """Checks that a run is reopened from its last end.
-
-        Returns:
-            Whether its policy permits it. If not, the workflow reports the reason.
-        """
-        current = await _last_definition(task, self.store)
-        policy = current.policy if current else None
-        is_permitted = await record_start(use, policy, task.run, self.store)
-        await self.executions.check_replaced_executions(task.run, use, task.executions)
-        return is_permitted
 
     async def _load_split_run(self, task: RestoreState, run: RunId) -> RestoreStateResult:
         """Loads the state and the plan that a split run starts with.

@@ -183,13 +183,13 @@ async def test_a_replacement_names_the_present_run(
     server.has("e1")
     server.has("e2", "e1")
     server.has("failed")
-    await executions.check_replaced_executions(RUN, use("new"), [])
+    await executions.record_replacing_start(use("new"), None, RUN, [])
     await store.accept_executions(RUN, ["e1"])
     for named in (["e1"], ["e2"], ["before", "e2"], ["failed"]):
-        await executions.check_replaced_executions(RUN, use("new"), named)
+        await executions.record_replacing_start(use("new"), None, RUN, named)
     for named in ([], ["before"], ["gone"]):
         with pytest.raises(NotPermitted, match="has continued since"):
-            await executions.check_replaced_executions(RUN, use("new"), named)
+            await executions.record_replacing_start(use("new"), None, RUN, named)
 
 
 async def test_an_unsigned_run_is_recorded_only_after_a_signed_one(
