@@ -237,14 +237,7 @@ class ChangePreparer:
     ) -> PrepareChangeResult:
         registry = await self._registry(task, base)
         done = await compile_round(
-            task.prompt,
-            registry,
-            task.reader,
-            task.replies,
-            self.models,
-            effect,
-            task.run,
-            len(task.replies) + 1,
+            task.prompt, registry, task, self.models, effect, len(task.replies) + 1
         )
         call: dict[str, Any] = {"reply": done.reply, "usage": done.usage}
         if done.compiled is None:

@@ -30,7 +30,10 @@ from crewlog.providers import (
 from crewlog.redaction import register_secret
 from crewlog.secrets import resolve_references
 
-LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"})
+LIMITS = frozenset(
+    {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample"}
+    | {"num_predict"}
+)
 """The names of the limit of a reply's tokens, by clients and services."""
 Builder = Callable[[str, Mapping[str, Json], float], BaseChatModel]
 """Makes a chat model from the name after the prefix, an agent's settings, and a timeout in
@@ -119,27 +122,19 @@ def _rejection(lack: ProviderProblem) -> ModelRequestRejected:
     return ModelRequestRejected(lack.message, remedy=lack.remedy)
 
 
-def with_larger_limit(
-    chat: BaseChatModel, settings: Mapping[str, Json], factor: int
-) -> dict[str, Json] | None:
+def with_larger_limit(settings: Mapping[str, Json], factor: int) -> dict[str, Json] | None:
     """Returns settings with a larger limit of a reply's tokens; None: they have no limit.
 
+    Without a limit in the settings, the one of the client or the service is in force: mostly the
+    most that the model can do.
+
     Args:
-        chat: The chat model with these settings.
         settings: The agent's `model_settings`.
         factor: The factor of the limit.
     """
-    fields: Mapping[str, Any] = getattr(type(chat), "model_fields", {})
-    for field, info in fields.items():
-        names = {field, *((info.alias,) if info.alias else ())}
-        limit: Any = getattr(chat, field, None)
-        if names & LIMITS and names & settings.keys() and _is_limit(limit):
-            # If a field has several names, the alias takes precedence.
-            others = {key: value for key, value in settings.items() if key not in names}
-            return {**others, info.alias or field: limit * factor}
     larger: dict[str, Json] = {}
-    for key, value in settings.items():  # a setting that is not a field goes to the service
-        if key in LIMITS and key not in fields and _is_limit(value):
+    for key, value in settings.items():
+        if key in LIMITS and _is_limit(value):
             larger[key] = value * factor
         elif key in ("extra_body", "model_kwargs") and is_object(value):
             inner = {k: v * factor for k, v in value.items() if k in LIMITS and _is_limit(v)}
@@ -182,24 +177,6 @@ class ModelFactory:
         values = cast("dict[str, Json]", resolve_references(dict(settings)))
         key = (model, hash_json(values), timeout)
         return await self._models.get_or_load(key, lambda: self._build(model, values, timeout))
-
-    async def get_with_larger_limit(
-        self, model: str, settings: Mapping[str, Json], timeout: float, doublings: int
-    ) -> BaseChatModel | None:
-        """Returns the chat model with a larger limit of output; None: the settings have no limit.
-
-        Without a limit in the settings, the one of the client or the service is in force: mostly
-        the most that the model can do.
-
-        Args:
-            model: `prefix:NAME`.
-            settings: The agent's `model_settings`.
-            timeout: Seconds for one request.
-            doublings: How often the limit is doubled.
-        """
-        chat = await self.get(model, settings, timeout)
-        larger = with_larger_limit(chat, settings, 2**doublings)
-        return None if larger is None else await self.get(model, larger, timeout)
 
     def _build(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
         prefix, colon, name = model.partition(":")

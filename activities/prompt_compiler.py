@@ -38,7 +38,7 @@ from crewlog.prompt.model_reader import LARGEST_REPLY, messages, take_reply
 from crewlog.prompt.readers import Reader, without_model
 from crewlog.prompt.reading import reading_schema
 from crewlog.prompt.registry import Registry
-from crewlog.state.calls import CompilePrompt, CompilePromptResult
+from crewlog.state.calls import CompilePrompt, CompilePromptResult, PrepareChange
 from crewlog.state.finish_reason import finish_reason
 from crewlog.state.journal import Batch, PromptReceived, entry_from_json
 from crewlog.state.model import NoReading, PromptDiagnostic, PromptReply
@@ -210,11 +210,9 @@ class Round(NamedTuple):
 async def compile_round(
     text: str,
     registry: Registry,
-    reader: Reader,
-    replies: Sequence[PromptReply],
+    task: CompilePrompt | PrepareChange,
     models: ModelFactory,
     effect: Effect,
-    run: RunId,
     number: int,
 ) -> Round:
     """Makes one round in an activity.
@@ -222,22 +220,21 @@ async def compile_round(
     Args:
         text: The prompt.
         registry: The registry of the prompt.
-        reader: The reader.
-        replies: The earlier replies of the model.
+        task: The input of the activity, with the reader and the earlier replies of the model.
         models: The worker's chat models.
         effect: Records that a model call has begun.
-        run: The run.
         number: The number of the call, with those that people asked for.
     """
-    if not replies:
-        compiled = await compile_without_model(text, registry, reader, models)
+    if not task.replies:
+        compiled = await compile_without_model(text, registry, task.reader, models)
         if compiled is not None:
             return Round(compiled)
     effect.started = True
     attempt = (number - 1) * ATTEMPTS + activity.info().attempt
+    run = activity.info().workflow_id or ""
     metadata: dict[str, Json] = {"run": run, "attempt": attempt, "asked": number}
-    reply, message = await call_model(text, registry, replies, models, metadata)
-    reading = await asyncio.to_thread(take_reply, text, [*replies, reply], registry)
+    reply, message = await call_model(text, registry, task.replies, models, metadata)
+    reading = await asyncio.to_thread(take_reply, text, [*task.replies, reply], registry)
     model = str(registry.model)
     name = str(message.response_metadata.get("model_name") or model)
     usage = await compute_usage(message, model)
@@ -272,9 +269,7 @@ async def compile_prompt(
     if text is None:
         text = str((await store.get_bodies([task.prompt]))[task.prompt])
     registry = await registry_of(store, task.registry, task.model)
-    done = await compile_round(
-        text, registry, task.reader, task.replies, models, effect, run, task.attempt
-    )
+    done = await compile_round(text, registry, task, models, effect, task.attempt)
     fields = done._asdict()
     compiled: CompiledPrompt | None = fields.pop("compiled")
     if compiled is None:
